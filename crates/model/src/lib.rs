@@ -1,0 +1,14 @@
+//! Pure data that every other crate shares: times and lists as users type
+//! them ([`time`], [`list`]), the resolved plan of an experiment ([`plan`]) and
+//! the versioned records of the result file ([`record`]).
+//!
+//! Not for behaviour: nothing here reads a clock, a file or the machine.
+
+pub mod list;
+pub mod plan;
+pub mod record;
+pub mod time;
+
+pub use list::List;
+pub use plan::Plan;
+pub use time::{Busy, Nanos};

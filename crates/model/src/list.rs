@@ -1,0 +1,119 @@
+//! Lists of swept values, as typed: `10:100:1000`, `1000..10000+1000` (steps),
+//! `1k..1Mx10` (factors), and any of these joined by colons. The colon is
+//! lockscale's separator.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The most values one list may hold; a sweep beyond it is a slip of the pen.
+const MOST: usize = 10_000;
+
+/// Whole numbers in the order in which they were typed, without repeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct List(pub Vec<u64>);
+
+impl std::str::FromStr for List {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<List, String> {
+        let mut values = Vec::new();
+        for part in text.split(':') {
+            match part.split_once("..") {
+                None => values.push(number(part)?),
+                Some((from, rest)) => extend(&mut values, from, rest, part)?,
+            }
+            if values.len() > MOST {
+                return Err(format!("`{text}` has more than {MOST} values"));
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        values.retain(|v| seen.insert(*v));
+        Ok(List(values))
+    }
+}
+
+fn extend(values: &mut Vec<u64>, from: &str, rest: &str, part: &str) -> Result<(), String> {
+    let from = number(from)?;
+    let (to, step, by): (_, _, fn(u64, u64) -> Option<u64>) = match rest.split_once('+') {
+        Some((to, step)) => (number(to)?, number(step)?, u64::checked_add),
+        None => match rest.split_once('x') {
+            Some((to, factor)) => (number(to)?, number(factor)?, u64::checked_mul),
+            None => return Err(format!("`{part}` needs a step (+1000) or a factor (x10)")),
+        },
+    };
+    if by(from, step).is_none_or(|next| next <= from) {
+        return Err(format!("`{part}` never gets past {from}"));
+    }
+    let mut value = Some(from);
+    while let Some(v) = value.filter(|v| *v <= to && values.len() <= MOST) {
+        values.push(v);
+        value = by(v, step);
+    }
+    Ok(())
+}
+
+/// Reads `1000`, `1k`, `2.5k`, `1M`.
+fn number(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (digits, scale) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1e3),
+        Some((at, 'M')) => (&text[..at], 1e6),
+        _ => (text, 1.0),
+    };
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let value = digits
+        .parse::<f64>()
+        .ok()
+        .filter(|_| plain)
+        .map(|v| v * scale);
+    match value {
+        Some(v) if v.fract() == 0.0 && v <= 1e12 => Ok(v as u64),
+        _ => Err(format!(
+            "`{text}` is not a whole number; write 10:100:1000, 1000..10000+1000 or 1k..1Mx10"
+        )),
+    }
+}
+
+/// In a plan a list may be an array of numbers, one number, or the typed text.
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<List, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Many(Vec<u64>),
+            One(u64),
+            Text(String),
+        }
+        match Form::deserialize(d)? {
+            Form::Many(values) => Ok(List(values)),
+            Form::One(value) => Ok(List(vec![value])),
+            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_as_typed() {
+        let table: &[(&str, &[u64])] = &[
+            ("10", &[10]),
+            ("10:100:1000", &[10, 100, 1000]),
+            ("1000..4000+1000", &[1000, 2000, 3000, 4000]),
+            ("1k..1Mx10", &[1000, 10_000, 100_000, 1_000_000]),
+            ("1..10x3", &[1, 3, 9]),
+            ("2.5k:1", &[2500, 1]),
+            ("1:2:2:1", &[1, 2]), // a repeat would be measured twice under one name
+        ];
+        for (text, values) in table {
+            assert_eq!(text.parse(), Ok(List(values.to_vec())), "{text}");
+        }
+        for sad in [
+            "", "a", "1::2", "5..9", "1..9+0", "1..9x1", "0..9x2", "1.5", "-3", "1..1M+1", "1e3",
+        ] {
+            assert!(sad.parse::<List>().is_err(), "{sad}");
+        }
+    }
+}

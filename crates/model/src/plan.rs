@@ -1,0 +1,262 @@
+//! The plan of an experiment: what a command line, a plan file and the
+//! `experiment` record of a result all say in the same words.
+//!
+//! One flat set of fields serves every workload; a field that a workload does
+//! not use stays absent. A plan as typed leaves out what it does not care
+//! about; a *resolved* plan has every default and the seed filled in, and can
+//! be run again as it is. Field names are the long command-line options.
+
+use crate::list::List;
+use crate::time::{Busy, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// A word that stands on the command line and in files, one of a few.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $word)] $variant),+
+        }
+
+        impl $name {
+            /// Every word, in the order of the help text.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The word as typed and stored.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<$name, String> {
+                match text {
+                    $($word => Ok($name::$variant),)+
+                    _ => Err(format!("`{text}` is none of: {}", [$($word),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// The pattern of operations.
+    Workload {
+        /// Workers contend for a lock: acquire, hold, release, idle.
+        Contend = "contend",
+    }
+}
+
+words! {
+    /// What carries a worker.
+    Carrier {
+        /// A process for each worker.
+        Processes = "processes",
+        /// A thread for each worker, all in one process.
+        Threads = "threads",
+    }
+}
+
+words! {
+    /// How much of each cycle is recorded.
+    Measure {
+        /// Stamps, histograms and the witness of exclusion.
+        Full = "full",
+        /// Counts only: for locks that are quicker than a stamp.
+        Counts = "counts",
+    }
+}
+
+words! {
+    /// Which byte range of the file each worker locks (record locks only).
+    Range {
+        /// Every worker the same range: they all contend.
+        Same = "same",
+        /// Each worker shares one half of its range with each neighbour.
+        Overlap = "overlap",
+        /// Each worker a range of its own: none contend.
+        Disjoint = "disjoint",
+    }
+}
+
+/// Which CPUs the workers may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Wherever the scheduler puts them.
+    None,
+    /// All on one CPU.
+    Same,
+    /// Round robin over all CPUs, one each.
+    Cross,
+    /// Round robin over these CPUs, one each.
+    Cpus(Vec<usize>),
+}
+
+impl std::str::FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        match text {
+            "none" => Ok(Place::None),
+            "same" => Ok(Place::Same),
+            "cross" => Ok(Place::Cross),
+            _ => match text.strip_prefix("cpus:").map(cpu_list) {
+                Some(Some(cpus)) => Ok(Place::Cpus(cpus)),
+                _ => Err(format!(
+                    "`{text}` is none of: none, same, cross, cpus:0-3 (or cpus:0,2)"
+                )),
+            },
+        }
+    }
+}
+
+/// Reads the kernel's CPU list format: `0-3,8`. None if it is empty or wrong.
+pub fn cpu_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if last < first || last > 65_535 {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::None => f.write_str("none"),
+            Place::Same => f.write_str("same"),
+            Place::Cross => f.write_str("cross"),
+            Place::Cpus(cpus) => {
+                let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+                write!(f, "cpus:{}", list.join(","))
+            }
+        }
+    }
+}
+
+impl Serialize for Place {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Place {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Place, D::Error> {
+        String::deserialize(d)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// One experiment: one verb, its targets and its options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// The verb.
+    pub workload: Workload,
+    /// The targets as typed, such as `flock:/mnt/x` or `delay:5ms`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+    /// Swept: how many workers contend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<List>,
+    /// What the owner does while it holds the lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Busy>,
+    /// What a worker does between a release and its next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Busy>,
+    /// The window of each run. Absent: a pilot decides for each point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Nanos>,
+    /// Runs of each point. Absent: six blocks, with looks at 9, 12 and 15.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// Time between the last arrival and the window. Absent: the pilot decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Nanos>,
+    /// What all runs together may take, where the pilot decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Nanos>,
+    /// What carries a worker.
+    #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+    pub carrier: Option<Carrier>,
+    /// Which CPUs the workers use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// How much is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Measure>,
+    /// How many locks; each operation picks one at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<u64>,
+    /// Share of the acquisitions that are shared, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<f64>,
+    /// Byte ranges for record locks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range>,
+    /// Try, and idle after a refusal, instead of waiting.
+    #[serde(default, rename = "try", skip_serializing_if = "Option::is_none")]
+    pub try_only: Option<bool>,
+    /// Give up an attempt after this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acquire_timeout: Option<Nanos>,
+    /// Open and close the file around every acquisition, as lockscale did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_each: Option<bool>,
+    /// Semaphores to which the names of several keys are hashed (`sysv`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u64>,
+    /// The kernel's timer slack of each worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timer_slack: Option<Nanos>,
+    /// Print the share of operations that took longer than each of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Vec<Nanos>>,
+    /// The seed of every random choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl Plan {
+    /// A plan that says only what to do; everything else takes its default.
+    pub fn of(workload: Workload) -> Plan {
+        Plan {
+            workload,
+            targets: Vec::new(),
+            workers: None,
+            hold: None,
+            idle: None,
+            duration: None,
+            runs: None,
+            warmup: None,
+            budget: None,
+            carrier: None,
+            place: None,
+            measure: None,
+            keys: None,
+            shared: None,
+            range: None,
+            try_only: None,
+            acquire_timeout: None,
+            open_each: None,
+            slots: None,
+            timer_slack: None,
+            over: None,
+            seed: None,
+        }
+    }
+}

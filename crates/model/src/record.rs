@@ -1,0 +1,491 @@
+//! The versioned records of the result file: JSON Lines, one record a line.
+//!
+//! Field names carry their unit. What was not measured is absent, never zero.
+//! `docs/results.md` describes every field for readers of the file; a field is
+//! added there in the same commit. These types are the file's format and
+//! nothing else: workers fold into shared pages of their own layout.
+
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version that this build writes and reads.
+pub const SCHEMA: &str = "jostle/1";
+
+/// One line of a result file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "lowercase")]
+pub enum Record {
+    /// Opens an experiment; everything up to its `end` belongs to it.
+    Experiment(Box<Experiment>),
+    /// One run of one point.
+    Point(Box<Point>),
+    /// Closes an experiment.
+    End(End),
+}
+
+/// What was asked for, where, and how good the tool itself is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The resolved plan; it can be run again as it is.
+    pub plan: Plan,
+    /// The machine and what bends a measurement on it.
+    pub environment: Environment,
+    /// What the tool found out about itself before the first run.
+    pub calibration: Calibration,
+    /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
+    pub started_at: String,
+}
+
+/// The machine on which an experiment ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Host name.
+    pub host: String,
+    /// `uname -sr`.
+    pub kernel: String,
+    /// CPU model as the kernel names it.
+    pub cpu_model: String,
+    /// CPUs that this process may use.
+    pub cores: u64,
+    /// Frequency governor of the first CPU, where the kernel offers one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
+    /// The kernel's clock source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_clock_source: Option<String>,
+    /// Clock ticks that CPU accounting is sampled with, or `exact`.
+    pub cpu_accounting: String,
+    /// Physical memory.
+    pub memory_bytes: u64,
+    /// Memory available at the start.
+    pub memory_available_bytes: u64,
+    /// Share of CPU time stolen by the hypervisor since boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steal_share_since_boot: Option<f64>,
+    /// Limits that matter, by name (`RLIMIT_NOFILE soft`, `pids.max`, ...).
+    pub limits: BTreeMap<String, String>,
+    /// cgroup of this process, `v1` or `v2` with its path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// File system of each target's path, by target as typed.
+    pub file_systems: BTreeMap<String, String>,
+    /// jostle's version and commit.
+    pub jostle: String,
+    /// Which C library the locks of `pthread*` and `posix-sem` come from.
+    pub libc: String,
+}
+
+/// What the tool measured of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// `rdtscp` or `CLOCK_MONOTONIC`.
+    pub clock: String,
+    /// Cost of one stamp, median.
+    pub stamp_ns: f64,
+    /// Half-width of the offset between any two CPUs' clocks; absent with one CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_uncertainty_ns: Option<f64>,
+    /// The tool's cost beside each target's own, by target as typed.
+    pub own_cost: BTreeMap<String, OwnCost>,
+}
+
+/// One interleaved block: one uncontended worker, no hold, no idle.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnCost {
+    /// Acquire and release with counting alone.
+    pub pair_ns: f64,
+    /// With stamps, histograms and witness.
+    pub full_ns: f64,
+    /// With the witness, without stamps and histograms.
+    pub no_stamps_ns: f64,
+    /// With stamps and histograms, without the witness.
+    pub no_witness_ns: f64,
+    /// What `full` adds to a cycle: the median over blocks of full - pair.
+    pub added_ns: f64,
+    /// Lowest and highest of that over the blocks.
+    pub added_range_ns: [f64; 2],
+    /// One operation in this many is stamped, so that the cost stays small.
+    pub stamp_every: u64,
+}
+
+/// The swept values of a point; what is not swept is absent.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct At {
+    /// Contending workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u64>,
+}
+
+/// One run of one point.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The target as typed.
+    pub target: String,
+    /// The verb.
+    pub workload: String,
+    /// The swept values.
+    pub at: At,
+    /// Which repeat, from 1.
+    pub run: u32,
+    /// In which block it ran, from 1; runs of one block are pairs.
+    pub block: u32,
+    /// The window, as it was.
+    pub window_s: f64,
+    /// From the last arrival to the window.
+    pub warmup_s: f64,
+    /// From the first fork to the last worker ready.
+    pub ramp_s: f64,
+    /// From the end of the window to the last worker reaped.
+    pub drain_s: f64,
+    /// From the first arrival at the common start to the last.
+    pub start_spread_ns: u64,
+    /// Acquisitions granted within the window.
+    pub operations: u64,
+    /// operations / window_s.
+    pub throughput_per_s: f64,
+    /// What an ideal lock would reach; absent where nothing bounds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling_per_s: Option<f64>,
+    /// throughput_per_s / ceiling_per_s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_ideal: Option<f64>,
+    /// CPU time of the workers within the window, exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// User part of `cpu_s`; see `cpu_split`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_user_s: Option<f64>,
+    /// System part of `cpu_s`; see `cpu_split`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_system_s: Option<f64>,
+    /// How the split was obtained: `sampled` by the tick, or `exact`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_split: Option<String>,
+    /// cpu_s per operation, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_operation: Option<f64>,
+    /// Share of the window that reading the CPU clocks took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_read_share: Option<f64>,
+    /// Times that a worker was put on a CPU within the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_switches: Option<u64>,
+    /// Time that workers were runnable but not running, summed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runqueue_wait_s: Option<f64>,
+    /// As typed: `none`, `same`, `cross`, `cpus:...`.
+    pub placement: String,
+    /// What the whole machine did meanwhile.
+    pub machine: Machine,
+    /// How the operations were shared out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_worker: Option<PerWorker>,
+    /// One value a worker, in the order of their numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Workers>,
+    /// Wait of the granted acquisitions, censored attempts accounted for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquire_ns: Option<Waits>,
+    /// Time for which the lock was really held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_ns: Option<Distribution>,
+    /// From the previous owner's release to the grant, contended ones only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_ns: Option<Distribution>,
+    /// The same, of those where both owners ran on one CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_same_cpu_ns: Option<Distribution>,
+    /// The same, of those where the owners ran on two CPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff_cross_cpu_ns: Option<Distribution>,
+    /// Time in the release call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_ns: Option<Distribution>,
+    /// Time of the tries that were refused (`--try`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_try_ns: Option<Distribution>,
+    /// Attempts that their own timeout ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<u64>,
+    /// Share of the stamped grants that were contended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_share: Option<f64>,
+    /// One operation in this many was stamped (1: every one); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stamp_every: Option<u64>,
+    /// Grants that were stamped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stamped: Option<u64>,
+    /// What the witness saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusion: Option<Exclusion>,
+    /// Failures by the system's name for them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub errors: BTreeMap<String, u64>,
+    /// Workers that ended before their time, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub deaths: Vec<String>,
+    /// Ten equal slices of the window.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub series: Vec<Slice>,
+    /// What a specimen recorded about itself, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub truth: BTreeMap<String, f64>,
+    /// Facts about the target's set-up (hash collisions, slots, ...), by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub setup: BTreeMap<String, f64>,
+    /// Merged over the workers, by the name of the figure.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub histograms: BTreeMap<String, Buckets>,
+    /// Whether these numbers may be believed.
+    pub verdict: Verdict,
+}
+
+/// CPU time of the whole machine within the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Ticks of CPU time in all, over all CPUs.
+    pub ticks: u64,
+    /// Ticks that were neither idle nor stolen.
+    pub busy_ticks: u64,
+    /// Ticks that the hypervisor took.
+    pub stolen_ticks: u64,
+    /// Ticks in soft interrupts (part of busy).
+    pub softirq_ticks: u64,
+    /// Ticks a second.
+    pub ticks_per_s: u64,
+    /// CPUs.
+    pub cores: u64,
+    /// CPU time of the tool's own other processes.
+    pub harness_cpu_s: f64,
+    /// stolen / (busy + stolen); absent under 200 ticks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steal_share: Option<f64>,
+    /// Periods in which the cgroup's CPU quota stopped us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_periods: Option<u64>,
+}
+
+/// Fairness: workers without an acquisition count everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerWorker {
+    /// Fewest acquisitions of one worker.
+    pub min: u64,
+    /// Most acquisitions of one worker.
+    pub max: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Sample standard deviation.
+    pub stddev: f64,
+    /// Jain's index: (sum x)^2 / (n sum x^2).
+    pub jain: f64,
+    /// Variance over mean: near 0 a queue, near 1 a lottery, above favouritism.
+    pub dispersion: f64,
+    /// Share that the better-served half of the workers got.
+    pub top_half_share: f64,
+    /// Workers that got nothing.
+    pub none: u64,
+    /// Window over the time in which each worker could have had one turn.
+    pub rotations: f64,
+    /// Longest wait, attempts still pending at the end of the window included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_wait_ns: Option<u64>,
+    /// Which worker that was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_wait_worker: Option<u64>,
+    /// Most consecutive acquisitions of one worker on one key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_streak: Option<u64>,
+    /// The same while the worker that ended it was already waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_streak_while_waited: Option<u64>,
+}
+
+/// Columns with one value for each worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Workers {
+    /// Acquisitions within the window.
+    pub operations: Vec<u64>,
+    /// Longest wait, in microseconds, rounded up.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub longest_wait_us: Vec<u64>,
+}
+
+/// A distribution's summary; the histogram stands under the same name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Values.
+    pub count: u64,
+    /// Exact smallest.
+    pub min: u64,
+    /// Exact largest.
+    pub max: u64,
+    /// Exact mean.
+    pub mean: f64,
+    /// Percentiles by name (`p50`, `p90`, `p99`, `p999`); one without at least
+    /// ten values beyond it is absent.
+    #[serde(flatten)]
+    pub percentiles: BTreeMap<String, u64>,
+    /// Share of the values above each time asked for with `--over`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub over: BTreeMap<String, f64>,
+}
+
+/// Waits: some attempts had not ended when the window did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// The granted ones.
+    #[serde(flatten)]
+    pub granted: Distribution,
+    /// Attempts that ended without a grant or not at all within the window.
+    pub censored: u64,
+    /// Kaplan-Meier percentiles over granted and censored attempts; one that
+    /// the data do not reach is absent here and stands in `at_least`.
+    pub kaplan_meier: BTreeMap<String, u64>,
+    /// Percentiles known only to lie above this.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub at_least: BTreeMap<String, u64>,
+}
+
+/// What the witness of exclusion saw, over the whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exclusion {
+    /// Acquisitions that the witness checked.
+    pub checked: u64,
+    /// Acquisitions that found another owner inside.
+    pub violations: u64,
+    /// Acquisitions that found the mark of an owner that died while holding.
+    pub holder_died: u64,
+    /// Acquisitions that the holder's counter lost.
+    pub lost_updates: u64,
+    /// Share of the readers that writers looked at, where not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reader_coverage: Option<f64>,
+    /// Median of the interval in which an overlap could be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inner_interval_ns: Option<u64>,
+    /// The first few, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub examples: Vec<String>,
+}
+
+/// A tenth of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slice {
+    /// Acquisitions granted in it.
+    pub operations: u64,
+    /// Mean wait of the stamped ones among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mean_wait_ns: Option<f64>,
+}
+
+/// A log-linear histogram: the smallest value of each bucket that is not
+/// empty, and its count. Buckets are 1 wide up to 256, then 128 to an octave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Buckets(pub Vec<(u64, u64)>);
+
+/// Whether a number may be believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Is {
+    /// Nothing speaks against it.
+    #[default]
+    #[serde(rename = "VALID")]
+    Valid,
+    /// Something may have bent it.
+    #[serde(rename = "SUSPECT")]
+    Suspect,
+    /// It must not be used.
+    #[serde(rename = "INVALID")]
+    Invalid,
+}
+
+impl std::fmt::Display for Is {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Is::Valid => "VALID",
+            Is::Suspect => "SUSPECT",
+            Is::Invalid => "INVALID",
+        })
+    }
+}
+
+/// The kind of statement that a reason touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Claim {
+    /// A figure by itself: acquisitions per second.
+    Absolute,
+    /// One figure against another of the same blocks.
+    Ratio,
+    /// Percentiles, fairness.
+    Distribution,
+}
+
+/// One reason for a verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The check that found it; METHOD.md has its threshold and source.
+    pub check: String,
+    /// How bad it is.
+    pub is: Is,
+    /// The claims that it touches.
+    pub claims: Vec<Claim>,
+    /// One sentence with the figures, and what to do about it.
+    pub text: String,
+}
+
+/// What bounds a throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitedBy {
+    /// What was measured.
+    Target,
+    /// The tool's own workers.
+    Generator,
+    /// A limit of the machine.
+    Machine,
+    /// The data cannot tell.
+    Undecided,
+}
+
+/// The worst of its reasons.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Over all claims.
+    pub is: Is,
+    /// Why; empty when VALID.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub reasons: Vec<Reason>,
+    /// What bounds the throughput, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<LimitedBy>,
+}
+
+impl Verdict {
+    /// The verdict that these reasons make.
+    pub fn of(reasons: Vec<Reason>) -> Verdict {
+        Verdict {
+            is: reasons.iter().map(|r| r.is).max().unwrap_or_default(),
+            reasons,
+            limited_by: None,
+        }
+    }
+}
+
+/// How an experiment ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// The exit code.
+    pub exit: u8,
+    /// Why it ended early, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Wall time of the whole experiment, monotonic.
+    pub elapsed_s: f64,
+}

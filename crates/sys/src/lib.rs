@@ -1,0 +1,18 @@
+//! The only unsafe code of jostle: a thin, typed skin over Linux.
+//!
+//! For the calls that a measurement needs and no well-kept crate offers
+//! safely: stamps, fork, shared pages, futexes, semaphores, process-shared
+//! mutexes. Not for policy: nothing here decides what to measure.
+
+pub mod clock;
+pub mod cpu;
+pub mod files;
+pub mod futex;
+pub mod ledger;
+pub mod posix_sem;
+pub mod process;
+pub mod pthread;
+pub mod shared;
+pub mod signal;
+pub mod stat;
+pub mod sysv;

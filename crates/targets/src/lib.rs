@@ -1,0 +1,146 @@
+//! What jostle measures: the capabilities as traits, one table, and one file
+//! for each target.
+//!
+//! Two lives of a target: [`Target::prepare`] makes what all workers share
+//! (files, semaphores, memory) in the keeper, before any worker exists;
+//! [`Target::join`] makes one worker's own handle, in the worker. The handle's
+//! [`Lock::acquire`] and [`Lock::release`] are the measured calls: they do not
+//! allocate, log or look at a clock that the lock itself does not need.
+//!
+//! A new target is a file with an `impl Target` and one line in [`table`].
+//! Help, man page, `docs/targets.md` and the conformance tests walk the table.
+
+pub mod spec;
+pub mod table;
+
+use jostle_model::plan::{Carrier, Range};
+use jostle_sys::ledger::Ledger;
+use std::collections::BTreeMap;
+use std::io;
+
+pub use spec::Spec;
+pub use table::{Entry, Visitor, visit};
+
+/// How an acquisition excludes others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One owner.
+    Exclusive,
+    /// Many owners, unless one is exclusive.
+    Shared,
+}
+
+/// How long an attempt may take. Times are `CLOCK_MONOTONIC` nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    Try,
+    /// Until granted. The keeper interrupts waiters with a signal when the run
+    /// is over; a lock whose wait no signal ends gives up at `last_resort_ns`.
+    Block {
+        /// After the end of the run, when nobody waits for a grant any more.
+        last_resort_ns: u64,
+    },
+    /// Until this time: the user's `--acquire-timeout`.
+    Until(u64),
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The caller owns the lock.
+    Granted,
+    /// The caller owns the lock, and its last owner died holding it.
+    GrantedFromDead,
+    /// A try found it taken, or the time was up.
+    Refused,
+    /// The keeper ended the wait.
+    Interrupted,
+}
+
+/// A call that failed: which one, and the system's number for why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {}", io::Error::from_raw_os_error(*errno))]
+pub struct CallError {
+    /// The system or library call.
+    pub call: &'static str,
+    /// Its errno.
+    pub errno: i32,
+}
+
+/// A target could not be set up, in words for the user: what failed, the
+/// system's own message, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SetupError(pub String);
+
+/// One worker's handle on `keys` locks.
+pub trait Lock {
+    /// Tries to become an owner of lock number `key`.
+    ///
+    /// # Errors
+    /// The call that failed; a wait that a signal ended is no error.
+    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError>;
+
+    /// Gives up lock number `key`, held in `mode`.
+    ///
+    /// # Errors
+    /// The call that failed.
+    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError>;
+}
+
+/// What a target needs to know to set itself up.
+#[derive(Debug)]
+pub struct Setup<'a> {
+    /// What follows the colon of the target as typed.
+    pub argument: Option<&'a str>,
+    /// Where things that must not outlive the run are made and recorded.
+    pub ledger: &'a Ledger,
+    /// How many workers will join.
+    pub workers: usize,
+    /// How many locks.
+    pub keys: usize,
+    /// Processes or threads.
+    pub carrier: Carrier,
+    /// Byte ranges, for record locks.
+    pub range: Range,
+    /// Open and close the file around every acquisition.
+    pub open_each: bool,
+    /// Semaphores that several keys are hashed to.
+    pub slots: usize,
+    /// For targets with choices of their own.
+    pub seed: u64,
+}
+
+/// Something with locks that workers contend for.
+pub trait Target: Sized + Sync {
+    /// A worker's handle.
+    type Lock: Lock;
+
+    /// Its line in the table.
+    const ENTRY: Entry;
+
+    /// Makes what all workers share. Everything that could outlive the run is
+    /// recorded in the ledger, which removes it; `drop` need not.
+    ///
+    /// # Errors
+    /// In words for the user, with the remedy.
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError>;
+
+    /// The handle of worker number `worker`, made by the worker itself.
+    ///
+    /// # Errors
+    /// In words for the user, with the remedy.
+    fn join(&self, worker: usize) -> Result<Self::Lock, SetupError>;
+
+    /// What a specimen knows to be true of the run that has just ended, by
+    /// name; read by the keeper when all workers are gone.
+    fn truth(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+
+    /// Facts about the set-up (slots, collisions), by name.
+    fn facts(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+}

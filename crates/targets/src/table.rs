@@ -1,0 +1,71 @@
+//! The one table of targets.
+//!
+//! A line here declares the module and its slot; everything else about a
+//! target stands in its own file.
+
+use crate::Target;
+
+/// What a target is and can do; the text that help, man page and docs print.
+#[derive(Debug)]
+pub struct Entry {
+    /// As typed.
+    pub name: &'static str,
+    /// Other names for the same.
+    pub aliases: &'static [&'static str],
+    /// What may follow a colon, as help shows it: `PATH`, `TIME`.
+    pub argument: Option<&'static str>,
+    /// Refuses an argument (or its absence) before anything starts.
+    pub check_argument: fn(Option<&str>) -> Result<(), String>,
+    /// The heading it stands under.
+    pub family: Family,
+    /// One line.
+    pub summary: &'static str,
+    /// A few sentences for `docs/targets.md`: which calls, what is peculiar.
+    pub details: &'static str,
+    /// What it can do as a lock.
+    pub lock: LockCapabilities,
+    /// Why a thread cannot be a worker of its own; None where it can.
+    pub no_threads: Option<&'static str>,
+}
+
+/// The headings of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Locks on files.
+    File,
+    /// Semaphores of the kernel.
+    Semaphore,
+    /// Locks in shared memory.
+    Memory,
+    /// Targets whose truth is known.
+    Specimen,
+}
+
+/// What a lock can do.
+#[derive(Clone, Copy, Debug)]
+pub struct LockCapabilities {
+    /// Shared mode beside exclusive.
+    pub shared: bool,
+    /// Waits with a timeout.
+    pub timeout: bool,
+    /// Byte ranges.
+    pub ranges: bool,
+    /// A file that can be opened for each acquisition.
+    pub open_each: bool,
+    /// Lets one owner in at a time. False only for specimens that grant all,
+    /// for which the witness watches each worker by itself.
+    pub excludes: bool,
+    /// The lock is freed, or its next owner told, when an owner dies.
+    pub survives_owner: bool,
+    /// Keeps waiters in order, by design or by documentation.
+    pub fifo: bool,
+}
+
+/// A computation over a target's own type, so that the measured loop is
+/// compiled for each lock by itself and calls it without indirection.
+pub trait Visitor {
+    /// What comes out.
+    type Out;
+    /// Runs with the target's type.
+    fn visit<T: Target>(self) -> Self::Out;
+}
