@@ -1,1 +1,134 @@
-fn main() {}
+//! The `jostle` binary: arguments, plan files, wiring. It measures nothing by
+//! itself; it hands plans to the engine and records to the report.
+
+mod args;
+mod doctor;
+mod measure;
+mod plan_file;
+mod progress;
+mod signals;
+mod targets;
+
+use anyhow::Context;
+use args::{Cli, Report, Run, Verb};
+use clap::{CommandFactory, Parser};
+use jostle_engine::preflight;
+use jostle_sys::limits::Machine;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// This build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from, where git told the build.
+pub const COMMIT: Option<&str> = option_env!("JOSTLE_COMMIT");
+
+/// Why there is no result, or no whole one.
+pub enum Failure {
+    /// The request makes no sense: exit code 2.
+    Usage(String),
+    /// It failed: exit code 1.
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Failed(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Contend(contend) => measure::measure(vec![contend.plan()], &contend.output),
+        Verb::Run(run) => run_plan(&run),
+        Verb::Report(report) => render(&report),
+        Verb::Targets(targets) => list(&targets.format),
+        Verb::Doctor => examine(),
+        Verb::Completions { shell } => complete(shell),
+        Verb::Man => manual(),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure::Usage(text)) => {
+            complain(&text);
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(error)) => {
+            complain(&format!("{error:#}"));
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// To stderr; if that is closed, nobody is left to tell.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "jostle: {text}");
+}
+
+/// To stdout. A reader that has seen enough (`| head`) is no error.
+///
+/// # Errors
+/// Any other failure to write, such as a full disk.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn run_plan(run: &Run) -> Result<u8, Failure> {
+    let mut plans = plan_file::read(&run.plan)?;
+    if run.quick {
+        plans.iter_mut().for_each(jostle_engine::resolve::quicken);
+    }
+    measure::measure(plans, &run.output)
+}
+
+fn render(report: &Report) -> Result<u8, Failure> {
+    let mut sets = Vec::new();
+    for path in &report.results {
+        sets.extend(jostle_report::read(path).map_err(anyhow::Error::from)?);
+    }
+    sets.iter()
+        .flat_map(|set| &set.notes)
+        .for_each(|note| complain(note));
+    print(&jostle_report::render(&report.format, &sets))?;
+    Ok(0)
+}
+
+fn list(format: &str) -> Result<u8, Failure> {
+    print(&match format {
+        "markdown" => targets::markdown(),
+        _ => targets::text(),
+    })?;
+    Ok(0)
+}
+
+fn examine() -> Result<u8, Failure> {
+    let machine = Machine::read();
+    let busy = preflight::busy_share(Duration::from_millis(500));
+    print(&doctor::render(&preflight::survey(&machine, busy)))?;
+    Ok(0)
+}
+
+fn complete(shell: clap_complete::Shell) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "jostle", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(0)
+}
+
+fn manual() -> Result<u8, Failure> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command())
+        .render(&mut page)
+        .context("cannot make the manual page")?;
+    print(&String::from_utf8_lossy(&page))?;
+    Ok(0)
+}

@@ -1,1 +1,24 @@
-//! engine
+//! The machinery that measures: the keeper and its workers, the workloads, the
+//! witness of exclusion, and the collection into records.
+//!
+//! How one sample travels: a worker ([`worker`], [`workloads`]) stamps and folds
+//! into its own shared page ([`page`]); the keeper ([`keeper`]) merges the pages
+//! of a run into a yield ([`order`]); the parent ([`experiment`]) makes a record
+//! of it ([`point`]) and asks the checks of `jostle-stats` for the verdict.
+//! From the record on, everything is a pure function of the result file.
+//!
+//! Not here: what a lock is (`jostle-targets`), how results look
+//! (`jostle-report`), options (`jostle`).
+
+pub mod environment;
+pub mod experiment;
+pub mod keeper;
+pub mod order;
+pub mod page;
+pub mod point;
+pub mod preflight;
+pub mod resolve;
+pub mod schedule;
+pub mod witness;
+pub mod worker;
+pub mod workloads;

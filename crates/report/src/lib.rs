@@ -1,1 +1,130 @@
-//! report
+//! The result file ([`Writer`], [`read`]) and one writer for each output
+//! format, each a pure function of [`ResultSet`]s.
+//!
+//! Not for measuring or judging: figures come from the records, summaries,
+//! verdicts and sentences from `jostle-stats`. Nothing here knows a target.
+//!
+//! A new format is a file with a function and one line in [`FORMATS`], which
+//! help, man page and docs walk.
+
+mod checked;
+mod command;
+mod csv;
+mod file;
+mod format;
+mod gnuplot;
+mod grid;
+mod headline;
+mod intro;
+mod json;
+mod markdown;
+mod next;
+mod over;
+mod page;
+mod table;
+
+#[cfg(test)]
+mod made;
+
+pub use file::{FileError, Writer, read};
+
+use jostle_model::record::{End, Experiment, Point};
+
+/// One experiment with everything that belongs to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultSet {
+    /// What was asked for, and where.
+    pub experiment: Experiment,
+    /// Its runs, in the order in which they were made.
+    pub points: Vec<Point>,
+    /// How it ended; absent where the file stops before.
+    pub end: Option<End>,
+    /// What a reader of the file should know about it, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl ResultSet {
+    /// As measured; [`read`] makes those of files.
+    pub fn new(experiment: Experiment, points: Vec<Point>, end: Option<End>) -> ResultSet {
+        ResultSet {
+            experiment,
+            points,
+            end,
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// One way to print results.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// As typed after `--format`.
+    pub name: &'static str,
+    /// One line for help and docs.
+    pub summary: &'static str,
+    /// The whole text, a newline at its end.
+    pub render: fn(&[ResultSet]) -> String,
+}
+
+/// Every format, the default first.
+pub static FORMATS: &[Format] = &[
+    Format {
+        name: "table",
+        summary: "one row for each point, what to take away, and what to try next",
+        render: table::render,
+    },
+    Format {
+        name: "gnuplot",
+        summary: "lockscale's header and nine columns, from the median run of each point",
+        render: gnuplot::render,
+    },
+    Format {
+        name: "csv",
+        summary: "one row for each run, with every figure of its record",
+        render: csv::render,
+    },
+    Format {
+        name: "markdown",
+        summary: "the table and its sentences for a page or an issue",
+        render: markdown::render,
+    },
+    Format {
+        name: "json",
+        summary: "the records, one a line, as the result file holds them",
+        render: json::render,
+    },
+];
+
+/// The results in the format of this name; as the first of [`FORMATS`] where
+/// there is none.
+pub fn render(format: &str, sets: &[ResultSet]) -> String {
+    let named = FORMATS.iter().find(|candidate| candidate.name == format);
+    (named.unwrap_or(&FORMATS[0]).render)(sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_format_has_a_name_of_its_own_and_one_line() {
+        let names: BTreeSet<_> = FORMATS.iter().map(|format| format.name).collect();
+        assert_eq!(names.len(), FORMATS.len());
+        for format in FORMATS {
+            assert!(!format.summary.is_empty() && !format.summary.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn every_format_prints_any_result_and_ends_its_last_line() {
+        let empty = ResultSet::new(made::experiment(), Vec::new(), None);
+        for sets in [vec![], vec![empty.clone()], vec![made::set(), empty]] {
+            for format in FORMATS {
+                let text = render(format.name, &sets);
+                assert!(text.is_empty() || text.ends_with('\n'), "{}", format.name);
+                assert_eq!(text, (format.render)(&sets), "{}", format.name);
+            }
+        }
+    }
+}

@@ -1,1 +1,23 @@
-//! stats
+//! Pure maths on records: histograms and quantiles, fairness, intervals,
+//! comparisons, and the checks that decide whether a number may be believed.
+//!
+//! Not for measuring: nothing here reads a clock, a file or the machine.
+//! Everything is a function of the records of a result file, so that every
+//! figure can be computed again from it, years later. The two exceptions serve
+//! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
+//! branch on data nor allocate.
+
+pub mod censor;
+pub mod checks;
+pub mod closing;
+pub mod fairness;
+pub mod gamma;
+pub mod histogram;
+pub mod intervals;
+pub mod ratio;
+pub mod rng;
+pub mod summary;
+pub mod trend;
+
+#[cfg(test)]
+mod fixtures;

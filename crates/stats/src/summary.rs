@@ -1,7 +1,9 @@
 //! From the runs of a result file to what a table says: one summary for each
 //! point, one closing sentence for each target. Pure functions of the records.
 
-use jostle_model::record::{At, Claim, Experiment, OwnCost, PerWorker, Point, Verdict};
+use crate::checks::{self, Evidence};
+use crate::intervals::estimate;
+use jostle_model::record::{At, Experiment, OwnCost, PerWorker, Point, Verdict};
 
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,4 +47,185 @@ pub struct PointSummary<'a> {
     pub own_cost: Option<OwnCost>,
     /// Over all runs: the checks of every run, and those that need several.
     pub verdict: Verdict,
+}
+
+/// One summary for each (target, point) that has runs, in the order of the
+/// plan: by target, then by the swept value. What the plan does not name (a
+/// file put together by hand) follows in the order of the file.
+pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<PointSummary<'a>> {
+    let plan = &experiment.plan;
+    let targets = in_order(
+        plan.targets.iter().map(String::as_str),
+        points.iter().map(|point| point.target.as_str()),
+    );
+    let swept = plan.workers.iter().flat_map(|list| &list.0);
+    let ats = in_order(
+        swept.map(|workers| At {
+            workers: Some(*workers),
+        }),
+        points.iter().map(|point| point.at),
+    );
+    let mut summaries = Vec::new();
+    for target in targets {
+        for at in &ats {
+            let of_this = |point: &&Point| point.target == target && point.at == *at;
+            let runs: Vec<&Point> = points.iter().filter(of_this).collect();
+            if !runs.is_empty() {
+                summaries.push(summary(experiment, target, *at, runs));
+            }
+        }
+    }
+    summaries
+}
+
+/// What is planned, then what is there besides; each once.
+fn in_order<T: PartialEq>(
+    planned: impl Iterator<Item = T>,
+    present: impl Iterator<Item = T>,
+) -> Vec<T> {
+    let mut order = Vec::new();
+    for item in planned.chain(present) {
+        if !order.contains(&item) {
+            order.push(item);
+        }
+    }
+    order
+}
+
+fn summary<'a>(
+    experiment: &'a Experiment,
+    target: &'a str,
+    at: At,
+    runs: Vec<&'a Point>,
+) -> PointSummary<'a> {
+    let over_runs = |figure: fn(&Point) -> Option<f64>| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
+        estimate(&values)
+    };
+    PointSummary {
+        target,
+        at,
+        throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),
+        of_ideal: over_runs(|run| run.of_ideal),
+        cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
+        blocked_share: over_runs(|run| run.blocked_share),
+        longest_wait_ns: runs
+            .iter()
+            .filter_map(|run| run.per_worker?.longest_wait_ns)
+            .max(),
+        per_worker: median_per_worker(&runs),
+        own_cost: experiment.calibration.own_cost.get(target).copied(),
+        verdict: checks::verdict(&Evidence {
+            experiment,
+            runs: &runs,
+        }),
+        runs,
+    }
+}
+
+/// Of an even number of runs the lower of the middle two; of runs that served
+/// equally many, the one of median spread, so that one odd run does not stand
+/// for all.
+fn median_per_worker(runs: &[&Point]) -> Option<PerWorker> {
+    let mut shares: Vec<PerWorker> = runs.iter().filter_map(|run| run.per_worker).collect();
+    shares.sort_by_key(|share| (share.none, share.max - share.min));
+    shares.get(shares.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use jostle_model::record::Is;
+
+    fn run(target: &str, workers: u64, run: u32, throughput_per_s: f64) -> Point {
+        Point {
+            target: target.to_string(),
+            at: At {
+                workers: Some(workers),
+            },
+            run,
+            block: run,
+            throughput_per_s,
+            ..fixtures::point()
+        }
+    }
+
+    #[test]
+    fn points_stand_in_the_order_of_the_plan_however_they_ran() {
+        let experiment = fixtures::experiment();
+        let points = [
+            run("sysv", 1000, 1, 1.0),
+            run("flock", 1000, 1, 2.0),
+            run("null", 7, 1, 9.0), // not in the plan
+            run("flock", 10, 1, 3.0),
+            run("sysv", 10, 1, 4.0),
+            run("flock", 10, 2, 5.0),
+        ];
+        let order: Vec<_> = summarize(&experiment, &points)
+            .iter()
+            .map(|s| (s.target, s.at.workers.unwrap(), s.runs.len()))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                ("flock", 10, 2),
+                ("flock", 1000, 1),
+                ("sysv", 10, 1),
+                ("sysv", 1000, 1),
+                ("null", 7, 1)
+            ]
+        );
+        assert!(summarize(&experiment, &[]).is_empty());
+    }
+
+    #[test]
+    fn figures_are_taken_over_the_runs_and_absent_ones_stay_absent() {
+        let experiment = fixtures::experiment();
+        let mut points: Vec<Point> = (1..=6).map(|n| run("flock", 10, n, f64::from(n))).collect();
+        for point in &mut points {
+            point.blocked_share = None;
+        }
+        points[3].per_worker.as_mut().unwrap().longest_wait_ns = Some(7);
+        points[4].per_worker.as_mut().unwrap().longest_wait_ns = Some(5);
+        let found = summarize(&experiment, &points).remove(0);
+        let throughput = found.throughput_per_s.unwrap();
+        assert_eq!(
+            (throughput.low, throughput.median, throughput.high),
+            (1.0, 3.5, 6.0)
+        );
+        assert!(throughput.interval);
+        assert_eq!(found.blocked_share, None);
+        assert_eq!(found.longest_wait_ns, Some(7));
+        assert_eq!(found.own_cost, None);
+        assert_eq!(found.verdict.is, Is::Valid);
+    }
+
+    #[test]
+    fn the_run_that_served_the_median_number_of_workers_stands_for_all() {
+        let experiment = fixtures::experiment();
+        let mut points: Vec<Point> = (1..=3).map(|n| run("flock", 10, n, 1.0)).collect();
+        for (point, counts) in
+            points
+                .iter_mut()
+                .zip([[0, 0, 0, 300], [100, 100, 100, 0], [50, 250, 0, 0]])
+        {
+            let at = point.at;
+            fixtures::share_out(point, &counts);
+            point.at = at;
+        }
+        let found = summarize(&experiment, &points).remove(0);
+        let shares = found.per_worker.unwrap();
+        assert_eq!((shares.none, shares.min, shares.max), (2, 0, 250));
+    }
+
+    #[test]
+    fn the_verdict_is_over_all_runs() {
+        let experiment = fixtures::experiment();
+        let mut points: Vec<Point> = (1..=6).map(|n| run("flock", 10, n, 1.0)).collect();
+        points[5].exclusion.as_mut().unwrap().violations = 1;
+        let found = summarize(&experiment, &points).remove(0);
+        assert_eq!(found.verdict.is, Is::Invalid);
+        assert_eq!(found.verdict.reasons[0].check, "exclusion");
+    }
 }

@@ -1,1 +1,585 @@
-//! ledger
+//! The ledger of a run: a directory that holds the files it makes, and a list
+//! of what it makes elsewhere, so that nothing outlives it.
+//!
+//! The directory is `jostle-UID-PID-START-N` on tmpfs: the user, the process
+//! that made it and that process's start time (field 22 of /proc/PID/stat), so
+//! that a later start can tell a dead run's ledger from a living one's
+//! ([`sweep_dead`]). What lies elsewhere is written to the list *before* it is
+//! made; a crash in between leaves a line about nothing, which harms nobody:
+//!
+//! - `file PATH`: removed if it is an empty regular file, as every lock file
+//!   of ours is; a file that has come to hold something is somebody's.
+//! - `semaphore KEY NAMESPACE`: a set of this key is removed if this user made
+//!   it, and only from within the IPC namespace in which it was recorded. The
+//!   sets of a keeper with a namespace of its own go with that namespace; to
+//!   its parent, the same key would name another set.
+//! - `withdrawn ...`: the line that follows the word was not made after all.
+//!
+//! Not for shared memory, which is anonymous, nor for processes, which the
+//! keeper kills.
+
+use crate::sysv;
+use rustix::process::geteuid;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The list's name in the directory; lock files have a dot in theirs.
+const LIST: &str = "ledger";
+const PREFIX: &str = "jostle-";
+
+/// A run's directory and list.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    list: File,
+}
+
+/// Where ledgers may be: on tmpfs, where a file costs no disk, else with the
+/// temporary files.
+fn places() -> [PathBuf; 2] {
+    [PathBuf::from("/dev/shm"), std::env::temp_dir()]
+}
+
+/// The place where ledgers are made on this machine, as far as a look tells.
+pub fn usual_place() -> PathBuf {
+    let [usual, other] = places();
+    if usual.is_dir() { usual } else { other }
+}
+
+impl Ledger {
+    /// Makes a ledger of this process in /dev/shm, or in the directory for
+    /// temporary files where that is missing or not writable.
+    ///
+    /// # Errors
+    /// The system's, for the directory for temporary files.
+    pub fn create() -> io::Result<Ledger> {
+        let [usual, other] = places();
+        Ledger::create_in(&usual).or_else(|_| Ledger::create_in(&other))
+    }
+
+    /// Makes a ledger of this process in a given directory; its own has mode
+    /// 0700.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create_in(place: &Path) -> io::Result<Ledger> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let place = std::path::absolute(place)?;
+        let pid = std::process::id();
+        let start = start_time(pid)?.ok_or(ErrorKind::NotFound)?;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let user = geteuid().as_raw();
+            let path = place.join(format!("{PREFIX}{user}-{pid}-{start}-{number}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error),
+            }
+            let ledger = Ledger::open(&path)?;
+            ledger.write_head()?;
+            return Ok(ledger);
+        }
+    }
+
+    /// Opens a ledger that another process made, to sweep it on its behalf.
+    ///
+    /// # Errors
+    /// PermissionDenied if the path is not a directory of this user that
+    /// nobody else may write to; else the system's.
+    pub fn open(path: &Path) -> io::Result<Ledger> {
+        if !is_private_directory(path)? {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        let list = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(path.join(LIST))?;
+        Ok(Ledger {
+            path: path.to_owned(),
+            list,
+        })
+    }
+
+    /// The directory, for the run's own files. Their names contain a dot.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Records a file outside the directory that is about to be made.
+    ///
+    /// # Errors
+    /// InvalidInput for a path with a line break; else the system's.
+    pub fn record_file(&self, path: &Path) -> io::Result<()> {
+        self.write("file", std::path::absolute(path)?.as_os_str().as_bytes())
+    }
+
+    /// Takes back [`Ledger::record_file`]: the file is not ours.
+    ///
+    /// # Errors
+    /// As [`Ledger::record_file`].
+    pub fn withdraw_file(&self, path: &Path) -> io::Result<()> {
+        self.write(
+            "withdrawn file",
+            std::path::absolute(path)?.as_os_str().as_bytes(),
+        )
+    }
+
+    /// Records a set of semaphores that is about to be made.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn record_semaphore(&self, key: i32) -> io::Result<()> {
+        self.write(
+            "semaphore",
+            format!("{key} {}", namespace("ipc")).as_bytes(),
+        )
+    }
+
+    /// Takes back [`Ledger::record_semaphore`]: the set is not ours.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn withdraw_semaphore(&self, key: i32) -> io::Result<()> {
+        let item = format!("{key} {}", namespace("ipc"));
+        self.write("withdrawn semaphore", item.as_bytes())
+    }
+
+    /// Whether this file was recorded, and not withdrawn since.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn has_file(&self, path: &Path) -> io::Result<bool> {
+        let path = std::path::absolute(path)?;
+        Ok(self.items()?.contains(&Item::File(path)))
+    }
+
+    /// One line by one write, so that writers cannot tear each other's.
+    fn write(&self, word: &str, item: &[u8]) -> io::Result<()> {
+        if item.contains(&b'\n') {
+            return Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "a path with a line break cannot be recorded",
+            ));
+        }
+        let line = [word.as_bytes(), b" ", item, b"\n"].concat();
+        (&self.list).write_all(&line)
+    }
+
+    /// What is recorded and not withdrawn, in order.
+    fn items(&self) -> io::Result<Vec<Item>> {
+        let text = fs::read(self.path.join(LIST))?;
+        let mut items = Vec::new();
+        // A last line without its end was torn by a crash, before its thing
+        // was made.
+        for line in text.split_inclusive(|b| *b == b'\n') {
+            let Some(line) = line.strip_suffix(b"\n") else {
+                continue;
+            };
+            match line.strip_prefix(b"withdrawn ") {
+                Some(item) => {
+                    if let Some(item) = Item::parse(item) {
+                        items.retain(|i| *i != item);
+                    }
+                }
+                None => items.extend(Item::parse(line)),
+            }
+        }
+        Ok(items)
+    }
+
+    /// Removes everything that is recorded and all files in the directory, and
+    /// goes on with an empty list: between two runs.
+    ///
+    /// # Errors
+    /// A sentence for each thing that could not be removed.
+    pub fn clear(&self) -> Result<(), Vec<String>> {
+        let mut problems = self.remove_recorded();
+        let emptied = remove_all_but_the_list(&self.path)
+            .and_then(|()| self.list.set_len(0))
+            .and_then(|()| self.write_head());
+        if let Err(error) = emptied {
+            problems.push(format!("cannot empty {}: {error}", self.path.display()));
+        }
+        none_or(problems)
+    }
+
+    /// Removes everything that is recorded, then the directory with all files
+    /// in it. What is gone already is no problem; doing it twice is none.
+    ///
+    /// # Errors
+    /// A sentence for each thing that could not be removed.
+    pub fn sweep(&self) -> Result<(), Vec<String>> {
+        let mut problems = self.remove_recorded();
+        match fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                problems.push(format!("cannot remove {}: {error}", self.path.display()));
+            }
+            _ => {}
+        }
+        none_or(problems)
+    }
+
+    fn remove_recorded(&self) -> Vec<String> {
+        match self.items() {
+            Ok(items) => items
+                .iter()
+                .filter_map(|item| item.remove().err())
+                .collect(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => vec![format!(
+                "cannot read {}/{LIST}: {error}",
+                self.path.display()
+            )],
+        }
+    }
+
+    /// The list's first line.
+    fn write_head(&self) -> io::Result<()> {
+        self.write("pid-namespace", namespace("pid").as_bytes())
+    }
+
+    /// Containers may share /dev/shm but not process numbers: what seems dead
+    /// from here may live there. A list without the first line was torn by a
+    /// crash before it had one, so that nothing is in it.
+    fn is_of_this_pid_namespace(&self) -> bool {
+        let text = fs::read(self.path.join(LIST)).unwrap_or_default();
+        let line = format!("pid-namespace {}\n", namespace("pid"));
+        text.is_empty() || text.starts_with(line.as_bytes())
+    }
+}
+
+fn none_or(problems: Vec<String>) -> Result<(), Vec<String>> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems)
+    }
+}
+
+fn remove_all_but_the_list(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name() != LIST {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One thing to be removed.
+#[derive(Debug, PartialEq, Eq)]
+enum Item {
+    File(PathBuf),
+    Semaphore { key: i32, namespace: String },
+}
+
+impl Item {
+    fn parse(line: &[u8]) -> Option<Item> {
+        if let Some(path) = line.strip_prefix(b"file ") {
+            return Some(Item::File(PathBuf::from(OsStr::from_bytes(path))));
+        }
+        let rest = std::str::from_utf8(line.strip_prefix(b"semaphore ")?).ok()?;
+        let (key, namespace) = rest.split_once(' ')?;
+        Some(Item::Semaphore {
+            key: key.parse().ok()?,
+            namespace: namespace.to_owned(),
+        })
+    }
+
+    fn remove(&self) -> Result<(), String> {
+        match self {
+            Item::File(path) => remove_lock_file(path),
+            Item::Semaphore {
+                key,
+                namespace: made_in,
+            } if *made_in == namespace("ipc") => match sysv::remove(*key) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!(
+                    "cannot remove the semaphores of key {key}: {error}; try ipcrm -S {key}"
+                )),
+            },
+            Item::Semaphore { .. } => Ok(()),
+        }
+    }
+}
+
+fn remove_lock_file(path: &Path) -> Result<(), String> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot look at {}: {error}", path.display())),
+    };
+    if !metadata.is_file() || metadata.len() > 0 {
+        return Err(format!(
+            "left {}: it is no empty file any more",
+            path.display()
+        ));
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sweeps the ledgers of this user's dead processes in the usual places; says
+/// how many there were. Called at every start.
+///
+/// # Errors
+/// A sentence for each thing that could not be removed.
+pub fn sweep_dead() -> Result<usize, Vec<String>> {
+    let mut swept = 0;
+    let mut problems = Vec::new();
+    for place in places() {
+        match sweep_dead_in(&place) {
+            Ok(count) => swept += count,
+            Err(more) => problems.extend(more),
+        }
+    }
+    none_or(problems).map(|()| swept)
+}
+
+/// As [`sweep_dead`], in one place.
+///
+/// # Errors
+/// As [`sweep_dead`].
+pub fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
+    let Ok(entries) = fs::read_dir(place) else {
+        return Ok(0); // nothing could have been made in it either
+    };
+    let mut swept = 0;
+    let mut problems = Vec::new();
+    for entry in entries.flatten() {
+        if !is_of_a_dead_process(&entry.file_name()) {
+            continue;
+        }
+        // Not ours, or gone in the meantime: none of our business.
+        let Ok(ledger) = Ledger::open(&entry.path()) else {
+            continue;
+        };
+        if !ledger.is_of_this_pid_namespace() {
+            continue;
+        }
+        match ledger.sweep() {
+            Ok(()) => swept += 1,
+            Err(more) => problems.extend(more),
+        }
+    }
+    none_or(problems).map(|()| swept)
+}
+
+fn is_of_a_dead_process(name: &OsStr) -> bool {
+    let Some((user, pid, start)) = name.to_str().and_then(parse_name) else {
+        return false;
+    };
+    // An error that is not "no such process" leaves it in doubt, hence alive.
+    user == geteuid().as_raw() && start_time(pid).is_ok_and(|now| now != Some(start))
+}
+
+/// `jostle-UID-PID-START-N` to (UID, PID, START).
+fn parse_name(name: &str) -> Option<(u32, u32, u64)> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let user = parts.next()?.parse().ok()?;
+    let pid = parts.next()?.parse().ok()?;
+    let start = parts.next()?.parse().ok()?;
+    let _number: u32 = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some((user, pid, start))
+}
+
+/// A name for the namespace that this process is in: `ipc:[4026531839]`.
+fn namespace(kind: &str) -> String {
+    match fs::read_link(format!("/proc/self/ns/{kind}")) {
+        Ok(name) => name.to_string_lossy().into_owned(),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
+fn is_private_directory(path: &Path) -> io::Result<bool> {
+    // Not followed: in a directory that all may write to, a link is a trap.
+    let metadata = fs::symlink_metadata(path)?;
+    Ok(metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0)
+}
+
+/// Field 22 of /proc/PID/stat: when a process started, in clock ticks since
+/// boot. None if there is none, or only what its parent has not reaped.
+fn start_time(pid: u32) -> io::Result<Option<u64>> {
+    let text = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // It ended between the open and the read.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // The second field is the program's name in parentheses, and may itself
+    // contain some.
+    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = rest.split_whitespace();
+    if matches!(fields.next(), Some("Z" | "X")) {
+        return Ok(None);
+    }
+    match fields.nth(18).map(str::parse) {
+        Some(Ok(start)) => Ok(Some(start)),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysv::{Set, exists, random_key};
+
+    fn names(place: &Path) -> Vec<String> {
+        let entries = fs::read_dir(place).unwrap();
+        entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_sweep_removes_the_directory_and_what_was_recorded_and_no_more() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        assert_eq!(fs::metadata(ledger.path()).unwrap().mode() & 0o777, 0o700);
+        fs::write(ledger.path().join("flock.0"), "").unwrap();
+
+        let at = |name: &str| place.path().join(name);
+        for (name, text) in [
+            ("made", ""),
+            ("grown", "data"),
+            ("withdrawn", ""),
+            ("other", ""),
+        ] {
+            ledger.record_file(&at(name)).unwrap();
+            fs::write(at(name), text).unwrap();
+        }
+        ledger.record_file(&at("never made")).unwrap();
+        ledger.withdraw_file(&at("withdrawn")).unwrap();
+        ledger.withdraw_file(&at("other")).unwrap();
+        assert!(ledger.has_file(&at("made")).unwrap());
+        assert!(!ledger.has_file(&at("other")).unwrap());
+        assert!(
+            ledger
+                .record_file(Path::new("/a\nfile /etc/passwd"))
+                .is_err()
+        );
+
+        let problems = ledger.sweep().unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].contains("grown"), "{problems:?}");
+        let mut left = names(place.path());
+        left.sort();
+        assert_eq!(left, ["grown", "other", "withdrawn"]);
+        assert_eq!(ledger.sweep(), Ok(()), "a second sweep finds nothing to do");
+    }
+
+    #[test]
+    fn a_cleared_ledger_serves_the_next_run() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        for _run in 0..2 {
+            let file = place.path().join("lock");
+            ledger.record_file(&file).unwrap();
+            fs::write(&file, "").unwrap();
+            fs::write(ledger.path().join("flock.0"), "").unwrap();
+            assert_eq!(ledger.clear(), Ok(()));
+            assert!(!file.exists());
+            assert_eq!(names(ledger.path()), [LIST]);
+            assert!(ledger.items().unwrap().is_empty() && ledger.is_of_this_pid_namespace());
+        }
+        // Where there is a usual place, that is where it is made.
+        let usual = Ledger::create().unwrap();
+        assert!(usual.path().starts_with("/dev/shm") || !Path::new("/dev/shm").exists());
+        usual.sweep().unwrap();
+    }
+
+    #[test]
+    fn a_sweep_removes_semaphores_of_this_namespace_only() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        let [ours, theirs, withdrawn] = [(); 3].map(|()| random_key().unwrap());
+        ledger.record_semaphore(ours).unwrap();
+        ledger
+            .write("semaphore", format!("{theirs} ipc:[1]").as_bytes())
+            .unwrap();
+        ledger.record_semaphore(withdrawn).unwrap();
+        ledger.withdraw_semaphore(withdrawn).unwrap();
+        for key in [ours, theirs, withdrawn] {
+            Set::create(key, 2, 1, false).unwrap();
+        }
+        let swept = ledger.sweep();
+        let left = [ours, theirs, withdrawn].map(exists);
+        for key in [ours, theirs, withdrawn] {
+            sysv::remove(key).unwrap();
+        }
+        assert_eq!(swept, Ok(()));
+        assert_eq!(left, [false, true, true]);
+    }
+
+    #[test]
+    fn only_ledgers_of_the_dead_are_swept() {
+        let place = tempfile::tempdir().unwrap();
+        let user = geteuid().as_raw();
+        let alive = Ledger::create_in(place.path()).unwrap();
+        let pid = std::process::id();
+        let make = |name: String, line: &str| {
+            let path = place.path().join(name);
+            DirBuilder::new().mode(0o700).create(&path).unwrap();
+            fs::write(path.join(LIST), line).unwrap();
+            path
+        };
+        let here = format!("pid-namespace {}\n", namespace("pid"));
+        let outside = place.path().join("lock");
+        fs::write(&outside, "").unwrap();
+        // Our own number with another start time: the number was used again.
+        let line = format!("{here}file {}\nfile /torn", outside.display());
+        make(format!("{PREFIX}{user}-{pid}-1-0"), &line);
+        let dead = make(format!("{PREFIX}{user}-4194305-5-0"), "");
+        let kept = [
+            make(format!("{PREFIX}{}-4194305-5-0", user + 1), &here),
+            make(
+                format!("{PREFIX}{user}-4194305-5-1"),
+                "pid-namespace pid:[1]\n",
+            ),
+            make(format!("{PREFIX}{user}-x-5-0"), &here),
+            make("other-0-4194305-5-0".to_owned(), &here),
+            alive.path().to_owned(),
+        ];
+        // A link to a ledger is not followed.
+        let link = place.path().join(format!("{PREFIX}{user}-4194305-6-0"));
+        std::os::unix::fs::symlink(alive.path(), &link).unwrap();
+
+        assert_eq!(sweep_dead_in(place.path()), Ok(2));
+        assert!(!dead.exists() && !outside.exists());
+        for path in kept.iter().chain([&link]) {
+            assert!(path.exists(), "{}", path.display());
+        }
+        assert_eq!(sweep_dead_in(Path::new("/nowhere")), Ok(0));
+    }
+
+    #[test]
+    fn another_process_sweeps_what_it_opens() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        let file = place.path().join("lock");
+        ledger.record_file(&file).unwrap();
+        fs::write(&file, "").unwrap();
+        Ledger::open(ledger.path()).unwrap().sweep().unwrap();
+        assert_eq!(names(place.path()), [""; 0]);
+        let open = place.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(Ledger::open(&open).is_err(), "others may write to it");
+        assert!(Ledger::open(&file).is_err());
+    }
+}

@@ -6,9 +6,11 @@
 
 pub mod clock;
 pub mod cpu;
+pub mod errno;
 pub mod files;
 pub mod futex;
 pub mod ledger;
+pub mod limits;
 pub mod posix_sem;
 pub mod process;
 pub mod pthread;

@@ -1,1 +1,178 @@
-//! process
+//! Processes: forked workers, how they end, and what the keeper may do to them.
+
+use rustix::process::{Pid, Signal};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The right to fork: proof that this process had a single thread.
+///
+/// A forked child of a process with threads may find any lock of the C library
+/// or the allocator taken forever. The holder must not start threads.
+#[derive(Debug)]
+pub struct Forker(());
+
+impl Forker {
+    /// Looks at /proc/self/task.
+    ///
+    /// # Errors
+    /// If there are several threads, or /proc is not mounted.
+    pub fn new() -> io::Result<Forker> {
+        match std::fs::read_dir("/proc/self/task")?.count() {
+            1 => Ok(Forker(())),
+            n => Err(io::Error::other(format!(
+                "fork refused: this process has {n} threads"
+            ))),
+        }
+    }
+
+    /// Forks. The child runs `body` and leaves with its code, without running
+    /// destructors or exit handlers; a panic leaves with 101.
+    ///
+    /// # Errors
+    /// EAGAIN where a limit on processes is reached, ENOMEM.
+    pub fn fork(&self, body: impl FnOnce() -> i32) -> io::Result<Pid> {
+        // SAFETY: one thread (see `Forker`), so that the child may do whatever
+        // the parent could.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                let code = catch_unwind(AssertUnwindSafe(body)).unwrap_or(101);
+                // SAFETY: ends this process without touching what it shares
+                // with its parent.
+                unsafe { libc::_exit(code) }
+            }
+            pid => Pid::from_raw(pid).ok_or_else(|| io::Error::other("fork returned no process")),
+        }
+    }
+}
+
+/// Kills this process as soon as its parent ends, and at once if that is
+/// already not `parent` (prctl(2), PR_SET_PDEATHSIG).
+///
+/// # Errors
+/// If the parent is gone, or the system's.
+pub fn die_with(parent: Pid) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    match rustix::process::getppid() {
+        Some(now) if now == parent => Ok(()),
+        _ => Err(io::Error::other("the parent process is gone")),
+    }
+}
+
+/// Puts this process into a group of its own, away from the terminal's signals.
+///
+/// # Errors
+/// The system's.
+pub fn leave_group() -> io::Result<()> {
+    Ok(rustix::process::setpgid(None, None)?)
+}
+
+/// Gives this process System V objects of its own, which vanish with the last
+/// process that sees them (unshare(2), CLONE_NEWIPC).
+///
+/// # Errors
+/// EPERM without the right to.
+pub fn private_ipc() -> io::Result<()> {
+    // SAFETY: plain number; only this process's view of System V IPC changes,
+    // and it has none open yet.
+    match unsafe { libc::unshare(libc::CLONE_NEWIPC) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Names this process as `ps` shows it, at most 15 bytes.
+pub fn set_name(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+/// How a child ended, and what it cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Which.
+    pub pid: u32,
+    /// Its exit code, or
+    pub code: Option<i32>,
+    /// the signal that killed it.
+    pub signal: Option<i32>,
+    /// What it used in its life.
+    pub usage: Usage,
+}
+
+/// CPU time, as getrusage(2) splits it: the sum is exact, the split sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User CPU time.
+    pub user_ns: u64,
+    /// System CPU time.
+    pub system_ns: u64,
+}
+
+fn usage_of(raw: &libc::rusage) -> Usage {
+    let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    Usage {
+        user_ns: nanos(raw.ru_utime),
+        system_ns: nanos(raw.ru_stime),
+    }
+}
+
+/// What this process has used so far.
+pub fn own_usage() -> Usage {
+    // SAFETY: all-zero is a valid rusage, and the call fills it.
+    let raw = unsafe {
+        let mut raw: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut raw);
+        raw
+    };
+    usage_of(&raw)
+}
+
+/// Takes one child that has ended, if there is one.
+pub fn reap() -> Option<Ended> {
+    let mut status = 0;
+    // SAFETY: all-zero is a valid rusage; both pointers are to live locals.
+    let (pid, raw) = unsafe {
+        let mut raw: libc::rusage = std::mem::zeroed();
+        (libc::wait4(-1, &mut status, libc::WNOHANG, &mut raw), raw)
+    };
+    let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    Some(Ended {
+        pid,
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        usage: usage_of(&raw),
+    })
+}
+
+/// Kills a process at once; one that is gone is no error.
+pub fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+    }
+}
+
+/// A signal's name, such as `SIGKILL`.
+pub fn signal_name(signal: i32) -> String {
+    let known = [
+        (libc::SIGHUP, "SIGHUP"),
+        (libc::SIGINT, "SIGINT"),
+        (libc::SIGQUIT, "SIGQUIT"),
+        (libc::SIGILL, "SIGILL"),
+        (libc::SIGABRT, "SIGABRT"),
+        (libc::SIGBUS, "SIGBUS"),
+        (libc::SIGFPE, "SIGFPE"),
+        (libc::SIGKILL, "SIGKILL"),
+        (libc::SIGSEGV, "SIGSEGV"),
+        (libc::SIGPIPE, "SIGPIPE"),
+        (libc::SIGTERM, "SIGTERM"),
+    ];
+    known
+        .iter()
+        .find(|(number, _)| *number == signal)
+        .map_or_else(
+            || format!("signal {signal}"),
+            |(_, name)| (*name).to_owned(),
+        )
+}

@@ -1,1 +1,317 @@
-//! pthread
+//! Process-shared mutexes of the C library in shared memory:
+//! pthread_mutex_lock(3p), pthread_mutex_trylock(3p), pthread_mutex_clocklock
+//! (glibc 2.34) on `CLOCK_MONOTONIC`, pthread_mutex_unlock(3p) and
+//! pthread_mutex_consistent(3); plain, robust, or with priority inheritance.
+//!
+//! No signal ends a wait for such a mutex: only its time does.
+
+pub use rustix::io::Errno;
+
+use crate::shared::{LINE, Region};
+use rustix::thread::futex;
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LINE);
+
+unsafe extern "C" {
+    /// Not declared by the libc crate.
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
+/// What a mutex does beyond excluding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing: the default kind.
+    Plain,
+    /// `PTHREAD_MUTEX_ROBUST`: tells the next owner if the last one died.
+    Robust,
+    /// `PTHREAD_PRIO_INHERIT`: the kernel hands it over by priority.
+    PriorityInheritance,
+}
+
+/// How a mutex was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// From its free state.
+    Clean,
+    /// Its last owner died holding it (EOWNERDEAD); it has been made
+    /// consistent again.
+    OwnerDied,
+}
+
+/// Mutexes shared with every process forked later, each on a [`LINE`] of its
+/// own. They are used through a [`Handle`].
+#[derive(Clone, Debug)]
+pub struct Mutexes {
+    region: Arc<Region>,
+    count: usize,
+}
+
+impl Mutexes {
+    /// Makes `count` free mutexes.
+    ///
+    /// # Errors
+    /// Those of [`Region::new`], and ENOTSUP or EINVAL where the C library
+    /// lacks the kind; for priority inheritance also ENOSYS where the kernel
+    /// (before 5.14) or glibc (before 2.35) cannot wait for such a mutex on
+    /// `CLOCK_MONOTONIC`.
+    pub fn new(kind: Kind, count: usize) -> io::Result<Mutexes> {
+        if kind == Kind::PriorityInheritance && !waits_on_monotonic_with_pi() {
+            return Err(Errno::NOSYS.into());
+        }
+        let region = Arc::new(Region::new(count.saturating_mul(LINE))?);
+        let attributes = Attributes::new(kind)?;
+        for index in 0..count {
+            let mutex = region.address(index * LINE, 1, LINE).cast();
+            // SAFETY: fresh memory of this region, aligned and large enough,
+            // that nobody else knows yet; the attributes are initialised.
+            check(unsafe { libc::pthread_mutex_init(mutex, attributes.0.as_ptr()) })?;
+        }
+        Ok(Mutexes { region, count })
+    }
+
+    /// A handle for the calling thread.
+    pub fn handle(&self) -> Handle {
+        Handle {
+            base: self.region.address(0, self.count, LINE),
+            count: self.count,
+            held: 0,
+            region: Arc::clone(&self.region),
+        }
+    }
+}
+
+/// The attributes of a process-shared mutex.
+struct Attributes(MaybeUninit<libc::pthread_mutexattr_t>);
+
+impl Attributes {
+    fn new(kind: Kind) -> io::Result<Attributes> {
+        let mut attributes = MaybeUninit::uninit();
+        let at = attributes.as_mut_ptr();
+        // SAFETY: `init` initialises what `at` points to, the other calls set
+        // values in it.
+        unsafe {
+            check(libc::pthread_mutexattr_init(at))?;
+            check(libc::pthread_mutexattr_setpshared(
+                at,
+                libc::PTHREAD_PROCESS_SHARED,
+            ))?;
+            match kind {
+                Kind::Plain => {}
+                Kind::Robust => {
+                    check(libc::pthread_mutexattr_setrobust(
+                        at,
+                        libc::PTHREAD_MUTEX_ROBUST,
+                    ))?;
+                }
+                Kind::PriorityInheritance => {
+                    check(libc::pthread_mutexattr_setprotocol(
+                        at,
+                        libc::PTHREAD_PRIO_INHERIT,
+                    ))?;
+                }
+            }
+        }
+        Ok(Attributes(attributes))
+    }
+}
+
+/// One thread's access to [`Mutexes`]. It stays with its thread, since a mutex
+/// belongs to the thread that took it.
+#[derive(Debug)]
+pub struct Handle {
+    /// A raw pointer, which also keeps the handle from other threads.
+    base: *mut u8,
+    count: usize,
+    held: usize,
+    region: Arc<Region>,
+}
+
+impl Handle {
+    #[inline]
+    fn at(&self, index: usize) -> *mut libc::pthread_mutex_t {
+        assert!(index < self.count, "no such mutex");
+        self.base.wrapping_add(index * LINE).cast()
+    }
+
+    /// pthread_mutex_lock(3p): takes it, however long that takes. A plain mutex
+    /// that the caller holds already is waited for without end.
+    ///
+    /// # Errors
+    /// EDEADLK if the caller holds it (priority inheritance, robust);
+    /// ENOTRECOVERABLE.
+    #[inline]
+    pub fn lock(&mut self, index: usize) -> Result<Locked, Errno> {
+        let mutex = self.at(index);
+        // SAFETY: `at` gives a mutex that `Mutexes::new` initialised and that
+        // `region` keeps mapped.
+        self.taken(mutex, unsafe { libc::pthread_mutex_lock(mutex) })
+    }
+
+    /// pthread_mutex_trylock(3p): takes it if it is free.
+    ///
+    /// # Errors
+    /// EBUSY if it is not; as [`Handle::lock`].
+    #[inline]
+    pub fn try_lock(&mut self, index: usize) -> Result<Locked, Errno> {
+        let mutex = self.at(index);
+        // SAFETY: as in `lock`.
+        self.taken(mutex, unsafe { libc::pthread_mutex_trylock(mutex) })
+    }
+
+    /// pthread_mutex_clocklock: as [`Handle::lock`], until `until`
+    /// (`CLOCK_MONOTONIC` nanoseconds).
+    ///
+    /// # Errors
+    /// ETIMEDOUT; as [`Handle::lock`].
+    #[inline]
+    pub fn lock_until(&mut self, index: usize, until: u64) -> Result<Locked, Errno> {
+        let mutex = self.at(index);
+        let until = timespec(until);
+        // SAFETY: as in `lock`; the time is a live structure that is only read.
+        let result =
+            unsafe { pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, &raw const until) };
+        self.taken(mutex, result)
+    }
+
+    #[inline]
+    fn taken(
+        &mut self,
+        mutex: *mut libc::pthread_mutex_t,
+        result: libc::c_int,
+    ) -> Result<Locked, Errno> {
+        match result {
+            0 => {
+                self.held += 1;
+                Ok(Locked::Clean)
+            }
+            libc::EOWNERDEAD => self.recover(mutex),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        }
+    }
+
+    #[cold]
+    fn recover(&mut self, mutex: *mut libc::pthread_mutex_t) -> Result<Locked, Errno> {
+        self.held += 1;
+        // SAFETY: an initialised mutex that the caller holds since EOWNERDEAD.
+        check(unsafe { libc::pthread_mutex_consistent(mutex) })?;
+        Ok(Locked::OwnerDied)
+    }
+
+    /// pthread_mutex_unlock(3p), by its owner.
+    ///
+    /// # Errors
+    /// EPERM if the caller is not its owner (priority inheritance, robust);
+    /// a plain mutex does not look.
+    #[inline]
+    pub fn unlock(&mut self, index: usize) -> Result<(), Errno> {
+        let mutex = self.at(index);
+        // SAFETY: as in `lock`. A plain mutex that somebody else holds is set
+        // free, which breaks the exclusion but no memory: glibc keeps nothing
+        // but words in the mutex itself.
+        check(unsafe { libc::pthread_mutex_unlock(mutex) })?;
+        self.held = self.held.saturating_sub(1);
+        Ok(())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The thread's robust list points at the mutexes that it holds; glibc
+        // writes to them at the next lock, so the memory must not go.
+        if self.held > 0 {
+            std::mem::forget(Arc::clone(&self.region));
+        }
+    }
+}
+
+#[inline]
+fn check(result: libc::c_int) -> Result<(), Errno> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_raw_os_error(result))
+    }
+}
+
+#[inline]
+pub(crate) fn timespec(nanos: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    }
+}
+
+/// Whether a mutex with priority inheritance can be waited for on
+/// `CLOCK_MONOTONIC`: `FUTEX_LOCK_PI2` of Linux 5.14, which glibc uses from
+/// 2.35 on. Without it `pthread_mutex_clocklock` fails, but only once it has
+/// to wait.
+fn waits_on_monotonic_with_pi() -> bool {
+    let kernel = futex::lock_pi2(&AtomicU32::new(0), futex::Flags::empty(), None).is_ok();
+    // SAFETY: glibc returns a static string that ends with a zero byte.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let mut parts = version
+        .to_str()
+        .unwrap_or("")
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    kernel && (parts.next(), parts.next()) >= (Some(2), Some(35))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::monotonic;
+
+    const KINDS: [Kind; 3] = [Kind::Plain, Kind::Robust, Kind::PriorityInheritance];
+
+    #[test]
+    fn another_thread_is_refused_until_it_is_free() {
+        for kind in KINDS {
+            let mutexes = Mutexes::new(kind, 2).unwrap();
+            let mut mine = mutexes.handle();
+            assert_eq!(mine.lock(1), Ok(Locked::Clean), "{kind:?}");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut theirs = mutexes.handle();
+                    assert_eq!(theirs.try_lock(1), Err(Errno::BUSY), "{kind:?}");
+                    let until = monotonic() + 3_000_000;
+                    assert_eq!(
+                        theirs.lock_until(1, until),
+                        Err(Errno::TIMEDOUT),
+                        "{kind:?}"
+                    );
+                    assert!(monotonic() >= until);
+                    assert_eq!(theirs.try_lock(0), Ok(Locked::Clean), "{kind:?}");
+                    theirs.unlock(0).unwrap();
+                });
+            });
+            mine.unlock(1).unwrap();
+            assert_eq!(mine.try_lock(1), Ok(Locked::Clean), "{kind:?}");
+            mine.unlock(1).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_robust_mutex_tells_of_the_death_of_its_owner_once() {
+        let mutexes = Mutexes::new(Kind::Robust, 1).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| mutexes.handle().lock(0).unwrap());
+        });
+        let mut mine = mutexes.handle();
+        // The kernel marks the mutex while the thread exits, which may be
+        // after it has been joined; until then it is merely taken.
+        let until = monotonic() + 5_000_000_000;
+        assert_eq!(mine.lock_until(0, until), Ok(Locked::OwnerDied));
+        mine.unlock(0).unwrap();
+        assert_eq!(mine.lock(0), Ok(Locked::Clean));
+        mine.unlock(0).unwrap();
+    }
+}

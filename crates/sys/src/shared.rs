@@ -98,7 +98,10 @@ impl Region {
             .and_then(|n| n.checked_add(offset))
             .expect("a length that fits the address space");
         let align = 1 << size.trailing_zeros().min(LINE.trailing_zeros());
-        assert!(end <= self.bytes && offset % align == 0, "outside the shared region");
+        assert!(
+            end <= self.bytes && offset.is_multiple_of(align),
+            "outside the shared region"
+        );
         self.base.as_ptr().wrapping_add(offset)
     }
 

@@ -31,7 +31,11 @@ pub fn end_waits_on_signal() -> io::Result<()> {
         action.sa_sigaction = note as *const () as usize;
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())
     };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Ends the waits of one thread of another process.
@@ -41,5 +45,9 @@ pub fn end_waits_on_signal() -> io::Result<()> {
 pub fn end_waits_of(pid: u32, tid: u32) -> io::Result<()> {
     // SAFETY: a system call with plain numbers.
     let done = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -7,19 +7,48 @@
 //! [`Lock::acquire`] and [`Lock::release`] are the measured calls: they do not
 //! allocate, log or look at a clock that the lock itself does not need.
 //!
-//! A new target is a file with an `impl Target` and one line in [`table`].
-//! Help, man page, `docs/targets.md` and the conformance tests walk the table.
+//! A new target is a file with an `impl Target` and one line in the table
+//! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
 pub mod spec;
 pub mod table;
 
+mod argument;
+mod file_set;
+mod mutex;
+mod record_lock;
+mod semaphore;
+mod specimen;
+
 use jostle_model::plan::{Carrier, Range};
+use jostle_sys::files::Errno;
 use jostle_sys::ledger::Ledger;
+use jostle_sys::signal;
 use std::collections::BTreeMap;
 use std::io;
 
 pub use spec::Spec;
-pub use table::{Entry, Visitor, visit};
+pub use table::{Entry, Visitor};
+
+// The order is the order of `jostle targets`.
+table::targets! {
+    flock::Flock,
+    ofd::Ofd,
+    posix::Posix,
+    lockfile::Lockfile,
+    sysv::Sysv,
+    sysv_undo::SysvUndo,
+    posix_sem::PosixSem,
+    futex::Futex,
+    spin::Spin,
+    pthread::Pthread,
+    pthread_robust::PthreadRobust,
+    pthread_pi::PthreadPi,
+    null::Null,
+    delay::Delay,
+    busted::Busted,
+    unfair::Unfair,
+}
 
 /// How an acquisition excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +97,52 @@ pub struct CallError {
     pub errno: i32,
 }
 
+impl CallError {
+    fn new(call: &'static str, errno: Errno) -> CallError {
+        CallError {
+            call,
+            errno: errno.raw_os_error(),
+        }
+    }
+
+    /// For a wait that the table says the lock does not have.
+    #[cold]
+    fn unsupported(call: &'static str) -> CallError {
+        CallError::new(call, Errno::OPNOTSUPP)
+    }
+}
+
+/// What an attempt comes to whose call ends with EINTR on any signal: only
+/// the keeper's ends the wait.
+#[inline]
+fn until_granted(
+    call: &'static str,
+    mut attempt: impl FnMut() -> Result<(), Errno>,
+) -> Result<Outcome, CallError> {
+    loop {
+        return match attempt() {
+            Ok(()) => Ok(Outcome::Granted),
+            Err(Errno::INTR) if !signal::interrupted() => continue,
+            Err(Errno::INTR) => Ok(Outcome::Interrupted),
+            // EACCES is what fcntl(2) may say instead of EAGAIN.
+            Err(Errno::AGAIN | Errno::ACCESS | Errno::TIMEDOUT) => Ok(Outcome::Refused),
+            Err(errno) => Err(CallError::new(call, errno)),
+        };
+    }
+}
+
 /// A target could not be set up, in words for the user: what failed, the
 /// system's own message, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SetupError(pub String);
+
+/// Shared memory could not be had.
+fn no_memory(error: io::Error) -> SetupError {
+    SetupError(format!(
+        "cannot make shared memory: {error}; use fewer keys, or raise the memory limit"
+    ))
+}
 
 /// One worker's handle on `keys` locks.
 pub trait Lock {

@@ -1,1 +1,140 @@
 //! A target as typed: its name in the table and what follows the colon.
+
+use crate::{Entry, TABLE};
+use std::fmt;
+
+/// One target of a command line or a plan.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Its line in the table.
+    pub entry: &'static Entry,
+    /// What follows the colon.
+    pub argument: Option<String>,
+    /// As typed: an alias stays what it is, so that tables show it.
+    pub typed: String,
+}
+
+impl Spec {
+    /// Reads `flock`, `flock:/mnt/x`, `delay:5ms`.
+    ///
+    /// # Errors
+    /// For the user: an unknown name with all valid ones and the nearest, or
+    /// what is wrong with the argument.
+    pub fn parse(text: &str) -> Result<Spec, String> {
+        let typed = text.trim();
+        let (name, argument) = match typed.split_once(':') {
+            Some((name, argument)) => (name, Some(argument)),
+            None => (typed, None),
+        };
+        let entry = TABLE
+            .iter()
+            .find(|entry| names(entry).any(|n| n == name))
+            .ok_or_else(|| unknown(name))?;
+        (entry.check_argument)(argument).map_err(|problem| format!("`{typed}`: {problem}"))?;
+        Ok(Spec {
+            entry,
+            argument: argument.map(str::to_owned),
+            typed: typed.to_owned(),
+        })
+    }
+
+    /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.
+    pub fn name(&self) -> &str {
+        self.typed.split(':').next().unwrap_or(&self.typed)
+    }
+}
+
+/// As typed, with its argument: what tables show, since two targets may differ
+/// in nothing else.
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.typed)
+    }
+}
+
+/// The entry's name and its aliases.
+fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
+    std::iter::once(entry.name).chain(entry.aliases.iter().copied())
+}
+
+fn unknown(name: &str) -> String {
+    let all: Vec<String> = TABLE
+        .iter()
+        .map(|entry| match entry.aliases {
+            [] => entry.name.to_owned(),
+            aliases => format!("{} ({})", entry.name, aliases.join(", ")),
+        })
+        .collect();
+    let hint = match nearest(name) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => ".".to_owned(),
+    };
+    format!(
+        "there is no target `{name}`{hint} The targets are: {}",
+        all.join(", ")
+    )
+}
+
+/// The name that begins as typed, else the one that looks most like it.
+fn nearest(name: &str) -> Option<&'static str> {
+    /// Jaro-Winkler; below this a suggestion puzzles more than it helps.
+    const ALIKE: f64 = 0.75;
+    let name = name.to_ascii_lowercase();
+    let all = || TABLE.iter().flat_map(|entry| names(entry));
+    if name.is_empty() {
+        return None;
+    }
+    all().find(|n| n.starts_with(&name)).or_else(|| {
+        all()
+            .map(|n| (strsim::jaro_winkler(n, &name), n))
+            .filter(|(likeness, _)| *likeness >= ALIKE)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, n)| n)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_as_typed() {
+        let table = [
+            ("flock", "flock", None, "flock"),
+            ("fcntl", "ofd", None, "fcntl"), // lockscale's name stays in tables
+            ("fcntl:/a:b", "ofd", Some("/a:b"), "fcntl"),
+            (" delay:5ms ", "delay", Some("5ms"), "delay"),
+            ("unfair:2to1", "unfair", Some("2to1"), "unfair"),
+        ];
+        for (text, entry, argument, name) in table {
+            let spec = Spec::parse(text).unwrap();
+            assert_eq!(spec.entry.name, entry, "{text}");
+            assert_eq!(spec.argument.as_deref(), argument, "{text}");
+            assert_eq!(spec.name(), name, "{text}");
+            assert_eq!(spec.to_string(), text.trim());
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let table = [
+            (
+                "flok",
+                "did you mean `flock`? The targets are: flock, ofd (fcntl), posix",
+            ),
+            ("pthread-rob", "did you mean `pthread-robust`?"),
+            ("FLOCK", "did you mean `flock`?"),
+            ("zzz", "there is no target `zzz`. The targets are: flock"),
+            ("", "there is no target ``. The targets are"),
+            ("futex:1", "`futex:1`: it takes no argument"),
+            ("flock:", "`flock:`: nothing follows the colon"),
+            ("delay:soon", "`delay:soon`: `soon` is not a time"),
+            ("busted:2", "a probability"),
+            ("unfair:mine", "queue, lottery, 2to1, starve"),
+        ];
+        for (text, part) in table {
+            let error = Spec::parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,7 +1,8 @@
-//! The one table of targets.
+//! What a line of the table of targets says, and the macro that makes the table
+//! of its lines.
 //!
-//! A line here declares the module and its slot; everything else about a
-//! target stands in its own file.
+//! A line (in `lib.rs`) declares the module and its slot; everything else about
+//! a target stands in its own file.
 
 use crate::Target;
 
@@ -69,3 +70,29 @@ pub trait Visitor {
     /// Runs with the target's type.
     fn visit<T: Target>(self) -> Self::Out;
 }
+
+/// From lines of `module::Type` the modules, [`TABLE`](crate::TABLE) and
+/// [`visit`](crate::visit).
+macro_rules! targets {
+    ($($module:ident::$target:ident),+ $(,)?) => {
+        $(pub mod $module;)+
+
+        /// Every target, in the order of `jostle targets`.
+        pub static TABLE: &[&Entry] = &[$(&<$module::$target as Target>::ENTRY),+];
+
+        /// Runs a computation over the target of an entry of [`TABLE`].
+        ///
+        /// # Panics
+        /// If the entry is of another origin.
+        pub fn visit<V: Visitor>(entry: &Entry, visitor: V) -> V::Out {
+            match entry.name {
+                $(name if name == <$module::$target as Target>::ENTRY.name => {
+                    visitor.visit::<$module::$target>()
+                })+
+                other => panic!("no target is called {other}"),
+            }
+        }
+    };
+}
+
+pub(crate) use targets;

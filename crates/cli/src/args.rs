@@ -1,0 +1,283 @@
+//! The command line: verbs, options, and how they become a plan.
+//!
+//! Help, man page and shell completions are generated from these definitions.
+
+use clap::{Args, Parser, Subcommand};
+use jostle_model::List;
+use jostle_model::plan::{Carrier, Measure, Place, Plan, Range, Workload};
+use jostle_model::time::{Busy, Nanos, Unit};
+use std::path::PathBuf;
+
+/// Finds out how locks behave when everybody wants in: throughput, waiting,
+/// fairness, CPU cost and safety, and how each grows with the contenders.
+#[derive(Debug, Parser)]
+#[command(name = "jostle", version = crate::VERSION, after_help = AFTER, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const AFTER: &str = "\
+Exit codes: 0 done; 1 it failed; 2 usage; 3 done, but a point is INVALID;
+130 interrupted, 143 terminated (finished points are kept and printed).
+
+Start with: jostle contend";
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Workers contend for a lock: acquire, hold, release, idle
+    Contend(Box<Contend>),
+    /// Run the experiments of a plan file, or of a result file again
+    Run(Run),
+    /// Print result files again, in any format
+    Report(Report),
+    /// List the targets and what each can do
+    Targets(Targets),
+    /// Show this machine's limits that would bend a measurement, with remedies
+    Doctor,
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Lists: 10:100:1000, 1000..10000+1000, 1k..1Mx10. Times: 250us, 1ms, 10s.\n\
+    With no target, flock and sysv are compared. `jostle targets` lists all."
+)]
+pub struct Contend {
+    /// What to contend for, such as flock, sysv or flock:/mnt/disk/file
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// Contending workers, a list [default: 10:20:50:100:200:500:1000]
+    #[arg(short, long, value_name = "LIST")]
+    pub workers: Option<List>,
+    /// Time the lock is held; bare numbers are us; negative: spin [default: 1ms]
+    #[arg(short = 'b', long, value_name = "TIME", allow_hyphen_values = true, value_parser = busy)]
+    pub hold: Option<Busy>,
+    /// Time between release and next attempt; as -b [default: 10us]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = busy)]
+    pub idle: Option<Busy>,
+    /// Locks; each operation picks one at random [default: 1]
+    #[arg(long, value_name = "K")]
+    pub keys: Option<u64>,
+    /// Share of shared acquisitions, 0 to 1 [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    pub shared: Option<f64>,
+    /// Try, and idle after a refusal, instead of waiting
+    #[arg(long = "try")]
+    pub try_only: bool,
+    /// Give up an attempt after this long
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    pub acquire_timeout: Option<Nanos>,
+    /// Byte ranges of record locks: same, overlap (neighbours) or disjoint
+    #[arg(long, value_name = "HOW")]
+    pub range: Option<Range>,
+    /// Open and close the file for each acquisition, as lockscale did
+    #[arg(long)]
+    pub open_each: bool,
+    /// Semaphores to which the names of several keys are hashed [default: 16384]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<u64>,
+    #[command(flatten)]
+    pub common: Common,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What every measuring verb takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to measure")]
+pub struct Common {
+    /// Window of each run; bare numbers are seconds [default: a pilot decides]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
+    pub duration: Option<Nanos>,
+    /// Runs of each point [default: 6 to 15, as the spread demands]
+    #[arg(long, value_name = "R")]
+    pub runs: Option<u32>,
+    /// Time between the last arrival and the window [default: a pilot decides]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub warmup: Option<Nanos>,
+    /// What all runs together may take, where pilots decide [default: 50s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub budget: Option<Nanos>,
+    /// What carries a worker: processes or threads [default: processes]
+    #[arg(long = "as", value_name = "CARRIER")]
+    pub carrier: Option<Carrier>,
+    /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
+    #[arg(long, value_name = "WHERE")]
+    pub place: Option<Place>,
+    /// What is recorded: full, or counts for locks quicker than a stamp [default: full]
+    #[arg(long, value_name = "HOW")]
+    pub measure: Option<Measure>,
+    /// The kernel's timer slack of each worker [default: 1ns]
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    pub timer_slack: Option<Nanos>,
+    /// Print the share of waits above each of these, such as 1s:10s
+    #[arg(long, value_name = "TIMES", value_parser = times)]
+    pub over: Option<Times>,
+    /// Seed of every random choice [default: a fresh one, printed]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Three short runs of each point, about ten seconds in all
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Where results go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Output {
+    /// Also write the result file, record by record, as they are made
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the result file if it exists
+    #[arg(long, requires = "output")]
+    pub overwrite: bool,
+    /// How to print the result
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
+    pub format: String,
+    /// Print neither progress nor notes
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print no progress
+    #[arg(long)]
+    pub no_progress: bool,
+    /// Print the resolved plan and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A plan (TOML), or a result file whose experiments are run again
+    pub plan: PathBuf,
+    /// Three short runs of each point, about ten seconds for each experiment
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Result files; `-` reads standard input
+    #[arg(required = true, value_name = "RESULT")]
+    pub results: Vec<PathBuf>,
+    /// How to print them
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
+    pub format: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Targets {
+    /// text, or markdown with all details
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "markdown"])]
+    pub format: String,
+}
+
+fn formats() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(
+        jostle_report::FORMATS
+            .iter()
+            .map(|format| clap::builder::PossibleValue::new(format.name).help(format.summary)),
+    )
+}
+
+fn busy(text: &str) -> Result<Busy, String> {
+    Busy::parse(text, Unit::Micros)
+}
+
+fn micros(text: &str) -> Result<Nanos, String> {
+    Nanos::parse(text, Unit::Micros)
+}
+
+fn seconds(text: &str) -> Result<Nanos, String> {
+    Nanos::parse(text, Unit::Seconds)
+}
+
+/// Several times; a type of its own, so that clap sees one value.
+#[derive(Clone, Debug)]
+pub struct Times(pub Vec<Nanos>);
+
+fn times(text: &str) -> Result<Times, String> {
+    text.split(':')
+        .map(|time| Nanos::parse(time, Unit::Seconds))
+        .collect::<Result<_, _>>()
+        .map(Times)
+}
+
+impl Contend {
+    /// The plan as typed.
+    pub fn plan(&self) -> Plan {
+        let common = &self.common;
+        let flag = |set: bool| set.then_some(true);
+        let mut plan = Plan {
+            targets: self.targets.clone(),
+            workers: self.workers.clone(),
+            hold: self.hold,
+            idle: self.idle,
+            duration: common.duration,
+            runs: common.runs,
+            warmup: common.warmup,
+            budget: common.budget,
+            carrier: common.carrier,
+            place: common.place.clone(),
+            measure: common.measure,
+            keys: self.keys,
+            shared: self.shared,
+            range: self.range,
+            try_only: flag(self.try_only),
+            acquire_timeout: self.acquire_timeout,
+            open_each: flag(self.open_each),
+            slots: self.slots,
+            timer_slack: common.timer_slack,
+            over: common.over.clone().map(|times| times.0),
+            seed: common.seed,
+            ..Plan::of(Workload::Contend)
+        };
+        if common.quick {
+            jostle_engine::resolve::quicken(&mut plan);
+        }
+        plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn plan(line: &str) -> Plan {
+        let words = ["jostle"].into_iter().chain(line.split_whitespace());
+        match Cli::try_parse_from(words).unwrap().verb {
+            Verb::Contend(contend) => contend.plan(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn lockscale_s_command_lines_mean_the_same_here() {
+        let lockscale = plan("contend flock fcntl sysv -b -250 -i 10 -t 5 -w 10:20");
+        assert_eq!(lockscale.targets, ["flock", "fcntl", "sysv"]);
+        assert_eq!(lockscale.hold, Some(Busy::Spin(Nanos::from_micros(250))));
+        assert_eq!(lockscale.idle, Some(Busy::Sleep(Nanos::from_micros(10))));
+        assert_eq!(lockscale.duration, Some(Nanos::from_millis(5_000)));
+        assert_eq!(lockscale.workers, Some(List(vec![10, 20])));
+        assert_eq!(plan("contend -b -250us").hold, lockscale.hold);
+    }
+
+    #[test]
+    fn what_is_not_said_is_left_to_the_plan() {
+        assert_eq!(plan("contend"), Plan::of(Workload::Contend));
+    }
+}

@@ -1,0 +1,275 @@
+//! The measuring verbs: plans in, records to the file, a report to stdout.
+
+use crate::args::Output;
+use crate::progress::Line;
+use crate::signals::Signals;
+use crate::{COMMIT, Failure, VERSION, plan_file, print};
+use anyhow::anyhow;
+use jostle_engine::environment::environment;
+use jostle_engine::experiment::{self, Hooks, Outcome};
+use jostle_engine::keeper::Keeper;
+use jostle_engine::preflight::{self, Need};
+use jostle_engine::resolve::{Resolved, resolve};
+use jostle_model::plan::{Carrier, Plan};
+use jostle_model::record::{Environment, Record};
+use jostle_report::{ResultSet, Writer};
+use jostle_sys::clock::Clock;
+use jostle_sys::limits::Machine;
+use jostle_sys::{cpu, files, ledger};
+use std::path::Path;
+
+/// What a forked worker takes beside its own page: kernel stack, page tables,
+/// copied pages. Measured by `cargo xtask peers`; the whole stays under 200 KiB.
+const WORKER_BYTES: u64 = 200 << 10;
+/// A thread has its stack, which it barely touches, and its page.
+const THREAD_BYTES: u64 = 100 << 10;
+
+/// Runs these plans one after the other and returns the exit code.
+///
+/// # Errors
+/// What is impossible, before anything has started; what failed, after the
+/// finished points have been printed.
+pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
+    let allowed = cpu::allowed();
+    let resolved = plans
+        .into_iter()
+        .map(|plan| resolve(plan, fresh_seed(), &allowed))
+        .collect::<Result<Vec<Resolved>, _>>()
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    if output.dry_run {
+        let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
+        print(&plan_file::write(&plans)?)?;
+        return Ok(0);
+    }
+    let machine = Machine::read();
+    for experiment in &resolved {
+        preflight(experiment, &machine)?;
+    }
+    let mut writer = match &output.output {
+        Some(path) => {
+            Some(Writer::create(path, output.overwrite).map_err(|e| Failure::Failed(e.into()))?)
+        }
+        None => None,
+    };
+    // Before anything starts a thread.
+    let clock = Clock::new();
+    let mut keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
+    let signals = Signals::listen().map_err(|e| Failure::Failed(e.into()))?;
+    let mut line = Some(Line::new(
+        !output.quiet && !output.no_progress,
+        !output.quiet,
+    ));
+    if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
+        line.note(&format!(
+            "could not remove what an earlier run left: {}",
+            left.join("; ")
+        ));
+    }
+    let mut sets = Vec::new();
+    let mut exit = 0;
+    let mut error = None;
+    for experiment in &resolved {
+        let outcome = one(
+            &mut keeper,
+            clock,
+            experiment,
+            &machine,
+            writer.as_mut(),
+            &signals,
+            line.as_ref(),
+        );
+        exit = worse(exit, outcome.end.exit);
+        error = outcome.end.error.clone();
+        let early = outcome.end.error.is_some();
+        sets.extend(result_set(outcome));
+        if early {
+            break;
+        }
+    }
+    drop(line.take());
+    drop(keeper);
+    if sets.iter().any(|set| !set.points.is_empty()) {
+        print(&jostle_report::render(&output.format, &sets))?;
+    }
+    conclude(exit, error, output.output.as_deref())
+}
+
+/// Several experiments end with the gravest of their codes.
+fn worse(one: u8, other: u8) -> u8 {
+    use experiment::exit;
+    let rank = |code: u8| match code {
+        exit::DONE => 0,
+        exit::INVALID => 1,
+        exit::FAILED => 2,
+        _ => 3,
+    };
+    if rank(other) > rank(one) { other } else { one }
+}
+
+fn conclude(exit: u8, error: Option<String>, file: Option<&Path>) -> Result<u8, Failure> {
+    let kept = match file {
+        Some(path) => format!("finished points are kept in {}", path.display()),
+        None => "finished points are printed above".to_owned(),
+    };
+    match error {
+        None => Ok(exit),
+        Some(text) if exit >= experiment::exit::INTERRUPTED - 1 => {
+            crate::complain(&format!("{text}; {kept}"));
+            Ok(exit)
+        }
+        Some(text) => Err(Failure::Failed(anyhow!(text))),
+    }
+}
+
+fn one(
+    keeper: &mut Keeper,
+    clock: Clock,
+    resolved: &Resolved,
+    machine: &Machine,
+    mut writer: Option<&mut Writer>,
+    signals: &Signals,
+    line: Option<&Line>,
+) -> Outcome {
+    let mut record = |record: &Record| match writer.as_mut() {
+        Some(writer) => writer.write(record).map_err(|error| error.to_string()),
+        None => Ok(()),
+    };
+    let hooks = Hooks {
+        ended: &mut || signals.exit_code(),
+        progress: &mut |progress| {
+            if let Some(line) = line {
+                line.show(progress);
+            }
+        },
+        record: &mut record,
+    };
+    let started_at = rfc3339(std::time::SystemTime::now());
+    experiment::run(
+        keeper,
+        clock,
+        resolved,
+        surroundings(resolved, machine),
+        started_at,
+        hooks,
+    )
+}
+
+fn result_set(outcome: Outcome) -> Option<ResultSet> {
+    Some(ResultSet::new(
+        outcome.experiment?,
+        outcome.points,
+        Some(outcome.end),
+    ))
+}
+
+fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
+    let mut environment = environment(machine, VERSION, COMMIT);
+    for spec in &resolved.specs {
+        if spec.entry.family == jostle_targets::table::Family::File {
+            let usual = ledger::usual_place();
+            let path = spec.argument.as_deref().map_or(usual.as_path(), Path::new);
+            let existing = path
+                .ancestors()
+                .find(|p| p.exists() && !p.as_os_str().is_empty());
+            let name = files::file_system(existing.unwrap_or(Path::new(".")));
+            environment
+                .file_systems
+                .extend(name.ok().map(|name| (spec.typed.clone(), name)));
+        }
+    }
+    environment
+}
+
+/// Refuses what the machine cannot carry, before anything starts.
+fn preflight(resolved: &Resolved, machine: &Machine) -> Result<(), Failure> {
+    let plan = &resolved.plan;
+    let workers = plan
+        .workers
+        .as_ref()
+        .and_then(|list| list.0.iter().max().copied())
+        .unwrap_or(1);
+    let carrier = plan.carrier.unwrap_or(Carrier::Processes);
+    for spec in &resolved.specs {
+        let keys = plan.keys.unwrap_or(1);
+        let files = spec.entry.family == jostle_targets::table::Family::File;
+        let semaphores = match spec.entry.name.starts_with("sysv") {
+            true if keys == 1 => 1,
+            true => plan.slots.unwrap_or(1),
+            false => 0,
+        };
+        let need = Need {
+            workers,
+            carrier,
+            descriptors_each: if files { keys } else { 0 },
+            semaphores,
+            memory_each_bytes: match carrier {
+                Carrier::Processes => WORKER_BYTES,
+                Carrier::Threads => THREAD_BYTES,
+            },
+            shared_bytes: workers * jostle_engine::page::PAGE_BYTES as u64,
+        };
+        preflight::fits(&need, machine)
+            .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
+    }
+    Ok(())
+}
+
+/// A seed that differs from run to run; it is printed with the result.
+fn fresh_seed() -> u64 {
+    let nanos = jostle_sys::clock::monotonic() ^ u64::from(std::process::id()).rotate_left(32);
+    // 53 bits, so that every JSON reader keeps it exactly.
+    jostle_stats::rng::Rng::new(nanos).next_u64() >> 11
+}
+
+/// A wall-clock label in UTC, such as `2026-11-21T02:03:04Z`. Days to date by
+/// the civil-from-days algorithm (Hinnant, chrono-compatible low-level date
+/// algorithms).
+fn rfc3339(time: std::time::SystemTime) -> String {
+    let seconds = time
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3_600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn labels_are_dates() {
+        for (seconds, label) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_827_696, "2000-02-29T12:34:56Z"),
+            (1_795_219_200, "2026-11-21T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), label);
+        }
+    }
+
+    #[test]
+    fn the_gravest_exit_code_wins() {
+        for (one, other, both) in [(0, 3, 3), (3, 0, 3), (1, 3, 1), (3, 130, 130), (0, 0, 0)] {
+            assert_eq!(worse(one, other), both);
+        }
+    }
+}

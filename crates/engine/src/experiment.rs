@@ -1,0 +1,524 @@
+//! One experiment, from its resolved plan to its records: the tool's own cost,
+//! pilots, then block after block, each run a record with its verdict.
+//!
+//! Nothing here prints or writes files: records go to the caller's sink as they
+//! are made, so that a crash loses at most the point in progress.
+
+use crate::keeper::{Keeper, KeeperError};
+use crate::order::{CostOrder, RunOrder};
+use crate::point::{Which, point};
+use crate::resolve::{Resolved, cpus};
+use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
+use jostle_model::Nanos;
+use jostle_model::plan::{Measure, Place, Plan, Range};
+use jostle_model::record::{
+    At, Calibration, End, Environment, Experiment, Is, OwnCost, Point, Record, SCHEMA,
+};
+use jostle_model::time::Busy;
+use jostle_stats::checks::{self, Evidence};
+use jostle_stats::intervals;
+use jostle_stats::rng::Rng;
+use jostle_sys::clock::{self, Clock};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Blocks of the measurement of the tool's own cost.
+const COST_BLOCKS: usize = 9;
+/// A pilot ends after this, or after enough grants to tell their mean time.
+const PILOT: Nanos = Nanos::from_millis(200);
+const PILOT_WARMUP: Nanos = Nanos::from_millis(50);
+/// Of the cycle: what stamping may cost before it is thinned out.
+const STAMPS_MAY_COST: f64 = 0.05;
+/// Thinner than that, too few operations would be seen.
+const STAMP_EVERY_AT_MOST: u64 = 1_000;
+/// Starting, stopping and reaping a worker, where no pilot measured it.
+const WORKER_OVERHEAD: Nanos = Nanos::from_micros(300);
+
+/// Exit codes that an experiment can end with.
+pub mod exit {
+    /// Done.
+    pub const DONE: u8 = 0;
+    /// It failed.
+    pub const FAILED: u8 = 1;
+    /// Done, but a point is INVALID.
+    pub const INVALID: u8 = 3;
+    /// The user ended it, and did not say how.
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// What is going on, for whoever waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress<'a> {
+    /// The tool measures its own cost on a target.
+    Cost(&'a str),
+    /// A pilot for a point.
+    Pilot(&'a str, At),
+    /// What was decided: runs in all, and what they will take.
+    Planned {
+        /// Of all points.
+        runs: usize,
+        /// Altogether.
+        takes: Nanos,
+        /// What was given up for the budget.
+        concessions: &'a [String],
+    },
+    /// A run begins.
+    Run(&'a str, At, u32),
+    /// A run is done.
+    Done(&'a Point),
+}
+
+/// The caller's side.
+pub struct Hooks<'a> {
+    /// The exit code with which the user wants to stop, if so; asked several
+    /// times a second.
+    pub ended: &'a mut dyn FnMut() -> Option<u8>,
+    /// Told what is going on.
+    pub progress: &'a mut dyn FnMut(Progress<'_>),
+    /// Takes each record as it is made. An error ends the experiment.
+    pub record: &'a mut dyn FnMut(&Record) -> Result<(), String>,
+}
+
+/// What came of it. Points that were finished are here, whatever came after.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Absent if it ended before the first run.
+    pub experiment: Option<Experiment>,
+    /// In the order of the runs.
+    pub points: Vec<Point>,
+    /// What was given up for the budget, in words.
+    pub concessions: Vec<String>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// Why it ended early.
+enum Stop {
+    Keeper(KeeperError),
+    Sink(String),
+}
+
+impl From<KeeperError> for Stop {
+    fn from(error: KeeperError) -> Stop {
+        Stop::Keeper(error)
+    }
+}
+
+/// Runs it.
+pub fn run(
+    keeper: &mut Keeper,
+    clock: Clock,
+    resolved: &Resolved,
+    environment: Environment,
+    started_at: String,
+    mut hooks: Hooks<'_>,
+) -> Outcome {
+    let started = Instant::now();
+    let mut course = Course {
+        keeper,
+        resolved,
+        clock,
+        started,
+        experiment: None,
+        points: Vec::new(),
+        concessions: Vec::new(),
+        hooks: &mut hooks,
+    };
+    let stop = course.go(environment, started_at).err();
+    let end = course.end(stop);
+    let Course {
+        experiment,
+        points,
+        concessions,
+        ..
+    } = course;
+    Outcome {
+        experiment,
+        points,
+        concessions,
+        end,
+    }
+}
+
+struct Course<'a, 'h> {
+    keeper: &'a mut Keeper,
+    resolved: &'a Resolved,
+    clock: Clock,
+    started: Instant,
+    experiment: Option<Experiment>,
+    points: Vec<Point>,
+    concessions: Vec<String>,
+    hooks: &'a mut Hooks<'h>,
+}
+
+impl Course<'_, '_> {
+    fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
+        let calibration = self.calibrate()?;
+        let points = self.resolved.points();
+        let pilots = self.pilots(&points, &calibration)?;
+        let columns: Vec<u64> = points
+            .iter()
+            .map(|(_, at)| at.workers.unwrap_or(0))
+            .collect();
+        let asked = self.asked();
+        let schedule = schedule::fit(&pilots, &columns, &asked);
+        self.concessions = schedule.concessions.clone();
+        let experiment = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan: self.plan_as_scheduled(&columns, &schedule),
+            environment,
+            calibration,
+            started_at,
+        };
+        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
+        self.experiment = Some(experiment.clone());
+        self.blocks(&experiment, &points, &schedule)
+    }
+
+    fn asked(&self) -> Asked {
+        let plan = &self.resolved.plan;
+        let budget = plan.budget.unwrap_or_default();
+        let spent = self.started.elapsed().as_nanos() as u64;
+        Asked {
+            window: plan.duration,
+            warmup: plan.warmup,
+            runs: plan.runs,
+            budget: Nanos(budget.0.saturating_sub(spent)),
+            may_drop: self.resolved.may_drop,
+        }
+    }
+
+    /// The plan that stands in the file: with the points that are really run.
+    fn plan_as_scheduled(&self, columns: &[u64], schedule: &Schedule) -> Plan {
+        let mut plan = self.resolved.plan.clone();
+        let kept: Vec<u64> = columns
+            .iter()
+            .zip(&schedule.points)
+            .filter(|(_, timing)| timing.is_some())
+            .map(|(c, _)| *c)
+            .collect();
+        if let Some(list) = &mut plan.workers {
+            list.0.retain(|workers| kept.contains(workers));
+        }
+        plan
+    }
+
+    fn sink(&mut self, record: Record) -> Result<(), Stop> {
+        (self.hooks.record)(&record).map_err(Stop::Sink)
+    }
+
+    fn calibrate(&mut self) -> Result<Calibration, Stop> {
+        let mut calibration = Calibration {
+            clock: self.clock.source().name().to_owned(),
+            stamp_ns: self.clock.cost_ns(),
+            clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
+            own_cost: BTreeMap::new(),
+        };
+        for spec in &self.resolved.specs {
+            (self.hooks.progress)(Progress::Cost(&spec.typed));
+            let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
+            (run.hold, run.idle, run.shared) =
+                (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
+            let blocks = self.keeper.cost(
+                &CostOrder {
+                    run,
+                    blocks: COST_BLOCKS,
+                },
+                &mut || (self.hooks.ended)().is_some(),
+            )?;
+            if let Some(cost) = own_cost(&blocks, &self.resolved.plan) {
+                calibration.own_cost.insert(spec.typed.clone(), cost);
+            }
+        }
+        Ok(calibration)
+    }
+
+    fn pilots(
+        &mut self,
+        points: &[(usize, At)],
+        calibration: &Calibration,
+    ) -> Result<Vec<Pilot>, Stop> {
+        points
+            .iter()
+            .map(|(target, at)| self.pilot(*target, *at, calibration))
+            .collect()
+    }
+
+    /// How long one grant and the overhead of a run take. Where the plan gives
+    /// the window, it is obeyed, and a guess will do for the rest.
+    fn pilot(&mut self, target: usize, at: At, calibration: &Calibration) -> Result<Pilot, Stop> {
+        let plan = &self.resolved.plan;
+        let workers = at.workers.unwrap_or(1);
+        let hold = plan.hold.map_or(0, |hold| hold.span().0);
+        if plan.duration.is_some() {
+            return Ok(Pilot {
+                workers,
+                grant: Nanos(hold.max(1_000)),
+                overhead: Nanos(WORKER_OVERHEAD.0 * workers),
+            });
+        }
+        let typed = &self.resolved.specs[target].typed;
+        (self.hooks.progress)(Progress::Pilot(typed, at));
+        let mut order = self.order(target, at, 0, 0, calibration);
+        (order.window, order.warmup) = (PILOT, PILOT_WARMUP);
+        let data = self
+            .keeper
+            .run(&order, &mut || (self.hooks.ended)().is_some())?;
+        let grants: u64 = data.operations.iter().sum();
+        Ok(Pilot {
+            workers,
+            grant: Nanos(
+                data.window_ns
+                    .checked_div(grants)
+                    .unwrap_or(PILOT.0.max(hold)),
+            ),
+            overhead: Nanos(data.ramp_ns + data.start_spread_ns + data.drain_ns),
+        })
+    }
+
+    fn order(
+        &self,
+        target: usize,
+        at: At,
+        run: u32,
+        point: usize,
+        calibration: &Calibration,
+    ) -> RunOrder {
+        let plan = &self.resolved.plan;
+        let typed = &self.resolved.specs[target].typed;
+        let seed = Rng::stream(
+            plan.seed.unwrap_or(0),
+            ((point as u64) << 32) + u64::from(run),
+        )
+        .next_u64();
+        let mut order = order(plan, typed, at.workers.unwrap_or(1) as usize, seed);
+        order.stamp_every = calibration
+            .own_cost
+            .get(typed)
+            .map_or(1, |cost| cost.stamp_every);
+        order.clock_uncertainty =
+            Nanos(calibration.clock_uncertainty_ns.unwrap_or(0.0).ceil() as u64);
+        order
+    }
+
+    fn blocks(
+        &mut self,
+        experiment: &Experiment,
+        points: &[(usize, At)],
+        schedule: &Schedule,
+    ) -> Result<(), Stop> {
+        let block_takes: u64 = schedule
+            .points
+            .iter()
+            .flatten()
+            .map(|t| t.window.0 + t.warmup.0 + t.overhead.0)
+            .sum();
+        let kept = schedule.points.iter().flatten().count();
+        (self.hooks.progress)(Progress::Planned {
+            runs: kept * schedule.blocks as usize,
+            takes: Nanos(block_takes * u64::from(schedule.blocks)),
+            concessions: &schedule.concessions,
+        });
+        let mut block = 0;
+        loop {
+            block += 1;
+            let seed = experiment.plan.seed.unwrap_or(0);
+            for nth in schedule::block_order(points.len(), block, seed) {
+                if let Some(timing) = schedule.points[nth] {
+                    self.run(experiment, points[nth], nth, block, timing)?;
+                }
+            }
+            let more = block < schedule.blocks
+                || experiment.plan.runs.is_none() && self.goes_on(block, Nanos(block_takes));
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn goes_on(&self, done: u32, block: Nanos) -> bool {
+        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let left = Nanos(
+            budget
+                .0
+                .saturating_sub(self.started.elapsed().as_nanos() as u64),
+        );
+        let mut by_point = BTreeMap::<_, Vec<f64>>::new();
+        for point in &self.points {
+            by_point
+                .entry((&point.target, point.at))
+                .or_default()
+                .push(point.throughput_per_s);
+        }
+        let widths: Vec<f64> = by_point
+            .values()
+            .filter_map(|rates| intervals::relative_half_width(&intervals::estimate(rates)?))
+            .collect();
+        schedule::goes_on(done, &widths, left, block)
+    }
+
+    fn run(
+        &mut self,
+        experiment: &Experiment,
+        (target, at): (usize, At),
+        nth: usize,
+        block: u32,
+        timing: Timing,
+    ) -> Result<(), Stop> {
+        let typed = &self.resolved.specs[target].typed;
+        (self.hooks.progress)(Progress::Run(typed, at, block));
+        let mut order = self.order(target, at, block, nth, &experiment.calibration);
+        (order.window, order.warmup) = (timing.window, timing.warmup);
+        let data = self
+            .keeper
+            .run(&order, &mut || (self.hooks.ended)().is_some())?;
+        let which = Which {
+            target: typed,
+            at,
+            run: block,
+            block,
+        };
+        let mut point = point(&self.resolved.plan, &order, which, &data);
+        point.verdict = checks::verdict(&Evidence {
+            experiment,
+            runs: &[&point],
+        });
+        self.sink(Record::Point(Box::new(point.clone())))?;
+        (self.hooks.progress)(Progress::Done(&point));
+        self.points.push(point);
+        Ok(())
+    }
+
+    fn end(&mut self, stop: Option<Stop>) -> End {
+        let invalid = self
+            .points
+            .iter()
+            .any(|point| point.verdict.is == Is::Invalid);
+        let (exit, error) = match &stop {
+            None if invalid => (exit::INVALID, None),
+            None => (exit::DONE, None),
+            Some(Stop::Keeper(KeeperError::Interrupted)) => (
+                (self.hooks.ended)().unwrap_or(exit::INTERRUPTED),
+                Some("interrupted".to_owned()),
+            ),
+            Some(Stop::Keeper(error)) => (exit::FAILED, Some(error.to_string())),
+            Some(Stop::Sink(text)) => (exit::FAILED, Some(text.clone())),
+        };
+        let end = End {
+            exit,
+            error,
+            elapsed_s: self.started.elapsed().as_secs_f64(),
+        };
+        let written = self.experiment.is_some() && !matches!(stop, Some(Stop::Sink(_)));
+        if written && let Err(text) = (self.hooks.record)(&Record::End(end.clone())) {
+            return End {
+                exit: exit::FAILED,
+                error: Some(text),
+                ..end
+            };
+        }
+        end
+    }
+}
+
+/// A run by the plan; windows, stamps and clock are the caller's to set.
+fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
+    RunOrder {
+        target: target.to_owned(),
+        workers,
+        carrier: plan
+            .carrier
+            .unwrap_or(jostle_model::plan::Carrier::Processes),
+        cpus: cpus(
+            plan.place.as_ref().unwrap_or(&Place::None),
+            &jostle_sys::cpu::allowed(),
+        ),
+        hold: plan.hold.unwrap_or(Busy::Sleep(Nanos::ZERO)),
+        idle: plan.idle.unwrap_or(Busy::Sleep(Nanos::ZERO)),
+        warmup: PILOT_WARMUP,
+        window: PILOT,
+        measure: plan.measure.unwrap_or(Measure::Full),
+        stamp_every: 1,
+        keys: plan.keys.unwrap_or(1) as usize,
+        shared: plan.shared.unwrap_or(0.0),
+        range: plan.range.unwrap_or(Range::Same),
+        try_only: plan.try_only.unwrap_or(false),
+        acquire_timeout: plan.acquire_timeout,
+        open_each: plan.open_each.unwrap_or(false),
+        slots: plan.slots.unwrap_or(1) as usize,
+        timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        clock_uncertainty: Nanos::ZERO,
+        seed,
+    }
+}
+
+/// From the blocks (counting alone, full, without stamps, without witness; in
+/// ns a pair) to the record.
+fn own_cost(blocks: &[[f64; 4]], plan: &Plan) -> Option<OwnCost> {
+    let column =
+        |n: usize| intervals::median(&blocks.iter().map(|block| block[n]).collect::<Vec<_>>());
+    let added: Vec<f64> = blocks.iter().map(|block| block[1] - block[0]).collect();
+    let stamps: Vec<f64> = blocks.iter().map(|block| block[1] - block[2]).collect();
+    let pair_ns = column(0)?;
+    let busy = |time: Option<Busy>| time.map_or(0.0, |time| time.span().0 as f64);
+    let cycle_ns = pair_ns + busy(plan.hold) + busy(plan.idle);
+    let (least, most) = added
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
+    Some(OwnCost {
+        pair_ns,
+        full_ns: column(1)?,
+        no_stamps_ns: column(2)?,
+        no_witness_ns: column(3)?,
+        added_ns: intervals::median(&added)?,
+        added_range_ns: [least, most],
+        stamp_every: stamp_every(intervals::median(&stamps)?, cycle_ns),
+    })
+}
+
+/// One operation in so many is stamped that the stamps add at most a twentieth
+/// to the mean cycle.
+fn stamp_every(stamps_ns: f64, cycle_ns: f64) -> u64 {
+    let share = stamps_ns / (STAMPS_MAY_COST * cycle_ns.max(1.0));
+    (share.ceil() as u64).clamp(1, STAMP_EVERY_AT_MOST)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use jostle_model::plan::Workload;
+
+    /// An order for tests: the defaults of a plan on this target.
+    pub fn order(target: &str) -> RunOrder {
+        super::order(&Plan::of(Workload::Contend), target, 1, 1)
+    }
+
+    #[test]
+    fn stamps_are_thinned_where_they_would_weigh_on_the_cycle() {
+        // stamps ns, cycle ns -> one in
+        for (stamps, cycle, every) in [
+            (100.0, 1_010_508.0, 1), // a hold of 1 ms hides them
+            (100.0, 2_000.0, 1),
+            (100.0, 1_999.0, 2),
+            (100.0, 508.0, 4),
+            (100.0, 21.0, 96),
+            (-3.0, 500.0, 1), // noise
+        ] {
+            assert_eq!(stamp_every(stamps, cycle), every, "{stamps} {cycle}");
+        }
+    }
+
+    #[test]
+    fn the_own_cost_is_the_median_of_paired_differences() {
+        let blocks = [
+            [100.0, 230.0, 120.0, 210.0],
+            [200.0, 330.0, 220.0, 310.0],
+            [100.0, 260.0, 120.0, 210.0],
+        ];
+        let cost = own_cost(&blocks, &Plan::of(Workload::Contend)).unwrap();
+        assert_eq!(
+            (cost.pair_ns, cost.added_ns, cost.added_range_ns),
+            (100.0, 130.0, [130.0, 160.0])
+        );
+    }
+}

@@ -1,0 +1,359 @@
+//! From the pages that workers leave behind to one [`Yield`].
+
+use super::run::{Reading, Seen, how_it_ended};
+use crate::order::{Merged, RunOrder, Yield};
+use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
+use crate::witness::Witness;
+use jostle_model::plan::{Carrier, Measure};
+use jostle_model::record::{Buckets, Machine};
+use jostle_stats::histogram;
+use jostle_sys::stat;
+use jostle_targets::Target;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Overlaps that are told in words.
+const EXAMPLES: usize = 5;
+
+/// Merges what the workers of one run measured. Call it when all are reaped.
+pub fn collect<T: Target>(
+    order: &RunOrder,
+    target: &T,
+    shared: &Shared,
+    witness: &Witness,
+    seen: Seen,
+) -> Yield {
+    let pages: Vec<Page<'_>> = (0..order.workers)
+        .map(|worker| shared.page(worker))
+        .collect();
+    let (opens, closes) = window(order, shared, &seen);
+    let dead = dead_workers(&seen);
+    let mut data = Yield {
+        window_ns: closes.saturating_sub(opens),
+        warmup_ns: order.warmup.0,
+        ramp_ns: seen.ramp_ns,
+        drain_ns: seen.drain_ns,
+        operations: pages.iter().map(|page| operations(order, page)).collect(),
+        deaths: deaths(&seen, &pages),
+        truth: target.truth(),
+        setup: target.facts(),
+        ..Yield::default()
+    };
+    starts(&mut data, &pages);
+    errors(&mut data, &pages, &seen);
+    if order.measure == Measure::Full {
+        figures(&mut data, &pages, order);
+        waits(&mut data, &pages, closes);
+        exclusion(&mut data, &pages, witness, &dead);
+    }
+    cpu(&mut data, order, &pages, &seen);
+    data
+}
+
+fn window(order: &RunOrder, shared: &Shared, seen: &Seen) -> (u64, u64) {
+    match order.measure {
+        Measure::Full => (shared.opens().load(Relaxed), shared.closes().load(Relaxed)),
+        Measure::Counts => seen.flagged,
+    }
+}
+
+/// Workers that did not end by themselves.
+fn dead_workers(seen: &Seen) -> BTreeSet<u64> {
+    let children = &seen.children;
+    let ended = children
+        .ended
+        .iter()
+        .filter(|(ended, _)| ended.signal.is_some());
+    ended
+        .flat_map(|(_, workers)| workers.clone())
+        .map(|worker| worker as u64)
+        .collect()
+}
+
+fn operations(order: &RunOrder, page: &Page<'_>) -> u64 {
+    // A worker that counts reports its window when it ends; one that was killed
+    // has left its total and where the window began.
+    let unreported =
+        order.measure == Measure::Counts && page.get(Word::Stage) == Stage::Working as u64;
+    match unreported {
+        true => page.get(Word::Total).saturating_sub(page.get(Word::Base)),
+        false => page.get(Word::Operations),
+    }
+}
+
+fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
+    let children = &seen.children;
+    let killed: BTreeSet<usize> = children.killed.iter().copied().collect();
+    let early = children.ended.iter().filter(|(ended, workers)| {
+        let ours = workers.clone().all(|worker| killed.contains(&worker));
+        let failed = workers
+            .clone()
+            .any(|w| pages[w].get(Word::Stage) == Stage::Failed as u64);
+        !ours && !failed && ended.code != Some(0)
+    });
+    early
+        .map(|(ended, workers)| match workers.len() {
+            1 => format!(
+                "worker {} (pid {}): {}",
+                workers.start,
+                ended.pid,
+                how_it_ended(ended)
+            ),
+            n => format!(
+                "the process of all {n} workers (pid {}): {}",
+                ended.pid,
+                how_it_ended(ended)
+            ),
+        })
+        .collect()
+}
+
+fn starts(data: &mut Yield, pages: &[Page<'_>]) {
+    let arrivals = || {
+        pages
+            .iter()
+            .map(|page| page.get(Word::Arrived))
+            .filter(|at| *at > 0)
+    };
+    if let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) {
+        data.start_spread_ns = last - first;
+    }
+}
+
+fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
+    for page in pages {
+        if let Some(message) = page.message() {
+            let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
+            let count = data.errors.entry(name).or_default();
+            *count += 1;
+            if *count == 1 {
+                data.messages.push(message);
+            }
+        }
+    }
+    let before_release: u64 = pages.iter().map(|page| page.get(Word::BeforeRelease)).sum();
+    let killed = seen.children.killed.len() as u64;
+    for (name, count) in [
+        ("handoff_before_release", before_release),
+        ("stuck_at_end", killed),
+    ] {
+        if count > 0 {
+            data.errors.insert(name.to_owned(), count);
+        }
+    }
+}
+
+fn figures(data: &mut Yield, pages: &[Page<'_>], order: &RunOrder) {
+    for (figure, name) in [
+        (Figure::Acquire, "acquire_ns"),
+        (Figure::Hold, "hold_ns"),
+        (Figure::HandoffSame, "handoff_same_cpu_ns"),
+        (Figure::HandoffCross, "handoff_cross_cpu_ns"),
+        (Figure::Release, "release_ns"),
+        (Figure::Refused, "refused_ns"),
+    ] {
+        let merged = merge(pages, figure);
+        if !merged.buckets.0.is_empty() {
+            data.figures.insert(name.to_owned(), merged);
+        }
+    }
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.stamped = sum(Word::Stamped);
+    data.contended = sum(Word::Contended);
+    data.timeouts = sum(Word::Timeouts);
+    data.refusals = sum(Word::Refusals);
+    let most = |word: Word| pages.iter().map(|page| page.get(word)).max().unwrap_or(0);
+    data.streak = most(Word::Streak);
+    data.streak_waited = if order.stamp_every == 1 {
+        most(Word::StreakWaited)
+    } else {
+        0
+    };
+    data.slices = (0..SLICES)
+        .map(|slice| {
+            let each = pages.iter().map(|page| page.sliced(slice));
+            each.fold((0, 0, 0), |sum, one| {
+                (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2)
+            })
+        })
+        .collect();
+}
+
+fn merge(pages: &[Page<'_>], figure: Figure) -> Merged {
+    let mut counts = BTreeMap::new();
+    let mut merged = Merged {
+        min: u64::MAX,
+        ..Merged::default()
+    };
+    for page in pages {
+        let mut any = false;
+        page.buckets(figure, |bucket, count| {
+            any = true;
+            *counts.entry(bucket).or_insert(0) += count;
+        });
+        if any {
+            let ends = page.extremes(figure);
+            merged.sum += ends.sum;
+            merged.min = merged.min.min(ends.min);
+            merged.max = merged.max.max(ends.max);
+        }
+    }
+    if counts.is_empty() {
+        return Merged::default();
+    }
+    merged.buckets = Buckets(
+        counts
+            .into_iter()
+            .map(|(b, n)| (histogram::floor(b), n))
+            .collect(),
+    );
+    merged
+}
+
+/// Attempts in progress at the window's end waited at least so long; timeouts
+/// waited in vain.
+fn waits(data: &mut Yield, pages: &[Page<'_>], closes: u64) {
+    let mut censored = BTreeMap::<usize, u64>::new();
+    let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
+    data.longest_wait_ns = Vec::with_capacity(pages.len());
+    for page in pages {
+        // A worker that was killed could not note it by itself. One means: an
+        // attempt whose start was not stamped.
+        let pending = match page.get(Word::CensoredAt) {
+            0 => page.get(Word::PendingSince),
+            noted => noted,
+        };
+        let waited = (pending > 1 && pending < closes).then(|| closes - pending);
+        if let Some(waited) = waited {
+            *censored.entry(histogram::index(waited)).or_default() += 1;
+            (sum, min, max) = (sum + waited, min.min(waited), max.max(waited));
+        }
+        data.longest_wait_ns
+            .push(page.get(Word::LongestWait).max(waited.unwrap_or(0)));
+    }
+    let timeouts = match data.timeouts {
+        0 => Merged::default(),
+        _ => merge(pages, Figure::Refused),
+    };
+    for (floor, count) in &timeouts.buckets.0 {
+        *censored.entry(histogram::index(*floor)).or_default() += count;
+    }
+    if !censored.is_empty() {
+        data.censored = Merged {
+            buckets: Buckets(
+                censored
+                    .into_iter()
+                    .map(|(b, n)| (histogram::floor(b), n))
+                    .collect(),
+            ),
+            sum: sum + timeouts.sum,
+            min: if timeouts.buckets.0.is_empty() {
+                min
+            } else {
+                min.min(timeouts.min)
+            },
+            max: max.max(timeouts.max),
+        };
+    }
+}
+
+fn exclusion(data: &mut Yield, pages: &[Page<'_>], witness: &Witness, dead: &BTreeSet<u64>) {
+    for (worker, page) in pages.iter().enumerate() {
+        data.checked += page.get(Word::Checked);
+        for (owner, count) in page.accused() {
+            if dead.contains(&owner) {
+                data.holder_died += count;
+                continue;
+            }
+            data.violations += count;
+            if data.examples.len() < EXAMPLES {
+                data.examples.push(format!(
+                    "worker {worker} was let in {count} times while worker {owner} was inside"
+                ));
+            }
+        }
+    }
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    // A worker that dies between the two counters leaves them one apart.
+    let apart = sum(Word::Witnessed).abs_diff(witness.counted());
+    data.lost_updates = apart.saturating_sub(dead.len() as u64);
+    let (seen, all) = (sum(Word::ReadersSeen), sum(Word::ReadersAll));
+    data.reader_coverage = (all > 0).then(|| seen as f64 / all as f64);
+}
+
+fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
+    let (opened, closed) = (&seen.opened, &seen.closed);
+    data.cpu_read_ns = opened.took_ns.max(closed.took_ns);
+    let between = closed.at_ns.saturating_sub(opened.at_ns);
+    // The readings lie a little beside the window's edges.
+    let scale = if between > 0 {
+        data.window_ns as f64 / between as f64
+    } else {
+        0.0
+    };
+    let scaled = |value: u64| (value as f64 * scale) as u64;
+    data.cpu_ns = workers_cpu(opened, closed).map(scaled);
+    let scheduled = opened.scheduled.iter().zip(&closed.scheduled);
+    let moved: Option<Vec<(u64, u64)>> = scheduled
+        .map(|(from, to)| {
+            let (from, to) = ((*from)?, (*to)?);
+            Some((
+                to.waited_ns.saturating_sub(from.waited_ns),
+                to.switches.saturating_sub(from.switches),
+            ))
+        })
+        .collect();
+    if let Some(moved) = moved {
+        data.runqueue_wait_ns = Some(scaled(moved.iter().map(|(waited, _)| waited).sum()));
+        data.switches = Some(scaled(moved.iter().map(|(_, switches)| switches).sum()));
+    }
+    for (ended, workers) in &seen.children.ended {
+        // Threads share one usage, which includes their making.
+        let before = match order.carrier {
+            Carrier::Processes => (
+                pages[workers.start].get(Word::StartUser),
+                pages[workers.start].get(Word::StartSystem),
+            ),
+            Carrier::Threads => (0, 0),
+        };
+        data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
+        data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
+    }
+    data.machine = machine(opened, closed);
+}
+
+/// None if a worker's clock could not be read at both ends.
+fn workers_cpu(opened: &Reading, closed: &Reading) -> Option<u64> {
+    let complete = !opened.cpu_ns.is_empty() && opened.cpu_ns.len() == closed.cpu_ns.len();
+    complete.then(|| {
+        let used = closed
+            .cpu_ns
+            .iter()
+            .map(|(pid, to)| to.saturating_sub(opened.cpu_ns.get(pid).copied().unwrap_or(*to)));
+        used.sum()
+    })
+}
+
+fn machine(opened: &Reading, closed: &Reading) -> Machine {
+    let (from, to) = (&opened.machine, &closed.machine);
+    let busy = to.busy.saturating_sub(from.busy);
+    let stolen = to.stolen.saturating_sub(from.stolen);
+    let idle = to.idle.saturating_sub(from.idle);
+    /// Fewer ticks say nothing about a share of a hundredth.
+    const ENOUGH_TICKS: u64 = 200;
+    Machine {
+        ticks: busy + stolen + idle,
+        busy_ticks: busy,
+        stolen_ticks: stolen,
+        softirq_ticks: to.softirq.saturating_sub(from.softirq),
+        ticks_per_s: stat::ticks_per_second(),
+        cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+        harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,
+        steal_share: (busy + stolen >= ENOUGH_TICKS)
+            .then(|| stolen as f64 / (busy + stolen) as f64),
+        throttled_periods: match (opened.throttled, closed.throttled) {
+            (Some(from), Some(to)) => Some(to.saturating_sub(from)),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,237 @@
+//! The keeper: a process forked before any thread, runtime or library that
+//! minds forking. It spawns every worker and server, and on its end, or its
+//! parent's, kills and removes everything.
+//!
+//! This file is the parent's side: a socket, and what the parent cleans up
+//! should the keeper itself be killed. [`serve`] is the keeper's life, [`run`]
+//! one run of a point.
+
+mod collect;
+mod run;
+mod serve;
+
+use crate::order::{CostOrder, Reply, Request, RunOrder, Yield};
+use jostle_sys::clock::Clock;
+use jostle_sys::ledger;
+use jostle_sys::process::{self, Forker};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Serialize, de::DeserializeOwned};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    /// The run could not be made; the text says what to do.
+    #[error("{0}")]
+    Failed(String),
+    /// The user ended it.
+    #[error("interrupted")]
+    Interrupted,
+    /// The keeper has gone.
+    #[error(
+        "the keeper process (pid {pid}) ended unexpectedly ({how}); its workers are gone, and what they left was removed"
+    )]
+    Gone {
+        /// Which it was.
+        pid: u32,
+        /// How, as far as is known.
+        how: String,
+    },
+    /// It could not be started.
+    #[error("cannot start the keeper process: {0}; check the limit on processes (`jostle doctor`)")]
+    Start(#[source] io::Error),
+}
+
+/// The parent's end of the keeper.
+#[derive(Debug)]
+pub struct Keeper {
+    stream: UnixStream,
+    pid: u32,
+    gone: bool,
+}
+
+impl Keeper {
+    /// Forks the keeper. Call it before anything that starts threads.
+    ///
+    /// # Errors
+    /// No processes, no sockets, or no place for the ledger.
+    pub fn start(clock: Clock) -> Result<Keeper, KeeperError> {
+        let forker = Forker::new().map_err(KeeperError::Start)?;
+        let (ours, theirs) = UnixStream::pair().map_err(KeeperError::Start)?;
+        let mut ours = Some(ours);
+        let pid = forker
+            .fork(|| {
+                // Were the keeper to hold its parent's end, it would never see
+                // the parent go.
+                drop(ours.take());
+                serve::serve(theirs, clock)
+            })
+            .map_err(KeeperError::Start)?;
+        let Some(stream) = ours else {
+            return Err(KeeperError::Failed("no socket to the keeper".into()));
+        };
+        let mut keeper = Keeper {
+            stream,
+            pid: pid.as_raw_nonzero().get() as u32,
+            gone: false,
+        };
+        match keeper.reply(&mut || false)? {
+            Reply::Ready => Ok(keeper),
+            Reply::Failed(text) => Err(KeeperError::Failed(text)),
+            Reply::Ran(_) | Reply::Cost(_) => {
+                Err(KeeperError::Failed("the keeper spoke out of turn".into()))
+            }
+        }
+    }
+
+    /// The keeper's process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Makes one run. `ended` is asked several times a second whether the user
+    /// wants to stop.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn run(
+        &mut self,
+        order: &RunOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Yield, KeeperError> {
+        match self.request(&Request::Run(Box::new(order.clone())), ended)? {
+            Reply::Ran(data) => Ok(*data),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Measures the tool's own cost on a target.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn cost(
+        &mut self,
+        order: &CostOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<[f64; 4]>, KeeperError> {
+        match self.request(&Request::Cost(Box::new(order.clone())), ended)? {
+            Reply::Cost(blocks) => Ok(blocks),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn request(
+        &mut self,
+        request: &Request,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Reply, KeeperError> {
+        if send(&mut self.stream, request).is_err() {
+            return Err(self.lost());
+        }
+        self.reply(ended)
+    }
+
+    fn reply(&mut self, ended: &mut dyn FnMut() -> bool) -> Result<Reply, KeeperError> {
+        let mut aborted = false;
+        loop {
+            if !aborted && ended() {
+                aborted = true;
+                if send(&mut self.stream, &Request::Abort).is_err() {
+                    return Err(self.lost());
+                }
+            }
+            match readable(&self.stream, Duration::from_millis(100)) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(_) => return Err(self.lost()),
+            }
+        }
+        match receive(&mut self.stream) {
+            Ok(_) if aborted => Err(KeeperError::Interrupted),
+            Ok(reply) => Ok(reply),
+            Err(_) => Err(self.lost()),
+        }
+    }
+
+    /// The keeper is gone: its workers die with it; what is on disk is ours.
+    fn lost(&mut self) -> KeeperError {
+        self.gone = true;
+        let how = match self.wait_for_end(Duration::from_secs(2)) {
+            Some(process::Ended {
+                signal: Some(signal),
+                ..
+            }) => process::signal_name(signal),
+            Some(process::Ended {
+                code: Some(code), ..
+            }) => format!("exit code {code}"),
+            _ => "still ending".to_owned(),
+        };
+        let _ = ledger::sweep_dead();
+        KeeperError::Gone { pid: self.pid, how }
+    }
+
+    fn wait_for_end(&self, patience: Duration) -> Option<process::Ended> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if let Some(ended) = process::reap().filter(|ended| ended.pid == self.pid) {
+                return Some(ended);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        None
+    }
+}
+
+impl Drop for Keeper {
+    /// Lets the keeper go and waits until it has cleaned up.
+    fn drop(&mut self) {
+        if self.gone {
+            return;
+        }
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if self.wait_for_end(Duration::from_secs(10)).is_none() {
+            process::kill(self.pid);
+            let _ = self.wait_for_end(Duration::from_secs(2));
+            let _ = ledger::sweep_dead();
+        }
+    }
+}
+
+fn unexpected(reply: Reply) -> KeeperError {
+    match reply {
+        Reply::Failed(text) => KeeperError::Failed(text),
+        _ => KeeperError::Failed("the keeper spoke out of turn".into()),
+    }
+}
+
+/// Whether there is something to read, or an end, within `patience`.
+fn readable(stream: &UnixStream, patience: Duration) -> io::Result<bool> {
+    let timeout = Timespec {
+        tv_sec: patience.as_secs() as i64,
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::new(stream, PollFlags::IN)];
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Messages are JSON behind their length in four bytes.
+fn send(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(message)?;
+    let length = u32::try_from(text.len()).map_err(io::Error::other)?;
+    stream.write_all(&length.to_le_bytes())?;
+    stream.write_all(&text)
+}
+
+fn receive<M: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<M> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let mut text = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}

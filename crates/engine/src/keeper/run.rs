@@ -1,0 +1,492 @@
+//! One run of a point, from the keeper's side: fork the workers, open and close
+//! the window, read the CPU clocks at its edges, end what still waits, reap.
+
+use super::serve::Desk;
+use crate::order::{CostOrder, RunOrder, Yield};
+use crate::page::{Shared, Stage, Word, phase};
+use crate::witness::Witness;
+use crate::worker::Crew;
+use jostle_model::plan::{Carrier, Measure};
+use jostle_sys::ledger::Ledger;
+use jostle_sys::process::{self, Ended};
+use jostle_sys::shared::{LINE, Region};
+use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
+use jostle_sys::{clock, futex, signal};
+use jostle_targets::{Setup, Spec, Target};
+use std::collections::BTreeMap;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed},
+};
+use std::time::Duration;
+
+/// A run that came to nothing, in words for the user.
+pub struct Aborted(pub String);
+
+/// How often waits look up: for the parent, for workers that died.
+const LOOK_UP: Duration = Duration::from_millis(20);
+
+/// How long all workers together may take to become ready.
+const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
+
+/// Between two rounds of signals to workers that still wait.
+const NUDGE: Duration = Duration::from_millis(10);
+
+/// Memory made beforehand, at most; beyond, pages are made on first touch.
+const POPULATE_AT_MOST: usize = 8 << 20;
+
+/// Everything of one run that the workers share.
+pub struct Run<'a, T> {
+    desk: &'a Desk,
+    order: &'a RunOrder,
+    target: T,
+    shared: Shared,
+    witness: Witness,
+}
+
+/// What is known of the children as they end.
+#[derive(Default)]
+pub struct Children {
+    /// Of processes still there: which workers they carry.
+    alive: BTreeMap<u32, std::ops::Range<usize>>,
+    /// How the others ended.
+    pub ended: Vec<(Ended, std::ops::Range<usize>)>,
+    /// Workers that we killed when the run was over.
+    pub killed: Vec<usize>,
+}
+
+impl Children {
+    fn reap(&mut self) {
+        while let Some(ended) = process::reap() {
+            if let Some(workers) = self.alive.remove(&ended.pid) {
+                self.ended.push((ended, workers));
+            }
+        }
+    }
+
+    fn kill_all(&self) {
+        self.alive.keys().for_each(|pid| process::kill(*pid));
+    }
+}
+
+/// One reading of all clocks.
+#[derive(Default)]
+pub struct Reading {
+    /// When, and how long it took.
+    pub at_ns: u64,
+    pub took_ns: u64,
+    /// By process.
+    pub cpu_ns: BTreeMap<u32, u64>,
+    /// By worker; absent where the kernel does not count.
+    pub scheduled: Vec<Option<Scheduled>>,
+    /// The machine.
+    pub machine: MachineTicks,
+    /// The keeper's own, and its parent's.
+    pub harness_ns: u64,
+    /// Periods in which a CPU quota stopped us.
+    pub throttled: Option<u64>,
+}
+
+/// What the keeper saw, for the collection.
+pub struct Seen {
+    pub ramp_ns: u64,
+    pub drain_ns: u64,
+    pub opened: Reading,
+    pub closed: Reading,
+    /// The window by the keeper's flag, for workers that do not stamp.
+    pub flagged: (u64, u64),
+    pub children: Children,
+}
+
+impl<'a, T: Target> Run<'a, T> {
+    /// Makes what the workers share.
+    pub fn prepare(
+        desk: &'a Desk,
+        ledger: &Ledger,
+        order: &'a RunOrder,
+        spec: &'a Spec,
+    ) -> Result<Run<'a, T>, Aborted> {
+        let no_memory = |e: std::io::Error| {
+            Aborted(format!(
+                "no memory for {} workers: {e}; fewer workers (-w), or raise the memory limit",
+                order.workers
+            ))
+        };
+        let excludes = T::ENTRY.lock.excludes;
+        let shared_mode = order.shared > 0.0;
+        let witness = Witness::new(
+            order.keys,
+            order.workers,
+            order.range,
+            excludes,
+            shared_mode,
+        )
+        .map_err(no_memory)?;
+        let shared = Shared::new(order.workers).map_err(no_memory)?;
+        if order.workers * crate::page::PAGE_BYTES <= POPULATE_AT_MOST {
+            (0..order.workers).for_each(|worker| shared.populate(worker));
+        }
+        let target = T::prepare(&Setup {
+            argument: spec.argument.as_deref(),
+            ledger,
+            workers: order.workers,
+            keys: order.keys,
+            carrier: order.carrier,
+            range: order.range,
+            open_each: order.open_each,
+            slots: order.slots,
+            seed: order.seed,
+        })
+        .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        Ok(Run {
+            desk,
+            order,
+            target,
+            shared,
+            witness,
+        })
+    }
+
+    /// Does it.
+    pub fn perform(&self) -> Result<Yield, Aborted> {
+        let mut children = Children::default();
+        let result = self.drive(&mut children);
+        if result.is_err() {
+            self.clear_away(&mut children);
+        }
+        let (ramp_ns, opened, closed, flagged) = result?;
+        self.drain(&mut children);
+        let drained = self.now();
+        let seen = Seen {
+            ramp_ns,
+            drain_ns: drained - self.closes(flagged.1),
+            opened,
+            closed,
+            flagged,
+            children,
+        };
+        Ok(super::collect::collect(
+            self.order,
+            &self.target,
+            &self.shared,
+            &self.witness,
+            seen,
+        ))
+    }
+
+    /// Up to the end of the window.
+    #[allow(clippy::type_complexity, reason = "four values that travel ten lines")]
+    fn drive(
+        &self,
+        children: &mut Children,
+    ) -> Result<(u64, Reading, Reading, (u64, u64)), Aborted> {
+        let start = self.now();
+        self.fork_workers(children)?;
+        self.await_ready(children)?;
+        let ramp_ns = self.now() - start;
+        self.release_workers();
+        let opens = self.await_arrivals(children)?;
+        self.sleep_until(opens, children)?;
+        self.shared.phase().store(phase::WITHIN, Relaxed);
+        let flag_opened = self.now();
+        let opened = self.read(children);
+        let closes = match self.order.measure {
+            Measure::Full => self.closes(0),
+            Measure::Counts => flag_opened + self.order.window.0,
+        };
+        self.sleep_until(closes, children)?;
+        self.shared.phase().store(phase::AFTER, Relaxed);
+        let flag_closed = self.now();
+        let closed = self.read(children);
+        self.shared
+            .dismissed()
+            .store(1, std::sync::atomic::Ordering::Release);
+        futex::wake(self.shared.dismissed(), futex::ALL);
+        Ok((ramp_ns, opened, closed, (flag_opened, flag_closed)))
+    }
+
+    fn now(&self) -> u64 {
+        self.desk.clock.now()
+    }
+
+    fn closes(&self, flagged: u64) -> u64 {
+        match self.order.measure {
+            Measure::Full => self.shared.closes().load(Relaxed),
+            Measure::Counts => flagged,
+        }
+    }
+
+    fn crew(&self) -> Crew<'_, T> {
+        Crew {
+            order: self.order,
+            target: &self.target,
+            clock: self.desk.clock,
+            shared: &self.shared,
+            witness: &self.witness,
+            keeper: rustix::process::getpid(),
+        }
+    }
+
+    fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
+        let crew = self.crew();
+        let count = self.order.workers;
+        let fork = |workers: std::ops::Range<usize>, children: &mut Children| {
+            let pid = match self.order.carrier {
+                Carrier::Processes => self.desk.forker.fork(|| crew.worker_process(workers.start)),
+                Carrier::Threads => self.desk.forker.fork(|| crew.worker_threads()),
+            };
+            let pid = pid.map_err(|error| {
+                Aborted(format!(
+                    "cannot fork worker {} of {count}: {error}; a limit on processes was reached \
+                     (ulimit -u, kernel.pid_max, the cgroup's pids.max): raise it, or fewer workers (-w)",
+                    workers.start
+                ))
+            })?;
+            children
+                .alive
+                .insert(pid.as_raw_nonzero().get() as u32, workers);
+            Ok(())
+        };
+        if self.order.carrier == Carrier::Threads {
+            return fork(0..count, children);
+        }
+        for worker in 0..count {
+            fork(worker..worker + 1, children)?;
+            if worker % 64 == 63 {
+                self.heed_parent(Duration::ZERO)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn heed_parent(&self, patience: Duration) -> Result<(), Aborted> {
+        match self.desk.stopped(patience) {
+            true => Err(Aborted("interrupted".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Until all are ready. One that cannot become so ends the run: a point
+    /// with fewer workers than it says would be a lie.
+    fn await_ready(&self, children: &mut Children) -> Result<(), Aborted> {
+        let deadline = self.now() + RAMP_PATIENCE_NS;
+        loop {
+            let ready = self.shared.ready().load(Acquire);
+            if ready as usize >= self.order.workers {
+                break;
+            }
+            self.futex_nap(self.shared.ready(), ready);
+            self.heed_parent(Duration::ZERO)?;
+            children.reap();
+            self.refuse_losses(children)?;
+            if self.now() > deadline {
+                return Err(Aborted(format!(
+                    "only {ready} of {} workers became ready within {} s; fewer workers (-w)",
+                    self.order.workers,
+                    RAMP_PATIENCE_NS / 1_000_000_000
+                )));
+            }
+        }
+        children.reap();
+        self.refuse_losses(children)
+    }
+
+    fn refuse_losses(&self, children: &Children) -> Result<(), Aborted> {
+        let failed = (0..self.order.workers).find_map(|worker| {
+            let page = self.shared.page(worker);
+            (page.get(Word::Stage) == Stage::Failed as u64)
+                .then(|| page.message())
+                .flatten()
+        });
+        if let Some(message) = failed {
+            return Err(Aborted(format!("{}: {message}", self.order.target)));
+        }
+        match children.ended.first() {
+            Some((ended, workers)) => Err(Aborted(format!(
+                "worker {} (pid {}) was lost before the start: {}",
+                workers.start,
+                ended.pid,
+                how_it_ended(ended)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn futex_nap(&self, word: &std::sync::atomic::AtomicU32, seen: u32) {
+        let until = clock::monotonic() + LOOK_UP.as_nanos() as u64;
+        let _ = futex::wait(word, seen, Some(until));
+    }
+
+    fn release_workers(&self) {
+        let (stamp, monotonic) = (self.now(), clock::monotonic());
+        self.shared
+            .to_monotonic()
+            .store(monotonic.wrapping_sub(stamp), Relaxed);
+        let run = self.order.warmup.0 + self.order.window.0;
+        self.shared.last_resort().store(
+            monotonic + RAMP_PATIENCE_NS / 10 + run + self.order.patience().0,
+            Relaxed,
+        );
+        self.shared
+            .go()
+            .store(1, std::sync::atomic::Ordering::Release);
+        futex::wake(self.shared.go(), futex::ALL);
+    }
+
+    /// Until the last one has arrived and set the window; returns its opening.
+    fn await_arrivals(&self, children: &mut Children) -> Result<u64, Aborted> {
+        let deadline = self.now() + RAMP_PATIENCE_NS;
+        loop {
+            let arrived = self.shared.arrived().load(Acquire);
+            let opens = self.shared.opens().load(Acquire);
+            if opens != u64::MAX {
+                return Ok(opens);
+            }
+            self.futex_nap(self.shared.arrived(), arrived);
+            self.heed_parent(Duration::ZERO)?;
+            children.reap();
+            self.refuse_losses(children)?;
+            if self.now() > deadline {
+                return Err(Aborted(format!(
+                    "only {arrived} of {} workers came to the common start; fewer workers (-w)",
+                    self.order.workers
+                )));
+            }
+        }
+    }
+
+    /// Sleeps, and listens to the parent. Ends early when no worker is left.
+    fn sleep_until(&self, stamp: u64, children: &mut Children) -> Result<(), Aborted> {
+        loop {
+            let now = self.now();
+            if now >= stamp {
+                return Ok(());
+            }
+            self.heed_parent(Duration::from_nanos(stamp - now).min(Duration::from_millis(200)))?;
+            children.reap();
+            if children.alive.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read(&self, children: &Children) -> Reading {
+        let at_ns = self.now();
+        let cpu_ns = children
+            .alive
+            .keys()
+            .filter_map(|pid| Some((*pid, CpuClock::of(*pid).ok()?.read()?)))
+            .collect();
+        let scheduled = (0..self.order.workers)
+            .map(|worker| {
+                let page = self.shared.page(worker);
+                stat::scheduled(page.get(Word::Pid) as u32, page.get(Word::Tid) as u32)
+            })
+            .collect();
+        let parent = rustix::process::getppid()
+            .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
+        Reading {
+            at_ns,
+            took_ns: self.now() - at_ns,
+            cpu_ns,
+            scheduled,
+            machine: stat::machine_ticks().unwrap_or_default(),
+            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0),
+            throttled: self.desk.throttled(),
+        }
+    }
+
+    /// Ends every wait, repeatedly; whoever does not come back is killed. What
+    /// they measured is in shared memory.
+    fn drain(&self, children: &mut Children) {
+        let deadline = self.now() + self.order.patience().0;
+        children.reap();
+        while !children.alive.is_empty() && self.now() < deadline {
+            self.nudge(children);
+            // A parent that has gone is answered by the loop that called us.
+            std::thread::sleep(
+                NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100)),
+            );
+            children.reap();
+        }
+        if !children.alive.is_empty() {
+            children.killed = children.alive.values().cloned().flatten().collect();
+            self.clear_away(children);
+        }
+    }
+
+    /// A signal to each worker that waits for a grant or idles; owners finish.
+    fn nudge(&self, children: &Children) {
+        for worker in children.alive.values().cloned().flatten() {
+            let page = self.shared.page(worker);
+            let waits = page.get(Word::PendingSince) != 0 || page.get(Word::Idling) != 0;
+            let unstamped = self.order.measure == Measure::Counts;
+            if waits || unstamped {
+                let _ =
+                    signal::end_waits_of(page.get(Word::Pid) as u32, page.get(Word::Tid) as u32);
+            }
+        }
+    }
+
+    fn clear_away(&self, children: &mut Children) {
+        while !children.alive.is_empty() {
+            children.kill_all();
+            std::thread::sleep(Duration::from_millis(1));
+            children.reap();
+        }
+    }
+
+    /// Measures the tool's own cost; see [`Crew::cost_process`].
+    pub fn cost(&self, cost: &CostOrder) -> Result<Vec<[f64; 4]>, Aborted> {
+        const PATIENCE_NS: u64 = 60_000_000_000;
+        let region = Region::new(cost.blocks * 4 * 8 + LINE).map_err(|e| Aborted(e.to_string()))?;
+        let results: &[AtomicU64] = region.words64(0, cost.blocks * 4);
+        let crew = self.crew();
+        let pid = self
+            .desk
+            .forker
+            .fork(|| crew.cost_process(cost, results))
+            .map_err(|e| {
+                Aborted(format!(
+                    "cannot fork a worker: {e}; raise the limit on processes"
+                ))
+            })?;
+        let mut children = Children::default();
+        children
+            .alive
+            .insert(pid.as_raw_nonzero().get() as u32, 0..1);
+        let deadline = self.now() + PATIENCE_NS;
+        while !children.alive.is_empty() {
+            if let Err(stopped) = self.heed_parent(Duration::from_millis(2)) {
+                self.clear_away(&mut children);
+                return Err(stopped);
+            }
+            if self.now() > deadline {
+                children.kill_all();
+            }
+            children.reap();
+        }
+        match (self.shared.page(0).message(), children.ended.first()) {
+            (Some(message), _) => Err(Aborted(format!("{}: {message}", self.order.target))),
+            (None, Some((ended, _))) if ended.code != Some(0) => Err(Aborted(format!(
+                "{}: the worker that measures the tool's own cost ended early: {}",
+                self.order.target,
+                how_it_ended(ended)
+            ))),
+            _ => Ok(results
+                .chunks_exact(4)
+                .map(|block| std::array::from_fn(|n| f64::from_bits(block[n].load(Relaxed))))
+                .collect()),
+        }
+    }
+}
+
+/// In words.
+pub fn how_it_ended(ended: &Ended) -> String {
+    match (ended.signal, ended.code) {
+        (Some(signal), _) => format!("killed by {}", process::signal_name(signal)),
+        (None, Some(101)) => "it panicked".to_owned(),
+        (None, Some(code)) => format!("exit code {code}"),
+        (None, None) => "for reasons unknown".to_owned(),
+    }
+}

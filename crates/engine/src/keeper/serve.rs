@@ -1,0 +1,140 @@
+//! The keeper's own life: one request after the other, until its parent goes.
+
+use super::run::{Aborted, Run};
+use super::{readable, receive, send};
+use crate::order::{CostOrder, Reply, Request, RunOrder};
+use jostle_sys::clock::Clock;
+use jostle_sys::ledger::Ledger;
+use jostle_sys::limits::cgroup;
+use jostle_sys::process::{self, Forker};
+use jostle_targets::{Spec, Target, Visitor, visit};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the keeper has at hand for every run.
+pub struct Desk {
+    /// To the parent.
+    pub stream: UnixStream,
+    /// For stamps.
+    pub clock: Clock,
+    /// The right to fork.
+    pub forker: Forker,
+    /// Where the CPU quotas that bind us, if any, are accounted.
+    quotas: Vec<PathBuf>,
+}
+
+/// Serves until the parent goes. Returns the exit code.
+pub fn serve(mut stream: UnixStream, clock: Clock) -> i32 {
+    process::set_name("jostle-keeper");
+    // Not the terminal's signals: the parent hears them, and asks us.
+    let _ = process::leave_group();
+    let desk = match Desk::set_up(&stream, clock) {
+        Ok(desk) => desk,
+        Err(text) => {
+            let _ = send(&mut stream, &Reply::Failed(text));
+            return 1;
+        }
+    };
+    if send(&mut stream, &Reply::Ready).is_ok() {
+        desk.work();
+    }
+    0
+}
+
+impl Desk {
+    fn set_up(stream: &UnixStream, clock: Clock) -> Result<Desk, String> {
+        // Where we may not, the ledger knows what to remove.
+        let _ = process::private_ipc();
+        Ok(Desk {
+            stream: stream
+                .try_clone()
+                .map_err(|e| format!("cannot share a socket: {e}"))?,
+            clock,
+            forker: Forker::new().map_err(|e| e.to_string())?,
+            quotas: cgroup::Cgroup::read(Path::new("/")).cpu_stats,
+        })
+    }
+
+    fn work(&self) {
+        let Ok(mut stream) = self.stream.try_clone() else {
+            return;
+        };
+        while let Ok(request) = receive::<Request>(&mut stream) {
+            let reply = match request {
+                Request::Run(order) => self.visit(&order, None),
+                Request::Cost(cost) => self.visit(&cost.run, Some(&cost)),
+                // It crossed the answer of the run that it was to end.
+                Request::Abort => continue,
+            };
+            if send(&mut stream, &reply).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn visit(&self, order: &RunOrder, cost: Option<&CostOrder>) -> Reply {
+        let spec = match Spec::parse(&order.target) {
+            Ok(spec) => spec,
+            Err(text) => return Reply::Failed(text),
+        };
+        let ledger = match Ledger::create() {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                return Reply::Failed(format!(
+                    "cannot make a directory for this run's files: {error}; make /dev/shm or $TMPDIR writable"
+                ));
+            }
+        };
+        let visitor = Visit {
+            desk: self,
+            ledger: &ledger,
+            order,
+            spec: &spec,
+            cost,
+        };
+        let reply = visit(spec.entry, visitor);
+        match ledger.sweep() {
+            Err(left) => Reply::Failed(format!(
+                "could not remove what the run made: {}",
+                left.join("; ")
+            )),
+            Ok(()) => reply,
+        }
+    }
+
+    /// Periods so far in which a CPU quota stopped us; None without a quota.
+    pub fn throttled(&self) -> Option<u64> {
+        (!self.quotas.is_empty()).then(|| cgroup::throttled(&self.quotas).throttled_periods)
+    }
+
+    /// Whether the parent has asked to stop, or has gone.
+    pub fn stopped(&self, patience: Duration) -> bool {
+        // Within a run the parent sends nothing but an abort.
+        readable(&self.stream, patience).unwrap_or(true)
+    }
+}
+
+struct Visit<'a> {
+    desk: &'a Desk,
+    ledger: &'a Ledger,
+    order: &'a RunOrder,
+    spec: &'a Spec,
+    cost: Option<&'a CostOrder>,
+}
+
+impl Visitor for Visit<'_> {
+    type Out = Reply;
+
+    fn visit<T: Target>(self) -> Reply {
+        let run = Run::<T>::prepare(self.desk, self.ledger, self.order, self.spec);
+        let done = run.and_then(|run| match self.cost {
+            None => run.perform().map(|data| Reply::Ran(Box::new(data))),
+            Some(cost) => run.cost(cost).map(Reply::Cost),
+        });
+        match done {
+            Ok(reply) => reply,
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What the parent asks of the keeper and what it gets back: plain data, so
+//! that it can be sent to a process here and, later, to other hosts.
+
+use jostle_model::plan::{Carrier, Measure, Range};
+use jostle_model::record::{Buckets, Machine};
+use jostle_model::time::{Busy, Nanos};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One run of one point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunOrder {
+    /// The target as typed.
+    pub target: String,
+    /// Contending workers.
+    pub workers: usize,
+    /// What carries them.
+    pub carrier: Carrier,
+    /// The CPUs they are dealt round robin; empty: wherever they like.
+    pub cpus: Vec<usize>,
+    /// While holding.
+    pub hold: Busy,
+    /// Between operations.
+    pub idle: Busy,
+    /// From the last arrival to the window.
+    pub warmup: Nanos,
+    /// The window.
+    pub window: Nanos,
+    /// How much is recorded.
+    pub measure: Measure,
+    /// One operation in this many is stamped.
+    pub stamp_every: u64,
+    /// Locks.
+    pub keys: usize,
+    /// Share of shared acquisitions.
+    pub shared: f64,
+    /// Byte ranges.
+    pub range: Range,
+    /// Try instead of waiting.
+    pub try_only: bool,
+    /// Give up after.
+    pub acquire_timeout: Option<Nanos>,
+    /// Open the file for each acquisition.
+    pub open_each: bool,
+    /// Semaphores for several keys.
+    pub slots: usize,
+    /// Of each worker.
+    pub timer_slack: Nanos,
+    /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
+    pub clock_uncertainty: Nanos,
+    /// Of this run.
+    pub seed: u64,
+}
+
+impl RunOrder {
+    /// The longest that a worker may need after the window's end: it finishes
+    /// its hold.
+    pub fn patience(&self) -> Nanos {
+        Nanos(2_000_000_000 + 2 * self.hold.span().0)
+    }
+}
+
+/// What the tool costs on one target: interleaved blocks of one worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CostOrder {
+    /// The run that it stands for, with one worker and without hold and idle.
+    pub run: RunOrder,
+    /// Blocks.
+    pub blocks: usize,
+}
+
+/// From the parent to the keeper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Do this and answer with `Ran`.
+    Run(Box<RunOrder>),
+    /// Do this and answer with `Cost`.
+    Cost(Box<CostOrder>),
+    /// End what is in progress and answer it with `Failed`.
+    Abort,
+}
+
+/// From the keeper to the parent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The keeper is ready.
+    Ready,
+    /// The run's data.
+    Ran(Box<Yield>),
+    /// For each block: nanoseconds a pair with counting alone, in full, without
+    /// stamps, without witness.
+    Cost(Vec<[f64; 4]>),
+    /// Nothing came of it, and why, in words for the user.
+    Failed(String),
+}
+
+/// One distribution, merged over the workers of a generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Merged {
+    /// Counts by bucket.
+    pub buckets: Buckets,
+    /// Exact sum.
+    pub sum: u64,
+    /// Exact least.
+    pub min: u64,
+    /// Exact greatest.
+    pub max: u64,
+}
+
+/// What one generator's workers did in one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Yield {
+    /// The window as it was.
+    pub window_ns: u64,
+    /// From the last arrival to the window.
+    pub warmup_ns: u64,
+    /// From the first fork to the last worker ready.
+    pub ramp_ns: u64,
+    /// From the window's end to the last worker reaped.
+    pub drain_ns: u64,
+    /// From the first arrival to the last.
+    pub start_spread_ns: u64,
+    /// Grants of each worker within the window.
+    pub operations: Vec<u64>,
+    /// Longest wait of each worker, the attempt pending at the end included.
+    pub longest_wait_ns: Vec<u64>,
+    /// By the figure's name.
+    pub figures: BTreeMap<String, Merged>,
+    /// Spans of the attempts that had no grant by the end of the window, or
+    /// that their timeout ended.
+    pub censored: Merged,
+    /// Stamped grants, and those of them that were contended.
+    pub stamped: u64,
+    /// See `stamped`.
+    pub contended: u64,
+    /// Longest streak, and the longest of which another worker waited.
+    pub streak: u64,
+    /// See `streak`.
+    pub streak_waited: u64,
+    /// Attempts that their timeout ended.
+    pub timeouts: u64,
+    /// Tries that were refused.
+    pub refusals: u64,
+    /// Acquisitions that the witness looked at.
+    pub checked: u64,
+    /// Overlaps with owners that lived.
+    pub violations: u64,
+    /// Overlaps with the marks of owners that died.
+    pub holder_died: u64,
+    /// What the holder's counter lost.
+    pub lost_updates: u64,
+    /// Share of the readers that writers looked at.
+    pub reader_coverage: Option<f64>,
+    /// The first few overlaps, in words.
+    pub examples: Vec<String>,
+    /// Operations, stamped ones and the sum of their waits, for each slice.
+    pub slices: Vec<(u64, u64, u64)>,
+    /// CPU time of the workers within the window.
+    pub cpu_ns: Option<u64>,
+    /// Of the workers' lives after the start: user and system, as sampled.
+    pub usage_ns: (u64, u64),
+    /// Time on the run queue, and times put on a CPU, within the window.
+    pub runqueue_wait_ns: Option<u64>,
+    /// See `runqueue_wait_ns`.
+    pub switches: Option<u64>,
+    /// Time that one reading of all CPU clocks took.
+    pub cpu_read_ns: u64,
+    /// The machine within the window.
+    pub machine: Machine,
+    /// Failures by name.
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure of each kind, in words.
+    pub messages: Vec<String>,
+    /// Workers that ended before their time, in words.
+    pub deaths: Vec<String>,
+    /// What a specimen knows.
+    pub truth: BTreeMap<String, f64>,
+    /// Facts about the target's set-up.
+    pub setup: BTreeMap<String, f64>,
+}

@@ -1,0 +1,528 @@
+//! The layout of the memory that a run's processes share: one control block,
+//! and one page for each worker.
+//!
+//! Everything is 64-bit words that one side writes and the other reads; a
+//! relaxed store compiles to a plain one. Workers fold what they measure into
+//! their own page as they go, so that the data of a worker that is killed is
+//! not lost, and nothing has to be sent at the end. This layout is the working
+//! memory, not the file's format.
+
+use jostle_stats::histogram;
+use jostle_sys::shared::{LINE, Region};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Slices of the window.
+pub const SLICES: usize = 10;
+
+/// Distinct owners whose overlap with this worker is told apart.
+pub const CULPRITS: usize = 8;
+
+/// Words for the message of a worker that failed.
+const MESSAGE_WORDS: usize = 48;
+
+/// The distributions that a worker keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Figure {
+    /// Wait of a granted attempt.
+    Acquire,
+    /// Time held.
+    Hold,
+    /// Hand-off between owners on one CPU (or on CPUs unknown).
+    HandoffSame,
+    /// Hand-off between owners on two CPUs.
+    HandoffCross,
+    /// The release call.
+    Release,
+    /// Attempts that ended without a grant.
+    Refused,
+}
+
+impl Figure {
+    /// All, in the order of the page.
+    pub const ALL: [Figure; 6] = [
+        Figure::Acquire,
+        Figure::Hold,
+        Figure::HandoffSame,
+        Figure::HandoffCross,
+        Figure::Release,
+        Figure::Refused,
+    ];
+}
+
+/// The words of a worker's page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Word {
+    /// A [`Stage`].
+    Stage,
+    /// Process and thread, for signals and /proc.
+    Pid,
+    /// See `Pid`.
+    Tid,
+    /// Stamp at the common start.
+    Arrived,
+    /// Stamp of the attempt in progress; zero: none.
+    PendingSince,
+    /// Stamp of the attempt that had no grant when the window closed.
+    CensoredAt,
+    /// One while asleep between two operations.
+    Idling,
+    /// Grants since the start.
+    Total,
+    /// Grants within the window.
+    Operations,
+    /// Total when the window opened (`--measure counts`).
+    Base,
+    /// Acquisitions that were entered into the holder's counter.
+    Witnessed,
+    /// Acquisitions that the witness looked at.
+    Checked,
+    /// Acquisitions that found another inside.
+    Overlaps,
+    /// Grants within the window that were stamped.
+    Stamped,
+    /// Stamped grants that were contended.
+    Contended,
+    /// Attempts that their timeout ended.
+    Timeouts,
+    /// Tries that were refused.
+    Refusals,
+    /// Grants stamped before the previous release, beyond the clock's error.
+    BeforeRelease,
+    /// Grants that came with the news of a dead owner.
+    FromDead,
+    /// Longest wait of a grant within the window.
+    LongestWait,
+    /// Longest streak.
+    Streak,
+    /// Longest part of a streak during which this worker waited.
+    StreakWaited,
+    /// Readers that a writer could have looked at, and those it did.
+    ReadersSeen,
+    /// See `ReadersSeen`.
+    ReadersAll,
+    /// Errno of the call that failed.
+    Errno,
+    /// Bytes of the message.
+    MessageBytes,
+    /// CPU time used before the start, user.
+    StartUser,
+    /// CPU time used before the start, system.
+    StartSystem,
+    /// How many there are.
+    End,
+}
+
+/// Where a worker is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u64)]
+pub enum Stage {
+    /// Forked, not ready.
+    Starting = 0,
+    /// Waits for the common start.
+    Ready = 1,
+    /// At work.
+    Working = 2,
+    /// Done, in good order.
+    Done = 3,
+    /// Gave up; its message says why.
+    Failed = 4,
+}
+
+/// Words of each figure: sum, least, greatest, octaves in use.
+const FIGURE_WORDS: usize = 4;
+const FIGURES_AT: usize = Word::End as usize;
+const SLICES_AT: usize = FIGURES_AT + FIGURE_WORDS * Figure::ALL.len();
+const CULPRITS_AT: usize = SLICES_AT + 3 * SLICES;
+const MESSAGE_AT: usize = CULPRITS_AT + 2 * CULPRITS;
+const WORDS: usize = MESSAGE_AT + MESSAGE_WORDS;
+const HEAD_BYTES: usize = (WORDS * 8).next_multiple_of(LINE);
+const HISTOGRAM_BYTES: usize = histogram::LEN * 4;
+/// One histogram octave.
+const OCTAVE: usize = 128;
+
+/// Bytes of one worker's page.
+pub const PAGE_BYTES: usize = HEAD_BYTES + HISTOGRAM_BYTES * Figure::ALL.len();
+
+/// One worker's page.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    words: &'a [AtomicU64; WORDS],
+    counts: [&'a [AtomicU32; histogram::LEN]; Figure::ALL.len()],
+}
+
+/// What a page says of one figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// Exact sum of the values.
+    pub sum: u64,
+    /// Exact least; meaningless without a value.
+    pub min: u64,
+    /// Exact greatest.
+    pub max: u64,
+}
+
+impl<'a> Page<'a> {
+    fn new(region: &'a Region, at: usize) -> Page<'a> {
+        let words = region.words64(at, WORDS);
+        let counts = std::array::from_fn(|figure| {
+            let from = at + HEAD_BYTES + figure * HISTOGRAM_BYTES;
+            let counts = region.words32(from, histogram::LEN);
+            <&[AtomicU32; histogram::LEN]>::try_from(counts).expect("asked for as many")
+        });
+        Page {
+            words: words.try_into().expect("asked for as many"),
+            counts,
+        }
+    }
+
+    /// A word's value.
+    #[inline(always)]
+    pub fn get(&self, word: Word) -> u64 {
+        self.words[word as usize].load(Relaxed)
+    }
+
+    /// Writes a word. Only the page's own worker does.
+    #[inline(always)]
+    pub fn set(&self, word: Word, value: u64) {
+        self.words[word as usize].store(value, Relaxed);
+    }
+
+    /// Adds to a word of our own: a load and a store, not a locked addition.
+    #[inline(always)]
+    pub fn add(&self, word: Word, value: u64) {
+        self.set(word, self.get(word) + value);
+    }
+
+    /// Raises a word of our own to at least `value`.
+    #[inline(always)]
+    pub fn raise(&self, word: Word, value: u64) {
+        if value > self.get(word) {
+            self.set(word, value);
+        }
+    }
+
+    fn own(&self, index: usize) -> &AtomicU64 {
+        &self.words[index]
+    }
+
+    /// Folds one value into a figure.
+    #[inline(always)]
+    pub fn fold(&self, figure: Figure, value: u64) {
+        let bucket = histogram::index(value);
+        let count = &self.counts[figure as usize][bucket];
+        count.store(count.load(Relaxed).saturating_add(1), Relaxed);
+        let at = FIGURES_AT + figure as usize * FIGURE_WORDS;
+        let (sum, min, max, used) = (
+            self.own(at),
+            self.own(at + 1),
+            self.own(at + 2),
+            self.own(at + 3),
+        );
+        sum.store(sum.load(Relaxed) + value, Relaxed);
+        let octaves = used.load(Relaxed);
+        // No octave in use means no value yet, so that `min` is still zero.
+        if octaves == 0 || value < min.load(Relaxed) {
+            min.store(value, Relaxed);
+        }
+        if value > max.load(Relaxed) {
+            max.store(value, Relaxed);
+        }
+        let octave = 1 << (bucket / OCTAVE);
+        if octaves & octave == 0 {
+            used.store(octaves | octave, Relaxed);
+        }
+    }
+
+    /// Calls `each` with every bucket in use and its count; what no worker
+    /// touched is not read, since reading a hole would make a page of it.
+    pub fn buckets(&self, figure: Figure, mut each: impl FnMut(usize, u64)) {
+        let used = self
+            .own(FIGURES_AT + figure as usize * FIGURE_WORDS + 3)
+            .load(Relaxed);
+        for octave in (0..u64::BITS as usize).filter(|octave| used >> octave & 1 == 1) {
+            for bucket in octave * OCTAVE..(octave + 1) * OCTAVE {
+                let count = self.counts[figure as usize][bucket].load(Relaxed);
+                if count > 0 {
+                    each(bucket, u64::from(count));
+                }
+            }
+        }
+    }
+
+    /// Sum, least and greatest of a figure.
+    pub fn extremes(&self, figure: Figure) -> Extremes {
+        let at = FIGURES_AT + figure as usize * FIGURE_WORDS;
+        Extremes {
+            sum: self.own(at).load(Relaxed),
+            min: self.own(at + 1).load(Relaxed),
+            max: self.own(at + 2).load(Relaxed),
+        }
+    }
+
+    /// Counts an operation, and its wait where stamped, in its slice.
+    #[inline(always)]
+    pub fn slice(&self, slice: usize, wait: Option<u64>) {
+        let bump = |at: usize, by: u64| {
+            let word = self.own(SLICES_AT + at * SLICES + slice.min(SLICES - 1));
+            word.store(word.load(Relaxed) + by, Relaxed);
+        };
+        bump(0, 1);
+        if let Some(wait) = wait {
+            bump(1, 1);
+            bump(2, wait);
+        }
+    }
+
+    /// Operations, stamped ones and their waits of a slice.
+    pub fn sliced(&self, slice: usize) -> (u64, u64, u64) {
+        let read = |at: usize| self.own(SLICES_AT + at * SLICES + slice).load(Relaxed);
+        (read(0), read(1), read(2))
+    }
+
+    /// Notes that `owner` was inside when we entered. The last place gathers
+    /// those for whom there is none left.
+    pub fn accuse(&self, owner: u64) {
+        self.add(Word::Overlaps, 1);
+        for culprit in 0..CULPRITS {
+            let at = CULPRITS_AT + 2 * culprit;
+            let known = self.own(at).load(Relaxed);
+            if known == 0 || known == owner + 1 || culprit == CULPRITS - 1 {
+                self.own(at).store(owner + 1, Relaxed);
+                let count = self.own(at + 1);
+                count.store(count.load(Relaxed) + 1, Relaxed);
+                return;
+            }
+        }
+    }
+
+    /// Whom this worker found inside, and how often.
+    pub fn accused(&self) -> Vec<(u64, u64)> {
+        (0..CULPRITS)
+            .map(|culprit| CULPRITS_AT + 2 * culprit)
+            .map(|at| (self.own(at).load(Relaxed), self.own(at + 1).load(Relaxed)))
+            .filter(|(owner, _)| *owner > 0)
+            .map(|(owner, count)| (owner - 1, count))
+            .collect()
+    }
+
+    /// Leaves the worker's last words.
+    pub fn fail(&self, errno: i32, message: &str) {
+        let bytes: Vec<u8> = message.bytes().take(MESSAGE_WORDS * 8).collect();
+        for (word, chunk) in bytes.chunks(8).enumerate() {
+            let mut raw = [0; 8];
+            raw[..chunk.len()].copy_from_slice(chunk);
+            self.own(MESSAGE_AT + word)
+                .store(u64::from_le_bytes(raw), Relaxed);
+        }
+        self.set(Word::MessageBytes, bytes.len() as u64);
+        self.set(Word::Errno, errno.unsigned_abs().into());
+        self.set(Word::Stage, Stage::Failed as u64);
+    }
+
+    /// The worker's last words, if it left any.
+    pub fn message(&self) -> Option<String> {
+        let bytes = usize::try_from(self.get(Word::MessageBytes)).ok()?;
+        let text: Vec<u8> = (0..MESSAGE_WORDS)
+            .flat_map(|word| self.own(MESSAGE_AT + word).load(Relaxed).to_le_bytes())
+            .take(bytes)
+            .collect();
+        (bytes > 0).then(|| String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// The words of the control block. Each stands on a line of its own or with
+/// others that are written as seldom.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+enum Control {
+    /// Workers that are ready or failed to become so. Futex.
+    Ready = 0,
+    /// Workers that have stamped their arrival. Futex: the last one wakes the
+    /// keeper.
+    Arrived = 16,
+    /// Becomes one at the common start. Futex.
+    Go = 32,
+    /// Becomes one when the keeper has read the CPU clocks. Futex.
+    Dismissed = 40,
+    /// Before, within or after the window, for workers that do not stamp.
+    Phase = 48,
+    /// The window, in stamps.
+    Opens = 64,
+    Closes = 65,
+    /// `CLOCK_MONOTONIC` less stamp, for deadlines that the kernel watches.
+    ToMonotonic = 66,
+    /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.
+    LastResort = 67,
+    End = 80,
+}
+
+const CONTROL_BYTES: usize = Control::End as usize * 8;
+
+/// For workers that do not stamp.
+pub mod phase {
+    /// The window has not opened.
+    pub const BEFORE: u64 = 0;
+    /// It is open.
+    pub const WITHIN: u64 = 1;
+    /// It has closed.
+    pub const AFTER: u64 = 2;
+}
+
+/// The shared memory of one run.
+#[derive(Debug)]
+pub struct Shared {
+    region: Region,
+    workers: usize,
+}
+
+impl Shared {
+    /// Maps zeroed memory for `workers`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(workers: usize) -> std::io::Result<Shared> {
+        let region = Region::new(CONTROL_BYTES + workers * PAGE_BYTES)?;
+        region
+            .words64(Control::Opens as usize * 8, 2)
+            .iter()
+            .for_each(|word| word.store(u64::MAX, Relaxed));
+        Ok(Shared { region, workers })
+    }
+
+    /// How many workers.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// A worker's page.
+    pub fn page(&self, worker: usize) -> Page<'_> {
+        Page::new(&self.region, CONTROL_BYTES + worker * PAGE_BYTES)
+    }
+
+    /// Makes a worker's memory now, so that it does not fault in its window.
+    pub fn populate(&self, worker: usize) {
+        self.region
+            .populate(CONTROL_BYTES + worker * PAGE_BYTES, PAGE_BYTES);
+    }
+
+    fn word(&self, control: Control) -> &AtomicU64 {
+        &self.region.words64(control as usize * 8, 1)[0]
+    }
+
+    /// The low half of a control word, as a futex.
+    fn half(&self, control: Control) -> &AtomicU32 {
+        // Little-endian machines only; the others have no port of this.
+        &self.region.words32(control as usize * 8, 1)[0]
+    }
+
+    /// Futex: workers that are ready.
+    pub fn ready(&self) -> &AtomicU32 {
+        self.half(Control::Ready)
+    }
+
+    /// Futex: workers at the common start.
+    pub fn arrived(&self) -> &AtomicU32 {
+        self.half(Control::Arrived)
+    }
+
+    /// Futex: the common start.
+    pub fn go(&self) -> &AtomicU32 {
+        self.half(Control::Go)
+    }
+
+    /// Futex: workers may end. A worker that ends earlier takes its CPU clock
+    /// with it before the keeper has read it.
+    pub fn dismissed(&self) -> &AtomicU32 {
+        self.half(Control::Dismissed)
+    }
+
+    /// One of [`phase`].
+    pub fn phase(&self) -> &AtomicU64 {
+        self.word(Control::Phase)
+    }
+
+    /// Stamp at which the window opens; `u64::MAX` until the last arrival.
+    pub fn opens(&self) -> &AtomicU64 {
+        self.word(Control::Opens)
+    }
+
+    /// Stamp at which it closes; as `opens`.
+    pub fn closes(&self) -> &AtomicU64 {
+        self.word(Control::Closes)
+    }
+
+    /// Add to a stamp for `CLOCK_MONOTONIC`, wrapping.
+    pub fn to_monotonic(&self) -> &AtomicU64 {
+        self.word(Control::ToMonotonic)
+    }
+
+    /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.
+    pub fn last_resort(&self) -> &AtomicU64 {
+        self.word(Control::LastResort)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_do_not_touch_each_other() {
+        let shared = Shared::new(3).unwrap();
+        shared.page(1).set(Word::Total, 7);
+        shared.page(1).fold(Figure::Refused, u64::MAX);
+        for other in [0, 2] {
+            assert_eq!(shared.page(other).get(Word::Total), 0);
+            shared
+                .page(other)
+                .buckets(Figure::Refused, |_, _| panic!("a stray count"));
+        }
+        assert_eq!(shared.opens().load(Relaxed), u64::MAX);
+    }
+
+    #[test]
+    fn a_figure_keeps_its_exact_sum_and_ends() {
+        let shared = Shared::new(1).unwrap();
+        let page = shared.page(0);
+        for value in [500, 3, 70_000] {
+            page.fold(Figure::Hold, value);
+        }
+        assert_eq!(
+            page.extremes(Figure::Hold),
+            Extremes {
+                sum: 70_503,
+                min: 3,
+                max: 70_000
+            }
+        );
+        let mut found = Vec::new();
+        page.buckets(Figure::Hold, |bucket, count| found.push((bucket, count)));
+        let expected: Vec<_> = [3, 500, 70_000].map(|v| (histogram::index(v), 1)).into();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn last_words_survive_their_worker() {
+        let shared = Shared::new(1).unwrap();
+        let page = shared.page(0);
+        assert_eq!(page.message(), None);
+        page.fail(28, "semget: no space left");
+        assert_eq!(page.message().as_deref(), Some("semget: no space left"));
+        page.fail(1, &"x".repeat(10_000));
+        assert_eq!(page.message().map(|m| m.len()), Some(MESSAGE_WORDS * 8));
+    }
+
+    #[test]
+    fn many_culprits_are_still_counted() {
+        let shared = Shared::new(1).unwrap();
+        let page = shared.page(0);
+        (0..20).for_each(|owner| page.accuse(owner));
+        assert_eq!(page.get(Word::Overlaps), 20);
+        assert_eq!(
+            page.accused().iter().map(|(_, count)| count).sum::<u64>(),
+            20
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! From what a generator's workers measured to the record of a point.
+
+use crate::order::{Merged, RunOrder, Yield};
+use jostle_model::Nanos;
+use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
+use jostle_model::record::{At, Distribution, Exclusion, Point, Slice, Workers};
+use jostle_stats::histogram::Histogram;
+use jostle_stats::{censor, fairness};
+
+/// Which run of which point this is.
+#[derive(Clone, Copy, Debug)]
+pub struct Which<'a> {
+    /// As typed.
+    pub target: &'a str,
+    /// Swept values.
+    pub at: At,
+    /// Repeat, from 1.
+    pub run: u32,
+    /// Block, from 1.
+    pub block: u32,
+}
+
+/// The record, without its verdict.
+pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> Point {
+    let over = plan.over.as_deref().unwrap_or(&[]);
+    let window_s = data.window_ns as f64 / 1e9;
+    let operations: u64 = data.operations.iter().sum();
+    let throughput_per_s = if window_s > 0.0 {
+        operations as f64 / window_s
+    } else {
+        0.0
+    };
+    let ceiling_per_s = ceiling(order);
+    let full = order.measure == Measure::Full;
+    let mut point = Point {
+        target: place.target.to_owned(),
+        workload: Workload::Contend.to_string(),
+        at: place.at,
+        run: place.run,
+        block: place.block,
+        window_s,
+        warmup_s: data.warmup_ns as f64 / 1e9,
+        ramp_s: data.ramp_ns as f64 / 1e9,
+        drain_s: data.drain_ns as f64 / 1e9,
+        start_spread_ns: data.start_spread_ns,
+        operations,
+        throughput_per_s,
+        ceiling_per_s,
+        of_ideal: ceiling_per_s.map(|ceiling| throughput_per_s / ceiling),
+        placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
+        machine: data.machine,
+        per_worker: per_worker(order, data),
+        workers: Some(Workers {
+            operations: data.operations.clone(),
+            longest_wait_us: data
+                .longest_wait_ns
+                .iter()
+                .map(|ns| ns.div_ceil(1_000))
+                .collect(),
+        }),
+        timeouts: order.acquire_timeout.map(|_| data.timeouts),
+        errors: data.errors.clone(),
+        deaths: data.deaths.clone(),
+        truth: data.truth.clone(),
+        setup: data.setup.clone(),
+        ..Point::default()
+    };
+    if order.try_only {
+        point
+            .setup
+            .insert("refused_tries".to_owned(), data.refusals as f64);
+    }
+    cpu(&mut point, data);
+    if full {
+        distributions(&mut point, order, data, over);
+        point.stamp_every = Some(order.stamp_every);
+        point.stamped = Some(data.stamped);
+        point.exclusion = Some(exclusion(&point, data));
+        point.series = series(data);
+    }
+    point
+}
+
+/// What an ideal lock would reach: one owner after the other without a gap, or
+/// all workers without ever waiting, whichever is less: min(K/b, w/(b+i)) for
+/// hold b, idle i, w workers, K keys. None where nothing bounds it: without a
+/// hold, or where owners share.
+fn ceiling(order: &RunOrder) -> Option<f64> {
+    let (hold, idle) = (
+        order.hold.span().0 as f64 / 1e9,
+        order.idle.span().0 as f64 / 1e9,
+    );
+    if hold == 0.0 || order.shared > 0.0 || order.range == Range::Overlap {
+        return None;
+    }
+    let workers = order.workers as f64;
+    let owners = match order.range {
+        Range::Disjoint => workers,
+        _ => order.keys as f64,
+    };
+    Some((owners / hold).min(workers / (hold + idle)))
+}
+
+fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::PerWorker> {
+    let mut shares = fairness::per_worker(&data.operations)?;
+    if order.measure == Measure::Full {
+        let longest = data
+            .longest_wait_ns
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, wait)| **wait);
+        shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
+        shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
+        if order.workers > 1 && order.range == Range::Same && order.shared == 0.0 {
+            shares.longest_streak = Some(data.streak);
+            shares.longest_streak_while_waited =
+                (order.stamp_every == 1).then_some(data.streak_waited);
+        }
+    }
+    Some(shares)
+}
+
+fn cpu(point: &mut Point, data: &Yield) {
+    point.context_switches = data.switches;
+    point.runqueue_wait_s = data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9);
+    let Some(cpu_ns) = data.cpu_ns else { return };
+    let cpu_s = cpu_ns as f64 / 1e9;
+    point.cpu_s = Some(cpu_s);
+    point.cpu_us_per_operation =
+        (point.operations > 0).then(|| cpu_ns as f64 / 1e3 / point.operations as f64);
+    point.cpu_read_share =
+        (data.window_ns > 0).then(|| data.cpu_read_ns as f64 / data.window_ns as f64);
+    // The sum is exact; its parts are the workers' whole lives after the
+    // start, of which the window is nearly all.
+    let (user, system) = (data.usage_ns.0 as f64, data.usage_ns.1 as f64);
+    if user + system > 0.0 {
+        point.cpu_user_s = Some(cpu_s * user / (user + system));
+        point.cpu_system_s = Some(cpu_s * system / (user + system));
+        point.cpu_split = Some("sampled".to_owned());
+    }
+}
+
+fn histogram(merged: &Merged) -> Histogram {
+    let histogram = Histogram::from_buckets(&merged.buckets);
+    let count = histogram.count();
+    let exact = Distribution {
+        count,
+        min: merged.min,
+        max: merged.max,
+        mean: if count > 0 {
+            merged.sum as f64 / count as f64
+        } else {
+            0.0
+        },
+        ..Distribution::default()
+    };
+    histogram.with_exact(&exact)
+}
+
+fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nanos]) {
+    let empty = Merged::default();
+    let figure = |name: &str| data.figures.get(name).unwrap_or(&empty);
+    let acquire = histogram(figure("acquire_ns"));
+    point.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
+    point.hold_ns = histogram(figure("hold_ns")).distribution(over);
+    point.release_ns = histogram(figure("release_ns")).distribution(over);
+    if order.try_only {
+        point.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
+    }
+    let same = histogram(figure("handoff_same_cpu_ns"));
+    let cross = histogram(figure("handoff_cross_cpu_ns"));
+    point.handoff_same_cpu_ns = same.distribution(over);
+    point.handoff_cross_cpu_ns = cross.distribution(over);
+    let mut all = same;
+    all.merge(&cross);
+    point.handoff_ns = all.distribution(over);
+    point.blocked_share = (data.stamped > 0).then(|| data.contended as f64 / data.stamped as f64);
+    for (name, merged) in data
+        .figures
+        .iter()
+        .chain([(&"censored_ns".to_owned(), &data.censored)])
+    {
+        if !merged.buckets.0.is_empty() {
+            point
+                .histograms
+                .insert(name.clone(), merged.buckets.clone());
+        }
+    }
+}
+
+fn exclusion(point: &Point, data: &Yield) -> Exclusion {
+    Exclusion {
+        checked: data.checked,
+        violations: data.violations,
+        holder_died: data.holder_died,
+        lost_updates: data.lost_updates,
+        reader_coverage: data.reader_coverage,
+        inner_interval_ns: point
+            .hold_ns
+            .as_ref()
+            .and_then(|hold| hold.percentiles.get("p50").copied()),
+        examples: data.examples.clone(),
+    }
+}
+
+fn series(data: &Yield) -> Vec<Slice> {
+    data.slices
+        .iter()
+        .map(|(operations, stamped, waits)| Slice {
+            operations: *operations,
+            mean_wait_ns: (*stamped > 0).then(|| *waits as f64 / *stamped as f64),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::time::Busy;
+
+    fn order(workers: usize, hold_us: u64, idle_us: u64) -> RunOrder {
+        let mut order = crate::experiment::tests::order("null");
+        order.workers = workers;
+        order.hold = Busy::Sleep(Nanos::from_micros(hold_us));
+        order.idle = Busy::Sleep(Nanos::from_micros(idle_us));
+        order
+    }
+
+    #[test]
+    fn the_ideal_is_bounded_by_the_lock_or_by_the_workers() {
+        // workers, hold us, idle us -> a second
+        for (workers, hold, idle, ceiling) in [
+            (10, 1_000, 10, Some(1_000.0)), // the lock
+            (1, 1_000, 1_000, Some(500.0)), // the worker
+            (10, 0, 10, None),              // nothing
+        ] {
+            assert_eq!(super::ceiling(&order(workers, hold, idle)), ceiling);
+        }
+        let mut keys = order(10, 1_000, 10);
+        keys.keys = 4;
+        assert_eq!(super::ceiling(&keys), Some(4_000.0));
+    }
+}

@@ -1,0 +1,684 @@
+//! The findings of `jostle doctor`: one small function for each thing that can
+//! bend or refuse a measurement, and one list of them.
+
+use super::bytes;
+use crate::environment::steal_share;
+use jostle_sys::limits::{Machine, cgroup};
+use jostle_sys::stat::machine_ticks;
+use std::time::Duration;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// As it should be.
+    Fine,
+    /// Good to know; some measurements are not possible or need an option.
+    Note,
+    /// Figures will differ from what they could be.
+    Bends,
+    /// A default measurement will be refused or fail.
+    Blocks,
+}
+
+/// One thing about this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at, in a few words.
+    pub what: String,
+    /// What was found.
+    pub found: String,
+    /// How much that matters.
+    pub matters: Severity,
+    /// A command or a change; present unless it is fine.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn fine(what: &str, found: impl Into<String>) -> Finding {
+        Finding {
+            what: what.to_owned(),
+            found: found.into(),
+            matters: Severity::Fine,
+            remedy: None,
+        }
+    }
+
+    /// The same thing found wanting.
+    fn but(self, matters: Severity, remedy: impl Into<String>) -> Finding {
+        Finding {
+            matters,
+            remedy: Some(remedy.into()),
+            ..self
+        }
+    }
+}
+
+/// Workers of the default comparison's last point.
+const USUAL_WORKERS: u64 = 1000;
+
+/// The most workers that one host is made for.
+const MOST_WORKERS: u64 = 10_000;
+
+/// Memory of one worker process, above what is measured (under 200 KiB).
+const WORKER_BYTES: u64 = 200 << 10;
+
+/// Share of CPU time that others may take before points are called SUSPECT,
+/// and INVALID; the same thresholds as the checks of foreign CPU.
+const FOREIGN: [f64; 2] = [0.03, 0.10];
+
+/// Likewise for time stolen by the hypervisor.
+const STOLEN: [f64; 2] = [0.02, 0.10];
+
+/// Everything that is worth saying about `machine`. `busy` is the share of CPU
+/// time in use right now, from [`busy_share`].
+pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
+    let checks: [fn(&Machine) -> Option<Finding>; 16] = [
+        cpus,
+        siblings,
+        clock_source,
+        counter,
+        governor,
+        quota,
+        steal,
+        timer_slack,
+        tasks,
+        descriptors,
+        file_size,
+        cpu_time,
+        memory,
+        swap,
+        semaphores,
+        shm,
+    ];
+    let mut findings: Vec<Finding> = checks.iter().filter_map(|check| check(machine)).collect();
+    findings.extend(others(machine, busy));
+    findings.push(private_ipc(machine));
+    findings
+}
+
+/// Share of the machine's CPU time that was in use during the next `span`, this
+/// process asleep; None without /proc/stat or if not one tick passed.
+pub fn busy_share(span: Duration) -> Option<f64> {
+    let before = machine_ticks().ok()?;
+    std::thread::sleep(span);
+    let after = machine_ticks().ok()?;
+    let busy = after.busy.saturating_sub(before.busy);
+    let idle = after.idle.saturating_sub(before.idle);
+    let stolen = after.stolen.saturating_sub(before.stolen);
+    let all = busy + idle + stolen;
+    (all > 0).then(|| busy as f64 / all as f64)
+}
+
+/// The worse of two thresholds that `share` is above: a note, or bent figures.
+fn above(share: f64, [note, bends]: [f64; 2]) -> Severity {
+    match share {
+        _ if share > bends => Severity::Bends,
+        _ if share > note => Severity::Note,
+        _ => Severity::Fine,
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn cpus(machine: &Machine) -> Option<Finding> {
+    let (allowed, online) = (machine.cpus.allowed.len(), machine.cpus.online.len());
+    let found = format!("{allowed} of {online} may be used");
+    let finding = Finding::fine("CPUs", found);
+    Some(match () {
+        _ if allowed == 1 => finding.but(
+            Severity::Bends,
+            "two workers never run at the same time, and no hand-off crosses cores: give this \
+             process more CPUs (`taskset -c`, the container's cpuset)",
+        ),
+        _ if allowed < online => finding.but(
+            Severity::Note,
+            format!(
+                "to use all: `taskset -c 0-{}`, or the container's cpuset",
+                online - 1
+            ),
+        ),
+        _ => finding,
+    })
+}
+
+fn siblings(machine: &Machine) -> Option<Finding> {
+    let second = &machine.cpus.siblings;
+    if second.is_empty() {
+        return Some(Finding::fine(
+            "hardware threads",
+            "one for each core that is shown",
+        ));
+    }
+    let first: Vec<String> = machine
+        .cpus
+        .allowed
+        .iter()
+        .filter(|cpu| !second.contains(cpu))
+        .map(usize::to_string)
+        .collect();
+    let found = format!("{} CPUs share a core with another", second.len());
+    Some(Finding::fine("hardware threads", found).but(
+        Severity::Note,
+        format!(
+            "for one worker on each core: `--place cpus:{}`",
+            first.join(",")
+        ),
+    ))
+}
+
+fn clock_source(machine: &Machine) -> Option<Finding> {
+    let source = machine.cpus.clock_source.as_deref()?;
+    let finding = Finding::fine("clock source", source);
+    // Processors without a time stamp counter have one good source of their own.
+    if machine.cpus.invariant_tsc.is_none() || source == "tsc" {
+        return Some(finding);
+    }
+    let remedy = if machine.cpus.clock_sources.iter().any(|s| s == "tsc") {
+        "stamps cost more than with tsc: `echo tsc > \
+         /sys/devices/system/clocksource/clocksource0/current_clocksource` as root"
+    } else {
+        "stamps cost more than with tsc, which the kernel does not trust here (see `dmesg | grep \
+         -i tsc`): use `--measure counts` for locks that are quicker than a stamp"
+    };
+    // These two are read without a system call; others (hpet, acpi_pm) cost
+    // a microsecond and more for each stamp.
+    let quick = ["kvm-clock", "hyperv_clocksource_tsc_page"].contains(&source);
+    Some(finding.but(
+        if quick {
+            Severity::Note
+        } else {
+            Severity::Bends
+        },
+        remedy,
+    ))
+}
+
+fn counter(machine: &Machine) -> Option<Finding> {
+    let what = "time stamp counter";
+    Some(match machine.cpus.invariant_tsc? {
+        true => Finding::fine(what, "runs at one rate in every state"),
+        false => Finding::fine(what, "changes its rate or stops with power states").but(
+            Severity::Note,
+            "stamps come from CLOCK_MONOTONIC and cost more: use `--measure counts` for locks \
+             that are quicker than a stamp",
+        ),
+    })
+}
+
+fn governor(machine: &Machine) -> Option<Finding> {
+    let what = "frequency governor";
+    Some(match machine.cpus.governor.as_deref() {
+        None => Finding::fine(what, "none (as in virtual machines)"),
+        Some("performance") => Finding::fine(what, "performance"),
+        Some(other) => Finding::fine(what, other).but(
+            Severity::Bends,
+            "clock rates change while measuring: `cpupower frequency-set -g performance` as root",
+        ),
+    })
+}
+
+fn quota(machine: &Machine) -> Option<Finding> {
+    let what = "CPU quota";
+    let Some(quota) = &machine.cgroup.cpu else {
+        return Some(Finding::fine(what, "none"));
+    };
+    let throttled = cgroup::throttled(&machine.cgroup.cpu_stats);
+    let found = format!(
+        "{:.2} CPUs in every {} ms, used up in {} of {} periods so far",
+        quota.cpus,
+        quota.period_us / 1000,
+        throttled.throttled_periods,
+        throttled.periods,
+    );
+    let finding = Finding::fine(what, found);
+    // A quota of at least all CPUs can never run out.
+    if quota.cpus >= machine.cpus.allowed.len() as f64 {
+        return Some(finding);
+    }
+    let (group, allowed) = (quota.group.display(), machine.cpus.allowed.len());
+    Some(finding.but(
+        Severity::Bends,
+        format!(
+            "a run that is throttled is INVALID: raise the limit of {group} to {allowed} CPUs or \
+             more (docker: `--cpus`, Kubernetes: `limits.cpu`)"
+        ),
+    ))
+}
+
+fn steal(machine: &Machine) -> Option<Finding> {
+    let share = steal_share(machine.ticks?)?;
+    let finding = Finding::fine("steal since boot", percent(share));
+    Some(match above(share, STOLEN) {
+        Severity::Fine => finding,
+        matters => finding.but(
+            matters,
+            "the hypervisor gives this time to others: compare targets within one run only, or \
+             use a machine with CPUs of its own",
+        ),
+    })
+}
+
+fn others(machine: &Machine, busy: Option<f64>) -> Option<Finding> {
+    let busy = busy?;
+    let load = machine.load.map(|load| format!(", load average {load:.2}"));
+    let found = format!(
+        "{} of the CPU time in use{}",
+        percent(busy),
+        load.unwrap_or_default()
+    );
+    let finding = Finding::fine("other work right now", found);
+    Some(match above(busy, FOREIGN) {
+        Severity::Fine => finding,
+        matters => finding.but(matters, "stop what else runs here (`top` shows it)"),
+    })
+}
+
+fn timer_slack(machine: &Machine) -> Option<Finding> {
+    // Fine whatever it is: workers set their own.
+    let slack = machine.timer_slack_ns?;
+    Some(Finding::fine(
+        "timer slack",
+        format!("{slack} ns here, 1 ns in workers"),
+    ))
+}
+
+fn tasks(machine: &Machine) -> Option<Finding> {
+    let kernel = &machine.kernel;
+    let used = kernel.tasks.unwrap_or(0);
+    let bound = machine.cgroup.tasks.as_ref();
+    let limits = [
+        bound.map(|b| (b.room(), format!("pids.max of {}", b.group.display()))),
+        kernel
+            .pid_max
+            .map(|max| (max.saturating_sub(used), "kernel.pid_max".to_owned())),
+        kernel
+            .threads_max
+            .map(|max| (max.saturating_sub(used), "kernel.threads-max".to_owned())),
+        machine
+            .user_tasks
+            .zip(machine.rlimits.tasks.soft)
+            .map(|(used, max)| {
+                (
+                    max.saturating_sub(used),
+                    "RLIMIT_NPROC (`ulimit -u`)".to_owned(),
+                )
+            }),
+    ];
+    let (room, limit) = limits.into_iter().flatten().min()?;
+    let finding = Finding::fine("processes", format!("room for {room} more, by {limit}"));
+    Some(for_workers(finding, room, &format!("raise {limit}")))
+}
+
+/// Fine if there is room for the most workers, blocking if not even for those
+/// of the default comparison.
+fn for_workers(finding: Finding, room: u64, remedy: &str) -> Finding {
+    match room {
+        MOST_WORKERS.. => finding,
+        USUAL_WORKERS.. => finding.but(
+            Severity::Note,
+            format!("for {MOST_WORKERS} workers, {remedy}"),
+        ),
+        _ => finding.but(
+            Severity::Blocks,
+            format!("for {USUAL_WORKERS} workers, {remedy}"),
+        ),
+    }
+}
+
+fn descriptors(machine: &Machine) -> Option<Finding> {
+    let what = "descriptors of a process";
+    let Some(soft) = machine.rlimits.descriptors.soft else {
+        return Some(Finding::fine(what, "unlimited"));
+    };
+    let finding = Finding::fine(what, format!("at most {soft}"));
+    Some(match soft {
+        MOST_WORKERS.. => finding,
+        // Processes need a few dozen each; only threads share one table.
+        64.. => finding.but(
+            Severity::Note,
+            format!(
+                "for more than {soft} threads on file locks: `ulimit -n {}`",
+                MOST_WORKERS * 2
+            ),
+        ),
+        _ => finding.but(
+            Severity::Blocks,
+            "a worker needs up to 64: `ulimit -n 1024`",
+        ),
+    })
+}
+
+fn file_size(machine: &Machine) -> Option<Finding> {
+    let max = machine.rlimits.file_bytes.soft?;
+    Some(Finding::fine("size of a file", format!("at most {}", bytes(max))).but(
+        Severity::Note,
+        "it also limits the memory that workers share, and the result file: `ulimit -f unlimited`",
+    ))
+}
+
+fn cpu_time(machine: &Machine) -> Option<Finding> {
+    let max = machine.rlimits.cpu_s.soft?;
+    Some(
+        Finding::fine("CPU time of a process", format!("at most {max} s")).but(
+            Severity::Note,
+            "a worker that spins longer is killed: `ulimit -t unlimited`",
+        ),
+    )
+}
+
+fn memory(machine: &Machine) -> Option<Finding> {
+    let memory = machine.memory?;
+    let bound = machine.cgroup.memory.as_ref();
+    let in_group = bound.map(|b| (b.room(), format!("{} of {}", b.name, b.group.display())));
+    let free = (memory.available_bytes, "what is free".to_owned());
+    let (room, limit) = in_group.into_iter().chain([free]).min()?;
+    let found = format!(
+        "{} of {} can be had, by {limit}",
+        bytes(room),
+        bytes(memory.total_bytes)
+    );
+    let remedy = format!("free some memory or raise {limit}");
+    Some(for_workers(
+        Finding::fine("memory", found),
+        room / WORKER_BYTES,
+        &remedy,
+    ))
+}
+
+fn swap(machine: &Machine) -> Option<Finding> {
+    let used = machine.memory?.swap_used_bytes;
+    if used == 0 {
+        return Some(Finding::fine("swap", "not in use"));
+    }
+    Some(Finding::fine("swap", format!("{} in use", bytes(used))).but(
+        Severity::Note,
+        "a page that comes back from swap looks like a slow lock: free memory, then `swapoff -a \
+         && swapon -a` as root",
+    ))
+}
+
+fn semaphores(machine: &Machine) -> Option<Finding> {
+    /// Semaphores of `--slots` as it stands by default.
+    const SLOTS: u64 = 16_384;
+    const REMEDY: &str = "for sysv targets: `sysctl -w kernel.sem=\"32000 1024000000 500 32000\"` \
+                          as root, or fewer `--slots`";
+    let what = "System V semaphores";
+    let Some(limits) = machine.kernel.semaphores else {
+        let finding = Finding::fine(what, "not offered by this kernel or container");
+        return Some(finding.but(Severity::Note, "leave out sysv targets (posix-sem works)"));
+    };
+    let (sets, used) = (
+        machine.kernel.semaphore_sets_used,
+        machine.kernel.semaphores_used,
+    );
+    let finding = Finding::fine(
+        what,
+        format!(
+            "{} in a set, {sets} of {} sets in use",
+            limits.per_set, limits.sets
+        ),
+    );
+    let room = limits.per_set.min(limits.in_all.saturating_sub(used));
+    Some(match () {
+        // A namespace of our own begins empty, with the kernel's defaults.
+        _ if machine.private_ipc => finding,
+        _ if room == 0 || sets >= limits.sets => finding.but(Severity::Blocks, REMEDY),
+        _ if room < SLOTS => finding.but(Severity::Note, REMEDY),
+        _ => finding,
+    })
+}
+
+fn shm(machine: &Machine) -> Option<Finding> {
+    /// What containers get by default; files of the locks are empty, so that
+    /// even this is plenty.
+    const LEAST: u64 = 1 << 20;
+    let what = "/dev/shm";
+    Some(match machine.shm_bytes {
+        Some(size) if size >= LEAST => Finding::fine(what, format!("tmpfs of {}", bytes(size))),
+        Some(size) => Finding::fine(what, format!("only {}", bytes(size))).but(
+            Severity::Note,
+            "file locks lie there: `mount -o remount,size=64M /dev/shm` as root",
+        ),
+        None => Finding::fine(what, "not mounted").but(
+            Severity::Note,
+            "file locks would lie on a disk's file system: name a path on tmpfs (`flock:PATH`), \
+             or `mount -t tmpfs tmpfs /dev/shm` as root",
+        ),
+    })
+}
+
+fn private_ipc(machine: &Machine) -> Finding {
+    let what = "own IPC namespace";
+    if machine.private_ipc {
+        return Finding::fine(what, "possible: semaphores vanish with the last process");
+    }
+    Finding::fine(what, "not permitted").but(
+        Severity::Note,
+        "after kill -9 semaphores stay until the next start removes them; to prevent it: `unshare \
+         --user --map-root-user --ipc jostle ...`",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_sys::limits::cgroup::{Bound, Quota};
+    use jostle_sys::limits::text::{Memory, Semaphores};
+    use jostle_sys::stat::MachineTicks;
+
+    /// A machine on which there is nothing to complain about.
+    fn good() -> Machine {
+        let mut machine = Machine {
+            memory: Some(Memory {
+                total_bytes: 24 << 30,
+                available_bytes: 20 << 30,
+                swap_used_bytes: 0,
+            }),
+            ticks: Some(MachineTicks {
+                busy: 100_000,
+                ..MachineTicks::default()
+            }),
+            load: Some(0.1),
+            timer_slack_ns: Some(50_000),
+            shm_bytes: Some(64 << 20),
+            private_ipc: true,
+            ..Machine::default()
+        };
+        machine.cpus.online = vec![0, 1, 2, 3];
+        machine.cpus.allowed = vec![0, 1, 2, 3];
+        machine.cpus.clock_source = Some("tsc".to_owned());
+        machine.cpus.clock_sources = vec!["tsc".to_owned(), "hpet".to_owned()];
+        machine.cpus.invariant_tsc = Some(true);
+        machine.kernel.pid_max = Some(4_194_304);
+        machine.kernel.semaphores = Some(Semaphores {
+            per_set: 32_000,
+            in_all: 1_024_000_000,
+            sets: 32_000,
+        });
+        machine
+    }
+
+    fn group(name: &'static str, max: u64) -> Option<Bound> {
+        Some(Bound {
+            name,
+            max,
+            used: 0,
+            group: "/pod".into(),
+        })
+    }
+
+    #[test]
+    fn a_good_machine_is_fine_in_every_respect() {
+        let findings = survey(&good(), Some(0.01));
+        for finding in &findings {
+            assert_eq!(finding.matters, Severity::Fine, "{finding:?}");
+            assert_eq!(finding.remedy, None);
+        }
+        for what in [
+            "CPUs",
+            "CPU quota",
+            "memory",
+            "other work right now",
+            "/dev/shm",
+        ] {
+            assert!(findings.iter().any(|f| f.what == what), "{what}");
+        }
+    }
+
+    #[test]
+    fn each_flaw_is_found_with_its_severity_and_a_remedy_and_nothing_else() {
+        use Severity::{Bends, Blocks, Note};
+        type Flaw = fn(&mut Machine);
+        let table: &[(&str, Severity, &str, Flaw)] = &[
+            ("CPUs", Bends, "taskset", |m| m.cpus.allowed = vec![2]),
+            ("CPUs", Note, "taskset -c 0-3", |m| {
+                m.cpus.allowed = vec![0, 1]
+            }),
+            ("hardware threads", Note, "--place cpus:0,1", |m| {
+                m.cpus.siblings = vec![2, 3]
+            }),
+            ("clock source", Bends, "echo tsc", |m| {
+                m.cpus.clock_source = Some("hpet".into())
+            }),
+            ("clock source", Bends, "dmesg", |m| {
+                m.cpus.clock_source = Some("hpet".into());
+                m.cpus.clock_sources.clear();
+            }),
+            ("clock source", Note, "echo tsc", |m| {
+                m.cpus.clock_source = Some("kvm-clock".into());
+            }),
+            ("time stamp counter", Note, "--measure counts", |m| {
+                m.cpus.invariant_tsc = Some(false);
+            }),
+            ("frequency governor", Bends, "cpupower", |m| {
+                m.cpus.governor = Some("powersave".into());
+            }),
+            ("CPU quota", Bends, "--cpus", |m| {
+                m.cgroup.cpu = Some(Quota {
+                    cpus: 1.5,
+                    period_us: 100_000,
+                    group: "/pod".into(),
+                });
+            }),
+            ("steal since boot", Note, "within one run", |m| {
+                m.ticks.as_mut().unwrap().stolen = 5_000;
+            }),
+            ("steal since boot", Bends, "within one run", |m| {
+                m.ticks.as_mut().unwrap().stolen = 20_000;
+            }),
+            ("processes", Note, "raise pids.max of /pod", |m| {
+                m.cgroup.tasks = group("pids.max", 5_000);
+            }),
+            ("processes", Blocks, "raise kernel.pid_max", |m| {
+                m.kernel.pid_max = Some(900)
+            }),
+            ("processes", Blocks, "ulimit -u", |m| {
+                m.rlimits.tasks.soft = Some(100);
+                m.user_tasks = Some(90);
+            }),
+            ("descriptors of a process", Note, "ulimit -n", |m| {
+                m.rlimits.descriptors.soft = Some(1024);
+            }),
+            ("descriptors of a process", Blocks, "ulimit -n", |m| {
+                m.rlimits.descriptors.soft = Some(16);
+            }),
+            ("size of a file", Note, "ulimit -f", |m| {
+                m.rlimits.file_bytes.soft = Some(4096)
+            }),
+            ("CPU time of a process", Note, "ulimit -t", |m| {
+                m.rlimits.cpu_s.soft = Some(60)
+            }),
+            ("memory", Blocks, "free some memory", |m| {
+                m.memory.as_mut().unwrap().available_bytes = 100 << 20;
+            }),
+            ("memory", Note, "raise memory.max of /pod", |m| {
+                m.cgroup.memory = group("memory.max", 1 << 30);
+            }),
+            ("swap", Note, "swapoff", |m| {
+                m.memory.as_mut().unwrap().swap_used_bytes = 4096
+            }),
+            ("System V semaphores", Note, "posix-sem", |m| {
+                m.kernel.semaphores = None
+            }),
+            ("/dev/shm", Note, "mount -t tmpfs", |m| m.shm_bytes = None),
+            ("/dev/shm", Note, "remount", |m| m.shm_bytes = Some(4096)),
+            ("own IPC namespace", Note, "unshare", |m| {
+                m.private_ipc = false
+            }),
+        ];
+        for (what, matters, remedy, flaw) in table {
+            let mut machine = good();
+            flaw(&mut machine);
+            let findings = survey(&machine, Some(0.0));
+            let mut bad = findings.iter().filter(|f| f.matters > Severity::Fine);
+            let finding = bad.next().expect("a finding");
+            assert_eq!(
+                (finding.what.as_str(), finding.matters),
+                (*what, *matters),
+                "{finding:?}"
+            );
+            assert!(
+                finding.remedy.as_ref().unwrap().contains(remedy),
+                "{finding:?}"
+            );
+            assert_eq!(bad.next(), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_quota_of_all_cpus_can_never_run_out() {
+        let mut machine = good();
+        machine.cgroup.cpu = Some(Quota {
+            cpus: 4.0,
+            period_us: 100_000,
+            group: "/pod".into(),
+        });
+        assert!(
+            survey(&machine, None)
+                .iter()
+                .all(|f| f.matters == Severity::Fine)
+        );
+    }
+
+    #[test]
+    fn other_work_is_judged_by_the_thresholds_of_the_verdicts() {
+        for (busy, matters) in [
+            (0.0, Severity::Fine),
+            (0.03, Severity::Fine),
+            (0.05, Severity::Note),
+            (0.5, Severity::Bends),
+        ] {
+            let finding = others(&good(), Some(busy)).unwrap();
+            assert_eq!(finding.matters, matters, "{busy}");
+        }
+    }
+
+    #[test]
+    fn semaphores_that_are_used_up_block_only_without_a_namespace_of_our_own() {
+        let mut machine = good();
+        machine.kernel.semaphore_sets_used = 32_000;
+        assert_eq!(semaphores(&machine).unwrap().matters, Severity::Fine);
+        machine.private_ipc = false;
+        assert_eq!(semaphores(&machine).unwrap().matters, Severity::Blocks);
+        machine.kernel.semaphore_sets_used = 0;
+        assert_eq!(semaphores(&machine).unwrap().matters, Severity::Fine);
+        machine.kernel.semaphores.as_mut().unwrap().per_set = 250;
+        assert_eq!(semaphores(&machine).unwrap().matters, Severity::Note);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_surveyed_too() {
+        for finding in survey(&Machine::default(), None) {
+            let fine = finding.matters == Severity::Fine;
+            assert_eq!(fine, finding.remedy.is_none(), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn this_machine_s_busy_share_is_a_share() {
+        let share = busy_share(Duration::from_millis(50)).unwrap();
+        assert!((0.0..=1.0).contains(&share), "{share}");
+    }
+}

@@ -1,0 +1,302 @@
+//! From a plan as typed to one that can be run: defaults filled in, the grid
+//! expanded, and everything that makes no sense refused before anything starts.
+
+use jostle_model::plan::{Carrier, Measure, Place, Plan, Range, Workload};
+use jostle_model::time::{Busy, Nanos};
+use jostle_model::{List, record::At};
+use jostle_targets::Spec;
+
+/// lockscale's list of worker counts.
+const WORKERS: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
+/// What is compared where no target is named: the two kernel locks that differ
+/// most in whom they serve next.
+const TARGETS: [&str; 2] = ["flock", "sysv"];
+/// What the runs of a comparison may take together.
+const BUDGET: Nanos = Nanos::from_millis(50_000);
+/// With `--quick`.
+const QUICK_BUDGET: Nanos = Nanos::from_millis(10_000);
+const SLOTS: u64 = 16_384;
+const MOST_WORKERS: u64 = 100_000;
+const MOST_KEYS: u64 = 1_000_000;
+const MOST_SLOTS: u64 = 1_000_000;
+const MOST_RUNS: u32 = 10_000;
+
+/// A plan that asks for something impossible, in words for the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+fn refuse<T>(text: impl Into<String>) -> Result<T, UsageError> {
+    Err(UsageError(text.into()))
+}
+
+/// A resolved plan, and what it means.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Every field filled in that the workload uses.
+    pub plan: Plan,
+    /// Its targets.
+    pub specs: Vec<Spec>,
+    /// Nobody asked for these very worker counts: interior ones may go.
+    pub may_drop: bool,
+}
+
+impl Resolved {
+    /// The points, target by target, in the order of the plan.
+    pub fn points(&self) -> Vec<(usize, At)> {
+        let workers = self.plan.workers.as_ref().map_or(&[][..], |list| &list.0);
+        let at = |workers: &u64| At {
+            workers: Some(*workers),
+        };
+        (0..self.specs.len())
+            .flat_map(|target| workers.iter().map(move |w| (target, at(w))))
+            .collect()
+    }
+}
+
+/// Fills in defaults and refuses what makes no sense. `fresh_seed` serves where
+/// the plan has none; `allowed` are the CPUs that we may use.
+///
+/// # Errors
+/// In words for the user: what is impossible, why, and what would do.
+pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
+    let Workload::Contend = plan.workload;
+    let may_drop = plan.workers.is_none();
+    if plan.targets.is_empty() {
+        plan.targets = TARGETS.iter().map(|name| (*name).to_owned()).collect();
+    }
+    plan.workers.get_or_insert_with(|| List(WORKERS.to_vec()));
+    plan.hold.get_or_insert(Busy::Sleep(Nanos::from_millis(1)));
+    plan.idle.get_or_insert(Busy::Sleep(Nanos::from_micros(10)));
+    plan.budget.get_or_insert(BUDGET);
+    plan.carrier.get_or_insert(Carrier::Processes);
+    plan.place.get_or_insert(Place::None);
+    plan.measure.get_or_insert(Measure::Full);
+    plan.keys.get_or_insert(1);
+    plan.shared.get_or_insert(0.0);
+    plan.range.get_or_insert(Range::Same);
+    plan.try_only.get_or_insert(false);
+    plan.open_each.get_or_insert(false);
+    plan.slots.get_or_insert(SLOTS);
+    plan.timer_slack.get_or_insert(Nanos(1));
+    plan.seed.get_or_insert(fresh_seed);
+    check_numbers(&plan)?;
+    check_place(&plan, allowed)?;
+    let specs = specs(&plan)?;
+    specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
+    Ok(Resolved {
+        plan,
+        specs,
+        may_drop,
+    })
+}
+
+/// Makes a plan that a person will wait for: pilots decide, three runs each,
+/// ten seconds in all.
+pub fn quicken(plan: &mut Plan) {
+    plan.duration = None;
+    plan.warmup = None;
+    plan.runs = Some(crate::schedule::FEWEST_BLOCKS);
+    plan.budget = Some(QUICK_BUDGET);
+}
+
+fn specs(plan: &Plan) -> Result<Vec<Spec>, UsageError> {
+    let mut specs: Vec<Spec> = Vec::new();
+    for typed in &plan.targets {
+        let spec = Spec::parse(typed).map_err(UsageError)?;
+        if specs.iter().any(|known| known.typed == spec.typed) {
+            return refuse(format!("`{typed}` is named twice; --runs repeats a target"));
+        }
+        specs.push(spec);
+    }
+    Ok(specs)
+}
+
+fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
+    let workers = plan.workers.as_ref().map_or(&[][..], |list| &list.0);
+    if workers.is_empty() || workers.contains(&0) {
+        return refuse("-w: at least one worker is needed");
+    }
+    if let Some(many) = workers.iter().find(|w| **w > MOST_WORKERS) {
+        return refuse(format!("-w {many}: at most {MOST_WORKERS} workers"));
+    }
+    if plan.duration == Some(Nanos::ZERO) {
+        return refuse(
+            "-t 0: a window of no length measures nothing; leave -t out and a pilot decides",
+        );
+    }
+    if plan.runs.is_some_and(|runs| runs == 0 || runs > MOST_RUNS) {
+        return refuse(format!("--runs: 1 to {MOST_RUNS}"));
+    }
+    if plan.keys.is_some_and(|keys| keys == 0 || keys > MOST_KEYS) {
+        return refuse(format!("--keys: 1 to {MOST_KEYS}"));
+    }
+    if plan
+        .slots
+        .is_some_and(|slots| slots == 0 || slots > MOST_SLOTS)
+    {
+        return refuse(format!("--slots: 1 to {MOST_SLOTS}"));
+    }
+    if plan
+        .shared
+        .is_some_and(|share| !(0.0..=1.0).contains(&share))
+    {
+        return refuse("--shared: a share from 0 to 1, such as 0.8");
+    }
+    if plan.acquire_timeout == Some(Nanos::ZERO) {
+        return refuse("--acquire-timeout 0: that is --try");
+    }
+    if plan.acquire_timeout.is_some() && plan.try_only == Some(true) {
+        return refuse(
+            "--try does not wait, so that --acquire-timeout has nothing to end; leave one out",
+        );
+    }
+    if plan.budget == Some(Nanos::ZERO) {
+        return refuse("--budget 0: nothing can be measured in no time");
+    }
+    Ok(())
+}
+
+fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
+    let Some(Place::Cpus(cpus)) = &plan.place else {
+        return Ok(());
+    };
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => refuse(format!(
+            "--place {}: CPU {cpu} does not exist or is not allowed here; allowed: {}",
+            Place::Cpus(cpus.clone()),
+            Place::Cpus(allowed.to_vec())
+                .to_string()
+                .trim_start_matches("cpus:")
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The CPUs that workers are dealt; empty: wherever they like.
+pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
+    match place {
+        Place::None => Vec::new(),
+        Place::Same => allowed.iter().take(1).copied().collect(),
+        Place::Cross => allowed.to_vec(),
+        Place::Cpus(cpus) => cpus.clone(),
+    }
+}
+
+/// Whether this target can do what the options ask of it.
+fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    let (name, can) = (&spec.typed, &spec.entry.lock);
+    let which = |can: fn(&jostle_targets::Entry) -> bool| -> String {
+        let names: Vec<&str> = jostle_targets::TABLE
+            .iter()
+            .filter(|entry| can(entry))
+            .map(|entry| entry.name)
+            .collect();
+        names.join(", ")
+    };
+    if let (Some(Carrier::Threads), Some(why)) = (plan.carrier, spec.entry.no_threads) {
+        return refuse(format!("{name} --as threads: {why}"));
+    }
+    if plan.shared.is_some_and(|share| share > 0.0) && !can.shared {
+        return refuse(format!(
+            "{name} has no shared mode; --shared works with: {}",
+            which(|e| e.lock.shared)
+        ));
+    }
+    if plan.range != Some(Range::Same) && !can.ranges {
+        return refuse(format!(
+            "{name} locks no byte ranges; --range works with: {}",
+            which(|e| e.lock.ranges)
+        ));
+    }
+    if plan.open_each == Some(true) && !can.open_each {
+        return refuse(format!(
+            "{name} opens no file; --open-each works with: {}",
+            which(|e| e.lock.open_each)
+        ));
+    }
+    if plan.acquire_timeout.is_some() && !can.timeout {
+        return refuse(format!(
+            "{name} cannot give up after a time (its system call has no timeout); --try does not wait at all, and --acquire-timeout works with: {}",
+            which(|e| e.lock.timeout)
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+        let mut plan = Plan::of(Workload::Contend);
+        change(&mut plan);
+        resolve(plan, 7, &[0, 1])
+    }
+
+    #[test]
+    fn nothing_said_is_lockscale_s_question_on_two_kernel_locks() {
+        let resolved = plan(|_| {}).unwrap();
+        assert_eq!(resolved.plan.targets, ["flock", "sysv"]);
+        assert_eq!(resolved.plan.hold, Some(Busy::Sleep(Nanos::from_millis(1))));
+        assert_eq!(resolved.plan.seed, Some(7));
+        assert_eq!(resolved.points().len(), 14);
+        assert!(resolved.may_drop);
+    }
+
+    #[test]
+    fn a_resolved_plan_resolves_to_itself() {
+        let once = plan(|_| {}).unwrap().plan;
+        assert_eq!(resolve(once.clone(), 99, &[0, 1]).unwrap().plan, once);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        type Case = (fn(&mut Plan), &'static str);
+        let table: &[Case] = &[
+            (|p| p.workers = Some(List(vec![0])), "at least one worker"),
+            (|p| p.workers = Some(List(vec![200_000])), "at most 100000"),
+            (|p| p.duration = Some(Nanos::ZERO), "a pilot decides"),
+            (|p| p.runs = Some(0), "--runs: 1 to"),
+            (|p| p.keys = Some(0), "--keys: 1 to"),
+            (|p| p.shared = Some(1.5), "from 0 to 1"),
+            (|p| p.shared = Some(f64::NAN), "from 0 to 1"),
+            (
+                |p| p.place = Some(Place::Cpus(vec![9])),
+                "CPU 9 does not exist or is not allowed here; allowed: 0,1",
+            ),
+            (|p| p.targets = vec!["flok".into()], "flock"),
+            (
+                |p| p.targets = vec!["flock".into(), "flock".into()],
+                "named twice",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["posix".into()];
+                    p.carrier = Some(Carrier::Threads);
+                },
+                "--as processes",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["sysv".into()];
+                    p.shared = Some(0.5);
+                },
+                "flock",
+            ),
+            (|p| p.range = Some(Range::Overlap), "ofd"),
+            (|p| p.acquire_timeout = Some(Nanos(1)), "sysv"),
+            (
+                |p| {
+                    p.try_only = Some(true);
+                    p.acquire_timeout = Some(Nanos(1));
+                },
+                "leave one out",
+            ),
+        ];
+        for (change, says) in table {
+            let text = plan(change).map(|_| ()).unwrap_err().0;
+            assert!(text.contains(says), "{text:?} does not say {says:?}");
+        }
+    }
+}

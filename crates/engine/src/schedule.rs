@@ -1,0 +1,392 @@
+//! How long and how often: pure rules from what a pilot measured to windows,
+//! points and blocks. METHOD.md, "Repeats and default duration".
+
+use jostle_model::Nanos;
+use jostle_stats::rng::Rng;
+
+/// Fewer grants say nothing about a rate.
+const GRANTS: u64 = 1_000;
+/// Rotations that fairness needs, and a tenth more, so that a run a little
+/// slower than its pilot still holds ten.
+const ROTATIONS: u64 = 11;
+/// Rotations below which a shortened window would not show even one turn of
+/// each worker.
+const FEWEST_ROTATIONS: u64 = 2;
+const SHORTEST: Nanos = Nanos::from_millis(250);
+const LONGEST: Nanos = Nanos::from_millis(5_000);
+const WARMUP_SHORTEST: Nanos = Nanos::from_millis(50);
+const WARMUP_LONGEST: Nanos = Nanos::from_millis(2_000);
+
+/// Runs of each point, where the plan does not say: with six, the extremes are
+/// a 95 % interval of the median.
+pub const BLOCKS: u32 = 6;
+/// Never fewer, unless the plan says so.
+pub const FEWEST_BLOCKS: u32 = 3;
+/// At these numbers of runs it is asked whether they suffice.
+pub const LOOKS: [u32; 3] = [9, 12, 15];
+
+/// What a pilot found out about one point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pilot {
+    /// Workers.
+    pub workers: u64,
+    /// Mean time per grant.
+    pub grant: Nanos,
+    /// Starting, stopping and reaping the workers.
+    pub overhead: Nanos,
+}
+
+impl Pilot {
+    /// The time in which each worker could have one turn.
+    fn rotation(&self) -> Nanos {
+        Nanos(self.grant.0.saturating_mul(self.workers))
+    }
+
+    /// The window that a point deserves.
+    pub fn window(&self) -> Nanos {
+        let rotations = self.rotation().0.saturating_mul(ROTATIONS);
+        let grants = self.grant.0.saturating_mul(GRANTS);
+        Nanos(rotations.max(grants)).clamp(SHORTEST, LONGEST)
+    }
+
+    /// The shortest that still means something.
+    fn shortest_window(&self) -> Nanos {
+        Nanos(self.rotation().0.saturating_mul(FEWEST_ROTATIONS)).clamp(SHORTEST, self.window())
+    }
+
+    /// From the last arrival to the window.
+    pub fn warmup(&self) -> Nanos {
+        Nanos(self.rotation().0.saturating_mul(2)).clamp(WARMUP_SHORTEST, WARMUP_LONGEST)
+    }
+}
+
+/// What the plan leaves to us.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Asked {
+    /// The window, if the plan says it.
+    pub window: Option<Nanos>,
+    /// The warm-up, if the plan says it.
+    pub warmup: Option<Nanos>,
+    /// Runs, if the plan says them.
+    pub runs: Option<u32>,
+    /// What all runs together may take.
+    pub budget: Nanos,
+    /// Whether interior points may be left out: nobody asked for them.
+    pub may_drop: bool,
+}
+
+/// What will be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// For each point in the order given; None: left out.
+    pub points: Vec<Option<Timing>>,
+    /// Runs of each.
+    pub blocks: u32,
+    /// What was given up for the budget, in words.
+    pub concessions: Vec<String>,
+}
+
+/// Of one point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    /// The window.
+    pub window: Nanos,
+    /// Before it.
+    pub warmup: Nanos,
+    /// Starting, stopping and reaping.
+    pub overhead: Nanos,
+}
+
+impl Timing {
+    fn total(&self) -> u64 {
+        self.window.0 + self.warmup.0 + self.overhead.0
+    }
+}
+
+/// Fits the points into the budget: shorter windows first, then fewer interior
+/// points, then fewer blocks, each said in words. `columns` groups the points:
+/// those of one swept value stand or fall together over all targets.
+pub fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
+    let mut kept: Vec<bool> = vec![true; points.len()];
+    let wanted = asked.runs.unwrap_or(BLOCKS);
+    let mut concessions = Vec::new();
+    let mut share = shrink(points, &kept, asked, wanted);
+    while share.is_none() && asked.may_drop && drop_interior(columns, &mut kept) {
+        share = shrink(points, &kept, asked, wanted);
+    }
+    let dropped: Vec<String> = dropped_columns(columns, &kept)
+        .iter()
+        .map(u64::to_string)
+        .collect();
+    if !dropped.is_empty() {
+        concessions.push(format!("left out -w {}", dropped.join(":")));
+    }
+    // Fewer blocks may leave room to lengthen the windows again.
+    let blocks = match (asked.runs, share) {
+        (Some(runs), _) => runs,
+        (None, Some(_)) => BLOCKS,
+        (None, None) => {
+            let block: u64 = timings(points, &kept, asked, 0.0)
+                .iter()
+                .flatten()
+                .map(Timing::total)
+                .sum();
+            fitting_blocks(block, asked.budget).clamp(FEWEST_BLOCKS, BLOCKS)
+        }
+    };
+    let share = share
+        .or_else(|| shrink(points, &kept, asked, blocks))
+        .unwrap_or(0.0);
+    if asked.window.is_none() && share < 1.0 {
+        concessions.insert(0, "shortened windows".to_owned());
+    }
+    if asked.runs.is_none() && blocks < BLOCKS {
+        concessions.push(format!("{blocks} runs of each point instead of {BLOCKS}"));
+    }
+    let timings = timings(points, &kept, asked, share);
+    Schedule {
+        points: timings,
+        blocks,
+        concessions,
+    }
+}
+
+fn timings(points: &[Pilot], kept: &[bool], asked: &Asked, share: f64) -> Vec<Option<Timing>> {
+    let each = points.iter().zip(kept);
+    each.map(|(pilot, kept)| kept.then(|| timing(pilot, asked, share)))
+        .collect()
+}
+
+fn fitting_blocks(block: u64, budget: Nanos) -> u32 {
+    u32::try_from(budget.0 / block.max(1)).unwrap_or(u32::MAX)
+}
+
+fn timing(pilot: &Pilot, asked: &Asked, share: f64) -> Timing {
+    let (short, full) = (pilot.shortest_window().0 as f64, pilot.window().0 as f64);
+    Timing {
+        window: asked
+            .window
+            .unwrap_or(Nanos((short + share * (full - short)) as u64)),
+        warmup: asked.warmup.unwrap_or(pilot.warmup()),
+        overhead: pilot.overhead,
+    }
+}
+
+/// How far between its shortest and its full window each point may go, 0 to 1;
+/// None if even the shortest do not fit.
+fn shrink(points: &[Pilot], kept: &[bool], asked: &Asked, blocks: u32) -> Option<f64> {
+    let total = |share: f64| -> u64 {
+        let kept = points.iter().zip(kept).filter(|(_, kept)| **kept);
+        kept.map(|(pilot, _)| timing(pilot, asked, share).total())
+            .sum::<u64>()
+            * u64::from(blocks)
+    };
+    // Totals are linear in the share.
+    let (shortest, full) = (total(0.0), total(1.0));
+    match asked.budget.0 {
+        budget if full <= budget => Some(1.0),
+        budget if shortest > budget => None,
+        budget => Some((budget - shortest) as f64 / (full - shortest) as f64),
+    }
+}
+
+/// Drops the swept value that stands closest between its neighbours, by ratio;
+/// the first and the last stay. False if none is left to drop.
+fn drop_interior(columns: &[u64], kept: &mut [bool]) -> bool {
+    let mut values: Vec<u64> = columns
+        .iter()
+        .zip(kept.iter())
+        .filter(|(_, k)| **k)
+        .map(|(c, _)| *c)
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    let closest = values
+        .windows(3)
+        .min_by(|a, b| (a[2] as f64 / a[0] as f64).total_cmp(&(b[2] as f64 / b[0] as f64)))
+        .map(|three| three[1]);
+    if let Some(value) = closest {
+        columns
+            .iter()
+            .zip(kept.iter_mut())
+            .filter(|(c, _)| **c == value)
+            .for_each(|(_, kept)| *kept = false);
+    }
+    closest.is_some()
+}
+
+fn dropped_columns(columns: &[u64], kept: &[bool]) -> Vec<u64> {
+    let mut dropped: Vec<u64> = columns
+        .iter()
+        .zip(kept)
+        .filter(|(_, k)| !**k)
+        .map(|(c, _)| *c)
+        .collect();
+    dropped.sort_unstable();
+    dropped.dedup();
+    dropped
+}
+
+/// The order of the runs of block number `block`, from 1: odd blocks in a
+/// seeded random order, each even one in the reverse of the block before, so
+/// that a drift of the machine falls on all points alike.
+pub fn block_order(points: usize, block: u32, seed: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..points).collect();
+    let pair = (block - 1) / 2;
+    Rng::stream(seed, u64::from(pair)).shuffle(&mut order);
+    if block.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
+/// Whether, after `done` runs of each point, another block is due.
+/// `half_widths` are the relative half-widths of all points' intervals.
+pub fn goes_on(done: u32, half_widths: &[f64], left: Nanos, block: Nanos) -> bool {
+    /// Narrow enough.
+    const NARROW: f64 = 0.05;
+    let last = LOOKS[LOOKS.len() - 1];
+    let look = done == BLOCKS || LOOKS.contains(&done);
+    let narrow = half_widths.iter().all(|width| *width < NARROW);
+    done < last && left >= block && !(look && narrow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn pilot(workers: u64, grant_us: u64) -> Pilot {
+        Pilot {
+            workers,
+            grant: Nanos::from_micros(grant_us),
+            overhead: Nanos::from_millis(50),
+        }
+    }
+
+    fn asked(budget_s: u64) -> Asked {
+        Asked {
+            window: None,
+            warmup: None,
+            runs: None,
+            budget: Nanos(budget_s * S),
+            may_drop: true,
+        }
+    }
+
+    #[test]
+    fn a_window_holds_over_ten_rotations_and_a_thousand_grants_within_bounds() {
+        let table = [
+            // workers, us a grant, window ms, warm-up ms
+            (1, 1, 250, 50),
+            (10, 1_000, 1_000, 50),       // a thousand grants
+            (100, 1_000, 1_100, 200),     // eleven rotations
+            (1_000, 1_000, 5_000, 2_000), // eleven rotations would be 11 s
+        ];
+        for (workers, grant_us, window_ms, warmup_ms) in table {
+            let pilot = pilot(workers, grant_us);
+            assert_eq!(pilot.window(), Nanos::from_millis(window_ms), "{workers}");
+            assert_eq!(pilot.warmup(), Nanos::from_millis(warmup_ms), "{workers}");
+        }
+    }
+
+    #[test]
+    fn ample_time_changes_nothing() {
+        let schedule = fit(&[pilot(10, 1_000)], &[10], &asked(50));
+        assert_eq!(schedule.blocks, BLOCKS);
+        assert_eq!(
+            schedule.points[0].map(|t| t.window),
+            Some(Nanos::from_millis(1_000))
+        );
+        assert_eq!(schedule.concessions, [""; 0]);
+    }
+
+    #[test]
+    fn windows_shrink_first_then_points_go_then_blocks() {
+        let points = [pilot(10, 1_000), pilot(100, 1_000), pilot(1_000, 1_000)];
+        let columns = [10, 100, 1_000];
+        // Full windows need 6 x (1.1 + 1.35 + 7.05) s.
+        let shrunk = fit(&points, &columns, &asked(45));
+        assert_eq!(shrunk.concessions, ["shortened windows"]);
+        assert!(shrunk.points.iter().all(Option::is_some));
+        let spent: u64 = shrunk.points.iter().flatten().map(Timing::total).sum();
+        assert!(spent * 6 <= 45 * S && spent * 6 > 44 * S, "{spent}");
+
+        let dropped = fit(&points, &columns, &asked(27));
+        assert_eq!(
+            dropped.concessions,
+            ["shortened windows", "left out -w 100"]
+        );
+        assert!(dropped.points[1].is_none());
+
+        let fewer = fit(&points, &columns, &asked(18));
+        assert_eq!(fewer.blocks, 4);
+        let spent: u64 = fewer.points.iter().flatten().map(Timing::total).sum();
+        assert!(
+            spent * 4 > 17 * S && spent * 4 <= 18 * S,
+            "four blocks fill the budget: {spent}"
+        );
+        assert_eq!(
+            fewer.concessions.last().map(String::as_str),
+            Some("4 runs of each point instead of 6")
+        );
+        assert_eq!(fit(&points, &columns, &asked(1)).blocks, FEWEST_BLOCKS);
+    }
+
+    #[test]
+    fn what_the_plan_says_is_obeyed() {
+        let asked = Asked {
+            window: Some(Nanos(11 * S)),
+            runs: Some(2),
+            may_drop: false,
+            ..asked(1)
+        };
+        let schedule = fit(
+            &[pilot(10, 1_000), pilot(1_000, 1_000)],
+            &[10, 1_000],
+            &asked,
+        );
+        assert_eq!(schedule.blocks, 2);
+        assert!(
+            schedule
+                .points
+                .iter()
+                .all(|t| t.is_some_and(|t| t.window.0 == 11 * S))
+        );
+        assert_eq!(schedule.concessions, [""; 0]);
+    }
+
+    #[test]
+    fn each_even_block_runs_its_predecessor_backwards() {
+        for block in [1, 3, 5] {
+            let mut there = block_order(7, block, 42);
+            let back = block_order(7, block + 1, 42);
+            there.reverse();
+            assert_eq!(there, back);
+        }
+        assert_ne!(block_order(7, 1, 42), block_order(7, 3, 42));
+        assert_ne!(block_order(7, 1, 42), block_order(7, 1, 43));
+    }
+
+    #[test]
+    fn looks_end_it_when_all_is_narrow_and_the_budget_when_it_is_spent() {
+        let (much, block) = (Nanos(100 * S), Nanos(S));
+        let table = [
+            // done, widths, left, goes on
+            (6, vec![0.01, 0.04], much, false),
+            (6, vec![0.01, 0.06], much, true),
+            (7, vec![0.01], much, true), // no look at 7
+            (9, vec![0.01], much, false),
+            (15, vec![0.5], much, false),
+            (6, vec![0.5], Nanos(S / 2), false),
+        ];
+        for (done, widths, left, goes) in table {
+            assert_eq!(
+                goes_on(done, &widths, left, block),
+                goes,
+                "{done} {widths:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A worker's life around its workload: it ties itself to the keeper, takes its
+//! place, makes its handle, waits for the common start, works, and leaves its
+//! results or its last words in its page.
+
+use crate::order::{CostOrder, RunOrder};
+use crate::page::{Page, Shared, Stage, Word};
+use crate::witness::Witness;
+use crate::workloads::contend::{Contender, Probe};
+use jostle_model::plan::Carrier;
+use jostle_sys::clock::Clock;
+use jostle_sys::{cpu, futex, process, signal};
+use jostle_targets::{CallError, SetupError, Target};
+use rustix::process::Pid;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// What all workers of a run have in common.
+pub struct Crew<'a, T> {
+    /// What to do.
+    pub order: &'a RunOrder,
+    /// What they contend for.
+    pub target: &'a T,
+    /// The scale of their stamps.
+    pub clock: Clock,
+    /// Their memory.
+    pub shared: &'a Shared,
+    /// Who watches them.
+    pub witness: &'a Witness,
+    /// The keeper.
+    pub keeper: Pid,
+}
+
+/// Stack of a worker thread; the loop needs a few hundred bytes.
+const THREAD_STACK: usize = 64 * 1024;
+
+impl<T: Target> Crew<'_, T> {
+    /// A process that is one worker. Returns its exit code.
+    pub fn worker_process(&self, worker: usize) -> i32 {
+        process::set_name("jostle-worker");
+        if process::die_with(self.keeper).is_err() {
+            return 1;
+        }
+        let _ = process::leave_group();
+        i32::from(!self.live(worker))
+    }
+
+    /// A process whose threads are the workers. Returns its exit code.
+    pub fn worker_threads(&self) -> i32 {
+        process::set_name("jostle-threads");
+        if process::die_with(self.keeper).is_err() {
+            return 1;
+        }
+        let _ = process::leave_group();
+        let well = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.order.workers)
+                .map(|worker| {
+                    let thread = std::thread::Builder::new()
+                        .stack_size(THREAD_STACK)
+                        .spawn_scoped(scope, move || self.live(worker));
+                    if let Err(error) = &thread {
+                        self.give_up(
+                            &self.shared.page(worker),
+                            error.raw_os_error().unwrap_or(0),
+                            &format!("cannot start thread {worker}: {error}; fewer workers (-w), or raise the limit on threads"),
+                        );
+                    }
+                    thread
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.is_ok_and(|t| t.join().unwrap_or(false)))
+                .filter(|well| !well)
+                .count()
+                == 0
+        });
+        i32::from(!well)
+    }
+
+    /// True if all went well.
+    fn live(&self, worker: usize) -> bool {
+        let page = self.shared.page(worker);
+        page.set(Word::Pid, u64::from(std::process::id()));
+        page.set(
+            Word::Tid,
+            rustix::thread::gettid().as_raw_nonzero().get() as u64,
+        );
+        let mut lock = match self.settle(worker) {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.give_up(&page, 0, &error.to_string());
+                return false;
+            }
+        };
+        self.wait_for_start(&page);
+        let mut contender = Contender::new(
+            &mut lock,
+            self.order,
+            self.clock,
+            self.shared,
+            self.witness,
+            worker,
+        );
+        let done = contender.run(Probe::from(self.order.measure), u64::MAX);
+        self.leave(&page, done)
+    }
+
+    fn settle(&self, worker: usize) -> Result<T::Lock, SetupError> {
+        let say = |what: &str, error: std::io::Error| SetupError(format!("cannot {what}: {error}"));
+        signal::end_waits_on_signal().map_err(|e| say("install a signal handler", e))?;
+        cpu::set_timer_slack(self.order.timer_slack.0)
+            .map_err(|e| say("set the timer slack", e))?;
+        if !self.order.cpus.is_empty() {
+            let cpu = self.order.cpus[worker % self.order.cpus.len()];
+            cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))?;
+        }
+        self.target.join(worker)
+    }
+
+    fn give_up(&self, page: &Page<'_>, errno: i32, message: &str) {
+        page.fail(errno, message);
+        self.count_ready();
+    }
+
+    fn count_ready(&self) {
+        if self.shared.ready().fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
+            futex::wake(self.shared.ready(), futex::ALL);
+        }
+    }
+
+    /// The last worker to arrive opens the window: it knows best when all are
+    /// there, and need not wait for the keeper to be scheduled.
+    fn wait_for_start(&self, page: &Page<'_>) {
+        let usage = match self.order.carrier {
+            Carrier::Processes => process::own_usage(),
+            Carrier::Threads => process::Usage::default(),
+        };
+        page.set(Word::StartUser, usage.user_ns);
+        page.set(Word::StartSystem, usage.system_ns);
+        page.set(Word::Stage, Stage::Ready as u64);
+        self.count_ready();
+        while self.shared.go().load(Acquire) == 0 {
+            let _ = futex::wait(self.shared.go(), 0, None);
+        }
+        let now = self.clock.now();
+        page.set(Word::Arrived, now);
+        if self.shared.arrived().fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
+            let opens = now + self.order.warmup.0;
+            self.shared
+                .closes()
+                .store(opens + self.order.window.0, Relaxed);
+            self.shared.opens().store(opens, Release);
+            futex::wake(self.shared.arrived(), futex::ALL);
+        }
+    }
+
+    fn leave(&self, page: &Page<'_>, done: Result<(), CallError>) -> bool {
+        page.set(Word::PendingSince, 0);
+        match done {
+            Ok(()) => page.set(Word::Stage, Stage::Done as u64),
+            Err(error) => page.fail(error.errno, &error.to_string()),
+        }
+        while self.shared.dismissed().load(Acquire) == 0 {
+            let _ = futex::wait(self.shared.dismissed(), 0, None);
+        }
+        done.is_ok()
+    }
+
+    /// One uncontended worker in four ways, block by block, each block in the
+    /// reverse order of the one before, so that a drift of the machine falls on
+    /// all alike. Writes nanoseconds a pair, as the bits of an f64, four to a
+    /// block. Returns its exit code.
+    pub fn cost_process(&self, cost: &CostOrder, results: &[AtomicU64]) -> i32 {
+        if process::die_with(self.keeper).is_err() {
+            return 1;
+        }
+        let page = self.shared.page(0);
+        let measured = self
+            .settle(0)
+            .map_err(|e| e.to_string())
+            .and_then(|mut lock| {
+                self.measure_cost(&mut lock, cost, results)
+                    .map_err(|e| e.to_string())
+            });
+        if let Err(message) = &measured {
+            page.fail(0, message);
+        }
+        i32::from(measured.is_err())
+    }
+
+    fn measure_cost(
+        &self,
+        lock: &mut T::Lock,
+        cost: &CostOrder,
+        results: &[AtomicU64],
+    ) -> Result<(), CallError> {
+        const PROBES: [Probe; 4] = [
+            Probe::Counts,
+            Probe::Full,
+            Probe::NoStamps,
+            Probe::NoWitness,
+        ];
+        /// Long against one stamp, short against a scheduler's slice.
+        const PASS_NS: f64 = 2_000_000.0;
+        self.shared.opens().store(0, Relaxed);
+        let mut pass = |probe: Probe, pairs: u64| {
+            let mut contender =
+                Contender::new(lock, self.order, self.clock, self.shared, self.witness, 0);
+            let start = self.clock.now();
+            contender.run(probe, pairs)?;
+            Ok((self.clock.now() - start) as f64 / pairs as f64)
+        };
+        // The first passes warm caches and find how many pairs fill one.
+        let mut pairs = 1;
+        while pass(Probe::Counts, pairs)? * (pairs as f64) < PASS_NS / 4.0 && pairs < 1 << 20 {
+            pairs *= 2;
+        }
+        let pairs = ((PASS_NS / pass(Probe::Counts, pairs)?) as u64).clamp(1, 1 << 20);
+        for probe in PROBES {
+            pass(probe, pairs)?;
+        }
+        for (block, into) in results.chunks_exact(4).take(cost.blocks).enumerate() {
+            for nth in 0..4 {
+                let which = if block % 2 == 0 { nth } else { 3 - nth };
+                into[which].store(pass(PROBES[which], pairs)?.to_bits(), Relaxed);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,3 @@
+//! One file for each workload: the loop that its workers run.
+
+pub mod contend;

@@ -1,0 +1,317 @@
+//! docs/results.md names every field that a result file can have.
+//!
+//! The records here are complete: every option is set and nothing is taken from
+//! a default, so that a new field does not compile until it stands here, and
+//! does not pass until it stands there.
+
+use jostle_model::plan::{Carrier, Measure, Place, Plan, Range, Workload};
+use jostle_model::record::*;
+use jostle_model::{Busy, List, Nanos};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Their keys are data (targets, times, limits, errors), not names of fields.
+const KEYED_BY_DATA: [&str; 8] = [
+    "errors",
+    "file_systems",
+    "histograms",
+    "limits",
+    "over",
+    "own_cost",
+    "setup",
+    "truth",
+];
+
+fn map<V>(key: &str, value: V) -> BTreeMap<String, V> {
+    BTreeMap::from([(key.to_owned(), value)])
+}
+
+fn plan() -> Plan {
+    Plan {
+        workload: Workload::Contend,
+        targets: vec!["flock".to_owned()],
+        workers: Some(List(vec![10])),
+        hold: Some(Busy::Sleep(Nanos::from_millis(1))),
+        idle: Some(Busy::Spin(Nanos::from_micros(10))),
+        duration: Some(Nanos::from_millis(5_000)),
+        runs: Some(6),
+        warmup: Some(Nanos::from_millis(50)),
+        budget: Some(Nanos::from_millis(50_000)),
+        carrier: Some(Carrier::Threads),
+        place: Some(Place::Same),
+        measure: Some(Measure::Full),
+        keys: Some(1),
+        shared: Some(0.8),
+        range: Some(Range::Same),
+        try_only: Some(false),
+        acquire_timeout: Some(Nanos::from_millis(1)),
+        open_each: Some(false),
+        slots: Some(16),
+        timer_slack: Some(Nanos(1)),
+        over: Some(vec![Nanos::from_millis(1_000)]),
+        seed: Some(7),
+    }
+}
+
+fn environment() -> Environment {
+    Environment {
+        host: "host".to_owned(),
+        kernel: "Linux".to_owned(),
+        cpu_model: "model".to_owned(),
+        cores: 2,
+        governor: Some("performance".to_owned()),
+        kernel_clock_source: Some("tsc".to_owned()),
+        cpu_accounting: "exact".to_owned(),
+        memory_bytes: 1,
+        memory_available_bytes: 1,
+        steal_share_since_boot: Some(0.0),
+        limits: map("pids.max", "500".to_owned()),
+        cgroup: Some("v2 /".to_owned()),
+        file_systems: map("flock", "tmpfs".to_owned()),
+        jostle: "0.1.0".to_owned(),
+        libc: "glibc".to_owned(),
+    }
+}
+
+fn calibration() -> Calibration {
+    let cost = OwnCost {
+        pair_ns: 1.0,
+        full_ns: 1.0,
+        no_stamps_ns: 1.0,
+        no_witness_ns: 1.0,
+        added_ns: 1.0,
+        added_range_ns: [1.0, 1.0],
+        stamp_every: 1,
+    };
+    Calibration {
+        clock: "rdtscp".to_owned(),
+        stamp_ns: 1.0,
+        clock_uncertainty_ns: Some(1.0),
+        own_cost: map("flock", cost),
+    }
+}
+
+fn experiment() -> Experiment {
+    Experiment {
+        schema: SCHEMA.to_owned(),
+        plan: plan(),
+        environment: environment(),
+        calibration: calibration(),
+        started_at: "2026-01-01T00:00:00Z".to_owned(),
+    }
+}
+
+fn distribution() -> Distribution {
+    let percentiles = ["p50", "p90", "p99", "p999"].map(|name| (name.to_owned(), 1));
+    Distribution {
+        count: 1,
+        min: 1,
+        max: 1,
+        mean: 1.0,
+        percentiles: percentiles.into(),
+        over: map("1s", 0.0),
+    }
+}
+
+fn waits() -> Waits {
+    Waits {
+        granted: distribution(),
+        censored: 1,
+        kaplan_meier: map("p50", 1),
+        at_least: map("p99", 1),
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        ticks: 1,
+        busy_ticks: 1,
+        stolen_ticks: 1,
+        softirq_ticks: 1,
+        ticks_per_s: 100,
+        cores: 2,
+        harness_cpu_s: 0.1,
+        steal_share: Some(0.1),
+        throttled_periods: Some(1),
+    }
+}
+
+fn per_worker() -> PerWorker {
+    PerWorker {
+        min: 1,
+        max: 1,
+        mean: 1.0,
+        stddev: 0.0,
+        jain: 1.0,
+        dispersion: 0.0,
+        top_half_share: 0.5,
+        none: 0,
+        rotations: 1.0,
+        longest_wait_ns: Some(1),
+        longest_wait_worker: Some(1),
+        longest_streak: Some(1),
+        longest_streak_while_waited: Some(1),
+    }
+}
+
+fn exclusion() -> Exclusion {
+    Exclusion {
+        checked: 1,
+        violations: 1,
+        holder_died: 1,
+        lost_updates: 1,
+        reader_coverage: Some(1.0),
+        inner_interval_ns: Some(1),
+        examples: vec!["worker 1 met worker 2".to_owned()],
+    }
+}
+
+fn verdict() -> Verdict {
+    let reason = Reason {
+        check: "exclusion".to_owned(),
+        is: Is::Invalid,
+        claims: vec![Claim::Absolute],
+        text: "one".to_owned(),
+    };
+    Verdict {
+        is: Is::Invalid,
+        reasons: vec![reason],
+        limited_by: Some(LimitedBy::Target),
+    }
+}
+
+fn point() -> Point {
+    Point {
+        target: "flock".to_owned(),
+        workload: "contend".to_owned(),
+        at: At { workers: Some(10) },
+        run: 1,
+        block: 1,
+        window_s: 1.0,
+        warmup_s: 1.0,
+        ramp_s: 1.0,
+        drain_s: 1.0,
+        start_spread_ns: 1,
+        operations: 1,
+        throughput_per_s: 1.0,
+        ceiling_per_s: Some(1.0),
+        of_ideal: Some(1.0),
+        cpu_s: Some(1.0),
+        cpu_user_s: Some(1.0),
+        cpu_system_s: Some(1.0),
+        cpu_split: Some("sampled".to_owned()),
+        cpu_us_per_operation: Some(1.0),
+        cpu_read_share: Some(0.1),
+        context_switches: Some(1),
+        runqueue_wait_s: Some(1.0),
+        placement: "none".to_owned(),
+        machine: machine(),
+        per_worker: Some(per_worker()),
+        workers: Some(Workers {
+            operations: vec![1],
+            longest_wait_us: vec![1],
+        }),
+        acquire_ns: Some(waits()),
+        hold_ns: Some(distribution()),
+        handoff_ns: Some(distribution()),
+        handoff_same_cpu_ns: Some(distribution()),
+        handoff_cross_cpu_ns: Some(distribution()),
+        release_ns: Some(distribution()),
+        failed_try_ns: Some(distribution()),
+        timeouts: Some(1),
+        blocked_share: Some(1.0),
+        stamp_every: Some(1),
+        stamped: Some(1),
+        exclusion: Some(exclusion()),
+        errors: map("ENOLCK", 1),
+        deaths: vec!["worker 1".to_owned()],
+        series: vec![Slice {
+            operations: 1,
+            mean_wait_ns: Some(1.0),
+        }],
+        truth: map("planted", 1.0),
+        setup: map("slots", 1.0),
+        histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
+        verdict: verdict(),
+    }
+}
+
+fn records() -> [Value; 3] {
+    let end = End {
+        exit: 0,
+        error: Some("interrupted".to_owned()),
+        elapsed_s: 1.0,
+    };
+    [
+        Record::Experiment(Box::new(experiment())),
+        Record::Point(Box::new(point())),
+        Record::End(end),
+    ]
+    .map(|record| serde_json::to_value(record).unwrap())
+}
+
+fn names(value: &Value, are_fields: bool, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            for (key, value) in object {
+                if are_fields {
+                    into.insert(key.clone());
+                }
+                names(value, !KEYED_BY_DATA.contains(&key.as_str()), into);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| names(value, true, into)),
+        _ => {}
+    }
+}
+
+fn page() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results.md");
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn every_field_is_described() {
+    let page = page();
+    let mut fields = BTreeSet::new();
+    for record in records() {
+        names(&record, true, &mut fields);
+    }
+    assert!(fields.len() > 100, "{}", fields.len());
+    let missing: Vec<_> = fields
+        .iter()
+        .filter(|field| !page.contains(&format!("`{field}`")))
+        .collect();
+    assert!(missing.is_empty(), "docs/results.md does not say what these are: {missing:?}");
+}
+
+#[test]
+fn the_page_is_of_this_version() {
+    assert!(page().contains(&format!("`schema` is `{SCHEMA}`")));
+}
+
+#[test]
+fn the_example_is_a_record_but_for_what_was_cut() {
+    let page = page();
+    let example = page.split("```json\n").nth(1).and_then(|rest| rest.lines().next());
+    let example: Value = serde_json::from_str(example.unwrap()).unwrap();
+    let mut whole = serde_json::to_value(Record::Point(Box::default())).unwrap();
+    for (key, value) in example.as_object().unwrap() {
+        match (&mut whole[key], value) {
+            (Value::Object(known), Value::Object(shown)) => known.extend(shown.clone()),
+            (known, shown) => *known = shown.clone(),
+        }
+    }
+    // Whatever the example shows must read and write back as the record does.
+    for (optional, default) in [
+        ("per_worker", serde_json::to_value(PerWorker::default()).unwrap()),
+        ("exclusion", serde_json::to_value(Exclusion::default()).unwrap()),
+    ] {
+        let mut full = default.as_object().unwrap().clone();
+        full.extend(whole[optional].as_object().unwrap().clone());
+        whole[optional] = Value::Object(full);
+    }
+    let read: Record = serde_json::from_value(whole.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap(), whole);
+}

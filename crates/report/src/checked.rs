@@ -1,0 +1,253 @@
+//! What was checked, and what the measuring itself cost: the paragraph below
+//! the sentences.
+
+use crate::ResultSet;
+use crate::format::{counted, percent, significant, time};
+use jostle_model::plan::Measure;
+use jostle_model::record::{Exclusion, OwnCost};
+use jostle_stats::summary::PointSummary;
+
+/// A pair shorter than this many times what measuring adds to it is not read
+/// without it: the figure is off by a tenth.
+const SHORT: f64 = 10.0;
+
+/// One paragraph.
+pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+    let counts = set.experiment.plan.measure == Some(Measure::Counts);
+    let mut sentences = exclusion(set, counts);
+    // Counting alone has no stamps, witness or histograms to pay for.
+    if !counts {
+        sentences.extend(own_cost(points));
+        sentences.extend(thinned(points));
+    }
+    sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+    sentences.join(" ")
+}
+
+fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
+    let seen: Vec<&Exclusion> = set
+        .points
+        .iter()
+        .filter_map(|p| p.exclusion.as_ref())
+        .collect();
+    if seen.is_empty() {
+        let why = if counts { " (--measure counts)" } else { "" };
+        return vec![format!("Exclusion was not checked{why}.")];
+    }
+    let sum = |figure: fn(&Exclusion) -> u64| seen.iter().map(|e| figure(e)).sum::<u64>();
+    let mut said = format!(
+        "Checked: {}, {}",
+        counted(sum(|e| e.checked), "acquisition"),
+        counted(sum(|e| e.violations), "overlap")
+    );
+    for (count, what) in [
+        (sum(|e| e.lost_updates), "lost update"),
+        (sum(|e| e.holder_died), "dead holder"),
+    ] {
+        if count > 0 {
+            said += &format!(", {}", counted(count, what));
+        }
+    }
+    said.push('.');
+    let mut sentences = vec![said];
+    sentences.extend(watched(&seen));
+    sentences.extend(coverage(&seen));
+    sentences
+}
+
+/// An overlap shorter than the interval in which the mark stands is not seen.
+fn watched(seen: &[&Exclusion]) -> Option<String> {
+    let intervals = || seen.iter().filter_map(|e| e.inner_interval_ns);
+    let shortest = time(intervals().min()? as f64);
+    let longest = time(intervals().max()? as f64);
+    Some(match shortest == longest {
+        true => format!("Each was watched for {longest} (median)."),
+        false => format!("Each was watched for {shortest} to {longest} (medians)."),
+    })
+}
+
+fn coverage(seen: &[&Exclusion]) -> Option<String> {
+    let least = seen
+        .iter()
+        .filter_map(|e| e.reader_coverage)
+        .reduce(f64::min)?;
+    (least < 1.0).then(|| {
+        format!(
+            "A writer looked at {} of the readers; it would have missed an overlap with another.",
+            percent(least)
+        )
+    })
+}
+
+/// Once for each target, in order.
+fn by_target<'a, T>(
+    points: &[PointSummary<'a>],
+    figure: impl Fn(&PointSummary<'a>) -> Option<T>,
+) -> Vec<(&'a str, T)> {
+    let mut found: Vec<(&str, T)> = Vec::new();
+    for point in points {
+        if found.iter().all(|(target, _)| *target != point.target) {
+            found.extend(figure(point).map(|value| (point.target, value)));
+        }
+    }
+    found
+}
+
+fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
+    let costs = by_target(points, |point| point.own_cost);
+    let is_short = |cost: &OwnCost| cost.pair_ns < SHORT * cost.added_ns;
+    let (short, long): (Vec<_>, Vec<_>) = costs.into_iter().partition(|(_, cost)| is_short(cost));
+    let adds: Vec<String> = short
+        .iter()
+        .map(|(target, cost)| {
+            let pair = significant(cost.pair_ns, 2);
+            format!("{} ns to {target}'s {pair} ns", added(cost))
+        })
+        .collect();
+    let mut sentences = Vec::new();
+    sentences.extend(beside_long_pairs(&long, short.is_empty()));
+    if !adds.is_empty() {
+        sentences.push(format!("Full measuring adds {}.", adds.join(", ")));
+    }
+    sentences
+}
+
+/// One figure for all targets where it is the same for all.
+fn beside_long_pairs(long: &[(&str, OwnCost)], are_all: bool) -> Option<String> {
+    let (_, first) = long.first()?;
+    let first = added(first);
+    if are_all && long.iter().all(|(_, cost)| added(cost) == first) {
+        return Some(format!("Own cost {first} ns per cycle."));
+    }
+    let each = long
+        .iter()
+        .map(|(target, cost)| format!("{target} {} ns", added(cost)));
+    let each: Vec<String> = each.collect();
+    Some(format!("Own cost per cycle: {}.", each.join(", ")))
+}
+
+/// Below zero only by noise.
+fn added(cost: &OwnCost) -> String {
+    format!("{:.0}", cost.added_ns.max(0.0))
+}
+
+/// Which targets had only some operations stamped.
+fn thinned(points: &[PointSummary<'_>]) -> Option<String> {
+    let every = by_target(points, |point| {
+        let every = point.runs.iter().filter_map(|run| run.stamp_every).max()?;
+        (every > 1).then_some(every)
+    });
+    let each: Vec<String> = every
+        .iter()
+        .map(|(target, every)| format!("one operation in {every} of {target}"))
+        .collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "Stamps were put on {}; waits and hand-offs are of these.",
+            each.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::checked;
+    use crate::{ResultSet, made};
+    use jostle_stats::summary::summarize;
+
+    fn of(set: &ResultSet) -> String {
+        checked(set, &summarize(&set.experiment, &set.points))
+    }
+
+    /// The made set with these costs: (target, pair, added).
+    fn costing(costs: [(&str, f64, f64); 2]) -> String {
+        let mut set = made::set();
+        for (target, pair, added) in costs {
+            let cost = made::cost(pair, added);
+            set.experiment
+                .calibration
+                .own_cost
+                .insert(target.to_owned(), cost);
+        }
+        of(&set)
+    }
+
+    #[test]
+    fn acquisitions_are_counted_over_all_runs() {
+        let said = of(&made::set());
+        // 6 runs of 4725 + 4000 + 4725 + 4500
+        assert!(said.starts_with("Checked: 107,700 acquisitions, 0 overlaps. "));
+        assert!(said.contains("Each was watched for 1.0 ms (median). "));
+        assert!(said.ends_with(" Seed 42."));
+    }
+
+    #[test]
+    fn what_went_wrong_is_counted_too() {
+        let mut set = made::set();
+        let first = set.points[0].exclusion.as_mut().unwrap();
+        (first.violations, first.lost_updates, first.holder_died) = (3, 1200, 1);
+        first.reader_coverage = Some(0.32);
+        first.inner_interval_ns = Some(120);
+        let said = of(&set);
+        for part in [
+            "acquisitions, 3 overlaps, 1,200 lost updates, 1 dead holder. ",
+            "Each was watched for 120 ns to 1.0 ms (medians). ",
+            "A writer looked at 32 % of the readers; it would have missed",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_own_cost_stands_beside_every_short_pair() {
+        let table = [
+            // below and above ten times 132 ns
+            (
+                [("flock", 1319.0, 132.0), ("sysv", 21.0, 118.0)],
+                "Full measuring adds 132 ns to flock's 1,319 ns, 118 ns to sysv's 21 ns.",
+            ),
+            (
+                [("flock", 1321.0, 132.0), ("sysv", 5000.0, 132.4)],
+                "Own cost 132 ns per cycle.",
+            ),
+            (
+                [("flock", 1321.0, 132.0), ("sysv", 5000.0, 141.0)],
+                "Own cost per cycle: flock 132 ns, sysv 141 ns.",
+            ),
+            (
+                [("flock", 1321.0, 132.0), ("sysv", 21.0, 118.0)],
+                "Own cost per cycle: flock 132 ns. Full measuring adds 118 ns to sysv's 21 ns.",
+            ),
+            (
+                [("flock", 500.0, -2.0), ("sysv", 500.0, 0.1)],
+                "Own cost 0 ns per cycle.",
+            ),
+        ];
+        for (costs, part) in table {
+            let said = costing(costs);
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn stamps_that_were_thinned_out_are_said_to_be() {
+        let mut set = made::set();
+        for point in set.points.iter_mut().filter(|p| p.target == "sysv") {
+            point.stamp_every = Some(96);
+        }
+        let said = of(&set);
+        assert!(
+            said.contains("Stamps were put on one operation in 96 of sysv; "),
+            "{said}"
+        );
+        assert!(!of(&made::set()).contains("Stamps"));
+    }
+
+    #[test]
+    fn counting_alone_checks_nothing_and_says_so() {
+        assert_eq!(
+            of(&made::counts_only()),
+            "Exclusion was not checked (--measure counts). Seed 42."
+        );
+    }
+}

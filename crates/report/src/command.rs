@@ -1,0 +1,173 @@
+//! A plan as the command that asks for it, with defaults left out.
+
+use jostle_model::Plan;
+use serde_json::Value;
+
+/// One option of the command line.
+struct Opt {
+    /// The plan's field.
+    field: &'static str,
+    /// As typed.
+    option: &'static str,
+    /// The value that a resolved plan has where the user said nothing; empty
+    /// where there is none that is always the same.
+    default: &'static str,
+}
+
+const fn opt(field: &'static str, option: &'static str, default: &'static str) -> Opt {
+    Opt {
+        field,
+        option,
+        default,
+    }
+}
+
+/// In the order in which they are printed.
+static OPTIONS: &[Opt] = &[
+    opt("workers", "-w", ""),
+    opt("hold", "-b", "1ms"),
+    opt("idle", "-i", "10us"),
+    opt("duration", "-t", ""),
+    opt("runs", "--runs", ""),
+    opt("warmup", "--warmup", ""),
+    opt("budget", "--budget", "50s"),
+    opt("as", "--as", "processes"),
+    opt("place", "--place", "none"),
+    opt("measure", "--measure", "full"),
+    opt("keys", "--keys", "1"),
+    opt("shared", "--shared", "0.0"),
+    opt("range", "--range", "same"),
+    opt("try", "--try", "false"),
+    opt("acquire-timeout", "--acquire-timeout", ""),
+    opt("open-each", "--open-each", "false"),
+    opt("slots", "--slots", "16384"),
+    opt("timer-slack", "--timer-slack", "1ns"),
+    opt("over", "--over", ""),
+    opt("seed", "--seed", ""),
+];
+
+/// The whole command, ready for a shell.
+pub fn command(plan: &Plan) -> String {
+    let verb = format!("jostle {}", plan.workload);
+    let targets = plan.targets.iter().map(|target| quoted(target));
+    let words = std::iter::once(verb)
+        .chain(targets)
+        .chain(options(plan, &[]));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The options that are not at their default, but for those of these fields.
+pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(plan) else {
+        return Vec::new();
+    };
+    OPTIONS
+        .iter()
+        .filter(|opt| !without.contains(&opt.field))
+        .filter_map(|opt| {
+            let value = typed(fields.get(opt.field)?);
+            match value.as_str() {
+                value if value == opt.default => None,
+                "true" => Some(opt.option.to_owned()),
+                value => Some(format!("{} {}", opt.option, quoted(brief(opt, value)))),
+            }
+        })
+        .collect()
+}
+
+/// A value as one types it.
+fn typed(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(typed).collect::<Vec<_>>().join(":"),
+        other => other.to_string(),
+    }
+}
+
+/// Without the unit that a bare number has anyway.
+fn brief<'a>(opt: &Opt, value: &'a str) -> &'a str {
+    match value.strip_suffix('s') {
+        Some("0") => "0",
+        Some(number) if opt.option == "-t" && number.parse::<u64>().is_ok() => number,
+        _ => value,
+    }
+}
+
+/// For a shell: as it is where nothing in it means anything there.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use jostle_model::plan::{Carrier, Place, Workload};
+    use jostle_model::{Busy, Nanos};
+
+    #[test]
+    fn defaults_are_left_out() {
+        let mut plan = made::plan();
+        assert_eq!(
+            command(&plan),
+            "jostle contend flock sysv -w 10:1000 -t 5 --runs 6 --seed 42"
+        );
+        (plan.duration, plan.runs, plan.seed) = (None, None, None);
+        assert_eq!(command(&plan), "jostle contend flock sysv -w 10:1000");
+        assert_eq!(command(&Plan::of(Workload::Contend)), "jostle contend");
+    }
+
+    #[test]
+    fn what_was_asked_for_is_said() {
+        let plan = Plan {
+            targets: vec!["flock:/mnt/my disk".to_owned()],
+            hold: Some(Busy::Spin(Nanos::from_micros(250))),
+            carrier: Some(Carrier::Threads),
+            place: Some(Place::Cpus(vec![0, 2])),
+            shared: Some(0.8),
+            try_only: Some(true),
+            over: Some(vec![Nanos::from_millis(1), Nanos::from_millis(1000)]),
+            ..made::plan()
+        };
+        assert_eq!(
+            command(&plan),
+            "jostle contend 'flock:/mnt/my disk' -w 10:1000 -b -250us -t 5 --runs 6 --as threads \
+             --place cpus:0,2 --shared 0.8 --try --over 1ms:1s --seed 42"
+        );
+        assert_eq!(
+            options(&plan, &["workers", "hold", "duration", "runs"]).len(),
+            6
+        );
+    }
+
+    #[test]
+    fn every_field_of_a_plan_is_an_option() {
+        let full = Plan {
+            warmup: Some(Nanos(1)),
+            acquire_timeout: Some(Nanos(1)),
+            over: Some(vec![Nanos(1)]),
+            ..made::plan()
+        };
+        let Value::Object(fields) = serde_json::to_value(full).unwrap() else {
+            panic!("a plan is an object");
+        };
+        for field in fields.keys() {
+            let positional = ["workload", "targets"].contains(&field.as_str());
+            let known = OPTIONS.iter().any(|opt| opt.field == field);
+            assert!(known || positional, "{field} has no option");
+        }
+        // And none is invented. All fields are filled in.
+        assert_eq!(fields.len(), OPTIONS.len() + 2);
+    }
+
+    #[test]
+    fn a_quote_in_a_path_stays_one_word() {
+        assert_eq!(quoted("lockfile:/tmp/it's"), r"'lockfile:/tmp/it'\''s'");
+        assert_eq!(quoted("$HOME"), "'$HOME'");
+        assert_eq!(quoted("flock:/mnt/a-b_c.d"), "flock:/mnt/a-b_c.d");
+    }
+}

@@ -1,0 +1,305 @@
+//! `--format csv`: one row for each run, for spreadsheets and data frames.
+//!
+//! The header is the same for every result; a column's unit stands in its name;
+//! what was not measured is empty. Quoting is RFC 4180's, lines end as Unix
+//! lines do. Histograms, series and columns with a value for each worker are in
+//! `--format json` only.
+
+use crate::ResultSet;
+use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point};
+use std::fmt::Display;
+
+/// One run, and the experiment that it belongs to.
+struct Row<'a> {
+    /// From 1, in the order of the files.
+    number: usize,
+    experiment: &'a Experiment,
+    point: &'a Point,
+}
+
+struct Column {
+    name: &'static str,
+    cell: fn(&Row<'_>) -> String,
+}
+
+const fn column(name: &'static str, cell: fn(&Row<'_>) -> String) -> Column {
+    Column { name, cell }
+}
+
+static COLUMNS: &[Column] = &[
+    column("experiment", |row| row.number.to_string()),
+    column("started_at", |row| row.experiment.started_at.clone()),
+    column("host", |row| row.experiment.environment.host.clone()),
+    column("jostle", |row| row.experiment.environment.jostle.clone()),
+    column("workload", |row| row.point.workload.clone()),
+    column("target", |row| row.point.target.clone()),
+    column("workers", |row| or_empty(row.point.at.workers)),
+    column("run", |row| row.point.run.to_string()),
+    column("block", |row| row.point.block.to_string()),
+    column("hold", |row| or_empty(row.experiment.plan.hold)),
+    column("idle", |row| or_empty(row.experiment.plan.idle)),
+    column("placement", |row| row.point.placement.clone()),
+    column("verdict", |row| row.point.verdict.is.to_string()),
+    column("checks", checks),
+    column("window_s", |row| row.point.window_s.to_string()),
+    column("warmup_s", |row| row.point.warmup_s.to_string()),
+    column("ramp_s", |row| row.point.ramp_s.to_string()),
+    column("drain_s", |row| row.point.drain_s.to_string()),
+    column("start_spread_ns", |row| {
+        row.point.start_spread_ns.to_string()
+    }),
+    column("operations", |row| row.point.operations.to_string()),
+    column("throughput_per_s", |row| {
+        row.point.throughput_per_s.to_string()
+    }),
+    column("ceiling_per_s", |row| or_empty(row.point.ceiling_per_s)),
+    column("of_ideal", |row| or_empty(row.point.of_ideal)),
+    column("cpu_s", |row| or_empty(row.point.cpu_s)),
+    column("cpu_user_s", |row| or_empty(row.point.cpu_user_s)),
+    column("cpu_system_s", |row| or_empty(row.point.cpu_system_s)),
+    column("cpu_us_per_operation", |row| {
+        or_empty(row.point.cpu_us_per_operation)
+    }),
+    column("context_switches", |row| {
+        or_empty(row.point.context_switches)
+    }),
+    column("runqueue_wait_s", |row| or_empty(row.point.runqueue_wait_s)),
+    column("steal_share", |row| or_empty(row.point.machine.steal_share)),
+    column("throttled_periods", |row| {
+        or_empty(row.point.machine.throttled_periods)
+    }),
+    column("per_worker_min", |row| of_workers(row, |s| Some(s.min))),
+    column("per_worker_max", |row| of_workers(row, |s| Some(s.max))),
+    column("per_worker_mean", |row| of_workers(row, |s| Some(s.mean))),
+    column("per_worker_stddev", |row| {
+        of_workers(row, |s| Some(s.stddev))
+    }),
+    column("per_worker_none", |row| of_workers(row, |s| Some(s.none))),
+    column("jain", |row| of_workers(row, |s| Some(s.jain))),
+    column("dispersion", |row| of_workers(row, |s| Some(s.dispersion))),
+    column("top_half_share", |row| {
+        of_workers(row, |s| Some(s.top_half_share))
+    }),
+    column("rotations", |row| of_workers(row, |s| Some(s.rotations))),
+    column("longest_wait_ns", |row| {
+        of_workers(row, |s| s.longest_wait_ns)
+    }),
+    column("longest_streak", |row| {
+        of_workers(row, |s| s.longest_streak)
+    }),
+    column("longest_streak_while_waited", |row| {
+        of_workers(row, |s| s.longest_streak_while_waited)
+    }),
+    column("blocked_share", |row| or_empty(row.point.blocked_share)),
+    column("stamp_every", |row| or_empty(row.point.stamp_every)),
+    column("stamped", |row| or_empty(row.point.stamped)),
+    column("censored", |row| {
+        or_empty(row.point.acquire_ns.as_ref().map(|w| w.censored))
+    }),
+    column("timeouts", |row| or_empty(row.point.timeouts)),
+    column("exclusion_checked", |row| of_witness(row, |e| e.checked)),
+    column("exclusion_violations", |row| {
+        of_witness(row, |e| e.violations)
+    }),
+    column("exclusion_holder_died", |row| {
+        of_witness(row, |e| e.holder_died)
+    }),
+    column("exclusion_lost_updates", |row| {
+        of_witness(row, |e| e.lost_updates)
+    }),
+    column("errors", |row| {
+        row.point.errors.values().sum::<u64>().to_string()
+    }),
+    column("deaths", |row| row.point.deaths.len().to_string()),
+];
+
+/// By name; each has the columns of [`SUMMARY`].
+type Find = fn(&Point) -> Option<&Distribution>;
+
+static DISTRIBUTIONS: &[(&str, Find)] = &[
+    ("acquire_ns", |point| {
+        point.acquire_ns.as_ref().map(|waits| &waits.granted)
+    }),
+    ("hold_ns", |point| point.hold_ns.as_ref()),
+    ("handoff_ns", |point| point.handoff_ns.as_ref()),
+    ("handoff_same_cpu_ns", |point| {
+        point.handoff_same_cpu_ns.as_ref()
+    }),
+    ("handoff_cross_cpu_ns", |point| {
+        point.handoff_cross_cpu_ns.as_ref()
+    }),
+    ("release_ns", |point| point.release_ns.as_ref()),
+    ("failed_try_ns", |point| point.failed_try_ns.as_ref()),
+];
+
+const SUMMARY: [&str; 8] = ["count", "min", "mean", "p50", "p90", "p99", "p999", "max"];
+
+/// Percentiles with the attempts that had not ended accounted for; empty where
+/// the data only bound them from below.
+const KAPLAN_MEIER: [&str; 4] = ["p50", "p90", "p99", "p999"];
+
+/// The header and one row for each run.
+pub fn render(sets: &[ResultSet]) -> String {
+    let mut text = line(&header());
+    for (at, set) in sets.iter().enumerate() {
+        for point in &set.points {
+            text += &line(&cells(&Row {
+                number: at + 1,
+                experiment: &set.experiment,
+                point,
+            }));
+        }
+    }
+    text
+}
+
+fn header() -> Vec<String> {
+    let mut names: Vec<String> = COLUMNS
+        .iter()
+        .map(|column| column.name.to_owned())
+        .collect();
+    for (name, _) in DISTRIBUTIONS {
+        names.extend(SUMMARY.map(|figure| format!("{name}_{figure}")));
+    }
+    names.extend(KAPLAN_MEIER.map(|percentile| format!("acquire_ns_kaplan_meier_{percentile}")));
+    names
+}
+
+fn cells(row: &Row<'_>) -> Vec<String> {
+    let mut cells: Vec<String> = COLUMNS.iter().map(|column| (column.cell)(row)).collect();
+    for (_, find) in DISTRIBUTIONS {
+        let found = find(row.point);
+        cells.extend(SUMMARY.map(|name| found.map_or_else(String::new, |d| figure(d, name))));
+    }
+    let waits = row.point.acquire_ns.as_ref();
+    cells.extend(KAPLAN_MEIER.map(|name| or_empty(waits.and_then(|w| w.kaplan_meier.get(name)))));
+    cells
+}
+
+/// Of no value at all, the extremes and the mean mean nothing.
+fn figure(distribution: &Distribution, name: &str) -> String {
+    let some = distribution.count > 0;
+    match name {
+        "count" => distribution.count.to_string(),
+        "min" => or_empty(some.then_some(distribution.min)),
+        "mean" => or_empty(some.then_some(distribution.mean)),
+        "max" => or_empty(some.then_some(distribution.max)),
+        percentile => or_empty(distribution.percentiles.get(percentile)),
+    }
+}
+
+fn checks(row: &Row<'_>) -> String {
+    let reasons = row.point.verdict.reasons.iter();
+    reasons
+        .map(|reason| reason.check.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn of_workers<T: Display>(row: &Row<'_>, figure: fn(&PerWorker) -> Option<T>) -> String {
+    or_empty(row.point.per_worker.as_ref().and_then(figure))
+}
+
+fn of_witness(row: &Row<'_>, figure: fn(&Exclusion) -> u64) -> String {
+    or_empty(row.point.exclusion.as_ref().map(figure))
+}
+
+fn or_empty<T: Display>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn line(cells: &[String]) -> String {
+    let quoted: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+    quoted.join(",") + "\n"
+}
+
+/// RFC 4180, section 2, rules 5 to 7.
+fn quoted(cell: &str) -> String {
+    match cell.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    /// Of made-up results, in which nothing is quoted.
+    fn rows(sets: &[ResultSet]) -> Vec<BTreeMap<String, String>> {
+        let text = render(sets);
+        let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+        let row = |line: &str| {
+            let cells: Vec<&str> = line.split(',').collect();
+            assert_eq!(cells.len(), names.len());
+            let pairs = names.iter().zip(cells);
+            pairs
+                .map(|(name, cell)| (name.to_string(), cell.to_owned()))
+                .collect()
+        };
+        text.lines().skip(1).map(row).collect()
+    }
+
+    #[test]
+    fn every_run_is_a_row() {
+        let rows = rows(&[made::set(), made::counts_only()]);
+        assert_eq!(rows.len(), 24 + 2);
+        let expected = [
+            ("experiment", "1"),
+            ("target", "flock"),
+            ("workers", "1000"),
+            ("run", "1"),
+            ("hold", "1ms"),
+            ("verdict", "SUSPECT"),
+            ("checks", "rotations"),
+            ("window_s", "5"),
+            ("operations", "4000"),
+            ("throughput_per_s", "946.89"),
+            ("per_worker_none", "100"),
+            ("longest_wait_ns", "4987000000"),
+            ("acquire_ns_max", "4987000000"),
+            ("acquire_ns_kaplan_meier_p50", "1246750000"),
+            ("acquire_ns_kaplan_meier_p99", ""),
+            ("hold_ns_p50", "1001000"),
+            ("hold_ns_p90", ""),
+            ("exclusion_checked", "4000"),
+            ("errors", "0"),
+        ];
+        for (name, cell) in expected {
+            assert_eq!(rows[1][name], cell, "{name}");
+        }
+        let counts = &rows[24];
+        assert_eq!(counts["experiment"], "2");
+        for absent in [
+            "of_ideal",
+            "acquire_ns_count",
+            "exclusion_checked",
+            "longest_wait_ns",
+        ] {
+            assert_eq!(counts[absent], "", "{absent}");
+        }
+    }
+
+    #[test]
+    fn the_header_is_always_the_same_and_names_no_column_twice() {
+        let header = |sets: &[ResultSet]| render(sets).lines().next().unwrap().to_owned();
+        assert_eq!(header(&[]), header(&[made::set()]));
+        let all = super::header();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        insta::assert_snapshot!(all.join("\n"));
+    }
+
+    #[test]
+    fn commas_quotes_and_line_breaks_are_quoted() {
+        for (cell, text) in [
+            ("flock:/mnt/a b", "flock:/mnt/a b"),
+            ("flock:/mnt/a,b", "\"flock:/mnt/a,b\""),
+            ("a \"b\"", "\"a \"\"b\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+        ] {
+            assert_eq!(quoted(cell), text);
+        }
+    }
+}

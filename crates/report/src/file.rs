@@ -1,0 +1,427 @@
+//! The result file: JSON Lines, one record a line, each on the disk before the
+//! next run starts, so that a crash loses at most the point in progress.
+//!
+//! Several experiments may stand in one file, one after the other.
+
+use crate::ResultSet;
+use jostle_model::record::{Record, SCHEMA};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::path::Path;
+
+/// What is wrong with a result file, in words for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It would be overwritten.
+    #[error("{path} holds results already; name another file, or replace it with --overwrite")]
+    Exists {
+        /// The file.
+        path: String,
+    },
+    /// The system refused.
+    #[error("cannot {call} {path}: {cause}; {remedy}")]
+    System {
+        /// `open`, `read` or `write`.
+        call: &'static str,
+        /// The file.
+        path: String,
+        /// In the system's words.
+        cause: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A line is not a record, or stands where it makes no sense.
+    #[error("{path}, line {line}: {problem}; remove the line to read the others")]
+    Line {
+        /// The file.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It was written in another version of the format.
+    #[error(
+        "{path}, line {line}: the file is in format {found}, and this jostle reads {SCHEMA}; \
+         use the version of jostle that wrote it"
+    )]
+    Schema {
+        /// The file.
+        path: String,
+        /// Of the experiment record.
+        line: usize,
+        /// The version that it names.
+        found: String,
+    },
+    /// There is not one whole experiment record in it.
+    #[error("{path} holds no results; a result file is what -o writes")]
+    Empty {
+        /// The file.
+        path: String,
+    },
+}
+
+impl FileError {
+    fn system(call: &'static str, path: &str, cause: io::Error) -> FileError {
+        let remedy = match (call, cause.kind()) {
+            ("read", _) | ("open to read", _) => "name a file that -o has written",
+            (_, ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
+                "make room there, or write elsewhere with -o"
+            }
+            (_, ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                "make its directory first, or name another file with -o"
+            }
+            (_, ErrorKind::IsADirectory) => "name a file in it with -o",
+            _ => "name a file with -o that you may write",
+        };
+        FileError::System {
+            call,
+            path: path.to_owned(),
+            cause,
+            remedy,
+        }
+    }
+}
+
+/// Writes records as they are made.
+#[derive(Debug)]
+pub struct Writer {
+    path: String,
+    file: File,
+}
+
+impl Writer {
+    /// Opens `path`, a new or empty file or a device. A file that is not empty
+    /// is replaced only if `overwrite` says so: no finished measurement is lost.
+    ///
+    /// # Errors
+    /// [`FileError::Exists`], and whatever the system says.
+    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Writer, FileError> {
+        let name = path.as_ref().display().to_string();
+        let system = |cause| FileError::system("open", &name, cause);
+        // Not truncated by open, since we do not yet know what is in it.
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(system)?;
+        let found = file.metadata().map_err(system)?;
+        if found.is_file() && found.len() > 0 {
+            if !overwrite {
+                return Err(FileError::Exists { path: name });
+            }
+            file.set_len(0).map_err(system)?;
+        }
+        Ok(Writer { path: name, file })
+    }
+
+    /// One line, which is on the disk when this returns.
+    ///
+    /// # Errors
+    /// Whatever the system says, such as a full disk.
+    pub fn write(&mut self, record: &Record) -> Result<(), FileError> {
+        let mut line = serde_json::to_string(record)
+            .map_err(|error| FileError::system("write", &self.path, error.into()))?;
+        line.push('\n');
+        // One call, so that a crash tears at most this line.
+        self.file
+            .write_all(line.as_bytes())
+            .and_then(|()| self.sync())
+            .map_err(|cause| FileError::system("write", &self.path, cause))
+    }
+
+    /// Pipes, terminals and devices have no disk to wait for, and say so.
+    fn sync(&self) -> io::Result<()> {
+        use ErrorKind::{InvalidInput, ReadOnlyFilesystem, Unsupported};
+        match self.file.sync_data() {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    InvalidInput | ReadOnlyFilesystem | Unsupported
+                ) =>
+            {
+                Ok(())
+            }
+            other => other,
+        }
+    }
+}
+
+/// The experiments of a result file; of standard input for `-`.
+///
+/// A last line that a crash has torn is left out and noted; the result set that
+/// it belongs to has no end.
+///
+/// # Errors
+/// Which line is wrong and why, another version of the format, no experiment at
+/// all, or whatever the system says.
+pub fn read(path: impl AsRef<Path>) -> Result<Vec<ResultSet>, FileError> {
+    let path = path.as_ref();
+    if path == Path::new("-") {
+        return read_from(&mut io::stdin().lock(), "standard input");
+    }
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|cause| FileError::system("open to read", &name, cause))?;
+    read_from(&mut BufReader::new(file), &name)
+}
+
+fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, FileError> {
+    let mut sets = Vec::new();
+    let mut torn = None;
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        let length = input
+            .read_until(b'\n', &mut bytes)
+            .map_err(|cause| FileError::system("read", path, cause))?;
+        if length == 0 {
+            break;
+        }
+        if bytes.trim_ascii().is_empty() {
+            continue;
+        }
+        match record(bytes.trim_ascii(), path, line) {
+            Ok(record) => add(&mut sets, record).map_err(|problem| FileError::Line {
+                path: path.to_owned(),
+                line,
+                problem: problem.to_owned(),
+            })?,
+            Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => torn = Some(line),
+            Err(error) => return Err(error),
+        }
+    }
+    let last = sets.last_mut().ok_or_else(|| FileError::Empty {
+        path: path.to_owned(),
+    })?;
+    last.notes.extend(torn.map(|line| {
+        format!("{path}, line {line}, was torn by a crash and is left out; what stands before it is whole")
+    }));
+    Ok(sets)
+}
+
+/// Puts a record where it belongs.
+fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
+    let open = sets.last_mut().filter(|set| set.end.is_none());
+    match (record, open) {
+        (Record::Experiment(experiment), _) => {
+            sets.push(ResultSet::new(*experiment, Vec::new(), None));
+        }
+        (Record::Point(point), Some(set)) => set.points.push(*point),
+        (Record::End(end), Some(set)) => set.end = Some(end),
+        (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
+        (Record::End(_), None) => return Err("an end that belongs to no experiment"),
+    }
+    Ok(())
+}
+
+/// Just enough of an experiment record to tell another version's.
+#[derive(serde::Deserialize)]
+struct Head {
+    schema: String,
+}
+
+fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
+    // Only an experiment has a schema, and another version's may not parse as
+    // ours.
+    if let Ok(Head { schema }) = serde_json::from_slice(bytes)
+        && schema != SCHEMA
+    {
+        return Err(FileError::Schema {
+            path: path.to_owned(),
+            line,
+            found: schema,
+        });
+    }
+    serde_json::from_slice(bytes).map_err(|error| FileError::Line {
+        path: path.to_owned(),
+        line,
+        problem: problem(&error),
+    })
+}
+
+/// serde_json counts lines within the line that it was given, which would
+/// contradict ours.
+fn problem(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or(&text);
+    format!("not a whole record ({what}, column {})", error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+
+    fn records(set: &ResultSet) -> Vec<Record> {
+        let experiment = Record::Experiment(Box::new(set.experiment.clone()));
+        let points = set.points.iter().cloned().map(Box::new).map(Record::Point);
+        let end = set.end.clone().map(Record::End);
+        [experiment].into_iter().chain(points).chain(end).collect()
+    }
+
+    fn write(path: &Path, sets: &[ResultSet]) {
+        let mut writer = Writer::create(path, false).unwrap();
+        for record in sets.iter().flat_map(records) {
+            writer.write(&record).unwrap();
+        }
+    }
+
+    fn parse(text: &str) -> Result<Vec<ResultSet>, String> {
+        read_from(&mut text.as_bytes(), "x.jsonl").map_err(|error| error.to_string())
+    }
+
+    fn text_of(set: &ResultSet) -> String {
+        crate::json::render(std::slice::from_ref(set))
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locks.jsonl");
+        let mut unfinished = made::set();
+        unfinished.end = None;
+        let sets = [made::set(), unfinished, made::set()];
+        write(&path, &sets);
+        assert_eq!(read(&path).unwrap(), sets);
+    }
+
+    #[test]
+    fn every_line_is_in_the_file_before_the_next_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locks.jsonl");
+        let mut writer = Writer::create(&path, false).unwrap();
+        for (made, record) in records(&made::set()).iter().enumerate() {
+            writer.write(record).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(text.lines().count(), made + 1);
+            assert!(text.ends_with('\n'));
+        }
+    }
+
+    #[test]
+    fn a_crash_in_the_middle_of_a_line_costs_that_line() {
+        let set = made::set();
+        let whole = text_of(&set);
+        let lines: Vec<&str> = whole.lines().collect();
+        for kept in 1..lines.len() {
+            let torn = &lines[kept][..lines[kept].len() / 2];
+            let text = format!("{}\n{torn}", lines[..kept].join("\n"));
+            let read = parse(&text).unwrap().remove(0);
+            assert_eq!(read.points, set.points[..kept - 1]);
+            assert_eq!(read.end, None);
+            assert_eq!(read.notes.len(), 1);
+            assert!(read.notes[0].contains(&format!("line {}", kept + 1)));
+        }
+    }
+
+    #[test]
+    fn only_the_newline_missing_loses_nothing() {
+        let set = made::set();
+        assert_eq!(parse(text_of(&set).trim_end()).unwrap(), [set]);
+    }
+
+    #[test]
+    fn a_torn_line_in_the_middle_is_named() {
+        let whole = text_of(&made::set());
+        let lines: Vec<&str> = whole.lines().collect();
+        let text = format!("{}\n{}\n{}\n", lines[0], &lines[1][..40], lines[2]);
+        let error = parse(&text).unwrap_err();
+        assert_eq!(
+            error,
+            "x.jsonl, line 2: not a whole record (EOF while parsing a string, column 40); \
+             remove the line to read the others"
+        );
+    }
+
+    #[test]
+    fn records_without_an_experiment_are_named() {
+        let whole = text_of(&made::set());
+        let (experiment, rest) = whole.split_once('\n').unwrap();
+        let error = parse(rest).unwrap_err();
+        assert!(error.starts_with("x.jsonl, line 1: a point that belongs to no experiment"));
+        let end = whole.lines().last().unwrap();
+        let twice = format!("{experiment}\n{end}\n{end}\n");
+        let error = parse(&twice).unwrap_err();
+        assert!(error.starts_with("x.jsonl, line 3: an end that belongs to no experiment"));
+    }
+
+    #[test]
+    fn another_version_is_refused_and_both_are_named() {
+        let ours = text_of(&made::set());
+        let same_shape = ours.replace("\"jostle/1\"", "\"jostle/7\"");
+        let other_shape = "{\"record\":\"experiment\",\"schema\":\"jostle/7\"}\n";
+        for text in [same_shape.as_str(), other_shape] {
+            assert_eq!(
+                parse(text).unwrap_err(),
+                "x.jsonl, line 1: the file is in format jostle/7, and this jostle reads \
+                 jostle/1; use the version of jostle that wrote it"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_result_file_is_said_to_be_none() {
+        for text in ["", "\n\n", "{\"record\":\"experi"] {
+            assert!(parse(text).unwrap_err().contains("holds no results"));
+        }
+        assert!(parse("[[experiment]]\n").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn finished_results_are_replaced_only_on_demand() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locks.jsonl");
+        write(&path, &[made::set(), made::set()]);
+        let refusal = Writer::create(&path, false).unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            format!(
+                "{} holds results already; name another file, or replace it with --overwrite",
+                path.display()
+            )
+        );
+        assert_eq!(read(&path).unwrap().len(), 2);
+        Writer::create(&path, true).unwrap();
+        assert!(matches!(read(&path), Err(FileError::Empty { .. })));
+        // Empty now, and so free to use.
+        assert!(Writer::create(&path, false).is_ok());
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_with_its_name_and_what_to_do() {
+        let mut writer = Writer::create("/dev/full", false).unwrap();
+        let error = writer.write(&records(&made::set())[0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot write /dev/full: No space left on device (os error 28); \
+             make room there, or write elsewhere with -o"
+        );
+    }
+
+    #[test]
+    fn devices_that_cannot_sync_are_fine() {
+        let mut writer = Writer::create("/dev/null", false).unwrap();
+        writer.write(&records(&made::set())[0]).unwrap();
+    }
+
+    #[test]
+    fn paths_that_cannot_be_written_or_read_are_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("no/such/file");
+        let table = [
+            (directory.path(), "Is a directory", "name a file in it"),
+            (&missing, "No such file", "make its directory first"),
+        ];
+        for (path, cause, remedy) in table {
+            let error = Writer::create(path, false).unwrap_err().to_string();
+            for part in [path.to_str().unwrap(), cause, remedy] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        let error = read(&missing).unwrap_err().to_string();
+        assert!(error.contains("cannot open to read") && error.contains("No such file"));
+        let error = read(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("Is a directory"), "{error}");
+    }
+}

@@ -1,0 +1,256 @@
+//! Numbers as people read them: the same digits on every machine, no more of
+//! them than the figure deserves.
+//!
+//! For tables and sentences only; csv and json hold the figures themselves.
+
+use jostle_model::Nanos;
+
+/// `28215` as `28,215`.
+pub fn grouped(number: u64) -> String {
+    group(&number.to_string())
+}
+
+fn group(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// With at least so many significant digits, whole numbers never cut: with two,
+/// `0.021`, `4.3`, `40`, `1,234`. What is not finite is `-`.
+pub fn significant(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    // The exponent after rounding: 9.96 with two digits is 10, not 10.0.
+    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
+    let exponent: i64 = scientific
+        .split_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok())
+        .unwrap_or(0);
+    let decimals = (digits as i64 - 1 - exponent).max(0) as usize;
+    let text = format!("{value:.decimals$}");
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.as_str()),
+    };
+    match text.split_once('.') {
+        Some((whole, rest)) => format!("{sign}{}.{rest}", group(whole)),
+        None => format!("{sign}{}", group(text)),
+    }
+}
+
+/// A share as `94 %`, two significant digits.
+pub fn percent(share: f64) -> String {
+    format!("{} %", significant(100.0 * share, 2))
+}
+
+/// Half an interval relative to its middle, in whole per cent: `±1 %`. Rounded
+/// up, since an interval must not look narrower than it is.
+pub fn plus_minus(share: f64) -> String {
+    format!("±{:.0} %", (100.0 * share).ceil())
+}
+
+/// `0 overlaps`, `1 overlap`, `1,200 overlaps`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// Nanoseconds in the unit that keeps the number short: `508 ns`, `12 ms`,
+/// `1.1 s`.
+pub fn time(nanos: f64) -> String {
+    const UNITS: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
+    let fits = |scale: f64| (nanos / scale).round() < 1000.0;
+    let (scale, unit) = UNITS
+        .into_iter()
+        .find(|(scale, _)| fits(*scale))
+        .unwrap_or(UNITS[3]);
+    let value = nanos / scale;
+    // Clocks count whole nanoseconds.
+    let digits = if unit == "ns" && value.fract() == 0.0 {
+        1
+    } else {
+        2
+    };
+    format!("{} {unit}", significant(value, digits))
+}
+
+/// A time of the plan, exactly: `1 ms`, `1500 us`.
+pub fn exact(time: Nanos) -> String {
+    let text = time.to_string();
+    let unit = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    format!("{} {}", &text[..unit], &text[unit..])
+}
+
+/// Seconds with up to three significant digits and no idle zeros: `0.25`, `5`.
+pub fn seconds(value: f64) -> String {
+    let text = significant(value, 3);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// Breaks at spaces, but never between a number and its unit, so that no line is
+/// longer than `width` where words allow; the first line after `first`, the
+/// others after as many spaces.
+pub fn wrap(first: &str, text: &str, width: usize) -> String {
+    let indent = first.chars().count();
+    let mut out = first.to_owned();
+    let mut column = indent;
+    for word in unbreakable(text) {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > width {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if column > indent {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(&word);
+        column += length;
+    }
+    out.push('\n');
+    out
+}
+
+/// Words, each with the unit that follows it.
+fn unbreakable(text: &str) -> Vec<String> {
+    const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "%"];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let bare = word.trim_end_matches([',', ';', '.', ')', ':']);
+        match words.last_mut().filter(|_| UNITS.contains(&bare)) {
+            Some(number) => *number = format!("{number} {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (28_215, "28,215"),
+            (1_234_567_890, "1,234,567,890"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+        let overlaps = [0, 1, 1200].map(|n| counted(n, "overlap"));
+        assert_eq!(overlaps, ["0 overlaps", "1 overlap", "1,200 overlaps"]);
+    }
+
+    #[test]
+    fn figures_keep_their_significant_digits_and_whole_numbers() {
+        let table = [
+            (0.0214, 2, "0.021"),
+            (4.31, 2, "4.3"),
+            (9.96, 2, "10"), // not 10.0
+            (0.0996, 2, "0.10"),
+            (39.7, 2, "40"),
+            (213.4, 2, "213"),
+            (94.52, 3, "94.5"),
+            (29_684.4, 3, "29,684"),
+            (999.6, 3, "1,000"),
+            (1234.5, 5, "1,234.5"),
+            (-4.31, 2, "-4.3"),
+            (0.0, 2, "0"),
+            (f64::NAN, 2, "-"),
+        ];
+        for (value, digits, text) in table {
+            assert_eq!(significant(value, digits), text, "{value}");
+        }
+    }
+
+    #[test]
+    fn shares_are_percentages() {
+        for (share, text) in [
+            (0.9434, "94 %"),
+            (0.9999, "100 %"),
+            (0.05, "5.0 %"),
+            (0.00431, "0.43 %"),
+            (0.0, "0 %"),
+        ] {
+            assert_eq!(percent(share), text);
+        }
+        for (share, text) in [
+            (0.0123, "±2 %"),
+            (0.126, "±13 %"),
+            (0.004, "±1 %"),
+            (0.0, "±0 %"),
+        ] {
+            assert_eq!(plus_minus(share), text);
+        }
+    }
+
+    #[test]
+    fn times_take_the_unit_that_keeps_them_short() {
+        for (nanos, text) in [
+            (0.0, "0 ns"),
+            (5.0, "5 ns"),
+            (508.0, "508 ns"),
+            (21.4, "21 ns"),
+            (999.6, "1.0 us"), // not 1000 ns
+            (4_700.0, "4.7 us"),
+            (12_345_678.0, "12 ms"),
+            (999_700_000.0, "1.0 s"),
+            (1_120_000_000.0, "1.1 s"),
+            (86_400e9, "86,400 s"),
+        ] {
+            assert_eq!(time(nanos), text);
+        }
+    }
+
+    #[test]
+    fn times_of_the_plan_are_exact() {
+        for (nanos, text) in [
+            (Nanos::from_millis(1), "1 ms"),
+            (Nanos(1_500_000), "1500 us"),
+            (Nanos::ZERO, "0 s"),
+        ] {
+            assert_eq!(exact(nanos), text);
+        }
+        for (value, text) in [
+            (0.25, "0.25"),
+            (5.0, "5"),
+            (5.0003, "5"),
+            (120.0, "120"),
+            (1.5, "1.5"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
+    }
+
+    #[test]
+    fn long_lines_are_broken_under_their_beginning() {
+        assert_eq!(
+            wrap("[1] ", "a bb ccc dddd", 10),
+            "[1] a bb\n    ccc\n    dddd\n"
+        );
+        assert_eq!(wrap("", "short", 10), "short\n");
+        assert_eq!(wrap("", "idle 10 us, no", 9), "idle\n10 us, no\n");
+        assert_eq!(
+            wrap("x  ", "unbreakable-word y", 8),
+            "x  unbreakable-word\n   y\n"
+        );
+    }
+}

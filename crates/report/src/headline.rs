@@ -1,0 +1,272 @@
+//! The headline table: one row for each point, and the notes at its foot.
+
+use crate::format::{grouped, percent, plus_minus, significant, time};
+use crate::grid::{Grid, Heading};
+use jostle_model::record::Is;
+use jostle_stats::intervals::relative_half_width;
+use jostle_stats::summary::PointSummary;
+
+/// The table and what its notes say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Headline {
+    /// The verdicts refer to `notes` as `[1]`, `[2]`.
+    pub grid: Grid,
+    /// Reasons of the verdicts; equal ones stand once.
+    pub notes: Vec<String>,
+    /// What the sign `±` means here; None where it does not occur.
+    pub plus_minus: Option<&'static str>,
+}
+
+/// When a column's cell is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// In the first row of a target only.
+    Once,
+    /// In each row.
+    Always,
+    /// In each row but the INVALID ones: a figure that must not be used must
+    /// not stand where it could be copied.
+    UnlessInvalid,
+}
+
+struct Column {
+    title: [&'static str; 2],
+    shown: Shown,
+    /// What was not measured is None; a column of nothing else is left out.
+    cell: fn(&PointSummary<'_>) -> Option<String>,
+}
+
+static COLUMNS: &[Column] = &[
+    Column {
+        title: ["", "target"],
+        shown: Shown::Once,
+        cell: |point| Some(point.target.to_owned()),
+    },
+    Column {
+        title: ["", "workers"],
+        shown: Shown::Always,
+        cell: |point| point.at.workers.map(|n| n.to_string()),
+    },
+    Column {
+        title: ["alone", "ns"],
+        shown: Shown::Once,
+        cell: |point| Some(significant(point.own_cost?.pair_ns, 2)),
+    },
+    Column {
+        title: ["", "locks/s"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
+    },
+    Column {
+        title: ["", PLUS_MINUS],
+        shown: Shown::UnlessInvalid,
+        cell: spread,
+    },
+    Column {
+        title: ["of", "ideal"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(percent(point.of_ideal?.median)),
+    },
+    Column {
+        title: ["CPU us", "/lock"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["longest", "wait"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(time(point.longest_wait_ns? as f64)),
+    },
+    Column {
+        title: ["per worker", "min..max"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| {
+            let shares = point.per_worker?;
+            Some(format!("{}..{}", shares.min, shares.max))
+        },
+    },
+    Column {
+        title: ["got", "none"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(grouped(point.per_worker?.none)),
+    },
+];
+
+const PLUS_MINUS: &str = "±";
+
+/// Columns that belong to the one before them stand close to it, since lines
+/// are long enough.
+const CLOSE: [&str; 3] = ["workers", PLUS_MINUS, "none"];
+
+/// Half the interval, or half the range, of a throughput over several runs.
+fn spread(point: &PointSummary<'_>) -> Option<String> {
+    let throughput = point.throughput_per_s.filter(|t| t.runs > 1)?;
+    Some(plus_minus(relative_half_width(&throughput)?))
+}
+
+/// One row for each summary. None without any.
+pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
+    if points.is_empty() {
+        return None;
+    }
+    let measured = |column: &&Column| points.iter().any(|point| (column.cell)(point).is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(measured).collect();
+    let mut headings: Vec<Heading> = columns.iter().map(|column| heading(column)).collect();
+    headings.push(Heading::left("verdict"));
+    let mut notes = Vec::new();
+    let mut rows = Vec::new();
+    let mut before = None;
+    for point in points {
+        let first = before != Some(point.target);
+        before = Some(point.target);
+        let mut row: Vec<String> = columns.iter().map(|c| cell(c, point, first)).collect();
+        row.push(verdict(point, &mut notes));
+        rows.push(row);
+    }
+    Some(Headline {
+        grid: Grid {
+            columns: headings,
+            rows,
+        },
+        notes,
+        plus_minus: legend(points),
+    })
+}
+
+fn heading(column: &Column) -> Heading {
+    let [upper, lower] = column.title;
+    Heading {
+        left: lower == "target",
+        close: CLOSE.contains(&lower),
+        ..Heading::right(upper, lower)
+    }
+}
+
+fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
+    let text = match column.shown {
+        Shown::Once if !first => return String::new(),
+        Shown::UnlessInvalid if point.verdict.is == Is::Invalid => None,
+        _ => (column.cell)(point),
+    };
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+fn verdict(point: &PointSummary<'_>, notes: &mut Vec<String>) -> String {
+    let mut text = point.verdict.is.to_string();
+    for reason in &point.verdict.reasons {
+        let known = notes.iter().position(|note| *note == reason.text);
+        let at = known.unwrap_or_else(|| {
+            notes.push(reason.text.clone());
+            notes.len() - 1
+        });
+        text += &format!("[{}]", at + 1);
+    }
+    text
+}
+
+fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
+    let shown =
+        |point: &&PointSummary<'_>| point.verdict.is != Is::Invalid && spread(point).is_some();
+    let mut intervals = points
+        .iter()
+        .filter(shown)
+        .filter_map(|point| Some(point.throughput_per_s?.interval));
+    let first = intervals.next()?;
+    Some(match (first, intervals.all(|other| other == first)) {
+        (true, true) => "± half of the median's 95 % interval",
+        (false, true) => "± half of the range over the runs; an interval needs 6",
+        _ => "± half of the median's 95 % interval, of the range where there are under 6 runs",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ResultSet;
+    use crate::made;
+    use jostle_stats::summary::summarize;
+
+    fn of(set: &ResultSet) -> Headline {
+        headline(&summarize(&set.experiment, &set.points)).unwrap()
+    }
+
+    fn column<'a>(headline: &'a Headline, lower: &str) -> Vec<&'a str> {
+        let mut headings = headline.grid.columns.iter();
+        let at = headings.position(|h| h.title[1] == lower).unwrap();
+        headline
+            .grid
+            .rows
+            .iter()
+            .map(|row| row[at].as_str())
+            .collect()
+    }
+
+    #[test]
+    fn columns_that_were_not_measured_are_left_out() {
+        let titles = |set: &ResultSet| -> Vec<String> {
+            let columns = of(set).grid.columns;
+            columns.into_iter().map(|c| c.title[1].clone()).collect()
+        };
+        let all = titles(&made::set());
+        assert_eq!(all.len(), COLUMNS.len() + 1);
+        let counts = titles(&made::counts_only());
+        let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
+        // Of one run there is no spread either.
+        assert_eq!(gone, [PLUS_MINUS, "ideal", "wait"]);
+    }
+
+    #[test]
+    fn equal_reasons_share_a_note() {
+        let headline = of(&made::set());
+        assert_eq!(
+            column(&headline, "verdict"),
+            ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[2]"]
+        );
+        let mut set = made::set();
+        for point in &mut set.points {
+            if point.at.workers == Some(1000) {
+                made::share_out(point, &[4; 1000]);
+            }
+        }
+        assert_eq!(of(&set).notes.len(), 1);
+        assert_eq!(
+            column(&of(&set), "verdict"),
+            ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[1]"]
+        );
+    }
+
+    #[test]
+    fn no_figure_of_an_invalid_point_can_be_copied() {
+        let headline = of(&made::broken());
+        for (column, heading) in headline.grid.columns.iter().enumerate() {
+            let cell = headline.grid.rows[0][column].as_str();
+            match heading.title[1].as_str() {
+                "target" => assert_eq!(cell, "busted"),
+                "workers" => assert_eq!(cell, "10"),
+                "verdict" => assert_eq!(cell, "INVALID[1]"),
+                // Measured by itself, before.
+                "ns" => assert_eq!(cell, "508"),
+                _ => assert_eq!(cell, "-"),
+            }
+        }
+        assert_eq!(headline.plus_minus, None);
+    }
+
+    #[test]
+    fn the_spread_is_an_interval_from_six_runs_on() {
+        let runs = |least: u32| {
+            let mut set = made::set();
+            set.points.retain(|point| point.run <= least);
+            of(&set)
+        };
+        assert_eq!(
+            runs(6).plus_minus,
+            Some("± half of the median's 95 % interval")
+        );
+        let few = runs(5).plus_minus.unwrap();
+        assert!(few.contains("range"), "{few}");
+        let one = runs(1);
+        assert_eq!(one.plus_minus, None);
+        assert!(!one.grid.columns.iter().any(|c| c.title[1] == PLUS_MINUS));
+    }
+}

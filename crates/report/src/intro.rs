@@ -1,0 +1,138 @@
+//! The first line: on what machine, and how it was measured.
+
+use crate::ResultSet;
+use crate::command::options;
+use crate::format::{counted, exact, seconds};
+use jostle_model::Busy;
+use jostle_model::record::Experiment;
+use jostle_stats::summary::PointSummary;
+use std::collections::BTreeMap;
+
+/// `2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each, hold 1 ms, idle
+/// 10 us, placement: none`, and the options that are not at their default.
+pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+    let plan = &set.experiment.plan;
+    let mut how = Vec::new();
+    how.extend(windows(set));
+    how.extend(runs(points));
+    how.extend(plan.hold.map(|hold| busy("hold", hold)));
+    how.extend(plan.idle.map(|idle| busy("idle", idle)));
+    how.extend(
+        plan.place
+            .as_ref()
+            .map(|place| format!("placement: {place}")),
+    );
+    let said_already = [
+        "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "seed",
+    ];
+    let others = options(plan, &said_already);
+    let mut parts = vec![machine(&set.experiment), how.join(", ")];
+    if !others.is_empty() {
+        parts.push(others.join(" "));
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("; ")
+}
+
+fn machine(experiment: &Experiment) -> String {
+    let environment = &experiment.environment;
+    let cores = counted(environment.cores, "core");
+    let mut parts = vec![cores, environment.kernel.clone()];
+    parts.extend(file_systems(experiment));
+    parts.retain(|part| !part.is_empty());
+    parts.join(", ")
+}
+
+/// `tmpfs`, or with several `tmpfs (flock), ext4 (flock:/var)`.
+fn file_systems(experiment: &Experiment) -> Option<String> {
+    let mut targets_on = BTreeMap::<&str, Vec<&str>>::new();
+    for (target, name) in &experiment.environment.file_systems {
+        targets_on.entry(name).or_default().push(target);
+    }
+    let named: Vec<String> = match targets_on.len() {
+        1 => targets_on.keys().map(|name| (*name).to_owned()).collect(),
+        _ => targets_on
+            .iter()
+            .map(|(name, targets)| format!("{name} ({})", targets.join(", ")))
+            .collect(),
+    };
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
+fn windows(set: &ResultSet) -> Option<String> {
+    let windows = || set.points.iter().map(|point| point.window_s);
+    let shortest = seconds(windows().reduce(f64::min)?);
+    let longest = seconds(windows().reduce(f64::max)?);
+    Some(match shortest == longest {
+        true => format!("{longest} s per point"),
+        false => format!("{shortest} to {longest} s per point"),
+    })
+}
+
+fn runs(points: &[PointSummary<'_>]) -> Option<String> {
+    let runs = || points.iter().map(|point| point.runs.len());
+    Some(match (runs().min()?, runs().max()?) {
+        (few, many) if few == many => format!("{} of each", counted(many as u64, "run")),
+        (few, many) => format!("{few} to {many} runs of each"),
+    })
+}
+
+fn busy(word: &str, time: Busy) -> String {
+    match time {
+        Busy::Sleep(span) if span.0 == 0 => format!("no {word}"),
+        Busy::Sleep(span) => format!("{word} {}", exact(span)),
+        Busy::Spin(span) => format!("{word} {} (spinning)", exact(span)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::intro;
+    use crate::{ResultSet, made};
+    use jostle_model::plan::Carrier;
+    use jostle_model::{Busy, Nanos};
+    use jostle_stats::summary::summarize;
+
+    fn of(set: &ResultSet) -> String {
+        intro(set, &summarize(&set.experiment, &set.points))
+    }
+
+    #[test]
+    fn it_names_the_machine_and_the_way() {
+        assert_eq!(
+            of(&made::set()),
+            "2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each, hold 1 ms, idle 10 us, \
+             placement: none"
+        );
+        assert_eq!(
+            of(&made::counts_only()),
+            "2 cores, Linux 6.18; 5 s per point, 1 run of each, no hold, no idle, \
+             placement: none; --measure counts"
+        );
+    }
+
+    #[test]
+    fn what_differs_between_points_is_a_range() {
+        let mut set = made::set();
+        set.points[0].window_s = 0.25;
+        set.points
+            .retain(|point| point.run <= 3 || point.target == "flock");
+        assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each, "));
+    }
+
+    #[test]
+    fn what_is_out_of_the_ordinary_is_said() {
+        let mut set = made::set();
+        set.experiment.plan.hold = Some(Busy::Spin(Nanos::from_micros(250)));
+        set.experiment.plan.carrier = Some(Carrier::Threads);
+        set.experiment.plan.keys = Some(4);
+        let files = &mut set.experiment.environment.file_systems;
+        files.insert("flock:/var".to_owned(), "ext4".to_owned());
+        assert_eq!(
+            of(&set),
+            "2 cores, Linux 6.18, ext4 (flock:/var), tmpfs (flock); 5 s per point, \
+             6 runs of each, hold 250 us (spinning), idle 10 us, placement: none; \
+             --as threads --keys 4"
+        );
+    }
+}

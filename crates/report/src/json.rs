@@ -1,0 +1,47 @@
+//! `--format json`: the records, exactly the lines that the result file holds.
+
+use crate::ResultSet;
+use jostle_model::record::Record;
+
+/// One record a line.
+pub fn render(sets: &[ResultSet]) -> String {
+    sets.iter().flat_map(lines).collect()
+}
+
+fn lines(set: &ResultSet) -> impl Iterator<Item = String> {
+    let experiment = Record::Experiment(Box::new(set.experiment.clone()));
+    let points = set.points.iter().cloned().map(Box::new).map(Record::Point);
+    let end = set.end.clone().map(Record::End);
+    let records = std::iter::once(experiment).chain(points).chain(end);
+    // Records are plain data with text keys, which always can be written.
+    records.filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Writer, made, read};
+
+    #[test]
+    fn what_is_printed_is_what_the_file_holds() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locks.jsonl");
+        let printed = super::render(&[made::set(), made::set()]);
+        std::fs::write(&path, &printed).unwrap();
+        let sets = read(&path).unwrap();
+        assert_eq!(sets, [made::set(), made::set()]);
+
+        let copy = directory.path().join("copy.jsonl");
+        let mut writer = Writer::create(&copy, false).unwrap();
+        for line in printed.lines() {
+            writer.write(&serde_json::from_str(line).unwrap()).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&copy).unwrap(), printed);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_absent() {
+        let text = super::render(&[made::counts_only()]);
+        assert!(!text.contains("null"));
+        assert!(!text.contains("acquire_ns"));
+    }
+}

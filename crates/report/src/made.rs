@@ -1,0 +1,292 @@
+//! Made-up results for tests, fixed to the last digit.
+
+use crate::ResultSet;
+use jostle_model::plan::{Carrier, Measure, Place, Range, Workload};
+use jostle_model::record::{
+    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Machine,
+    OwnCost, Point, SCHEMA, Slice, Waits, Workers,
+};
+use jostle_model::{Busy, List, Nanos, Plan};
+use jostle_stats::checks::{Evidence, verdict};
+
+/// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
+pub fn set() -> ResultSet {
+    let mut points = Vec::new();
+    for run in 1..=6 {
+        points.push(point("flock", run, 943.0, 40.0, &queue(10, 472)));
+        points.push(point("flock", run, 945.0, 210.0, &starving()));
+        points.push(point("sysv", run, 945.0, 38.0, &queue(10, 472)));
+        points.push(point("sysv", run, 930.0, 45.0, &queue(1000, 4)));
+    }
+    finished(experiment(), points)
+}
+
+/// `contend busted -w 10 -t 5 --runs 6`: a lock that lets two in.
+pub fn broken() -> ResultSet {
+    let mut experiment = experiment();
+    experiment.plan.targets = vec!["busted".to_owned()];
+    experiment.plan.workers = Some(List(vec![10]));
+    experiment.environment.file_systems.clear();
+    experiment.calibration.own_cost = [("busted".to_owned(), cost(508.0, 132.0))].into();
+    let points = (1..=6).map(|run| {
+        let mut point = point("busted", run, 943.0, 40.0, &queue(10, 472));
+        if let Some(seen) = &mut point.exclusion {
+            seen.violations = 1;
+            seen.examples = vec!["worker 3 met worker 5 on key 0".to_owned()];
+        }
+        point
+    });
+    let points = points.collect();
+    finished(experiment, points)
+}
+
+/// `contend futex spin -w 2 -b 0 -i 0 --runs 1 --measure counts`.
+pub fn counts_only() -> ResultSet {
+    let mut experiment = experiment();
+    let plan = &mut experiment.plan;
+    plan.targets = vec!["futex".to_owned(), "spin".to_owned()];
+    plan.workers = Some(List(vec![2]));
+    plan.hold = Some(Busy::Sleep(Nanos::ZERO));
+    plan.idle = Some(Busy::Sleep(Nanos::ZERO));
+    plan.measure = Some(Measure::Counts);
+    plan.runs = Some(1);
+    experiment.environment.file_systems.clear();
+    experiment.calibration.own_cost = [
+        ("futex".to_owned(), cost(21.0, 118.0)),
+        ("spin".to_owned(), cost(12.4, 111.0)),
+    ]
+    .into();
+    let points = ["futex", "spin"].map(|target| {
+        let full = point(target, 1, 9_000_000.0, 0.21, &[22_000_000, 23_000_000]);
+        Point {
+            ceiling_per_s: None,
+            of_ideal: None,
+            acquire_ns: None,
+            hold_ns: None,
+            handoff_ns: None,
+            release_ns: None,
+            blocked_share: None,
+            stamp_every: None,
+            stamped: None,
+            exclusion: None,
+            series: Vec::new(),
+            histograms: Default::default(),
+            per_worker: full.per_worker.map(|mut shares| {
+                shares.longest_wait_ns = None;
+                shares.longest_wait_worker = None;
+                shares
+            }),
+            ..full
+        }
+    });
+    finished(experiment, points.to_vec())
+}
+
+/// Judged as a run is when it is made, and ended.
+pub fn finished(experiment: Experiment, mut points: Vec<Point>) -> ResultSet {
+    for point in &mut points {
+        point.verdict = verdict(&Evidence {
+            experiment: &experiment,
+            runs: &[point],
+        });
+    }
+    let end = End {
+        exit: 0,
+        error: None,
+        elapsed_s: 130.5,
+    };
+    ResultSet::new(experiment, points, Some(end))
+}
+
+/// The experiment of [`set`].
+pub fn experiment() -> Experiment {
+    Experiment {
+        schema: SCHEMA.to_owned(),
+        plan: plan(),
+        environment: Environment {
+            host: "reef".to_owned(),
+            kernel: "Linux 6.18".to_owned(),
+            cpu_model: "Pentium IV".to_owned(),
+            cores: 2,
+            cpu_accounting: "100 ticks/s".to_owned(),
+            memory_bytes: 24 << 30,
+            memory_available_bytes: 20 << 30,
+            file_systems: [("flock".to_owned(), "tmpfs".to_owned())].into(),
+            jostle: "0.1.0".to_owned(),
+            libc: "glibc 2.36".to_owned(),
+            ..Environment::default()
+        },
+        calibration: Calibration {
+            clock: "rdtscp".to_owned(),
+            stamp_ns: 19.0,
+            clock_uncertainty_ns: Some(40.5),
+            own_cost: [
+                ("flock".to_owned(), cost(508.0, 132.0)),
+                ("sysv".to_owned(), cost(495.0, 132.2)),
+            ]
+            .into(),
+        },
+        started_at: "2026-11-21T00:00:00Z".to_owned(),
+    }
+}
+
+/// The plan of [`set`], as the engine resolves it.
+pub fn plan() -> Plan {
+    Plan {
+        targets: vec!["flock".to_owned(), "sysv".to_owned()],
+        workers: Some(List(vec![10, 1000])),
+        hold: Some(Busy::Sleep(Nanos::from_millis(1))),
+        idle: Some(Busy::Sleep(Nanos::from_micros(10))),
+        duration: Some(Nanos::from_millis(5000)),
+        runs: Some(6),
+        budget: Some(Nanos::from_millis(50_000)),
+        carrier: Some(Carrier::Processes),
+        place: Some(Place::None),
+        measure: Some(Measure::Full),
+        keys: Some(1),
+        shared: Some(0.0),
+        range: Some(Range::Same),
+        try_only: Some(false),
+        open_each: Some(false),
+        slots: Some(16_384),
+        timer_slack: Some(Nanos(1)),
+        seed: Some(42),
+        ..Plan::of(Workload::Contend)
+    }
+}
+
+/// What a target costs by itself, and what full measuring adds.
+pub fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
+    OwnCost {
+        pair_ns,
+        full_ns: pair_ns + added_ns,
+        no_stamps_ns: pair_ns + 20.0,
+        no_witness_ns: pair_ns + 100.0,
+        added_ns,
+        added_range_ns: [added_ns - 9.0, added_ns + 14.5],
+        stamp_every: 1,
+    }
+}
+
+/// A run of 5 s in which the workers got these counts, at about this rate and
+/// CPU time per lock.
+pub fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64]) -> Point {
+    let mut point = Point {
+        target: target.to_owned(),
+        workload: "contend".to_owned(),
+        run,
+        block: run,
+        window_s: 5.0,
+        warmup_s: 0.5,
+        ramp_s: 0.01,
+        drain_s: 0.002,
+        start_spread_ns: 120_000,
+        ceiling_per_s: Some(1000.0),
+        context_switches: Some(9_450),
+        cpu_split: Some("sampled".to_owned()),
+        cpu_us_per_operation: Some(cpu_us),
+        placement: "none".to_owned(),
+        hold_ns: Some(distribution(1_001_000)),
+        handoff_ns: Some(distribution(5_000)),
+        release_ns: Some(distribution(700)),
+        blocked_share: Some(0.99),
+        stamp_every: Some(1),
+        series: vec![Slice::default(); 10],
+        histograms: [("hold_ns".to_owned(), Buckets(vec![(999_424, 4_000)]))].into(),
+        ..Point::default()
+    };
+    share_out(&mut point, counts);
+    // Runs differ by a few thousandths, as real ones do.
+    point.throughput_per_s = rate_per_s * (1.0 + 0.002 * f64::from(run % 5));
+    point.of_ideal = Some(point.throughput_per_s / 1000.0);
+    point
+}
+
+/// Gives each worker its count, and the point the figures that follow.
+pub fn share_out(point: &mut Point, counts: &[u64]) {
+    let operations: u64 = counts.iter().sum();
+    let wait_ns = if counts.contains(&0) {
+        4_987_000_000
+    } else {
+        1_070_000 * counts.len() as u64
+    };
+    point.at = At {
+        workers: Some(counts.len() as u64),
+    };
+    point.operations = operations;
+    point.per_worker = jostle_stats::fairness::per_worker(counts).map(|mut shares| {
+        shares.longest_wait_ns = Some(wait_ns);
+        shares.longest_wait_worker = Some(0);
+        shares
+    });
+    point.workers = Some(Workers {
+        operations: counts.to_vec(),
+        longest_wait_us: vec![wait_ns.div_ceil(1000); counts.len()],
+    });
+    point.acquire_ns = Some(waits(wait_ns));
+    point.stamped = Some(operations);
+    point.exclusion = Some(Exclusion {
+        checked: operations,
+        inner_interval_ns: Some(1_001_000),
+        ..Exclusion::default()
+    });
+    let cpu_s = point.cpu_us_per_operation.unwrap_or(0.0) * operations as f64 / 1e6;
+    point.cpu_s = Some(cpu_s);
+    point.cpu_user_s = Some(cpu_s * 0.25);
+    point.cpu_system_s = Some(cpu_s * 0.75);
+    point.machine = machine(cpu_s);
+}
+
+/// In which nothing but the workers and the tool ran.
+fn machine(cpu_s: f64) -> Machine {
+    Machine {
+        ticks: 1000,
+        busy_ticks: 16 + (100.0 * cpu_s) as u64,
+        stolen_ticks: 0,
+        softirq_ticks: 5,
+        ticks_per_s: 100,
+        cores: 2,
+        harness_cpu_s: 0.1,
+        steal_share: None,
+        throttled_periods: Some(0),
+    }
+}
+
+fn distribution(p50: u64) -> Distribution {
+    Distribution {
+        count: 4000,
+        min: p50 / 2,
+        max: p50 * 3,
+        mean: p50 as f64 * 1.01,
+        percentiles: [("p50".to_owned(), p50), ("p99".to_owned(), p50 * 2)].into(),
+        ..Distribution::default()
+    }
+}
+
+fn waits(longest_ns: u64) -> Waits {
+    Waits {
+        granted: Distribution {
+            max: longest_ns,
+            ..distribution(longest_ns / 4)
+        },
+        censored: 9,
+        kaplan_meier: [("p50".to_owned(), longest_ns / 4)].into(),
+        at_least: [("p99".to_owned(), longest_ns / 2)].into(),
+    }
+}
+
+/// As a queue shares out `mean` turns each, within one.
+pub fn queue(workers: u64, mean: u64) -> Vec<u64> {
+    (0..workers).map(|worker| mean + worker % 2).collect()
+}
+
+/// 1000 workers of which 100 got nothing and the others 1 to 13 turns.
+pub fn starving() -> Vec<u64> {
+    (0..1000u64)
+        .map(|worker| match worker % 10 {
+            0 => 0,
+            1 => 13,
+            n => 1 + n % 5,
+        })
+        .collect()
+}

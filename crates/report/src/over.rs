@@ -1,0 +1,105 @@
+//! The share of the acquisitions that waited longer than each time of `--over`.
+
+use crate::format::{exact, percent};
+use crate::grid::{Grid, Heading};
+use jostle_model::Nanos;
+use jostle_model::record::{Is, Point};
+use jostle_stats::summary::PointSummary;
+
+/// One row for each point, one column for each time; None where no time was
+/// asked for or no wait was measured.
+pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
+    let measured = |point: &PointSummary<'_>| times.iter().any(|t| share(point, *t).is_some());
+    if !points.iter().any(measured) {
+        return None;
+    }
+    let mut columns = vec![Heading::left("target"), Heading::right("", "workers")];
+    columns.extend(
+        times
+            .iter()
+            .map(|time| Heading::right("over", &exact(*time))),
+    );
+    let mut rows = Vec::new();
+    let mut before = None;
+    for point in points {
+        let name = if before == Some(point.target) {
+            ""
+        } else {
+            point.target
+        };
+        before = Some(point.target);
+        let workers = point.at.workers.map_or("-".to_owned(), |n| n.to_string());
+        let mut row = vec![name.to_owned(), workers];
+        row.extend(times.iter().map(|time| {
+            let usable = point.verdict.is != Is::Invalid;
+            let share = share(point, *time).filter(|_| usable);
+            share.map_or("-".to_owned(), percent)
+        }));
+        rows.push(row);
+    }
+    Some(Grid { columns, rows })
+}
+
+/// Over all runs together, each weighed by its acquisitions.
+fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
+    let of_run = |run: &&Point| {
+        let granted = &run.acquire_ns.as_ref()?.granted;
+        let share = granted.over.get(&time.to_string())?;
+        Some((share * granted.count as f64, granted.count as f64))
+    };
+    let runs = point.runs.iter().filter_map(of_run);
+    let (above, all) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    (all > 0.0).then(|| above / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::over;
+    use crate::made;
+    use jostle_model::Nanos;
+    use jostle_stats::summary::summarize;
+
+    const TIMES: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(1000)];
+
+    #[test]
+    fn shares_are_pooled_over_the_runs_in_the_order_asked() {
+        let mut set = made::set();
+        for point in &mut set.points {
+            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
+            // One run of twice the acquisitions, and 3 % instead of 0.
+            granted.count = if point.run == 1 { 8000 } else { 4000 };
+            let share = if point.run == 1 { 0.035 } else { 0.0 };
+            granted.over = [("100ms".to_owned(), share), ("1s".to_owned(), 0.0)].into();
+        }
+        let summaries = summarize(&set.experiment, &set.points);
+        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().text(), @r"
+                           over  over
+        target  workers  100 ms   1 s
+        flock        10   1.0 %   0 %
+                   1000   1.0 %   0 %
+        sysv         10   1.0 %   0 %
+                   1000   1.0 %   0 %
+        ");
+    }
+
+    #[test]
+    fn nothing_is_shown_that_was_not_asked_for_or_not_measured() {
+        for set in [made::set(), made::counts_only()] {
+            let summaries = summarize(&set.experiment, &set.points);
+            assert_eq!(over(&[], &summaries), None);
+            assert_eq!(over(&TIMES, &summaries), None);
+        }
+    }
+
+    #[test]
+    fn an_invalid_point_shows_none() {
+        let mut set = made::broken();
+        for point in &mut set.points {
+            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
+            granted.over = [("1s".to_owned(), 0.5)].into();
+        }
+        let summaries = summarize(&set.experiment, &set.points);
+        let grid = over(&TIMES[1..], &summaries).unwrap();
+        assert_eq!(grid.rows, [["busted", "10", "-"]]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What the formats for people say about one experiment, before it is laid out.
+
+use crate::ResultSet;
+use crate::checked::checked;
+use crate::format::counted;
+use crate::grid::Grid;
+use crate::headline::{Headline, headline};
+use crate::intro::intro;
+use crate::next::next;
+use crate::over::over;
+use jostle_stats::closing::{comparison, sentences};
+use jostle_stats::summary::summarize;
+
+/// One experiment, from top to bottom.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// On what machine, and how it was measured.
+    pub intro: String,
+    /// None where no run was finished.
+    pub headline: Option<Headline>,
+    /// The shares of `--over`.
+    pub over: Option<Grid>,
+    /// For each target what to take away.
+    pub sentences: Vec<(String, String)>,
+    /// Targets beside the first one.
+    pub comparisons: Vec<String>,
+    /// That it ended early, and why.
+    pub ended: Option<String>,
+    /// What was checked, and what the measuring cost.
+    pub checked: Option<String>,
+    /// A command worth typing.
+    pub next: String,
+}
+
+/// One page for each experiment; of several each says when and where it ran.
+pub fn pages(sets: &[ResultSet]) -> Vec<Page> {
+    let mut pages: Vec<Page> = sets.iter().map(page).collect();
+    if sets.len() > 1 {
+        for (page, set) in pages.iter_mut().zip(sets) {
+            let (when, host) = (&set.experiment.started_at, &set.experiment.environment.host);
+            page.intro = format!("{when} on {host}: {}", page.intro);
+        }
+    }
+    pages
+}
+
+fn page(set: &ResultSet) -> Page {
+    let points = summarize(&set.experiment, &set.points);
+    let times = set.experiment.plan.over.as_deref().unwrap_or(&[]);
+    Page {
+        intro: intro(set, &points),
+        headline: headline(&points),
+        over: over(times, &points),
+        sentences: sentences(&set.experiment, &points),
+        comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
+        ended: ended(set),
+        checked: (!points.is_empty()).then(|| checked(set, &points)),
+        next: next(set, &points),
+    }
+}
+
+fn ended(set: &ResultSet) -> Option<String> {
+    let why = match &set.end {
+        Some(end) => format!("This experiment ended early: {}", end.error.as_ref()?),
+        None => "This experiment has no end: jostle or the machine was stopped".to_owned(),
+    };
+    let kept = match set.points.len() as u64 {
+        1 => "1 run was finished".to_owned(),
+        n => format!("{} were finished", counted(n, "run")),
+    };
+    Some(format!("{why}; {kept}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use jostle_model::record::End;
+
+    #[test]
+    fn an_early_end_is_said() {
+        let mut set = made::set();
+        assert_eq!(page(&set).ended, None);
+        set.end = None;
+        assert_eq!(
+            page(&set).ended.unwrap(),
+            "This experiment has no end: jostle or the machine was stopped; 24 runs were finished."
+        );
+        set.points.truncate(1);
+        set.end = Some(End {
+            exit: 130,
+            error: Some("interrupted".to_owned()),
+            elapsed_s: 7.0,
+        });
+        assert_eq!(
+            page(&set).ended.unwrap(),
+            "This experiment ended early: interrupted; 1 run was finished."
+        );
+    }
+
+    #[test]
+    fn only_of_several_each_says_where_it_ran() {
+        let one = pages(&[made::set()]);
+        assert!(one[0].intro.starts_with("2 cores, "));
+        let two = pages(&[made::set(), made::counts_only()]);
+        for page in two {
+            assert!(
+                page.intro
+                    .starts_with("2026-11-21T00:00:00Z on reef: 2 cores, ")
+            );
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `--format table`: for people at a terminal.
+
+use crate::ResultSet;
+use crate::format::wrap;
+use crate::page::{Page, pages};
+
+/// As wide as a terminal is at least.
+const WIDTH: usize = 80;
+
+/// One page after the other, an empty line between them.
+pub fn render(sets: &[ResultSet]) -> String {
+    let pages: Vec<String> = pages(sets).iter().map(page).collect();
+    pages.join("\n")
+}
+
+fn page(page: &Page) -> String {
+    let mut text = wrap("", &page.intro, WIDTH);
+    if let Some(headline) = &page.headline {
+        text += &headline.grid.text();
+        if let Some(meaning) = headline.plus_minus {
+            text += &wrap("", meaning, WIDTH);
+        }
+        for (at, note) in headline.notes.iter().enumerate() {
+            text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
+        }
+    }
+    if let Some(over) = &page.over {
+        text += "\nShare of the acquisitions that waited longer:\n";
+        text += &over.text();
+    }
+    let conclusions = conclusions(page);
+    if !conclusions.is_empty() {
+        text.push('\n');
+        text += &conclusions;
+    }
+    if let Some(ended) = &page.ended {
+        text += &wrap("", ended, WIDTH);
+    }
+    if let Some(checked) = &page.checked {
+        text += &wrap("", checked, WIDTH);
+    }
+    // Not wrapped, so that it can be copied.
+    text + "Next: " + &page.next + "\n"
+}
+
+fn conclusions(page: &Page) -> String {
+    let names = page
+        .sentences
+        .iter()
+        .map(|(target, _)| target.chars().count());
+    let width = names.max().unwrap_or(0);
+    let mut text = String::new();
+    for (target, sentence) in &page.sentences {
+        text += &wrap(&format!("{target:<width$}  "), sentence, WIDTH);
+    }
+    for comparison in &page.comparisons {
+        text += &wrap("", comparison, WIDTH);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+    use crate::made;
+    use jostle_model::Nanos;
+
+    #[test]
+    fn a_comparison_of_two_locks() {
+        insta::assert_snapshot!(render(&[made::set()]));
+    }
+
+    #[test]
+    fn a_lock_that_does_not_exclude() {
+        insta::assert_snapshot!(render(&[made::broken()]));
+    }
+
+    #[test]
+    fn counts_alone() {
+        insta::assert_snapshot!(render(&[made::counts_only()]));
+    }
+
+    #[test]
+    fn several_experiments_one_of_them_cut_short() {
+        let mut cut = made::set();
+        cut.points.truncate(4);
+        cut.end = None;
+        insta::assert_snapshot!(render(&[made::counts_only(), cut]));
+    }
+
+    #[test]
+    fn shares_above_the_times_asked_for() {
+        let mut set = made::set();
+        set.experiment.plan.over = Some(vec![Nanos::from_millis(100), Nanos::from_millis(1000)]);
+        for point in &mut set.points {
+            let granted = &mut point.acquire_ns.as_mut().unwrap().granted;
+            let crowd = point.at.workers == Some(1000);
+            let (tenth, second) = if crowd { (0.91, 0.0432) } else { (0.0, 0.0) };
+            granted.over = [("100ms".to_owned(), tenth), ("1s".to_owned(), second)].into();
+        }
+        insta::assert_snapshot!(render(&[set]));
+    }
+
+    #[test]
+    fn without_a_finished_run_there_is_no_table() {
+        let mut set = made::set();
+        set.points.clear();
+        set.end = None;
+        insta::assert_snapshot!(render(&[set]), @r"
+        2 cores, Linux 6.18, tmpfs; hold 1 ms, idle 10 us, placement: none
+        This experiment has no end: jostle or the machine was stopped; 0 runs were
+        finished.
+        Next: jostle contend flock sysv -w 10:1000 -t 5 --runs 6
+        ");
+    }
+}

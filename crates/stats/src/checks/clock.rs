@@ -1,0 +1,55 @@
+//! Do the CPUs' clocks agree well enough to time a hand-off?
+
+use super::{Check, Evidence, percent};
+use jostle_model::record::{Claim, Is, Reason};
+
+/// Under this name a point counts, among its errors, the hand-offs that ended
+/// before they began by more than the clocks' known uncertainty; the histogram
+/// holds them as 0.
+pub const BEFORE_RELEASE: &str = "handoff_before_release";
+
+const MOST: f64 = 0.001;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "clock",
+    asks: "Did hand-offs end before they began?",
+    threshold: "above 0.1 % of the hand-offs: INVALID",
+    source: "no grant precedes the release that allowed it (Lamport, CACM 21, 1978); \
+             up to 0.1 % leaves p99 in place",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let early = evidence.sum(|run| run.errors.get(BEFORE_RELEASE).copied().unwrap_or(0));
+    let handoffs = evidence.sum(|run| run.handoff_ns.as_ref().map_or(0, |d| d.count));
+    let share = early as f64 / handoffs.max(early).max(1) as f64;
+    (share > MOST).then(|| {
+        let text = format!(
+            "{} of the hand-offs ended before they began: the CPUs' clocks disagree \
+             (--place same uses one)",
+            percent(share)
+        );
+        CHECK.reason(Is::Invalid, &[Claim::Distribution], text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BEFORE_RELEASE, CHECK};
+    use crate::fixtures::after;
+    use jostle_model::record::Is;
+
+    #[test]
+    fn more_than_one_early_hand_off_in_a_thousand_convicts() {
+        let with = |early| {
+            after(&CHECK, |point| {
+                point.handoff_ns.as_mut().unwrap().count = 4000;
+                point.errors.insert(BEFORE_RELEASE.to_string(), early);
+            })
+        };
+        assert_eq!(with(0), Is::Valid);
+        assert_eq!(with(4), Is::Valid);
+        assert_eq!(with(5), Is::Invalid);
+    }
+}

@@ -1,0 +1,59 @@
+//! Did every call succeed?
+
+use super::{Check, EVERYTHING, Evidence, clock};
+use jostle_model::record::{Is, Reason};
+use std::collections::BTreeMap;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "errors",
+    asks: "Did any call fail, apart from refused tries and timeouts?",
+    threshold: "one failed call: INVALID",
+    source: "a failed call is quicker than a lock: counting on would make an error look like speed",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let mut failed: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in evidence.runs.iter().flat_map(|run| &run.errors) {
+        // Not a failed call: the check of the clocks judges it.
+        if *count > 0 && name != clock::BEFORE_RELEASE {
+            *failed.entry(name).or_default() += count;
+        }
+    }
+    let list: Vec<String> = failed
+        .iter()
+        .map(|(name, count)| format!("{name} {count} times"))
+        .collect();
+    (!list.is_empty()).then(|| {
+        let text = format!("calls failed: {}", list.join(", "));
+        CHECK.reason(Is::Invalid, EVERYTHING, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHECK, clock};
+    use crate::fixtures::{after, judge, point};
+    use jostle_model::record::Is;
+
+    #[test]
+    fn one_failed_call_convicts_and_a_counted_zero_does_not() {
+        let with = |name: &str, count| {
+            after(&CHECK, |point| {
+                point.errors.insert(name.to_string(), count);
+            })
+        };
+        assert_eq!(with("ENOLCK", 1), Is::Invalid);
+        assert_eq!(with("ENOLCK", 0), Is::Valid);
+        assert_eq!(with(clock::BEFORE_RELEASE, 9), Is::Valid);
+    }
+
+    #[test]
+    fn failures_of_all_runs_are_added_up() {
+        let mut bad = point();
+        bad.errors.insert("ENOLCK".to_string(), 2);
+        let reason = judge(&CHECK, &[bad.clone(), point(), bad]).unwrap();
+        assert_eq!(reason.text, "calls failed: ENOLCK 4 times");
+    }
+}

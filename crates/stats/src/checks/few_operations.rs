@@ -1,0 +1,58 @@
+//! Did enough happen to speak of a rate?
+
+use super::{Check, EVERYTHING, Evidence};
+use jostle_model::record::{Claim, Is, Reason};
+
+const LEAST: u64 = 30;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "few_operations",
+    asks: "Did enough happen within the window to speak of a rate?",
+    threshold: "a window with fewer than 30 grants: SUSPECT, without any: INVALID",
+    source: "where a window's edges fall among the grants decides about one of them: of 30 \
+             that is 3 %",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let fewest = evidence.runs.iter().min_by_key(|run| run.operations)?;
+    let window_s = fewest.window_s;
+    match fewest.operations {
+        0 => {
+            let text = format!("nothing was granted within a window of {window_s:.1} s");
+            Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+        }
+        n if n < LEAST => {
+            let seconds = (LEAST as f64 / n as f64 * window_s).ceil();
+            let text = format!("only {n} acquisitions within the window (-t {seconds})");
+            Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{after, judge, point};
+    use jostle_model::record::Is;
+
+    #[test]
+    fn thirty_grants_are_the_least_and_none_are_no_measurement() {
+        let with = |n| after(&CHECK, |point| point.operations = n);
+        assert_eq!(with(30), Is::Valid);
+        assert_eq!(with(29), Is::Suspect);
+        assert_eq!(with(1), Is::Suspect);
+        assert_eq!(with(0), Is::Invalid);
+    }
+
+    #[test]
+    fn the_poorest_run_is_quoted_with_the_window_that_would_do() {
+        let mut poor = point();
+        poor.operations = 7;
+        let reason = judge(&CHECK, &[point(), poor]).unwrap();
+        // 30 / 7 x 5 s = 21.4 s
+        assert_eq!(reason.text, "only 7 acquisitions within the window (-t 22)");
+    }
+}

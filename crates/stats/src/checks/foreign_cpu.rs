@@ -1,0 +1,134 @@
+//! Did other programs use the machine?
+
+use super::{Check, Evidence, LEAST_TICKS, Limits, percent};
+use jostle_model::record::{Point, Reason};
+
+const LIMITS: Limits = Limits {
+    suspect: 0.03,
+    invalid: 0.10,
+};
+
+/// Standard deviations of the tick's sampling that an excess must exceed.
+///
+/// The machine's busy time is sampled: a tick counts as a whole where the CPU
+/// happens to be busy when it strikes. N busy ticks are thus a count with a
+/// standard deviation of at most sqrt(N), while the workers' CPU time is exact.
+/// Workers that sleep and wake in step with the tick would otherwise accuse
+/// programs that do not exist.
+const DEVIATIONS: f64 = 3.0;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "foreign_cpu",
+    asks: "How much of the machine did other programs use?",
+    threshold: "(busy - workers - jostle itself - soft interrupts) / (CPUs x window) above 3 %: \
+                SUSPECT, above 10 %: INVALID; judged from 200 ticks on, pooled over the runs, \
+                and only above three standard deviations of the tick's sampling",
+    source: "proc_stat(5); a throughput that is bound by CPU loses about the share that others \
+             take, and the checks of steal begin near there too",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let judged = || evidence.runs.iter().filter(|run| run.cpu_s.is_some());
+    let total: f64 = judged().map(|run| run.machine.ticks as f64).sum();
+    if total < LEAST_TICKS {
+        return None;
+    }
+    let busy: f64 = judged().map(|run| run.machine.busy_ticks as f64).sum();
+    let foreign: f64 = judged().map(|run| foreign_ticks(run)).sum();
+    let capacity: f64 = judged().map(|run| capacity_ticks(run)).sum();
+    if capacity <= 0.0 || foreign <= DEVIATIONS * busy.sqrt() {
+        return None;
+    }
+    let share = foreign / capacity;
+    let text = format!(
+        "other programs used {} of the machine; stop them, or run it again without them",
+        percent(share)
+    );
+    CHECK.disturbance(share, LIMITS, text)
+}
+
+fn foreign_ticks(run: &Point) -> f64 {
+    let machine = &run.machine;
+    let ours_s = run.cpu_s.unwrap_or(0.0) + machine.harness_cpu_s;
+    machine.busy_ticks as f64 - machine.softirq_ticks as f64 - ours_s * machine.ticks_per_s as f64
+}
+
+fn capacity_ticks(run: &Point) -> f64 {
+    run.machine.cores as f64 * run.window_s * run.machine.ticks_per_s as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{after, judge, point};
+    use jostle_model::record::{Is, Point};
+
+    /// A run of 50 s: 10,000 ticks of two CPUs.
+    fn long(point: &mut Point, ours_s: f64, busy: u64) {
+        point.window_s = 50.0;
+        point.cpu_s = Some(ours_s - 1.0);
+        point.machine.harness_cpu_s = 1.0;
+        point.machine.softirq_ticks = 100;
+        point.machine.ticks = 10_000;
+        point.machine.busy_ticks = busy;
+    }
+
+    #[test]
+    fn three_and_ten_percent_are_the_limits() {
+        // 10 s of our own (1000 ticks) and 100 ticks of soft interrupts.
+        let table = [
+            (1100, Is::Valid),
+            (1400, Is::Valid), // 3.0 %
+            (1401, Is::Suspect),
+            (2100, Is::Suspect), // 10.0 %
+            (2101, Is::Invalid),
+        ];
+        for (busy, is) in table {
+            let found = after(&CHECK, |point| long(point, 10.0, busy));
+            assert_eq!(found, is, "{busy} busy ticks");
+        }
+    }
+
+    #[test]
+    fn what_the_sampling_of_ticks_explains_accuses_nobody() {
+        // 5 s: 1000 ticks. 40 in excess are 4 %, but 3 sqrt(445) is 63.
+        let with = |ours_s: f64, busy| {
+            after(&CHECK, |point| {
+                point.cpu_s = Some(ours_s);
+                point.machine.harness_cpu_s = 0.0;
+                point.machine.softirq_ticks = 5;
+                point.machine.busy_ticks = busy;
+            })
+        };
+        assert_eq!(with(4.0, 445), Is::Valid);
+        assert_eq!(with(4.0, 480), Is::Suspect); // 75 > 65.7
+        // Of few busy ticks the same excess is significant.
+        assert_eq!(with(0.1, 55), Is::Suspect); // 40 > 22
+    }
+
+    #[test]
+    fn runs_too_short_for_the_tick_are_judged_together() {
+        let mut short = point();
+        short.window_s = 0.5;
+        short.cpu_s = Some(0.0);
+        short.machine.ticks = 100;
+        short.machine.busy_ticks = 40;
+        short.machine.harness_cpu_s = 0.0;
+        assert_eq!(judge(&CHECK, std::slice::from_ref(&short)), None);
+        assert_eq!(
+            judge(&CHECK, &[short.clone(), short]).unwrap().is,
+            Is::Invalid
+        );
+    }
+
+    #[test]
+    fn without_the_workers_cpu_time_nothing_is_said() {
+        let found = after(&CHECK, |point| {
+            point.cpu_s = None;
+            point.machine.busy_ticks = 1000;
+        });
+        assert_eq!(found, Is::Valid);
+    }
+}

@@ -1,0 +1,107 @@
+//! Was the lock held for as long as was asked?
+
+use super::{Check, Evidence};
+use crate::intervals::median;
+use jostle_model::record::{Claim, Is, Reason};
+
+const SUSPECT: f64 = 0.05;
+const INVALID: f64 = 0.20;
+
+/// Every sleep ends with a wake-up, which no option removes and which costs some
+/// microseconds: a short hold is off by a large share, and by nothing that
+/// matters.
+const LEAST_NS: f64 = 20_000.0;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "hold_accuracy",
+    asks: "Was the lock held for as long as was asked?",
+    threshold: "median hold off by more than 5 % and 20 us: SUSPECT, by more than 20 % and \
+                20 us: INVALID; a hold of 0 is not judged",
+    source: "time(7) and prctl(2), PR_SET_TIMERSLACK: the default slack alone adds 50 us, \
+             5 % of a hold of 1 ms",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let asked_ns = evidence.experiment.plan.hold?.span().0 as f64;
+    let held = |run: &&jostle_model::record::Point| {
+        run.hold_ns
+            .as_ref()?
+            .percentiles
+            .get("p50")
+            .map(|ns| *ns as f64)
+    };
+    let medians: Vec<f64> = evidence.runs.iter().filter_map(held).collect();
+    let held_ns = median(&medians)?;
+    let off_ns = (held_ns - asked_ns).abs();
+    if asked_ns == 0.0 || off_ns <= LEAST_NS.max(SUSPECT * asked_ns) {
+        return None;
+    }
+    let is = if off_ns > INVALID * asked_ns {
+        Is::Invalid
+    } else {
+        Is::Suspect
+    };
+    let text = format!(
+        "the lock was held for {:.0} us instead of {:.0} us (median)",
+        held_ns / 1e3,
+        asked_ns / 1e3
+    );
+    Some(CHECK.reason(is, &[Claim::Absolute, Claim::Distribution], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{after, distribution, experiment, judge, judge_in, point};
+    use jostle_model::record::{Is, Point};
+    use jostle_model::{Busy, Nanos};
+
+    fn held(hold_us: u64) -> Point {
+        let mut point = point();
+        point.hold_ns = Some(distribution(4725, hold_us * 1000));
+        point
+    }
+
+    fn asked(asked_us: u64, held_us: u64) -> Is {
+        let mut experiment = experiment();
+        experiment.plan.hold = Some(Busy::Spin(Nanos::from_micros(asked_us)));
+        judge_in(&CHECK, &experiment, &[held(held_us)]).map_or(Is::Valid, |r| r.is)
+    }
+
+    #[test]
+    fn five_and_twenty_percent_are_the_limits_but_never_under_20_us() {
+        let table = [
+            // asked for and held, us
+            (1000, 1050, Is::Valid),
+            (1000, 1051, Is::Suspect),
+            (1000, 949, Is::Suspect), // too short is as wrong
+            (1000, 1200, Is::Suspect),
+            (1000, 1201, Is::Invalid),
+            (50, 70, Is::Valid), // 40 %, but 20 us
+            (50, 71, Is::Invalid),
+            (200, 220, Is::Valid),
+            (200, 221, Is::Suspect),
+            (0, 500, Is::Valid),
+        ];
+        for (asked_us, held_us, is) in table {
+            assert_eq!(asked(asked_us, held_us), is, "{asked_us} {held_us}");
+        }
+    }
+
+    #[test]
+    fn the_median_run_decides() {
+        assert_eq!(judge(&CHECK, &[held(1000), held(1000), held(1300)]), None);
+        let reason = judge(&CHECK, &[held(1300), held(1000), held(1260)]).unwrap();
+        assert_eq!(
+            reason.text,
+            "the lock was held for 1260 us instead of 1000 us (median)"
+        );
+    }
+
+    #[test]
+    fn a_hold_that_was_not_measured_is_not_judged() {
+        assert_eq!(after(&CHECK, |point| point.hold_ns = None), Is::Valid);
+    }
+}

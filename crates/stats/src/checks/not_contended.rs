@@ -1,0 +1,109 @@
+//! Did the workers contend at all?
+
+use super::{Check, EVERYTHING, Evidence, percent};
+use jostle_model::Plan;
+use jostle_model::plan::Range;
+use jostle_model::record::{Is, Reason};
+
+const LEAST: f64 = 0.01;
+
+/// None contended of n stamped grants bounds the share at 3/n with 95 %
+/// confidence (Hanley & Lippman-Hand, JAMA 249, 1983): below 300, a share of
+/// 1 % cannot be excluded.
+const LEAST_STAMPED: f64 = 300.0;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "not_contended",
+    asks: "Where several workers want one lock, does any of them ever wait?",
+    threshold: "under 1 % of the stamped grants contended: SUSPECT; judged from 300 grants on, \
+                with several workers, one key, exclusive and blocking acquisitions, and ranges \
+                that meet",
+    source: "the plan's own demand; 300 by the rule of three (Hanley & Lippman-Hand 1983)",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    if evidence.workers() < 2 || !wants_contention(&evidence.experiment.plan) {
+        return None;
+    }
+    let (mut stamped, mut contended) = (0.0, 0.0);
+    for run in evidence.runs {
+        if let (Some(share), Some(n)) = (run.blocked_share, run.stamped) {
+            stamped += n as f64;
+            contended += share * n as f64;
+        }
+    }
+    if stamped < LEAST_STAMPED || contended / stamped >= LEAST {
+        return None;
+    }
+    let text = format!(
+        "not contended: {} of the acquisitions had to wait; \
+         a longer hold (-b) or more workers (-w) would make them",
+        percent(contended / stamped)
+    );
+    Some(CHECK.reason(Is::Suspect, EVERYTHING, text))
+}
+
+/// Several keys, readers, tries and disjoint ranges are there to avoid waiting.
+fn wants_contention(plan: &Plan) -> bool {
+    plan.keys.unwrap_or(1) == 1
+        && plan.shared.unwrap_or(0.0) == 0.0
+        && !plan.try_only.unwrap_or(false)
+        && plan.range != Some(Range::Disjoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{after, experiment, judge_in, point};
+    use jostle_model::Plan;
+    use jostle_model::plan::Range;
+    use jostle_model::record::Is;
+
+    #[test]
+    fn one_percent_is_the_limit_and_300_grants_are_the_least() {
+        let with = |share, stamped| {
+            after(&CHECK, |point| {
+                point.blocked_share = share;
+                point.stamped = stamped;
+            })
+        };
+        let table = [
+            (Some(0.0099), Some(4725), Is::Suspect),
+            (Some(0.0101), Some(4725), Is::Valid),
+            (Some(0.0), Some(300), Is::Suspect),
+            (Some(0.0), Some(299), Is::Valid),
+            (None, None, Is::Valid),
+        ];
+        for (share, stamped, is) in table {
+            assert_eq!(with(share, stamped), is, "{share:?} {stamped:?}");
+        }
+    }
+
+    #[test]
+    fn one_worker_need_not_wait() {
+        let found = after(&CHECK, |point| {
+            point.at.workers = Some(1);
+            point.blocked_share = Some(0.0);
+        });
+        assert_eq!(found, Is::Valid);
+    }
+
+    #[test]
+    fn a_plan_that_avoids_waiting_is_not_accused_of_it() {
+        let mut idle = point();
+        idle.blocked_share = Some(0.0);
+        let judged = |change: fn(&mut Plan)| {
+            let mut experiment = experiment();
+            change(&mut experiment.plan);
+            judge_in(&CHECK, &experiment, std::slice::from_ref(&idle)).is_some()
+        };
+        assert!(judged(|_| ()));
+        assert!(judged(|plan| plan.range = Some(Range::Same)));
+        assert!(!judged(|plan| plan.keys = Some(2)));
+        assert!(!judged(|plan| plan.shared = Some(0.8)));
+        assert!(!judged(|plan| plan.try_only = Some(true)));
+        assert!(!judged(|plan| plan.range = Some(Range::Disjoint)));
+    }
+}

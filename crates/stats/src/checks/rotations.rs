@@ -1,0 +1,107 @@
+//! Is the window long enough to speak of fairness?
+
+use super::{Check, Evidence};
+use crate::fairness;
+use jostle_model::record::{Claim, Is, Reason};
+
+/// Turns that each worker should have had.
+pub const LEAST: f64 = 10.0;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "rotations",
+    asks: "Could each worker have had enough turns to speak of fairness?",
+    threshold: "under 10 rotations (acquisitions for each worker, mean over the runs) with \
+                several workers: SUSPECT",
+    source: "a perfect queue gives counts that differ by 1, at the window's edges: of 10 turns \
+             that is 10 %, of fewer it looks like unfairness",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let workers = evidence.workers();
+    let operations = evidence.sum(|run| run.operations);
+    let turns = fairness::rotations(workers, operations) / evidence.runs.len().max(1) as f64;
+    if workers < 2 || turns >= LEAST {
+        return None;
+    }
+    let mut text = format!("the window holds {}; fairness needs 10", in_words(turns));
+    if turns > 0.0 {
+        let seconds = (LEAST / turns * evidence.mean_window_s()).ceil();
+        text.push_str(&format!(" (-t {seconds})"));
+    }
+    Some(CHECK.reason(Is::Suspect, &[Claim::Distribution], text))
+}
+
+/// Cut off, not rounded: 9.97 must not read as the 10 that are needed.
+fn in_words(turns: f64) -> String {
+    let tenths = (turns * 10.0 + 1e-9).floor() / 10.0;
+    if tenths == 1.0 {
+        "1 rotation".to_string()
+    } else {
+        format!("{tenths} rotations")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::record::{Claim, Is, Point};
+
+    fn run(workers: u64, operations: u64, window_s: f64) -> Point {
+        let mut point = point();
+        point.at.workers = Some(workers);
+        point.operations = operations;
+        point.window_s = window_s;
+        point
+    }
+
+    #[test]
+    fn under_ten_rotations_it_says_how_long_a_window_would_do() {
+        let table = [
+            (
+                1000,
+                5000,
+                5.0,
+                Some("5 rotations; fairness needs 10 (-t 10)"),
+            ),
+            (
+                1000,
+                4725,
+                5.0,
+                Some("4.7 rotations; fairness needs 10 (-t 11)"),
+            ),
+            (
+                1000,
+                9999,
+                10.0,
+                Some("9.9 rotations; fairness needs 10 (-t 11)"),
+            ),
+            (
+                1000,
+                1000,
+                1.0,
+                Some("1 rotation; fairness needs 10 (-t 10)"),
+            ),
+            (1000, 0, 5.0, Some("0 rotations; fairness needs 10")),
+            (1000, 10_000, 5.0, None),
+            (1, 3, 5.0, None), // one worker has no turns to share
+        ];
+        for (workers, operations, window_s, expected) in table {
+            let text = judge(&CHECK, &[run(workers, operations, window_s)]).map(|r| r.text);
+            let expected = expected.map(|rest| format!("the window holds {rest}"));
+            assert_eq!(text, expected, "{workers} {operations}");
+        }
+    }
+
+    #[test]
+    fn only_fairness_is_in_doubt_and_the_mean_run_decides() {
+        let reason = judge(&CHECK, &[run(10, 99, 1.0), run(10, 100, 1.0)]).unwrap();
+        assert_eq!(
+            (reason.is, reason.claims),
+            (Is::Suspect, vec![Claim::Distribution])
+        );
+        assert_eq!(judge(&CHECK, &[run(10, 98, 1.0), run(10, 102, 1.0)]), None);
+    }
+}

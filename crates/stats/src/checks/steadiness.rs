@@ -1,0 +1,134 @@
+//! Did the rate drift within the window?
+
+use super::{Check, Evidence};
+use crate::intervals::median;
+use crate::trend::{mann_kendall, theil_sen};
+use jostle_model::record::{Claim, Is, Point, Reason};
+
+const DRIFT: f64 = 0.10;
+const P: f64 = 0.01;
+const RUNS_SHARE: f64 = 2.0 / 3.0;
+
+/// Under this mean a slice's count says little: of 30 the chance deviation of
+/// a lottery is 18 %.
+const LEAST_PER_SLICE: f64 = 30.0;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "steadiness",
+    asks: "Did the rate drift from the beginning of the window to its end?",
+    threshold: "over ten slices a Theil-Sen drift above 10 % of the mean with Mann-Kendall \
+                p < 0.01, in the same direction in two thirds of the runs: SUSPECT; judged from \
+                30 acquisitions a slice on",
+    source: "Sen, J. Am. Stat. Assoc. 63 (1968); Mann, Econometrica 13 (1945); p < 0.01 with \
+             ten slices accuses at most one steady run in a hundred",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let judged: Vec<(f64, f64)> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
+    let significant = |sign: f64| -> Vec<(f64, f64)> {
+        let drifts = |(drift, p): &(f64, f64)| drift * sign > DRIFT && *p < P;
+        judged.iter().copied().filter(drifts).collect()
+    };
+    let (up, down) = (significant(1.0), significant(-1.0));
+    let drifting = if up.len() >= down.len() { up } else { down };
+    if drifting.is_empty() || (drifting.len() as f64) < RUNS_SHARE * judged.len() as f64 {
+        return None;
+    }
+    let drift = median(&drifting.iter().map(|(drift, _)| *drift).collect::<Vec<_>>())?;
+    let text = format!(
+        "the rate {} by {:.0} % within the window in {} of {} runs; a longer --warmup may settle it",
+        if drift > 0.0 { "rises" } else { "falls" },
+        100.0 * drift.abs(),
+        drifting.len(),
+        judged.len()
+    );
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+}
+
+/// The drift over the whole window as a share of the mean, and its p-value.
+/// None where the slices are too few or too poor.
+fn drift(run: &Point) -> Option<(f64, f64)> {
+    let counts: Vec<f64> = run.series.iter().map(|s| s.operations as f64).collect();
+    let slope = theil_sen(&counts)?;
+    let slices = counts.len() as f64;
+    let mean = counts.iter().sum::<f64>() / slices;
+    (mean >= LEAST_PER_SLICE).then(|| (slope * slices / mean, mann_kendall(&counts).p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point, slices};
+    use jostle_model::record::{Is, Point};
+
+    /// A rate that changes evenly by `percent` of its mean over the window, in
+    /// thousandths so that no slices tie.
+    fn ramp(percent: f64, mean: f64) -> Point {
+        let mut point = point();
+        let counts: Vec<u64> = (0..10)
+            .map(|i| (mean * (1.0 + percent / 100.0 * (f64::from(i) - 4.5) / 10.0)).round() as u64)
+            .collect();
+        point.series = slices(&counts);
+        point
+    }
+
+    #[test]
+    fn ten_percent_over_the_window_is_the_limit() {
+        for percent in [10.5, 30.0, -10.5] {
+            let reason = judge(&CHECK, &[ramp(percent, 1e5)]).unwrap();
+            assert_eq!(reason.is, Is::Suspect, "{percent}");
+        }
+        for percent in [0.0, 9.5, -9.5] {
+            assert_eq!(judge(&CHECK, &[ramp(percent, 1e5)]), None, "{percent}");
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_no_trend_is_not_convicted() {
+        let mut jagged = point();
+        jagged.series = slices(&[100, 300, 100, 300, 200, 100, 300, 200, 300, 250]);
+        assert_eq!(judge(&CHECK, &[jagged]), None);
+    }
+
+    #[test]
+    fn one_in_a_hundred_is_the_limit_of_chance() {
+        // Ten rising slices with parts turned round. Eight inversions leave
+        // S = 29, p = 0.0092; nine leave S = 27, p = 0.0166.
+        let with = |order: [u64; 10]| {
+            let mut point = point();
+            point.series = slices(&order.map(|rank| 1000 + 100 * rank));
+            judge(&CHECK, &[point]).is_some()
+        };
+        assert!(with([3, 2, 1, 0, 5, 4, 7, 6, 8, 9]));
+        assert!(!with([3, 2, 1, 0, 6, 5, 4, 7, 8, 9]));
+    }
+
+    #[test]
+    fn two_thirds_of_the_runs_must_agree() {
+        let runs = |rising: usize, steady: usize, falling: usize| {
+            let mut runs = vec![ramp(20.0, 1e5); rising];
+            runs.extend(vec![ramp(0.0, 1e5); steady]);
+            runs.extend(vec![ramp(-20.0, 1e5); falling]);
+            judge(&CHECK, &runs).map(|reason| reason.text)
+        };
+        assert_eq!(
+            runs(4, 2, 0).unwrap(),
+            "the rate rises by 20 % within the window in 4 of 6 runs; \
+             a longer --warmup may settle it"
+        );
+        assert!(runs(1, 0, 5).unwrap().contains("falls by 20 %"));
+        assert_eq!(runs(3, 3, 0), None);
+        assert_eq!(runs(3, 0, 3), None);
+    }
+
+    #[test]
+    fn thirty_acquisitions_a_slice_are_the_least() {
+        assert!(judge(&CHECK, &[ramp(60.0, 31.0)]).is_some());
+        assert_eq!(judge(&CHECK, &[ramp(60.0, 29.0)]), None);
+        let mut absent = point();
+        absent.series.clear();
+        assert_eq!(judge(&CHECK, &[absent]), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! A clean experiment and a clean run, for tests to doctor.
+
+use crate::checks::{Check, Evidence};
+use jostle_model::plan::Workload;
+use jostle_model::record::{
+    At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Machine, Point, Reason,
+    SCHEMA, Slice, Workers,
+};
+use jostle_model::{Busy, List, Nanos, Plan};
+
+/// `contend flock sysv -w 10:1000`, hold 1 ms, idle 10 us.
+pub fn experiment() -> Experiment {
+    let plan = Plan {
+        targets: vec!["flock".to_string(), "sysv".to_string()],
+        workers: Some(List(vec![10, 1000])),
+        hold: Some(Busy::Sleep(Nanos::from_millis(1))),
+        idle: Some(Busy::Sleep(Nanos::from_micros(10))),
+        keys: Some(1),
+        ..Plan::of(Workload::Contend)
+    };
+    Experiment {
+        schema: SCHEMA.to_string(),
+        plan,
+        environment: Environment::default(),
+        calibration: Calibration::default(),
+        started_at: "2026-01-01T00:00:00Z".to_string(),
+    }
+}
+
+/// Ten workers on `flock` for 5 s, against which nothing speaks. It burns more
+/// CPU than a sleeping owner would, so that the checks on ticks have enough of
+/// them to judge.
+pub fn point() -> Point {
+    let operations = [472, 472, 473, 472, 473, 472, 472, 473, 472, 474];
+    let mut point = Point {
+        target: "flock".to_string(),
+        workload: "contend".to_string(),
+        at: At { workers: Some(10) },
+        run: 1,
+        block: 1,
+        window_s: 5.0,
+        cpu_s: Some(4.0),
+        cpu_us_per_operation: Some(40.0),
+        of_ideal: Some(0.94),
+        placement: "none".to_string(),
+        machine: Machine {
+            ticks: 1000,
+            busy_ticks: 420,
+            stolen_ticks: 2,
+            softirq_ticks: 5,
+            ticks_per_s: 100,
+            cores: 2,
+            harness_cpu_s: 0.1,
+            steal_share: Some(2.0 / 422.0),
+            throttled_periods: Some(0),
+        },
+        hold_ns: Some(distribution(4725, 1_001_000)),
+        handoff_ns: Some(distribution(4700, 5_000)),
+        blocked_share: Some(0.99),
+        stamp_every: Some(1),
+        stamped: Some(4725),
+        exclusion: Some(Exclusion {
+            checked: 4725,
+            ..Exclusion::default()
+        }),
+        series: slices(&[472, 473, 471, 474, 472, 473, 472, 474, 471, 473]),
+        ..Point::default()
+    };
+    share_out(&mut point, &operations);
+    point
+}
+
+/// Gives each worker its count, and the point the figures that follow from it.
+pub fn share_out(point: &mut Point, operations: &[u64]) {
+    point.at.workers = Some(operations.len() as u64);
+    point.operations = operations.iter().sum();
+    point.throughput_per_s = point.operations as f64 / point.window_s;
+    point.per_worker = crate::fairness::per_worker(operations);
+    point.workers = Some(Workers {
+        operations: operations.to_vec(),
+        longest_wait_us: Vec::new(),
+    });
+}
+
+pub fn slices(operations: &[u64]) -> Vec<Slice> {
+    operations
+        .iter()
+        .map(|operations| Slice {
+            operations: *operations,
+            mean_wait_ns: None,
+        })
+        .collect()
+}
+
+/// `count` values of which half lie at most at `p50`.
+pub fn distribution(count: u64, p50: u64) -> Distribution {
+    Distribution {
+        count,
+        min: p50,
+        max: p50,
+        mean: p50 as f64,
+        percentiles: [("p50".to_string(), p50)].into(),
+        ..Distribution::default()
+    }
+}
+
+/// What a check says of runs under the clean plan.
+pub fn judge(check: &Check, runs: &[Point]) -> Option<Reason> {
+    judge_in(check, &experiment(), runs)
+}
+
+/// What a check says of runs.
+pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Option<Reason> {
+    let runs: Vec<&Point> = runs.iter().collect();
+    (check.judge)(&Evidence {
+        experiment,
+        runs: &runs,
+    })
+}
+
+/// How bad a check finds one run that `doctor` has changed; VALID where it says
+/// nothing.
+pub fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
+    let mut point = point();
+    doctor(&mut point);
+    judge(check, &[point]).map_or(Is::Valid, |reason| reason.is)
+}

@@ -1,0 +1,253 @@
+//! `busted`: a lock that works, but for a known share of the acquisitions that
+//! it grants no matter who is inside. It notes how many of those met an owner.
+//! (After the kernel's lock_busted, by which locktorture proves itself.)
+//!
+//! The word counts the owners inside: readers in its low half, writers in its
+//! high half. An honest acquisition waits until nobody is inside that it must
+//! not meet; a busted one just counts itself in. So every meeting is one that
+//! was planted: whoever comes later waits for all who are inside, the intruder
+//! too.
+
+use crate::specimen::{Random, Tallies, add};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use jostle_sys::files::Errno;
+use jostle_sys::shared::{LINE, Region};
+use jostle_sys::{futex, signal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Without an argument.
+const DEFAULT: f64 = 1e-3;
+
+const READER: u32 = 1;
+const WRITER: u32 = 1 << 16;
+
+/// The only counter: entries granted while another owner was inside.
+const PLANTED: usize = 0;
+
+/// What the workers share.
+#[derive(Debug)]
+struct Shared {
+    /// Two words for each key: who is inside, and how many sleep.
+    words: Region,
+    tallies: Tallies,
+}
+
+/// The lock and its fault.
+#[derive(Debug)]
+pub struct Busted {
+    shared: Arc<Shared>,
+    probability: f64,
+    seed: u64,
+}
+
+/// One worker's view.
+#[derive(Debug)]
+pub struct BustedLock {
+    shared: Arc<Shared>,
+    /// A draw below this is busted.
+    threshold: u64,
+    random: Random,
+    worker: usize,
+}
+
+impl Target for Busted {
+    type Lock = BustedLock;
+
+    const ENTRY: Entry = Entry {
+        name: "busted",
+        aliases: &[],
+        argument: Some("PROBABILITY"),
+        check_argument: |argument| parse(argument).map(drop),
+        family: Family::Specimen,
+        summary: "a futex lock that lets the caller in regardless, with PROBABILITY (default 1e-3)",
+        details: "A correct lock for readers and writers on a futex, except that each acquisition \
+                  is, with the given probability, granted at once whoever is inside. It notes how \
+                  many it so let in while an owner was inside that excludes them: `planted`.",
+        lock: LockCapabilities {
+            shared: true,
+            timeout: true,
+            ranges: false,
+            open_each: false,
+            // As a claim: it is the witness that shows it false.
+            excludes: true,
+            survives_owner: false,
+            fifo: false,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Busted, SetupError> {
+        let shared = Shared {
+            words: Region::new(setup.keys * LINE).map_err(no_memory)?,
+            tallies: Tallies::new(setup.workers).map_err(no_memory)?,
+        };
+        Ok(Busted {
+            shared: Arc::new(shared),
+            probability: parse(setup.argument).map_err(SetupError)?,
+            seed: setup.seed,
+        })
+    }
+
+    fn join(&self, worker: usize) -> Result<BustedLock, SetupError> {
+        Ok(BustedLock {
+            shared: Arc::clone(&self.shared),
+            // The conversion saturates, so that 1 is nearly always.
+            threshold: (self.probability * 2f64.powi(64)) as u64,
+            random: Random::new(self.seed, worker),
+            worker,
+        })
+    }
+
+    fn truth(&self) -> BTreeMap<String, f64> {
+        let planted: u64 = self.shared.tallies.column(PLANTED).sum();
+        BTreeMap::from([("planted".to_owned(), planted as f64)])
+    }
+}
+
+fn parse(argument: Option<&str>) -> Result<f64, String> {
+    let Some(text) = argument else {
+        return Ok(DEFAULT);
+    };
+    match text.parse::<f64>() {
+        Ok(probability) if (0.0..=1.0).contains(&probability) => Ok(probability),
+        _ => Err(format!(
+            "`{text}` is not a probability; write one from 0 to 1, such as 1e-3"
+        )),
+    }
+}
+
+/// What an owner adds to the word.
+fn weight(mode: Mode) -> u32 {
+    match mode {
+        Mode::Exclusive => WRITER,
+        Mode::Shared => READER,
+    }
+}
+
+/// Whether somebody is inside whom an owner in this mode must not meet.
+fn excluded(inside: u32, mode: Mode) -> bool {
+    match mode {
+        Mode::Exclusive => inside > 0,
+        Mode::Shared => inside >= WRITER,
+    }
+}
+
+impl BustedLock {
+    #[inline]
+    fn words(&self, key: usize) -> (&AtomicU32, &AtomicU32) {
+        let words = self.shared.words.words32(key * LINE, 2);
+        (&words[0], &words[1])
+    }
+
+    fn intrude(&self, key: usize, mode: Mode) {
+        let (inside, _) = self.words(key);
+        if excluded(inside.fetch_add(weight(mode), SeqCst), mode) {
+            add(&self.shared.tallies.of(self.worker)[PLANTED], 1);
+        }
+    }
+
+    fn enter(&self, key: usize, mode: Mode) -> bool {
+        let (inside, _) = self.words(key);
+        let step = |now| (!excluded(now, mode)).then(|| now + weight(mode));
+        inside.fetch_update(SeqCst, SeqCst, step).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self, key: usize, mode: Mode, until: Option<u64>) -> Result<Outcome, CallError> {
+        let (_, sleepers) = self.words(key);
+        // Before the look at who is inside: a release that we do not see sees
+        // us, and wakes us.
+        sleepers.fetch_add(1, SeqCst);
+        let outcome = self.sleep(key, mode, until);
+        let others = sleepers.fetch_sub(1, SeqCst) > 1;
+        if outcome == Ok(Outcome::Granted) && mode == Mode::Shared && others {
+            // A release wakes one; a reader lets the next one try as well.
+            futex::wake(self.words(key).0, 1);
+        }
+        outcome
+    }
+
+    fn sleep(&self, key: usize, mode: Mode, until: Option<u64>) -> Result<Outcome, CallError> {
+        let (inside, _) = self.words(key);
+        loop {
+            let now = inside.load(SeqCst);
+            if !excluded(now, mode) {
+                if self.enter(key, mode) {
+                    return Ok(Outcome::Granted);
+                }
+                continue;
+            }
+            if signal::interrupted() {
+                return Ok(Outcome::Interrupted);
+            }
+            match futex::wait(inside, now, until) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::TIMEDOUT) => return Ok(Outcome::Refused),
+                Err(errno) => return Err(CallError::new("futex", errno)),
+            }
+        }
+    }
+}
+
+impl Lock for BustedLock {
+    #[inline]
+    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        if self.random.draw() < self.threshold {
+            self.intrude(key, mode);
+            return Ok(Outcome::Granted);
+        }
+        if self.enter(key, mode) {
+            return Ok(Outcome::Granted);
+        }
+        match wait {
+            Wait::Try => Ok(Outcome::Refused),
+            Wait::Block { .. } => self.wait(key, mode, None),
+            Wait::Until(time) => self.wait(key, mode, Some(time)),
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
+        let (inside, sleepers) = self.words(key);
+        let left = inside.fetch_sub(weight(mode), SeqCst) - weight(mode);
+        if left < WRITER && sleepers.load(SeqCst) > 0 {
+            futex::wake(inside, 1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_are_read() {
+        for (text, probability) in [(None, 1e-3), (Some("0"), 0.0), (Some("1e-5"), 1e-5)] {
+            assert_eq!(parse(text), Ok(probability));
+        }
+        for sad in ["", "-1", "1.1", "NaN", "often"] {
+            assert!(parse(Some(sad)).is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn readers_meet_readers_and_nobody_else_meets_anybody() {
+        let table = [
+            (0, Mode::Exclusive, false),
+            (0, Mode::Shared, false),
+            (READER, Mode::Shared, false),
+            (READER, Mode::Exclusive, true),
+            (WRITER, Mode::Shared, true),
+            (WRITER + 3 * READER, Mode::Shared, true),
+            (2 * WRITER, Mode::Exclusive, true),
+        ];
+        for (inside, mode, out) in table {
+            assert_eq!(excluded(inside, mode), out, "{inside:x} {mode:?}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `delay`: a lock whose every acquisition takes a known time, and which notes
+//! the time it really took. It excludes nobody.
+
+use crate::specimen::{Tallies, add};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use jostle_model::Nanos;
+use jostle_model::time::Unit;
+use jostle_sys::{clock, signal};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Without an argument.
+const DEFAULT: Nanos = Nanos::from_millis(1);
+
+/// The last stretch is spun: a sleep ends up to the timer slack (50 us where
+/// nobody has changed it) and a wake-up (some 10 us) late.
+const SPUN_NS: u64 = 100_000;
+
+const COUNT: usize = 0;
+const SUM: usize = 1;
+const MIN: usize = 2;
+const MAX: usize = 3;
+
+/// The delay, and what each worker was given of it.
+#[derive(Debug)]
+pub struct Delay {
+    nanos: u64,
+    given: Arc<Tallies>,
+}
+
+/// One worker's delays.
+#[derive(Debug)]
+pub struct DelayLock {
+    nanos: u64,
+    given: Arc<Tallies>,
+    worker: usize,
+}
+
+impl Target for Delay {
+    type Lock = DelayLock;
+
+    const ENTRY: Entry = Entry {
+        name: "delay",
+        aliases: &[],
+        argument: Some("TIME"),
+        check_argument: |argument| parse(argument).map(drop),
+        family: Family::Specimen,
+        summary: "each acquisition takes TIME (default 1ms), and nobody is excluded",
+        details: "Sleeps, then spins through the last 100 us, so that the time is exact unless \
+                  the CPU is taken away. It notes what every delay really was: `count`, `sum_ns`, \
+                  `min_ns`, `max_ns`.",
+        lock: LockCapabilities {
+            shared: true,
+            timeout: false,
+            ranges: false,
+            open_each: false,
+            excludes: false,
+            survives_owner: true,
+            fifo: false,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Delay, SetupError> {
+        Ok(Delay {
+            nanos: parse(setup.argument).map_err(SetupError)?.0,
+            given: Arc::new(Tallies::new(setup.workers).map_err(no_memory)?),
+        })
+    }
+
+    fn join(&self, worker: usize) -> Result<DelayLock, SetupError> {
+        Ok(DelayLock {
+            nanos: self.nanos,
+            given: Arc::clone(&self.given),
+            worker,
+        })
+    }
+
+    fn truth(&self) -> BTreeMap<String, f64> {
+        let count: u64 = self.given.column(COUNT).sum();
+        let mut truth = BTreeMap::from([
+            ("count".to_owned(), count as f64),
+            (
+                "sum_ns".to_owned(),
+                self.given.column(SUM).sum::<u64>() as f64,
+            ),
+        ]);
+        // Zero means that a worker had none, for a delay takes longer.
+        if let Some(min) = self.given.column(MIN).filter(|min| *min > 0).min() {
+            truth.insert("min_ns".to_owned(), min as f64);
+        }
+        if let Some(max) = self.given.column(MAX).filter(|max| *max > 0).max() {
+            truth.insert("max_ns".to_owned(), max as f64);
+        }
+        truth
+    }
+}
+
+fn parse(argument: Option<&str>) -> Result<Nanos, String> {
+    match argument {
+        None => Ok(DEFAULT),
+        // Without a unit nobody could tell which one was meant.
+        Some(text) if text.ends_with(|c: char| c.is_ascii_digit()) => Err(format!(
+            "`{text}` has no unit; write a time such as 20us or 5ms"
+        )),
+        Some(text) => match Nanos::parse(text, Unit::Micros)? {
+            Nanos::ZERO => Err("a delay of nothing is `null`".to_owned()),
+            nanos => Ok(nanos),
+        },
+    }
+}
+
+impl DelayLock {
+    fn note(&self, took: u64) {
+        let given = self.given.of(self.worker);
+        let min = given[MIN].load(Relaxed);
+        add(&given[COUNT], 1);
+        add(&given[SUM], took);
+        given[MIN].store(if min == 0 { took } else { min.min(took) }, Relaxed);
+        given[MAX].store(given[MAX].load(Relaxed).max(took), Relaxed);
+    }
+}
+
+impl Lock for DelayLock {
+    #[inline]
+    fn acquire(&mut self, _key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        if let Wait::Until(_) = wait {
+            return Err(CallError::unsupported("delay"));
+        }
+        let start = clock::monotonic();
+        if self.nanos > SPUN_NS {
+            clock::sleep(self.nanos - SPUN_NS, signal::interrupted);
+        }
+        loop {
+            let took = clock::monotonic() - start;
+            if took >= self.nanos {
+                self.note(took);
+                return Ok(Outcome::Granted);
+            }
+            if signal::interrupted() {
+                return Ok(Outcome::Interrupted);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, _key: usize, _mode: Mode) -> Result<(), CallError> {
+        Ok(())
+    }
+}

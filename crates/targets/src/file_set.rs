@@ -1,0 +1,270 @@
+//! The files that a target locks: which they are, who makes and removes them,
+//! and one worker's descriptors of them. Shared by the locks on files.
+//!
+//! Which files, for N keys:
+//!
+//! - no path: `NAME.0` to `NAME.N-1` in the ledger's directory;
+//! - a directory: as many files in it, under the ledger's own name, so that
+//!   two runs at a time do not meet; removed afterwards;
+//! - anything else: that file for one key, `PATH.0` to `PATH.N-1` for several.
+//!   What exists is used as it is and never written to nor removed; what does
+//!   not is made, empty, and removed afterwards.
+
+use crate::{CallError, Setup, SetupError};
+use jostle_model::plan::Carrier;
+use jostle_sys::files::{self, Errno};
+use jostle_sys::ledger::Ledger;
+use std::ffi::CString;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a lock needs of its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Exclusive record locks: open for writing.
+    Write,
+    /// flock(2), for which reading will do.
+    Read,
+}
+
+/// Files that exist and can be locked.
+#[derive(Debug)]
+pub struct FileSet {
+    paths: Arc<[CString]>,
+    writable: bool,
+    open_each: bool,
+}
+
+/// Takes a lock without waiting, on a descriptor that is closed afterwards.
+pub type Probe = fn(BorrowedFd<'_>) -> Result<(), Errno>;
+
+impl FileSet {
+    /// Finds or makes the files, opens each once, and locks it once by `probe`,
+    /// so that what is wrong comes out before any worker exists.
+    pub fn prepare(
+        setup: &Setup<'_>,
+        name: &str,
+        access: Access,
+        probe: Probe,
+    ) -> Result<FileSet, SetupError> {
+        enough_descriptors(setup)?;
+        let paths = paths(setup, name)?;
+        let mut writable = true;
+        let mut texts = Vec::with_capacity(paths.len());
+        for path in &paths {
+            let text = text(path)?;
+            make_if_missing(setup.ledger, path)?;
+            let (file, may_write) =
+                open(&text, access).map_err(|errno| cannot("open", path, errno))?;
+            writable &= may_write;
+            probe(file.as_fd()).map_err(|errno| cannot("lock", path, errno))?;
+            texts.push(text);
+        }
+        Ok(FileSet {
+            paths: texts.into(),
+            writable,
+            open_each: setup.open_each,
+        })
+    }
+
+    /// One worker's own descriptors.
+    pub fn join(&self) -> Result<Opened, SetupError> {
+        let open = |text: &CString| match self.open_each {
+            true => Ok(None),
+            false => files::open(text, self.writable)
+                .map(Some)
+                .map_err(|errno| cannot("open", path(text), errno)),
+        };
+        Ok(Opened {
+            files: self.paths.iter().map(open).collect::<Result<_, _>>()?,
+            paths: Arc::clone(&self.paths),
+            writable: self.writable,
+            open_each: self.open_each,
+        })
+    }
+}
+
+/// One worker's descriptors, each an open file description of its own; with
+/// `open_each` only while it acquires and holds.
+#[derive(Debug)]
+pub struct Opened {
+    files: Vec<Option<OwnedFd>>,
+    paths: Arc<[CString]>,
+    writable: bool,
+    open_each: bool,
+}
+
+impl Opened {
+    /// Whether files are opened and closed around each acquisition.
+    #[inline]
+    pub fn open_each(&self) -> bool {
+        self.open_each
+    }
+
+    /// The descriptor for an attempt; opens it with `open_each`.
+    #[inline]
+    pub fn enter(&mut self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
+        if self.open_each {
+            let file = files::open(&self.paths[key], self.writable)
+                .map_err(|errno| CallError::new("open", errno))?;
+            self.files[key] = Some(file);
+        }
+        self.held(key)
+    }
+
+    /// The open descriptor of a key.
+    #[inline]
+    pub fn held(&self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
+        match &self.files[key] {
+            Some(file) => Ok(file.as_fd()),
+            None => Err(CallError::new("close", Errno::BADF)),
+        }
+    }
+
+    /// With `open_each`: closes the file, which gives up its lock.
+    #[inline]
+    pub fn close(&mut self, key: usize) {
+        self.files[key] = None;
+    }
+}
+
+/// The files' paths by the rules at the head of this module.
+pub fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> {
+    let numbered = |stem: &Path| {
+        let mut paths = Vec::with_capacity(setup.keys);
+        for key in 0..setup.keys {
+            let mut path = stem.as_os_str().to_owned();
+            path.push(format!(".{key}"));
+            paths.push(PathBuf::from(path));
+        }
+        paths
+    };
+    let Some(argument) = setup.argument else {
+        return Ok(numbered(&setup.ledger.path().join(name)));
+    };
+    let argument = Path::new(argument);
+    match std::fs::metadata(argument) {
+        Ok(metadata) if metadata.is_dir() => {
+            let run = setup.ledger.path().file_name().unwrap_or_default();
+            let mut stem = argument.join(run).into_os_string();
+            stem.push(format!(".{name}"));
+            Ok(numbered(Path::new(&stem)))
+        }
+        Ok(metadata) if !metadata.is_file() => Err(SetupError(format!(
+            "{} is neither a file nor a directory; give one of these",
+            argument.display()
+        ))),
+        Ok(_) if setup.keys == 1 => Ok(vec![argument.to_owned()]),
+        Err(error) if error.kind() == ErrorKind::NotFound && setup.keys == 1 => {
+            Ok(vec![argument.to_owned()])
+        }
+        Ok(_) => Ok(numbered(argument)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(numbered(argument)),
+        Err(error) => Err(refused("look at", argument, &error)),
+    }
+}
+
+/// As libc wants it.
+pub fn text(path: &Path) -> Result<CString, SetupError> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| SetupError(format!("{} has a zero byte in it", path.display())))
+}
+
+fn path(text: &CString) -> &Path {
+    Path::new(std::ffi::OsStr::from_bytes(text.as_bytes()))
+}
+
+fn open(text: &CString, access: Access) -> Result<(OwnedFd, bool), Errno> {
+    match files::open(text, true) {
+        Ok(file) => Ok((file, true)),
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY)
+            if access == Access::Read =>
+        {
+            files::open(text, false).map(|file| (file, false))
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
+    if std::fs::metadata(path).is_ok() {
+        return Ok(());
+    }
+    record(ledger, path)?;
+    match files::create_exclusive(&text(path)?) {
+        Ok(()) => Ok(()),
+        Err(errno) => {
+            let made = cannot("make", path, errno);
+            ledger
+                .withdraw_file(path)
+                .map_err(|error| refused("write to the list of", ledger.path(), &error))?;
+            Err(made)
+        }
+    }
+}
+
+/// Writes into the ledger that a file will be made, unless it lies in the
+/// ledger's own directory.
+pub fn record(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
+    if path.parent() == Some(ledger.path()) {
+        return Ok(());
+    }
+    ledger
+        .record_file(path)
+        .map_err(|error| refused("write to the list of", ledger.path(), &error))
+}
+
+/// Each worker keeps its files open, beside a few of its own.
+fn enough_descriptors(setup: &Setup<'_>) -> Result<(), SetupError> {
+    const OTHERS: u64 = 64;
+    let each = if setup.open_each {
+        1
+    } else {
+        setup.keys as u64
+    };
+    let in_a_process = match setup.carrier {
+        Carrier::Processes => 1,
+        Carrier::Threads => setup.workers as u64,
+    };
+    let needed = each.saturating_mul(in_a_process).saturating_add(OTHERS);
+    match files::descriptor_limit() {
+        Some(limit) if needed > limit => Err(SetupError(format!(
+            "{needed} open files are needed in a process, and {limit} are allowed; \
+             raise the limit (ulimit -n {needed}), or use fewer keys or --open-each"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// In words for the user: what could not be done with which file, why, and
+/// what would help.
+pub fn cannot(what: &str, path: &Path, errno: Errno) -> SetupError {
+    refused(what, path, &io::Error::from(errno))
+}
+
+fn refused(what: &str, path: &Path, error: &io::Error) -> SetupError {
+    let number = error.raw_os_error().unwrap_or(0);
+    let remedy = match Errno::from_raw_os_error(number) {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+            "give a path that you may write to (flock alone can lock a file that it may only read)"
+        }
+        Errno::NOENT | Errno::NOTDIR => "make its directory first, or give another path",
+        Errno::MFILE => "raise the limit on open files (ulimit -n), or use --open-each",
+        Errno::NFILE => "raise the limit on open files of the machine (sysctl fs.file-max)",
+        Errno::NOSPC | Errno::DQUOT => "free some space, or give a path on another file system",
+        Errno::AGAIN => "another program holds a lock on it; wait for it, or give another path",
+        Errno::NOLCK | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS => {
+            "its file system has no such locks; give a path on another one"
+        }
+        Errno::TXTBSY => "it is a program that runs; give another path",
+        Errno::EXIST => "it is a link to nothing, or was made this moment; give another path",
+        _ => "give another path",
+    };
+    SetupError(format!(
+        "cannot {what} {}: {error}; {remedy}",
+        path.display()
+    ))
+}

@@ -1,0 +1,44 @@
+//! `pthread`: the C library's mutex, shared by processes.
+
+use crate::mutex::{self, MutexLock};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{Setup, SetupError, Target, argument};
+use jostle_sys::pthread::{Kind, Mutexes};
+
+/// The mutexes.
+#[derive(Debug)]
+pub struct Pthread(Mutexes);
+
+impl Target for Pthread {
+    type Lock = MutexLock;
+
+    const ENTRY: Entry = Entry {
+        name: "pthread",
+        aliases: &[],
+        argument: None,
+        check_argument: argument::none,
+        family: Family::Memory,
+        summary: "a process-shared pthread mutex of the default kind",
+        details: "pthread_mutex_clocklock and pthread_mutex_unlock on a mutex in shared memory. glibc's is a \
+                  futex of three states, without spinning. A newcomer may take it before a waiter \
+                  that has been woken. What an owner that died held stays taken.",
+        lock: LockCapabilities {
+            shared: false,
+            timeout: true,
+            ranges: false,
+            open_each: false,
+            excludes: true,
+            survives_owner: false,
+            fifo: false,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Pthread, SetupError> {
+        mutex::prepare(setup, Kind::Plain).map(Pthread)
+    }
+
+    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
+        Ok(MutexLock::new(&self.0))
+    }
+}

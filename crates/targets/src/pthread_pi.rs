@@ -1,0 +1,45 @@
+//! `pthread-pi`: the C library's mutex with priority inheritance.
+
+use crate::mutex::{self, MutexLock};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{Setup, SetupError, Target, argument};
+use jostle_sys::pthread::{Kind, Mutexes};
+
+/// The mutexes.
+#[derive(Debug)]
+pub struct PthreadPi(Mutexes);
+
+impl Target for PthreadPi {
+    type Lock = MutexLock;
+
+    const ENTRY: Entry = Entry {
+        name: "pthread-pi",
+        aliases: &[],
+        argument: None,
+        check_argument: argument::none,
+        family: Family::Memory,
+        summary: "a process-shared pthread mutex with priority inheritance",
+        details: "As `pthread`, with PTHREAD_PRIO_INHERIT: contended, the kernel lends the owner the highest \
+                  priority among its waiters and hands the mutex to the first waiter of the \
+                  highest priority, so that no newcomer comes before it. What an owner that died \
+                  held stays taken. It needs Linux 5.14 and glibc 2.35.",
+        lock: LockCapabilities {
+            shared: false,
+            timeout: true,
+            ranges: false,
+            open_each: false,
+            excludes: true,
+            survives_owner: false,
+            fifo: true,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<PthreadPi, SetupError> {
+        mutex::prepare(setup, Kind::PriorityInheritance).map(PthreadPi)
+    }
+
+    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
+        Ok(MutexLock::new(&self.0))
+    }
+}

@@ -1,0 +1,44 @@
+//! `pthread-robust`: the C library's mutex that survives its owner.
+
+use crate::mutex::{self, MutexLock};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{Setup, SetupError, Target, argument};
+use jostle_sys::pthread::{Kind, Mutexes};
+
+/// The mutexes.
+#[derive(Debug)]
+pub struct PthreadRobust(Mutexes);
+
+impl Target for PthreadRobust {
+    type Lock = MutexLock;
+
+    const ENTRY: Entry = Entry {
+        name: "pthread-robust",
+        aliases: &[],
+        argument: None,
+        check_argument: argument::none,
+        family: Family::Memory,
+        summary: "a process-shared robust pthread mutex, which tells of a dead owner",
+        details: "As `pthread`, with PTHREAD_MUTEX_ROBUST: each owner is entered in a list that the kernel \
+                  walks when a thread ends, and the next owner is told (EOWNERDEAD) and makes the \
+                  mutex consistent.",
+        lock: LockCapabilities {
+            shared: false,
+            timeout: true,
+            ranges: false,
+            open_each: false,
+            excludes: true,
+            survives_owner: true,
+            fifo: false,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<PthreadRobust, SetupError> {
+        mutex::prepare(setup, Kind::Robust).map(PthreadRobust)
+    }
+
+    fn join(&self, _worker: usize) -> Result<MutexLock, SetupError> {
+        Ok(MutexLock::new(&self.0))
+    }
+}

@@ -1,0 +1,95 @@
+//! `spin`: a test-and-test-and-set spin lock.
+
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, argument, no_memory};
+use jostle_sys::futex::Words;
+use jostle_sys::{clock, signal};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Between two looks at the clock and at the keeper's flag: a pause takes 10 to
+/// 50 ns, so this is a few microseconds.
+const LOOKS: u32 = 128;
+
+/// The words.
+#[derive(Debug)]
+pub struct Spin(Words);
+
+/// One worker's view of them.
+#[derive(Debug)]
+pub struct SpinLock(Words);
+
+impl Target for Spin {
+    type Lock = SpinLock;
+
+    const ENTRY: Entry = Entry {
+        name: "spin",
+        aliases: &[],
+        argument: None,
+        check_argument: argument::none,
+        family: Family::Memory,
+        summary: "a test-and-test-and-set spin lock in shared memory",
+        details: "One atomic exchange to take it; while it is taken, waiters read it with a pause \
+                  between, and never sleep nor yield: with more workers than CPUs, whole time \
+                  slices go into waiting for an owner that is not running. What an owner that \
+                  died held stays taken.",
+        lock: LockCapabilities {
+            shared: false,
+            timeout: true,
+            ranges: false,
+            open_each: false,
+            excludes: true,
+            survives_owner: false,
+            fifo: false,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Spin, SetupError> {
+        Words::new(setup.keys).map(Spin).map_err(no_memory)
+    }
+
+    fn join(&self, _worker: usize) -> Result<SpinLock, SetupError> {
+        Ok(SpinLock(self.0.clone()))
+    }
+}
+
+impl Lock for SpinLock {
+    #[inline]
+    fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        let word = self.0.word(key);
+        if word.swap(1, Acquire) == 0 {
+            return Ok(Outcome::Granted);
+        }
+        Ok(match wait {
+            Wait::Try => Outcome::Refused,
+            Wait::Until(time) => spin(word, time, Outcome::Refused),
+            Wait::Block { last_resort_ns } => spin(word, last_resort_ns, Outcome::Interrupted),
+        })
+    }
+
+    #[inline]
+    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
+        self.0.word(key).store(0, Release);
+        Ok(())
+    }
+}
+
+/// Until it is granted, interrupted, or `late` at a time.
+#[cold]
+fn spin(word: &AtomicU32, until: u64, late: Outcome) -> Outcome {
+    loop {
+        for _ in 0..LOOKS {
+            if word.load(Relaxed) == 0 && word.swap(1, Acquire) == 0 {
+                return Outcome::Granted;
+            }
+            std::hint::spin_loop();
+        }
+        if signal::interrupted() {
+            return Outcome::Interrupted;
+        }
+        if clock::monotonic() >= until {
+            return late;
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A bench for one target at a time: a ledger of its own, the setup that a test
+//! asks for, and handles.
+
+#![allow(dead_code, reason = "not every test binary needs everything")]
+
+use jostle_model::plan::{Carrier, Range};
+use jostle_sys::clock::monotonic;
+use jostle_sys::ledger::Ledger;
+use jostle_targets::{Entry, Outcome, Setup, SetupError, Target, Wait};
+use std::path::Path;
+
+/// What a test may choose.
+#[derive(Clone)]
+pub struct Bench<'a> {
+    pub ledger: &'a Ledger,
+    pub argument: Option<&'a str>,
+    pub workers: usize,
+    pub keys: usize,
+    pub range: Range,
+    pub open_each: bool,
+    pub slots: usize,
+}
+
+impl<'a> Bench<'a> {
+    pub fn new(ledger: &'a Ledger) -> Bench<'a> {
+        Bench {
+            ledger,
+            argument: None,
+            workers: 4,
+            keys: 1,
+            range: Range::Same,
+            open_each: false,
+            slots: 64,
+        }
+    }
+
+    pub fn try_prepare<T: Target>(&self) -> Result<T, SetupError> {
+        T::prepare(&Setup {
+            argument: self.argument,
+            ledger: self.ledger,
+            workers: self.workers,
+            keys: self.keys,
+            carrier: Carrier::Threads,
+            range: self.range,
+            open_each: self.open_each,
+            slots: self.slots,
+            seed: 7,
+        })
+    }
+
+    pub fn prepare<T: Target>(&self) -> T {
+        self.try_prepare()
+            .unwrap_or_else(|error| panic!("{}: {error}", T::ENTRY.name))
+    }
+}
+
+/// Makes a ledger in a directory of the test's own, and sweeps it.
+pub fn with_ledger<R>(test: impl FnOnce(&Ledger, &Path) -> R) -> R {
+    let place = tempfile::tempdir().unwrap();
+    let ledger = Ledger::create_in(place.path()).unwrap();
+    let result = test(&ledger, place.path());
+    ledger.sweep().unwrap();
+    result
+}
+
+pub const GRANTED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Granted);
+pub const REFUSED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Refused);
+
+/// Waits for as long as a test may take.
+pub fn block() -> Wait {
+    Wait::Block {
+        last_resort_ns: monotonic() + 20_000_000_000,
+    }
+}
+
+/// Whether two handles in one process contend as two workers would.
+pub fn contends_in_one_process(entry: &Entry) -> bool {
+    // The locks of POSIX belong to the process; what `sysv-undo` forbids
+    // threads is the undoing alone.
+    entry.lock.excludes && entry.name != "posix"
+}

@@ -1,0 +1,190 @@
+//! What the specimens note is what happened.
+
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+
+mod common;
+
+use common::{Bench, GRANTED, block, with_ledger};
+use jostle_sys::clock::monotonic;
+use jostle_targets::busted::Busted;
+use jostle_targets::delay::Delay;
+use jostle_targets::unfair::Unfair;
+use jostle_targets::{Lock, Mode, Target, Wait};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use Mode::{Exclusive, Shared};
+
+#[test]
+fn delay_takes_the_time_that_it_notes() {
+    with_ledger(|ledger, _| {
+        for (argument, nanos) in [("20us", 20_000), ("5ms", 5_000_000)] {
+            let bench = Bench {
+                argument: Some(argument),
+                ..Bench::new(ledger)
+            };
+            let target: Delay = bench.prepare();
+            let mut lock = target.join(3).unwrap();
+            assert_eq!(target.truth()["count"], 0.0);
+            assert!(
+                !target.truth().contains_key("min_ns"),
+                "nothing was measured"
+            );
+            let start = monotonic();
+            for _ in 0..10 {
+                assert_eq!(lock.acquire(0, Exclusive, Wait::Try), GRANTED);
+            }
+            let took = (monotonic() - start) as f64;
+            let truth = target.truth();
+            assert_eq!(truth["count"], 10.0);
+            assert!(truth["min_ns"] >= f64::from(nanos), "{truth:?}");
+            assert!(truth["max_ns"] >= truth["min_ns"], "{truth:?}");
+            assert!(truth["sum_ns"] <= took && truth["sum_ns"] >= 10.0 * f64::from(nanos));
+        }
+    });
+}
+
+#[test]
+fn busted_counts_the_entries_that_met_an_owner_and_no_others() {
+    with_ledger(|ledger, _| {
+        let bench = Bench {
+            argument: Some("1"),
+            ..Bench::new(ledger)
+        };
+        let target: Busted = bench.prepare();
+        let [mut one, mut two, mut three] = [0, 1, 2].map(|w| target.join(w).unwrap());
+        let planted = || target.truth()["planted"];
+        assert_eq!(one.acquire(0, Exclusive, Wait::Try), GRANTED);
+        assert_eq!(planted(), 0.0, "it was free");
+        assert_eq!(two.acquire(0, Exclusive, Wait::Try), GRANTED);
+        assert_eq!(planted(), 1.0);
+        one.release(0, Exclusive).unwrap();
+        assert_eq!(three.acquire(0, Shared, Wait::Try), GRANTED);
+        assert_eq!(planted(), 2.0, "a reader met a writer");
+        two.release(0, Exclusive).unwrap();
+        assert_eq!(one.acquire(0, Shared, Wait::Try), GRANTED);
+        assert_eq!(planted(), 2.0, "readers may meet");
+        one.release(0, Shared).unwrap();
+        three.release(0, Shared).unwrap();
+    });
+}
+
+/// Workers 1, 2, 3 come one after the other while worker 4 owns the lock, then
+/// worker 0; who was granted, in order.
+fn order_of_grants(policy: &str) -> Vec<usize> {
+    with_ledger(|ledger, _| {
+        let bench = Bench {
+            argument: Some(policy),
+            workers: 5,
+            ..Bench::new(ledger)
+        };
+        let target: Unfair = bench.prepare();
+        let grants = Mutex::new(Vec::new());
+        let mut owner = target.join(4).unwrap();
+        assert_eq!(owner.acquire(0, Exclusive, block()), GRANTED);
+        std::thread::scope(|scope| {
+            for worker in [1, 2, 3, 0] {
+                let (target, grants) = (&target, &grants);
+                scope.spawn(move || {
+                    let mut lock = target.join(worker).unwrap();
+                    assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
+                    grants.lock().unwrap().push(worker);
+                    lock.release(0, Exclusive).unwrap();
+                });
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            owner.release(0, Exclusive).unwrap();
+        });
+        assert_eq!(target.truth()["handed"], 4.0);
+        assert_eq!(target.truth()["granted_min"], 1.0);
+        assert_eq!(target.truth()["granted_max"], 1.0);
+        grants.into_inner().unwrap()
+    })
+}
+
+#[test]
+fn unfair_serves_in_the_order_of_its_policy() {
+    assert_eq!(order_of_grants("queue"), [1, 2, 3, 0]);
+    assert_eq!(order_of_grants("starve"), [1, 2, 3, 0]);
+    let mut drawn = order_of_grants("lottery");
+    drawn.sort_unstable();
+    assert_eq!(drawn, [0, 1, 2, 3], "everybody is served once");
+}
+
+/// Six workers go round without pause for a while.
+fn truth_of_a_crowd(policy: &str) -> std::collections::BTreeMap<String, f64> {
+    with_ledger(|ledger, _| {
+        let bench = Bench {
+            argument: Some(policy),
+            workers: 6,
+            ..Bench::new(ledger)
+        };
+        let target: Unfair = bench.prepare();
+        let all_there = std::sync::Barrier::new(6);
+        std::thread::scope(|scope| {
+            for worker in 0..6 {
+                let (target, all_there) = (&target, &all_there);
+                scope.spawn(move || {
+                    let mut lock = target.join(worker).unwrap();
+                    all_there.wait();
+                    let end = monotonic() + 300_000_000;
+                    while monotonic() < end {
+                        assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
+                        // The owner rests, so that all others come to wait.
+                        std::thread::sleep(Duration::from_micros(100));
+                        lock.release(0, Exclusive).unwrap();
+                    }
+                });
+            }
+        });
+        target.truth()
+    })
+}
+
+#[test]
+fn unfair_notes_whom_it_favoured() {
+    let queue = truth_of_a_crowd("queue");
+    assert!(
+        queue["granted_max"] - queue["granted_min"] <= 6.0,
+        "{queue:?}"
+    );
+    assert!(queue["handed"] > 100.0, "{queue:?}");
+
+    let starve = truth_of_a_crowd("starve");
+    assert_eq!(
+        starve["granted_worker_0"], starve["granted_min"],
+        "{starve:?}"
+    );
+    assert!(
+        starve["granted_worker_0"] * 4.0 < starve["granted_max"],
+        "{starve:?}"
+    );
+
+    let two_to_one = truth_of_a_crowd("2to1");
+    let lottery = truth_of_a_crowd("lottery");
+    // Of five that wait two or three are even; with weights the even half gets
+    // more than its half.
+    assert!(
+        two_to_one["even_share"] > lottery["even_share"] + 0.03,
+        "{two_to_one:?} {lottery:?}"
+    );
+    assert!((0.45..0.55).contains(&lottery["even_share"]), "{lottery:?}");
+}
+
+#[test]
+fn a_waiter_that_gives_up_is_not_picked() {
+    with_ledger(|ledger, _| {
+        let target: Unfair = Bench {
+            argument: Some("queue"),
+            ..Bench::new(ledger)
+        }
+        .prepare();
+        let [mut owner, mut waiter, mut other] = [0, 1, 2].map(|w| target.join(w).unwrap());
+        owner.acquire(0, Exclusive, block()).unwrap();
+        let until = Wait::Until(monotonic() + 5_000_000);
+        assert_eq!(waiter.acquire(0, Exclusive, until), common::REFUSED);
+        owner.release(0, Exclusive).unwrap();
+        assert_eq!(other.acquire(0, Exclusive, Wait::Try), GRANTED);
+        assert_eq!(target.truth()["handed"], 0.0);
+    });
+}

@@ -1,0 +1,124 @@
+//! `cargo xtask ci`: everything that must hold before a change goes in, the
+//! same for people and machines. The first failure ends it.
+
+use crate::{docs, packages, shell};
+use anyhow::Context;
+use std::time::{Duration, Instant};
+
+/// A name, and what must succeed.
+struct Step {
+    name: &'static str,
+    run: fn() -> anyhow::Result<()>,
+}
+
+/// In the order in which a mistake is found soonest.
+const STEPS: &[Step] = &[
+    Step {
+        name: "packages",
+        run: packages::ensure,
+    },
+    Step {
+        name: "format",
+        run: || cargo(&["fmt", "--all", "--", "--check"]),
+    },
+    Step {
+        name: "lints",
+        run: || {
+            cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])
+        },
+    },
+    Step {
+        name: "tests",
+        run: || cargo(&["test", "--workspace"]),
+    },
+    Step {
+        name: "documentation",
+        run: || {
+            let mut doc = shell::cargo(&["doc", "--workspace", "--no-deps"]);
+            shell::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+        },
+    },
+    Step {
+        name: "generated pages",
+        run: || docs::run(true),
+    },
+];
+
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    shell::run(&mut shell::cargo(arguments))
+}
+
+/// Runs every step, and says at the end what held.
+pub fn run() -> anyhow::Result<()> {
+    println!("{}", all(STEPS)?);
+    Ok(())
+}
+
+fn all(steps: &[Step]) -> anyhow::Result<String> {
+    let mut times = Vec::new();
+    for step in steps {
+        println!("== {}", step.name);
+        let start = Instant::now();
+        (step.run)().with_context(|| format!("ci failed at: {}", step.name))?;
+        times.push((step.name, start.elapsed()));
+        println!("== {}: {:.1} s\n", step.name, start.elapsed().as_secs_f64());
+    }
+    Ok(summary(&times))
+}
+
+fn summary(times: &[(&str, Duration)]) -> String {
+    let width = times.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, time) in times {
+        text += &format!("{name:<width$}  {:>6.1} s\n", time.as_secs_f64());
+    }
+    let sum: Duration = times.iter().map(|(_, time)| *time).sum();
+    text + &format!(
+        "ci: all {} steps passed in {:.0} s",
+        times.len(),
+        sum.as_secs_f64()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_lists_every_step_with_its_time() {
+        let times = [
+            ("format", Duration::from_millis(1250)),
+            ("tests", Duration::from_secs(60)),
+        ];
+        let expected = "format     1.2 s\ntests     60.0 s\nci: all 2 steps passed in 61 s";
+        assert_eq!(summary(&times), expected);
+    }
+
+    #[test]
+    fn the_first_failure_ends_it_and_names_the_step() {
+        let steps = [
+            Step {
+                name: "good",
+                run: || Ok(()),
+            },
+            Step {
+                name: "bad",
+                run: || anyhow::bail!("no"),
+            },
+            Step {
+                name: "never",
+                run: || panic!("ran after a failure"),
+            },
+        ];
+        let error = all(&steps).unwrap_err();
+        assert_eq!(error.to_string(), "ci failed at: bad");
+        assert_eq!(error.root_cause().to_string(), "no");
+    }
+}

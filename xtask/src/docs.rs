@@ -1,0 +1,120 @@
+//! `cargo xtask docs`: the pages that the program writes about itself, so that
+//! nothing is written twice. With `--check` it only compares.
+
+use crate::shell;
+use anyhow::{Context, bail};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A page and the arguments of `jostle` that print it.
+const PAGES: &[(&str, &[&str])] = &[
+    ("docs/targets.md", &["targets", "--format", "markdown"]),
+    (MANUAL, &["man"]),
+];
+
+const MANUAL: &str = "dist/jostle.1";
+
+/// Writes all pages, or compares them.
+pub fn run(check: bool) -> anyhow::Result<()> {
+    shell::run(&mut shell::cargo(&[
+        "build",
+        "--quiet",
+        "--package",
+        "jostle",
+    ]))?;
+    let jostle = shell::target_directory().join("debug/jostle");
+    let mut stale = Vec::new();
+    for (page, arguments) in PAGES {
+        let text = shell::output(Command::new(&jostle).args(*arguments))?;
+        let path = shell::root().join(page);
+        if check {
+            let stored = std::fs::read_to_string(&path).unwrap_or_default();
+            stale.extend(difference(&stored, &text).map(|what| format!("{page}: {what}")));
+        } else {
+            write(&path, &text)?;
+            println!("wrote {page}");
+        }
+    }
+    if !stale.is_empty() {
+        bail!(
+            "run `cargo xtask docs` and commit what it writes\n{}",
+            stale.join("\n")
+        );
+    }
+    render_manual()
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The first line in which a stored page is not what it should be.
+fn difference(stored: &str, text: &str) -> Option<String> {
+    if stored == text {
+        return None;
+    }
+    if stored.is_empty() {
+        return Some("missing".to_owned());
+    }
+    let same = stored
+        .lines()
+        .zip(text.lines())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let line = |of: &str| of.lines().nth(same).unwrap_or("(end of page)").to_owned();
+    Some(format!(
+        "line {} is `{}`, the program says `{}`",
+        same + 1,
+        line(stored),
+        line(text)
+    ))
+}
+
+/// Renders the manual page as a reader's `man` would; a warning is a mistake in
+/// the page.
+fn render_manual() -> anyhow::Result<()> {
+    let mut man = Command::new("man");
+    man.args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", MANUAL])
+        .current_dir(shell::root())
+        .env("MANROFFSEQ", "")
+        .env("MANWIDTH", "80")
+        .stdout(Stdio::null());
+    let Ok(output) = man.output() else {
+        println!("{MANUAL} was not rendered: no `man` here");
+        return Ok(());
+    };
+    let warnings = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() || !warnings.trim().is_empty() {
+        bail!("`{}`: {}", shell::typed(&man), warnings.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_differs_is_named_by_its_first_line() {
+        let table = [
+            ("a\nb\n", "a\nb\n", None),
+            ("", "a\n", Some("missing")),
+            (
+                "a\nb\n",
+                "a\nc\n",
+                Some("line 2 is `b`, the program says `c`"),
+            ),
+            (
+                "a\n",
+                "a\nb\n",
+                Some("line 2 is `(end of page)`, the program says `b`"),
+            ),
+        ];
+        for (stored, text, expected) in table {
+            assert_eq!(difference(stored, text).as_deref(), expected);
+        }
+    }
+}
