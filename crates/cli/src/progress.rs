@@ -58,7 +58,8 @@ impl Line {
             [] => String::new(),
             some => format!("; to fit the budget: {}", some.join(", ")),
         };
-        self.note(&format!("{runs} runs, about {seconds:.0} s{given_up}"));
+        let noun = if runs == 1 { "run" } else { "runs" };
+        self.note(&format!("{runs} {noun}, about {seconds:.0} s{given_up}"));
     }
 
     /// Prints a note above the line.

@@ -18,6 +18,7 @@ use jostle_model::time::Busy;
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::intervals;
 use jostle_stats::rng::Rng;
+use jostle_stats::summary;
 use jostle_sys::clock::{self, Clock};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -390,10 +391,12 @@ impl Course<'_, '_> {
     }
 
     fn end(&mut self, stop: Option<Stop>) -> End {
-        let invalid = self
-            .points
-            .iter()
-            .any(|point| point.verdict.is == Is::Invalid);
+        // By the verdicts that a reader of the file will see: of all runs of a
+        // point together.
+        let invalid = self.experiment.as_ref().is_some_and(|experiment| {
+            let points = summary::summarize(experiment, &self.points);
+            points.iter().any(|point| point.verdict.is == Is::Invalid)
+        });
         let (exit, error) = match &stop {
             None if invalid => (exit::INVALID, None),
             None => (exit::DONE, None),

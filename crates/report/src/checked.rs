@@ -2,7 +2,7 @@
 //! the sentences.
 
 use crate::ResultSet;
-use crate::format::{counted, percent, significant, time};
+use crate::format::{counted, grouped, percent, significant, time};
 use jostle_model::plan::Measure;
 use jostle_model::record::{Exclusion, OwnCost};
 use jostle_stats::summary::PointSummary;
@@ -128,7 +128,7 @@ fn beside_long_pairs(long: &[(&str, OwnCost)], are_all: bool) -> Option<String> 
 
 /// Below zero only by noise.
 fn added(cost: &OwnCost) -> String {
-    format!("{:.0}", cost.added_ns.max(0.0))
+    grouped(cost.added_ns.max(0.0).round() as u64)
 }
 
 /// Which targets had only some operations stamped.
@@ -215,8 +215,8 @@ mod tests {
                 "Own cost per cycle: flock 132 ns, sysv 141 ns.",
             ),
             (
-                [("flock", 1321.0, 132.0), ("sysv", 21.0, 118.0)],
-                "Own cost per cycle: flock 132 ns. Full measuring adds 118 ns to sysv's 21 ns.",
+                [("flock", 13210.0, 1320.6), ("sysv", 21.0, 118.0)],
+                "Own cost per cycle: flock 1,321 ns. Full measuring adds 118 ns to sysv's 21 ns.",
             ),
             (
                 [("flock", 500.0, -2.0), ("sysv", 500.0, 0.1)],

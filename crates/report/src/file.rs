@@ -53,6 +53,16 @@ pub enum FileError {
         /// The version that it names.
         found: String,
     },
+    /// It does not begin as a result file does.
+    #[error("{path}, line {line}: {problem}; a result file, as -o writes it, begins otherwise")]
+    Foreign {
+        /// The file.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// There is not one whole experiment record in it.
     #[error("{path} holds no results; a result file is what -o writes")]
     Empty {
@@ -188,6 +198,7 @@ fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, File
                 problem: problem.to_owned(),
             })?,
             Err(FileError::Line { .. }) if bytes.last() != Some(&b'\n') => torn = Some(line),
+            Err(error) if sets.is_empty() => return Err(foreign(error)),
             Err(error) => return Err(error),
         }
     }
@@ -198,6 +209,22 @@ fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, File
         format!("{path}, line {line}, was torn by a crash and is left out; what stands before it is whole")
     }));
     Ok(sets)
+}
+
+/// Before any record, a line that is none speaks of the whole file.
+fn foreign(error: FileError) -> FileError {
+    match error {
+        FileError::Line {
+            path,
+            line,
+            problem,
+        } => FileError::Foreign {
+            path,
+            line,
+            problem,
+        },
+        other => other,
+    }
 }
 
 /// Puts a record where it belongs.
@@ -365,7 +392,11 @@ mod tests {
         for text in ["", "\n\n", "{\"record\":\"experi"] {
             assert!(parse(text).unwrap_err().contains("holds no results"));
         }
-        assert!(parse("[[experiment]]\n").unwrap_err().contains("line 1"));
+        assert_eq!(
+            parse("# a plan\n[[experiment]]\n").unwrap_err(),
+            "x.jsonl, line 1: not a whole record (expected value, column 1); \
+             a result file, as -o writes it, begins otherwise"
+        );
     }
 
     #[test]

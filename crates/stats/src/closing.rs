@@ -20,6 +20,11 @@ const P: f64 = 0.01;
 /// both edges of so short a window leaves some with nothing as well.
 const LEAST_ROTATIONS: f64 = 2.0;
 
+/// Most over fewest acquisitions up to which workers are served evenly, and from
+/// which some are favoured, where the counts are too many for chance.
+const EVEN_RATIO: f64 = 1.1;
+const FAVOURED_RATIO: f64 = 1.5;
+
 /// A dispersion under this is well below a lottery's, and one above
 /// [`FAVOURED`] well above it. Between them lie barging queues and lotteries
 /// with a little memory, which the sample can tell from 1 and a reader need not.
@@ -308,6 +313,10 @@ fn order_of_service(plan: &Plan, point: &PointSummary<'_>) -> Option<Clause> {
             Tone::Bad,
             format!("waiters are served as by a lottery ({each})"),
         ),
+        Service::Uneven => (
+            Tone::Neutral,
+            format!("some waiters are served more than others ({each})"),
+        ),
         Service::Favour => (
             Tone::Bad,
             format!("some waiters are served far more than others ({each})"),
@@ -321,6 +330,7 @@ enum Service {
     Queue,
     Even,
     Lottery,
+    Uneven,
     Favour,
 }
 
@@ -333,7 +343,13 @@ fn service(test: &DispersionTest, shares: &PerWorker) -> Option<Service> {
             Service::Even
         })
     } else if test.dispersion > FAVOURED && test.upper_p < P {
-        Some(Service::Favour)
+        // Millions of counts make a difference of a hundredth significant;
+        // whether it matters is another question.
+        Some(match shares.max as f64 / shares.min as f64 {
+            ratio if ratio <= EVEN_RATIO => Service::Even,
+            ratio if ratio < FAVOURED_RATIO => Service::Uneven,
+            _ => Service::Favour,
+        })
     } else {
         (test.degrees >= LOTTERY_DEGREES).then_some(Service::Lottery)
     }
@@ -546,6 +562,15 @@ mod tests {
             (
                 (0..100).map(|i| if i < 50 { 20 } else { 80 }).collect(),
                 "some waiters are served far more than others (20 to 80 each)",
+            ),
+            // significant, and of no account
+            (
+                (0..100).map(|i| 1_000_000 + 900 * i).collect(),
+                "waiters are served evenly (1000000 to 1089100 each)",
+            ),
+            (
+                (0..100).map(|i| 1_000_000 + 3_000 * i).collect(),
+                "some waiters are served more than others (1000000 to 1297000 each)",
             ),
             (
                 (0..100).map(|i| if i < 3 { 0 } else { 50 }).collect(),

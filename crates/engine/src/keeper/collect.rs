@@ -7,7 +7,7 @@ use crate::witness::Witness;
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Buckets, Machine};
 use jostle_stats::histogram;
-use jostle_sys::stat;
+use jostle_sys::stat::{self, Scheduled};
 use jostle_targets::Target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -293,19 +293,13 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
     };
     let scaled = |value: u64| (value as f64 * scale) as u64;
     data.cpu_ns = workers_cpu(opened, closed).map(scaled);
-    let scheduled = opened.scheduled.iter().zip(&closed.scheduled);
-    let moved: Option<Vec<(u64, u64)>> = scheduled
-        .map(|(from, to)| {
-            let (from, to) = ((*from)?, (*to)?);
-            Some((
-                to.waited_ns.saturating_sub(from.waited_ns),
-                to.switches.saturating_sub(from.switches),
-            ))
-        })
-        .collect();
-    if let Some(moved) = moved {
-        data.runqueue_wait_ns = Some(scaled(moved.iter().map(|(waited, _)| waited).sum()));
-        data.switches = Some(scaled(moved.iter().map(|(_, switches)| switches).sum()));
+    if let (Some(from), Some(to)) = (&opened.scheduled, &closed.scheduled) {
+        let moved = |figure: fn(&Scheduled) -> u64| {
+            let each = from.iter().zip(to);
+            scaled(each.map(|(from, to)| figure(to).saturating_sub(figure(from))).sum())
+        };
+        data.runqueue_wait_ns = Some(moved(|s| s.waited_ns));
+        data.switches = Some(moved(|s| s.switches));
     }
     for (ended, workers) in &seen.children.ended {
         // Threads share one usage, which includes their making.

@@ -32,6 +32,9 @@ const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 /// Between two rounds of signals to workers that still wait.
 const NUDGE: Duration = Duration::from_millis(10);
 
+/// Reading the workers' clocks may take one part in so many of the window.
+const READING_PER_WINDOW: u64 = 100;
+
 /// Memory made beforehand, at most; beyond, pages are made on first touch.
 const POPULATE_AT_MOST: usize = 8 << 20;
 
@@ -77,8 +80,8 @@ pub struct Reading {
     pub took_ns: u64,
     /// By process.
     pub cpu_ns: BTreeMap<u32, u64>,
-    /// By worker; absent where the kernel does not count.
-    pub scheduled: Vec<Option<Scheduled>>,
+    /// By worker; absent where the kernel does not count, or too slowly.
+    pub scheduled: Option<Vec<Scheduled>>,
     /// The machine.
     pub machine: MachineTicks,
     /// The keeper's own, and its parent's.
@@ -377,12 +380,7 @@ impl<'a, T: Target> Run<'a, T> {
             .keys()
             .filter_map(|pid| Some((*pid, CpuClock::of(*pid).ok()?.read()?)))
             .collect();
-        let scheduled = (0..self.order.workers)
-            .map(|worker| {
-                let page = self.shared.page(worker);
-                stat::scheduled(page.get(Word::Pid) as u32, page.get(Word::Tid) as u32)
-            })
-            .collect();
+        let scheduled = self.read_schedulers(at_ns);
         let parent = rustix::process::getppid()
             .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
         Reading {
@@ -394,6 +392,19 @@ impl<'a, T: Target> Run<'a, T> {
             harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0),
             throttled: self.desk.throttled(),
         }
+    }
+
+    /// What the scheduler counts of each worker; given up, all of it, where the
+    /// reading would take more than its share of the window.
+    fn read_schedulers(&self, since: u64) -> Option<Vec<Scheduled>> {
+        let deadline = since + self.order.window.0 / READING_PER_WINDOW;
+        (0..self.order.workers)
+            .map(|worker| {
+                let page = self.shared.page(worker);
+                let read = stat::scheduled(page.get(Word::Pid) as u32, page.get(Word::Tid) as u32);
+                read.filter(|_| self.now() < deadline)
+            })
+            .collect()
     }
 
     /// Ends every wait, repeatedly; whoever does not come back is killed. What
