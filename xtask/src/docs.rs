@@ -9,10 +9,11 @@ use std::process::{Command, Stdio};
 /// A page and the arguments of `jostle` that print it.
 const PAGES: &[(&str, &[&str])] = &[
     ("docs/targets.md", &["targets", "--format", "markdown"]),
-    (MANUAL, &["man"]),
+    ("dist/jostle.1", &["man"]),
+    ("dist/jostle-contend.1", &["man", "contend"]),
+    ("dist/jostle-run.1", &["man", "run"]),
+    ("dist/jostle-report.1", &["man", "report"]),
 ];
-
-const MANUAL: &str = "dist/jostle.1";
 
 /// Writes all pages, or compares them.
 pub fn run(check: bool) -> anyhow::Result<()> {
@@ -41,7 +42,11 @@ pub fn run(check: bool) -> anyhow::Result<()> {
             stale.join("\n")
         );
     }
-    render_manual()
+    let manuals = PAGES
+        .iter()
+        .map(|(page, _)| *page)
+        .filter(|page| page.ends_with(".1"));
+    manuals.into_iter().try_for_each(render_manual)
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -75,15 +80,15 @@ fn difference(stored: &str, text: &str) -> Option<String> {
 
 /// Renders the manual page as a reader's `man` would; a warning is a mistake in
 /// the page.
-fn render_manual() -> anyhow::Result<()> {
+fn render_manual(page: &str) -> anyhow::Result<()> {
     let mut man = Command::new("man");
-    man.args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", MANUAL])
+    man.args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", page])
         .current_dir(shell::root())
         .env("MANROFFSEQ", "")
         .env("MANWIDTH", "80")
         .stdout(Stdio::null());
     let Ok(output) = man.output() else {
-        println!("{MANUAL} was not rendered: no `man` here");
+        println!("{page} was not rendered: no `man` here");
         return Ok(());
     };
     let warnings = String::from_utf8_lossy(&output.stderr);

@@ -40,8 +40,11 @@ pub enum Verb {
         /// Which shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print the manual page of jostle, or of one verb
+    Man {
+        /// Which verb
+        verb: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

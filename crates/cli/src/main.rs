@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Verb::Targets(targets) => list(&targets.format),
         Verb::Doctor => examine(),
         Verb::Completions { shell } => complete(shell),
-        Verb::Man => manual(),
+        Verb::Man { verb } => manual(verb.as_deref()),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -124,9 +124,26 @@ fn complete(shell: clap_complete::Shell) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn manual() -> Result<u8, Failure> {
+/// The page of the program, or of one verb under its full name.
+fn manual(verb: Option<&str>) -> Result<u8, Failure> {
+    let mut command = Cli::command();
+    command.build();
+    let page_of = match verb {
+        None => command,
+        Some(verb) => match command.find_subcommand(verb) {
+            Some(found) => found
+                .clone()
+                .name(format!("jostle-{verb}"))
+                .version(VERSION),
+            None => {
+                return Err(Failure::Usage(format!(
+                    "there is no verb `{verb}`; `jostle help` lists them"
+                )));
+            }
+        },
+    };
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command())
+    clap_mangen::Man::new(page_of)
         .render(&mut page)
         .context("cannot make the manual page")?;
     print(&String::from_utf8_lossy(&page))?;

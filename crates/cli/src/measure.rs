@@ -88,10 +88,11 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     }
     drop(line.take());
     drop(keeper);
-    if sets.iter().any(|set| !set.points.is_empty()) {
+    let any = sets.iter().any(|set| !set.points.is_empty());
+    if any {
         print(&jostle_report::render(&output.format, &sets))?;
     }
-    conclude(exit, error, output.output.as_deref())
+    conclude(exit, error, any, output.output.as_deref())
 }
 
 /// Several experiments end with the gravest of their codes.
@@ -106,19 +107,35 @@ fn worse(one: u8, other: u8) -> u8 {
     if rank(other) > rank(one) { other } else { one }
 }
 
-fn conclude(exit: u8, error: Option<String>, file: Option<&Path>) -> Result<u8, Failure> {
-    let kept = match file {
-        Some(path) => format!("finished points are kept in {}", path.display()),
-        None => "finished points are printed above".to_owned(),
-    };
-    match error {
-        None => Ok(exit),
-        Some(text) if exit >= experiment::exit::INTERRUPTED - 1 => {
-            crate::complain(&format!("{text}; {kept}"));
-            Ok(exit)
+/// `any`: whether a point was finished.
+fn conclude(
+    exit: u8,
+    error: Option<String>,
+    any: bool,
+    file: Option<&Path>,
+) -> Result<u8, Failure> {
+    let Some(text) = error else { return Ok(exit) };
+    let interrupted = exit >= experiment::exit::INTERRUPTED - 1;
+    match (interrupted, any, file) {
+        (true, false, _) => crate::complain(&format!("{text}; no point was finished")),
+        (true, true, Some(path)) => {
+            crate::complain(&format!(
+                "{text}; finished points are kept in {}",
+                path.display()
+            ));
         }
-        Some(text) => Err(Failure::Failed(anyhow!(text))),
+        (true, true, None) => {
+            crate::complain(&format!("{text}; finished points are printed above"));
+        }
+        // The file itself may be what failed.
+        (false, true, _) => {
+            return Err(Failure::Failed(anyhow!(
+                "{text}; finished points are printed above"
+            )));
+        }
+        (false, false, _) => return Err(Failure::Failed(anyhow!(text))),
     }
+    Ok(exit)
 }
 
 fn one(

@@ -152,7 +152,7 @@ mod tests {
             busy,
             idle: 10_000,
             stolen,
-            softirq: 0,
+            ..MachineTicks::default()
         };
         assert_eq!(steal_share(ticks(900, 100)), Some(0.1));
         assert_eq!(steal_share(ticks(199, 0)), None);

@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// Blocks of the measurement of the tool's own cost.
 const COST_BLOCKS: usize = 9;
-/// A pilot ends after this, or after enough grants to tell their mean time.
+/// How long a pilot counts grants to tell their mean time.
 const PILOT: Nanos = Nanos::from_millis(200);
 const PILOT_WARMUP: Nanos = Nanos::from_millis(50);
 /// Of the cycle: what stamping may cost before it is thinned out.
@@ -34,6 +34,10 @@ const STAMPS_MAY_COST: f64 = 0.05;
 const STAMP_EVERY_AT_MOST: u64 = 1_000;
 /// Starting, stopping and reaping a worker, where no pilot measured it.
 const WORKER_OVERHEAD: Nanos = Nanos::from_micros(300);
+
+/// Where the offset between CPUs could not be bounded (one CPU, or no quiet
+/// moment), no hand-off is called too early.
+const UNKNOWN_OFFSET_NS: f64 = 1e18;
 
 /// Exit codes that an experiment can end with.
 pub mod exit {
@@ -297,8 +301,12 @@ impl Course<'_, '_> {
             .own_cost
             .get(typed)
             .map_or(1, |cost| cost.stamp_every);
-        order.clock_uncertainty =
-            Nanos(calibration.clock_uncertainty_ns.unwrap_or(0.0).ceil() as u64);
+        order.clock_uncertainty = Nanos(
+            calibration
+                .clock_uncertainty_ns
+                .unwrap_or(UNKNOWN_OFFSET_NS)
+                .ceil() as u64,
+        );
         order
     }
 
@@ -380,6 +388,9 @@ impl Course<'_, '_> {
             block,
         };
         let mut point = point(&self.resolved.plan, &order, which, &data);
+        if experiment.environment.cpu_accounting == "exact" {
+            point.cpu_split = point.cpu_split.map(|_| "exact".to_owned());
+        }
         point.verdict = checks::verdict(&Evidence {
             experiment,
             runs: &[&point],

@@ -163,6 +163,8 @@ pub struct Yield {
     pub runqueue_wait_ns: Option<u64>,
     /// See `runqueue_wait_ns`.
     pub switches: Option<u64>,
+    /// Whether the target is a lock at all; specimens that grant all are not.
+    pub excludes: bool,
     /// Time that one reading of all CPU clocks took.
     pub cpu_read_ns: u64,
     /// The machine within the window.

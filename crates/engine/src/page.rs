@@ -74,7 +74,7 @@ pub enum Word {
     Operations,
     /// Total when the window opened (`--measure counts`).
     Base,
-    /// Acquisitions that were entered into the holder's counter.
+    /// Updates of the counters that owners increment.
     Witnessed,
     /// Acquisitions that the witness looked at.
     Checked,

@@ -30,7 +30,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     } else {
         0.0
     };
-    let ceiling_per_s = ceiling(order);
+    let ceiling_per_s = ceiling(order, data.excludes);
     let full = order.measure == Measure::Full;
     let mut point = Point {
         target: place.target.to_owned(),
@@ -85,7 +85,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
 /// all workers without ever waiting, whichever is less: min(K/b, w/(b+i)) for
 /// hold b, idle i, w workers, K keys. None where nothing bounds it: without a
 /// hold, or where owners share.
-fn ceiling(order: &RunOrder) -> Option<f64> {
+fn ceiling(order: &RunOrder, excludes: bool) -> Option<f64> {
     let (hold, idle) = (
         order.hold.span().0 as f64 / 1e9,
         order.idle.span().0 as f64 / 1e9,
@@ -96,6 +96,7 @@ fn ceiling(order: &RunOrder) -> Option<f64> {
     let workers = order.workers as f64;
     let owners = match order.range {
         Range::Disjoint => workers,
+        _ if !excludes => workers,
         _ => order.keys as f64,
     };
     Some((owners / hold).min(workers / (hold + idle)))
@@ -111,10 +112,11 @@ fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::Pe
             .max_by_key(|(_, wait)| **wait);
         shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
         shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
-        if order.workers > 1 && order.range == Range::Same && order.shared == 0.0 {
+        // An operation without stamps does not know whether the window is open.
+        let streaks = data.excludes && order.workers > 1 && order.stamp_every == 1;
+        if streaks && order.range == Range::Same && order.shared == 0.0 {
             shares.longest_streak = Some(data.streak);
-            shares.longest_streak_while_waited =
-                (order.stamp_every == 1).then_some(data.streak_waited);
+            shares.longest_streak_while_waited = Some(data.streak_waited);
         }
     }
     Some(shares)
@@ -174,7 +176,8 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
     let mut all = same;
     all.merge(&cross);
     point.handoff_ns = all.distribution(over);
-    point.blocked_share = (data.stamped > 0).then(|| data.contended as f64 / data.stamped as f64);
+    point.blocked_share =
+        (data.stamped > 0 && data.excludes).then(|| data.contended as f64 / data.stamped as f64);
     for (name, merged) in data
         .figures
         .iter()
@@ -234,10 +237,11 @@ mod tests {
             (1, 1_000, 1_000, Some(500.0)), // the worker
             (10, 0, 10, None),              // nothing
         ] {
-            assert_eq!(super::ceiling(&order(workers, hold, idle)), ceiling);
+            assert_eq!(super::ceiling(&order(workers, hold, idle), true), ceiling);
         }
         let mut keys = order(10, 1_000, 10);
         keys.keys = 4;
-        assert_eq!(super::ceiling(&keys), Some(4_000.0));
+        assert_eq!(super::ceiling(&keys, true), Some(4_000.0));
+        assert_eq!(super::ceiling(&order(10, 1_000, 0), false), Some(10_000.0));
     }
 }

@@ -5,9 +5,9 @@
 //! a grant the holder marks it by compare-and-swap, before the release it takes
 //! the mark away; a mark that is already there is another owner. That entrant
 //! accuses and leaves the line alone, so that one overlap is counted once and
-//! not as many as it confuses. Beside it a counter that is loaded, increased
-//! and stored without locking: what it loses against the sum of the workers'
-//! own counts was lost by the lock.
+//! not as many as it confuses. Beside it a counter that every exclusive owner,
+//! marked or not, loads when it enters and stores increased when it leaves: what
+//! it loses against the sum of the workers' own counts was lost by the lock.
 //!
 //! It proves overlap, not memory ordering, and sees no overlap shorter than the
 //! interval between its two marks. Whether an accused owner had died while
@@ -31,8 +31,8 @@ const LOOK_AT: usize = 64;
 enum Of {
     /// Worker + 1 of the exclusive owner; zero: free.
     Owner,
-    /// Grants so far.
-    Sequence,
+    /// What owners increment by a load, an addition and a store.
+    Counter,
     /// Worker + 1 of the last exclusive owner.
     LastWorker,
     /// Its release stamp.
@@ -126,6 +126,7 @@ impl Witness {
             // The workload draws from the streams below.
             rng: Rng::stream(seed, u64::from(u32::MAX) + worker as u64),
             marked: [false; 2],
+            counted: [0; 2],
             trespassing: false,
         }
     }
@@ -139,7 +140,7 @@ impl Witness {
         };
         (0..lines)
             .map(|line| {
-                Line(self.region.words64(line * LOCK_BYTES, LOCK_BYTES / 8)).get(Of::Sequence)
+                Line(self.region.words64(line * LOCK_BYTES, LOCK_BYTES / 8)).get(Of::Counter)
             })
             .sum()
     }
@@ -179,6 +180,8 @@ pub struct Guard<'a> {
     rng: Rng,
     /// Which of the (at most two) lines carry our mark.
     marked: [bool; 2],
+    /// What their counters said when we entered.
+    counted: [u64; 2],
     /// Our last entry met another owner: the lines are not ours to write.
     trespassing: bool,
 }
@@ -207,7 +210,10 @@ impl<'a> Guard<'a> {
         self.trespassing = false;
         for (nth, index) in self.witness.lines(self.worker, key).enumerate() {
             let clear = match mode {
-                Mode::Exclusive => self.enter_exclusive(index),
+                Mode::Exclusive => {
+                    self.counted[nth] = self.line(index).get(Of::Counter);
+                    self.enter_exclusive(index)
+                }
                 Mode::Shared => self.enter_shared(index),
             };
             self.marked[nth] = clear;
@@ -224,8 +230,6 @@ impl<'a> Guard<'a> {
             self.page.accuse(other - 1);
             return false;
         }
-        line.set(Of::Sequence, line.get(Of::Sequence) + 1);
-        self.page.add(Word::Witnessed, 1);
         if self.witness.readers_at.is_some() {
             self.look_for_readers(index);
         }
@@ -268,6 +272,10 @@ impl<'a> Guard<'a> {
     #[inline(always)]
     pub fn leave(&mut self, key: usize, mode: Mode) {
         for (nth, index) in self.witness.lines(self.worker, key).enumerate() {
+            if mode == Mode::Exclusive {
+                self.line(index).set(Of::Counter, self.counted[nth] + 1);
+                self.page.add(Word::Witnessed, 1);
+            }
             if !std::mem::take(&mut self.marked[nth]) {
                 continue;
             }
@@ -397,8 +405,9 @@ mod tests {
             first.leave(0, Mode::Exclusive);
             assert_eq!(shared.page(1).accused(), [(0, 1)]);
             assert_eq!(shared.page(0).accused(), []);
-            // The counter has the first one only, and so has the sum.
-            assert_eq!(witness.counted(), shared.page(0).get(Word::Witnessed));
+            // Both loaded zero, so that one of the two updates is lost.
+            let witnessed = [0, 1].map(|w| shared.page(w).get(Word::Witnessed));
+            assert_eq!((witness.counted(), witnessed), (1, [1, 1]));
         });
     }
 

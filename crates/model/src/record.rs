@@ -259,7 +259,7 @@ pub struct Machine {
     pub softirq_ticks: u64,
     /// Ticks a second.
     pub ticks_per_s: u64,
-    /// CPUs.
+    /// CPUs of the whole machine, whether jostle may use them or not.
     pub cores: u64,
     /// CPU time of the tool's own other processes.
     pub harness_cpu_s: f64,
@@ -316,7 +316,8 @@ pub struct Workers {
     pub longest_wait_us: Vec<u64>,
 }
 
-/// A distribution's summary; the histogram stands under the same name.
+/// A distribution's summary. Its histogram stands among the point's histograms;
+/// `docs/results.md` says under which name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Values.

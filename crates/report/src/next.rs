@@ -62,6 +62,7 @@ static CURES: &[(&str, Cure)] = &[
     ("few_operations", longer),
     ("rotations", longer),
     ("not_contended", more_contention),
+    ("own_cost", counts),
     ("steadiness", longer_warmup),
     ("hold_accuracy", doctor),
     ("foreign_cpu", doctor),
@@ -157,6 +158,13 @@ fn more_contention(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     let most = afflicted.iter().map(|a| a.workers).max()?;
     plan.workers = Some(List(vec![most.saturating_mul(10)]));
     (most * 10 <= MOST_WORKERS).then(|| Step::Measure(Box::new(plan)))
+}
+
+/// The bare rate; what is shared by all workers stays as it was.
+fn counts(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    let mut next = only(plan, afflicted);
+    next.measure = Some(Measure::Counts);
+    Some(Step::Measure(Box::new(next)))
 }
 
 fn longer_warmup(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {

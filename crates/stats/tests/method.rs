@@ -17,7 +17,10 @@ fn every_check_has_a_section_and_every_section_a_check() {
         .filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`'))
         .collect();
     let checks: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
-    assert_eq!(sections, checks, "in the order of CHECKS, the gravest first");
+    assert_eq!(
+        sections, checks,
+        "in the order of CHECKS, the gravest first"
+    );
 }
 
 #[test]
@@ -27,7 +30,12 @@ fn every_section_says_what_it_asks_and_from_where_on_it_speaks() {
         let heading = format!("### `{}`\n", check.name);
         let after = method.split(&heading).nth(1).unwrap();
         let section = after.split("\n#").next().unwrap();
-        for part in ["*Asks:*", "*Threshold:*", "*Source:*", "*What would fool it:*"] {
+        for part in [
+            "*Asks:*",
+            "*Threshold:*",
+            "*Source:*",
+            "*What would fool it:*",
+        ] {
             assert!(section.contains(part), "{}: no {part}", check.name);
         }
     }

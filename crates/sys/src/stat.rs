@@ -79,6 +79,9 @@ pub struct MachineTicks {
     pub stolen: u64,
     /// In soft interrupts; part of busy.
     pub softirq: u64,
+    /// CPUs over which the others are summed: all that are online, whether we
+    /// may use them or not.
+    pub cpus: u64,
 }
 
 /// Reads /proc/stat.
@@ -105,6 +108,10 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
         idle: at(3) + at(4),
         stolen: at(7),
         softirq: at(6),
+        cpus: text
+            .lines()
+            .filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "))
+            .count() as u64,
     })
 }
 
@@ -119,14 +126,15 @@ mod tests {
 
     #[test]
     fn the_machine_s_line_is_split_as_proc_5_says() {
-        let text = "cpu  747 1 307 166519 522 3 12 2 9 0\ncpu0 1 2 3 4\n";
+        let text = "cpu  747 1 307 166519 522 3 12 2 9 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4\nctxt 5\n";
         assert_eq!(
             parse_machine(text),
             Some(MachineTicks {
                 busy: 747 + 1 + 307 + 3 + 12,
                 idle: 166_519 + 522,
                 stolen: 2,
-                softirq: 12
+                softirq: 12,
+                cpus: 2
             })
         );
         assert_eq!(parse_machine("intr 5\n"), None);

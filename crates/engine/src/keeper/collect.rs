@@ -30,6 +30,7 @@ pub fn collect<T: Target>(
     let dead = dead_workers(&seen);
     let mut data = Yield {
         window_ns: closes.saturating_sub(opens),
+        excludes: T::ENTRY.lock.excludes,
         warmup_ns: order.warmup.0,
         ramp_ns: seen.ramp_ns,
         drain_ns: seen.drain_ns,
@@ -42,7 +43,7 @@ pub fn collect<T: Target>(
     starts(&mut data, &pages);
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
-        figures(&mut data, &pages, order);
+        figures(&mut data, &pages);
         waits(&mut data, &pages, closes);
         exclusion(&mut data, &pages, witness, &dead);
     }
@@ -143,7 +144,7 @@ fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
     }
 }
 
-fn figures(data: &mut Yield, pages: &[Page<'_>], order: &RunOrder) {
+fn figures(data: &mut Yield, pages: &[Page<'_>]) {
     for (figure, name) in [
         (Figure::Acquire, "acquire_ns"),
         (Figure::Hold, "hold_ns"),
@@ -164,11 +165,7 @@ fn figures(data: &mut Yield, pages: &[Page<'_>], order: &RunOrder) {
     data.refusals = sum(Word::Refusals);
     let most = |word: Word| pages.iter().map(|page| page.get(word)).max().unwrap_or(0);
     data.streak = most(Word::Streak);
-    data.streak_waited = if order.stamp_every == 1 {
-        most(Word::StreakWaited)
-    } else {
-        0
-    };
+    data.streak_waited = most(Word::StreakWaited);
     data.slices = (0..SLICES)
         .map(|slice| {
             let each = pages.iter().map(|page| page.sliced(slice));
@@ -268,7 +265,8 @@ fn exclusion(data: &mut Yield, pages: &[Page<'_>], witness: &Witness, dead: &BTr
             data.violations += count;
             if data.examples.len() < EXAMPLES {
                 data.examples.push(format!(
-                    "worker {worker} was let in {count} times while worker {owner} was inside"
+                    "worker {worker} was let in {} while worker {owner} was inside",
+                    times(count)
                 ));
             }
         }
@@ -279,6 +277,13 @@ fn exclusion(data: &mut Yield, pages: &[Page<'_>], witness: &Witness, dead: &BTr
     data.lost_updates = apart.saturating_sub(dead.len() as u64);
     let (seen, all) = (sum(Word::ReadersSeen), sum(Word::ReadersAll));
     data.reader_coverage = (all > 0).then(|| seen as f64 / all as f64);
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
 }
 
 fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
@@ -296,7 +301,10 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
     if let (Some(from), Some(to)) = (&opened.scheduled, &closed.scheduled) {
         let moved = |figure: fn(&Scheduled) -> u64| {
             let each = from.iter().zip(to);
-            scaled(each.map(|(from, to)| figure(to).saturating_sub(figure(from))).sum())
+            scaled(
+                each.map(|(from, to)| figure(to).saturating_sub(figure(from)))
+                    .sum(),
+            )
         };
         data.runqueue_wait_ns = Some(moved(|s| s.waited_ns));
         data.switches = Some(moved(|s| s.switches));
@@ -341,7 +349,7 @@ fn machine(opened: &Reading, closed: &Reading) -> Machine {
         stolen_ticks: stolen,
         softirq_ticks: to.softirq.saturating_sub(from.softirq),
         ticks_per_s: stat::ticks_per_second(),
-        cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+        cores: to.cpus,
         harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),

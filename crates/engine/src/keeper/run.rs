@@ -162,7 +162,8 @@ impl<'a, T: Target> Run<'a, T> {
         let drained = self.now();
         let seen = Seen {
             ramp_ns,
-            drain_ns: drained - self.closes(flagged.1),
+            // Workers that all died before the window's end left it early.
+            drain_ns: drained.saturating_sub(self.closes(flagged.1)),
             opened,
             closed,
             flagged,
@@ -407,14 +408,18 @@ impl<'a, T: Target> Run<'a, T> {
             .collect()
     }
 
-    /// Ends every wait, repeatedly; whoever does not come back is killed. What
-    /// they measured is in shared memory.
+    /// Ends every wait, repeatedly; whoever does not come back is killed, and
+    /// everybody at once when the parent no longer wants the result. What they
+    /// measured is in shared memory.
     fn drain(&self, children: &mut Children) {
         let deadline = self.now() + self.order.patience().0;
         children.reap();
         while !children.alive.is_empty() && self.now() < deadline {
+            // A hold in progress may last for minutes.
+            if self.heed_parent(Duration::ZERO).is_err() {
+                break;
+            }
             self.nudge(children);
-            // A parent that has gone is answered by the loop that called us.
             std::thread::sleep(
                 NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100)),
             );

@@ -42,6 +42,10 @@ const OWN_TASKS: u64 = 2;
 /// shared memory, and what a parent may have left open.
 const OWN_DESCRIPTORS: u64 = 32;
 
+/// Address space of a process beside the memory shared by all: a worker was
+/// seen to have 16 MiB, stack and libraries included.
+const OWN_ADDRESS_SPACE: u64 = 32 << 20;
+
 /// Numbers that the kernel skips once it has counted to pid_max and starts
 /// again (RESERVED_PIDS in kernel/pid.c).
 const RESERVED_PIDS: u64 = 300;
@@ -66,7 +70,15 @@ pub fn allow(need: &Need) -> Result<(), Refusal> {
 /// # Errors
 /// As [`allow`].
 pub fn fits(need: &Need, machine: &Machine) -> Result<(), Refusal> {
-    let checks = [tasks, descriptors, files, semaphores, memory, shared_memory];
+    let checks = [
+        tasks,
+        descriptors,
+        files,
+        semaphores,
+        memory,
+        shared_memory,
+        address_space,
+    ];
     checks.iter().try_for_each(|check| check(need, machine))
 }
 
@@ -375,6 +387,27 @@ fn shared_memory(need: &Need, machine: &Machine) -> Result<(), Refusal> {
     }
 }
 
+/// Every process sees all of the shared memory.
+fn address_space(need: &Need, machine: &Machine) -> Result<(), Refusal> {
+    let needed = need.shared_bytes.saturating_add(OWN_ADDRESS_SPACE);
+    match machine.rlimits.address_space_bytes.soft {
+        Some(max) if max < needed => Err(Refusal {
+            limit: "RLIMIT_AS",
+            text: format!(
+                "{} {} of address space, RLIMIT_AS is {}: `ulimit -v unlimited`{}",
+                need.opening(),
+                bytes(needed),
+                bytes(max),
+                need.or_fewer(
+                    max.saturating_sub(OWN_ADDRESS_SPACE)
+                        / (need.shared_bytes / need.workers.max(1)).max(1)
+                ),
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -639,6 +672,18 @@ mod tests {
         assert_eq!(limit, "RLIMIT_FSIZE");
         assert!(
             text.ends_with("`ulimit -f unlimited`, or -w at most 5"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn shared_memory_takes_address_space_in_every_process() {
+        let (limit, text) = refusal(&need(10), |m| {
+            m.rlimits.address_space_bytes.soft = Some((32 << 20) + 512_000);
+        });
+        assert_eq!(limit, "RLIMIT_AS");
+        assert!(
+            text.ends_with("`ulimit -v unlimited`, or -w at most 5"),
             "{text}"
         );
     }

@@ -21,7 +21,7 @@ const DEVIATIONS: f64 = 3.0;
 pub static CHECK: Check = Check {
     name: "foreign_cpu",
     asks: "How much of the machine did other programs use?",
-    threshold: "(busy - workers - jostle itself - soft interrupts) / (CPUs x window) above 3 %: \
+    threshold: "(busy - workers - jostle itself - soft interrupts) / all ticks of the machine above 3 %: \
                 SUSPECT, above 10 %: INVALID; judged from 200 ticks on, pooled over the runs, \
                 and only above three standard deviations of the tick's sampling",
     source: "proc_stat(5); a throughput that is bound by CPU loses about the share that others \
@@ -37,11 +37,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     }
     let busy: f64 = judged().map(|run| run.machine.busy_ticks as f64).sum();
     let foreign: f64 = judged().map(|run| foreign_ticks(run)).sum();
-    let capacity: f64 = judged().map(|run| capacity_ticks(run)).sum();
-    if capacity <= 0.0 || foreign <= DEVIATIONS * busy.sqrt() {
+    if foreign <= DEVIATIONS * busy.sqrt() {
         return None;
     }
-    let share = foreign / capacity;
+    let share = foreign / total;
     let text = format!(
         "other programs used {} of the machine; stop them, or run it again without them",
         percent(share)
@@ -53,10 +52,6 @@ fn foreign_ticks(run: &Point) -> f64 {
     let machine = &run.machine;
     let ours_s = run.cpu_s.unwrap_or(0.0) + machine.harness_cpu_s;
     machine.busy_ticks as f64 - machine.softirq_ticks as f64 - ours_s * machine.ticks_per_s as f64
-}
-
-fn capacity_ticks(run: &Point) -> f64 {
-    run.machine.cores as f64 * run.window_s * run.machine.ticks_per_s as f64
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod foreign_cpu;
 pub mod hold_accuracy;
 pub mod lost_update;
 pub mod not_contended;
+pub mod own_cost;
 pub mod rotations;
 pub mod steadiness;
 pub mod steal;
@@ -60,6 +61,7 @@ pub static CHECKS: &[&Check] = &[
     &foreign_cpu::CHECK,
     &few_operations::CHECK,
     &hold_accuracy::CHECK,
+    &own_cost::CHECK,
     &not_contended::CHECK,
     &steadiness::CHECK,
     &rotations::CHECK,

@@ -1,0 +1,110 @@
+//! Did the tool's own work bend the figure?
+
+use super::{Check, Evidence, percent};
+use jostle_model::Busy;
+use jostle_model::plan::Measure;
+use jostle_model::record::{Claim, Is, OwnCost, Reason};
+
+const MOST: f64 = 0.10;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "own_cost",
+    asks: "By how much do stamps and witness lengthen a cycle of pair, hold and idle?",
+    threshold: "above 10 %: SUSPECT",
+    source: "measured beside each target, uncontended; between contenders the same nanoseconds \
+             also lengthen the time that others wait, so that the share is a lower bound",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let experiment = evidence.experiment;
+    let plan = &experiment.plan;
+    if plan.measure == Some(Measure::Counts) {
+        return None;
+    }
+    let target = &evidence.runs.first()?.target;
+    let cost = experiment.calibration.own_cost.get(target)?;
+    let busy = |time: Option<Busy>| time.map_or(0.0, |time| time.span().0 as f64);
+    let cycle_ns = cost.pair_ns + busy(plan.hold) + busy(plan.idle);
+    let share = added_ns(cost, experiment.calibration.stamp_ns) / cycle_ns;
+    (share > MOST).then(|| {
+        let text = format!(
+            "measuring makes an uncontended cycle {} longer; --measure counts gives the bare rate",
+            percent(share)
+        );
+        CHECK.reason(Is::Suspect, &[Claim::Absolute], text)
+    })
+}
+
+/// What measuring adds to the mean cycle where one operation in `stamp_every`
+/// is stamped: the witness (full - no_witness) and the release stamp on every
+/// one, the rest of the stamps and the histograms on one in so many.
+fn added_ns(cost: &OwnCost, stamp_ns: f64) -> f64 {
+    let witness = (cost.full_ns - cost.no_witness_ns).max(0.0);
+    let always = (witness + stamp_ns).min(cost.added_ns);
+    always + (cost.added_ns - always).max(0.0) / cost.stamp_every.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::checks::Evidence;
+    use crate::fixtures::{experiment, point};
+    use jostle_model::plan::Measure;
+    use jostle_model::record::{Experiment, Is, OwnCost};
+    use jostle_model::{Busy, Nanos};
+
+    fn found(pair_ns: f64, hold_ns: u64, stamp_every: u64, change: fn(&mut Experiment)) -> Is {
+        let mut experiment = experiment();
+        let cost = OwnCost {
+            pair_ns,
+            full_ns: pair_ns + 120.0,
+            no_stamps_ns: pair_ns + 20.0,
+            no_witness_ns: pair_ns + 100.0,
+            added_ns: 120.0,
+            added_range_ns: [118.0, 125.0],
+            stamp_every,
+        };
+        experiment.calibration.stamp_ns = 20.0;
+        experiment
+            .calibration
+            .own_cost
+            .insert("flock".to_string(), cost);
+        experiment.plan.hold = Some(Busy::Sleep(Nanos(hold_ns)));
+        experiment.plan.idle = Some(Busy::Sleep(Nanos(0)));
+        change(&mut experiment);
+        let point = point();
+        let reason = (CHECK.judge)(&Evidence {
+            experiment: &experiment,
+            runs: &[&point],
+        });
+        reason.map_or(Is::Valid, |reason| reason.is)
+    }
+
+    #[test]
+    fn a_tenth_of_the_cycle_is_the_limit() {
+        let table = [
+            // pair ns, hold ns, stamped one in
+            (200.0, 1_000_000, 1, Is::Valid), // a hold of 1 ms hides it
+            (200.0, 1_000, 1, Is::Valid),     // 120 of 1200
+            (200.0, 999, 1, Is::Suspect),
+            (200.0, 0, 8, Is::Suspect), // 40 + 80/8 of 200
+            (500.0, 0, 8, Is::Valid),
+            (21.0, 0, 1000, Is::Suspect),
+        ];
+        for (pair, hold, every, is) in table {
+            assert_eq!(
+                found(pair, hold, every, |_| ()),
+                is,
+                "{pair} {hold} {every}"
+            );
+        }
+    }
+
+    #[test]
+    fn counting_alone_costs_nothing() {
+        let counts = |e: &mut Experiment| e.plan.measure = Some(Measure::Counts);
+        assert_eq!(found(21.0, 0, 1000, counts), Is::Valid);
+    }
+}
