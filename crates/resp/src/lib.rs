@@ -16,6 +16,7 @@ pub mod value;
 
 mod line;
 
+pub use line::{parse_i64, parse_u64};
 pub use reply::{Protocol, Writer};
 pub use request::{Args, Limits, Progress, RequestError};
 pub use token::{Token, TokenError};

@@ -13,7 +13,8 @@ pub(crate) fn end_of_line(bytes: &[u8], from: usize) -> Option<usize> {
 /// A decimal number with an optional minus sign and nothing else: no plus sign,
 /// no spaces, no empty text. `None` where it is not one or does not fit.
 #[inline]
-pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
+#[must_use]
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         rest => (false, rest),
@@ -29,7 +30,8 @@ pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
 
 /// A decimal number of digits alone. `None` where it is not one or does not fit.
 #[inline]
-pub(crate) fn parse_u64(digits: &[u8]) -> Option<u64> {
+#[must_use]
+pub fn parse_u64(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 20 {
         return None;
     }
