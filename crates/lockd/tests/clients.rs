@@ -1,6 +1,8 @@
 //! The clients that people have: redis-cli, redis-benchmark, redis-py of two
 //! ages, hiredis; and our own two examples.
 
+#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+
 mod common;
 
 use std::path::PathBuf;

@@ -957,23 +957,25 @@ impl Server {
     fn drain(&mut self) -> io::Result<()> {
         self.listeners.clear();
         let start = now();
-        // What is due is done first, while every connection is in its place.
+        // What is due is done first, while every connection is in its place; and
+        // all waits end before the first lock is released.
         self.step(Event::Tick, start);
+        for slot in 0..self.conns.len() {
+            let Some(conn) = &mut self.conns[slot] else {
+                continue;
+            };
+            if conn.waiting {
+                let session = conn.session;
+                conn.waiting = false;
+                Writer::new(&mut conn.output, conn.protocol)
+                    .error("SHUTDOWN the lock daemon is ending");
+                self.step(Event::Cancel { session }, start);
+            }
+        }
         for slot in 0..self.conns.len() {
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
             };
-            if conn.waiting {
-                self.step(
-                    Event::Cancel {
-                        session: conn.session,
-                    },
-                    start,
-                );
-                conn.waiting = false;
-                Writer::new(&mut conn.output, conn.protocol)
-                    .error("SHUTDOWN the lock daemon is ending");
-            }
             conn.closing = true;
             let alive = self.flush(&mut conn, start);
             self.put_back(conn, alive);
