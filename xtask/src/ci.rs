@@ -12,11 +12,18 @@ struct Step {
     run: fn() -> anyhow::Result<()>,
 }
 
+/// Installs the Redis clients that jostled is tested with.
+const CLIENTS: &str = "crates/lockd/tests/install-clients.sh";
+
 /// In the order in which a mistake is found soonest.
 const STEPS: &[Step] = &[
     Step {
         name: "packages",
         run: packages::ensure,
+    },
+    Step {
+        name: "clients",
+        run: || shell::run(&mut Command::new(shell::root().join(CLIENTS))),
     },
     Step {
         name: "format",

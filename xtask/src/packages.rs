@@ -42,6 +42,31 @@ const PACKAGES: &[Package] = &[
         brings: "man",
         why: "the manual page is rendered to find mistakes in it",
     },
+    Package {
+        name: "redis-tools",
+        brings: "redis-cli",
+        why: "tests run redis-cli and redis-benchmark against jostled",
+    },
+    Package {
+        name: "libhiredis-dev",
+        brings: "/usr/include/hiredis/hiredis.h",
+        why: "a test runs a C client written with hiredis against jostled",
+    },
+    Package {
+        name: "pkg-config",
+        brings: "pkg-config",
+        why: "finds hiredis for that client",
+    },
+    Package {
+        name: "openssl",
+        brings: "openssl",
+        why: "makes certificates for the tests of TLS",
+    },
+    Package {
+        name: "python3-venv",
+        brings: "python3",
+        why: "keeps two versions of redis-py apart for the tests of jostled",
+    },
 ];
 
 /// What is to be done about packages.

@@ -1,0 +1,591 @@
+//! What can be set: flags and the TOML file, which have the same names.
+//!
+//! [`Settings`] is what was written, [`Config`] what follows from it. A flag
+//! wins over the file.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::table;
+
+/// The address that is listened on unless another is named.
+pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
+
+/// Flags of `jostled`, and keys of its file.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Settings {
+    /// Address to listen on, HOST:PORT; may be repeated; "none" for none.
+    /// Default: 127.0.0.1:2626. An address other than loopback needs a password
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: Vec<String>,
+
+    /// Address to listen on with TLS, HOST:PORT; may be repeated
+    #[arg(long, value_name = "HOST:PORT")]
+    pub tls_listen: Vec<String>,
+
+    /// Certificate chain for TLS, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// Private key for TLS, a PEM file
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    pub unix: Option<PathBuf>,
+
+    /// Permissions of the Unix socket, octal. Default: 600, its owner alone
+    #[arg(long, value_name = "MODE")]
+    pub unix_mode: Option<String>,
+
+    /// Directory of what a restart must know: the range of fencing tokens that
+    /// may have been used. Default: $STATE_DIRECTORY, else
+    /// $XDG_STATE_HOME/jostled, else ~/.local/state/jostled. "none" writes
+    /// nothing: then tokens start at 1 again with each start, and do not fence
+    /// against what was granted before it
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<String>,
+
+    /// File with the password (its first line); else $JOSTLED_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+
+    /// Address of the Prometheus metrics, http://HOST:PORT/metrics. They need
+    /// no password and hold no names. Default: none
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<String>,
+
+    /// Connections at the same time. Default: 10000
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+
+    /// Waiters of one lock. Default: 10000
+    #[arg(long, value_name = "N")]
+    pub max_waiters_per_lock: Option<u32>,
+
+    /// Waiters of all locks together. Default: 100000
+    #[arg(long, value_name = "N")]
+    pub max_waiters: Option<u32>,
+
+    /// Bytes of a lock's name, at most 65535. Default: 512
+    #[arg(long, value_name = "BYTES")]
+    pub max_name: Option<usize>,
+
+    /// Memory for locks, names and waiters; K, M, G are understood. Default: 1G
+    #[arg(long, value_name = "BYTES")]
+    pub max_memory: Option<Size>,
+
+    /// One request, and what a client may send behind a LOCK that waits.
+    /// Default: 64K
+    #[arg(long, value_name = "BYTES")]
+    pub max_request: Option<Size>,
+
+    /// Replies that a client has not read, before it is disconnected. Default: 1M
+    #[arg(long, value_name = "BYTES")]
+    pub max_output: Option<Size>,
+
+    /// Requests and replies of all clients that stand in memory; above it,
+    /// clients with more than 64K of them are disconnected. Default: 256M
+    #[arg(long, value_name = "BYTES")]
+    pub max_buffers: Option<Size>,
+
+    /// Seconds without a request after which a client that neither owns a lock
+    /// nor waits is disconnected; 0 never. Default: 0
+    #[arg(long, value_name = "SECONDS")]
+    pub idle_timeout: Option<u64>,
+
+    /// Seconds in which a started request must arrive whole, a new client must
+    /// have authenticated, and a client must read some of its replies; 0 never.
+    /// Default: 30
+    #[arg(long, value_name = "SECONDS")]
+    pub request_timeout: Option<u64>,
+
+    /// Seconds of silence after which TCP probes whether a client's host is
+    /// there; it is given up after 3 unanswered probes, 10 seconds apart.
+    /// Default: 60
+    #[arg(long, value_name = "SECONDS")]
+    pub tcp_keepalive: Option<u32>,
+
+    /// Seconds for clients to read their last replies when the daemon ends.
+    /// Default: 5
+    #[arg(long, value_name = "SECONDS")]
+    pub drain_timeout: Option<u64>,
+
+    /// The password itself; only in the file, as flags are visible to everybody
+    #[arg(skip)]
+    pub password: Option<String>,
+}
+
+/// A number of bytes, written as `65536`, `64K`, `1M` or `2G`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "SizeText")]
+pub struct Size(pub usize);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SizeText {
+    Number(usize),
+    Text(String),
+}
+
+impl TryFrom<SizeText> for Size {
+    type Error = String;
+
+    fn try_from(text: SizeText) -> Result<Self, String> {
+        match text {
+            SizeText::Number(bytes) => Ok(Self(bytes)),
+            SizeText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a size such as 65536, 64K, 1M or 2G");
+        let (digits, shift) = match text.chars().last().map(|unit| unit.to_ascii_uppercase()) {
+            Some('K') => (&text[..text.len() - 1], 10),
+            Some('M') => (&text[..text.len() - 1], 20),
+            Some('G') => (&text[..text.len() - 1], 30),
+            _ => (text, 0),
+        };
+        let number: usize = digits.parse().map_err(|_| wrong())?;
+        number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+    }
+}
+
+/// Why settings cannot be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{}: {error}", path.display())]
+    Parse {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: Box<toml::de::Error>,
+    },
+    /// Not an address.
+    #[error("`{0}` is not an address HOST:PORT: {1}")]
+    Address(String, String),
+    /// Everybody could take and break locks.
+    #[error(
+        "{0} can be reached from other machines, and no password is set: anybody could take \
+         and break locks. Set one (--password-file, or $JOSTLED_PASSWORD), or listen on 127.0.0.1"
+    )]
+    Public(SocketAddr),
+    /// Nothing to listen on.
+    #[error("nothing to listen on: give --listen, --tls-listen or --unix")]
+    NoListener,
+    /// TLS needs both files, and is built in or not.
+    #[error("{0}")]
+    Tls(&'static str),
+    /// A value that makes no sense.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// Where the range of tokens is remembered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// In this directory.
+    Directory(PathBuf),
+    /// Nowhere.
+    None,
+}
+
+/// Everything that a server needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Addresses for plain TCP.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses for TLS, and the certificate chain and key.
+    pub tls: Option<TlsConfig>,
+    /// The Unix socket and its permissions.
+    pub unix: Option<(PathBuf, u32)>,
+    /// Where tokens are remembered.
+    pub data: Data,
+    /// What `AUTH` must say.
+    pub password: Option<String>,
+    /// Address of the metrics.
+    pub metrics: Option<SocketAddr>,
+    /// Bounds of the lock table.
+    pub table: table::Limits,
+    /// Connections.
+    pub max_connections: usize,
+    /// Bytes of one request.
+    pub max_request: usize,
+    /// Bytes of replies that a client has not read.
+    pub max_output: usize,
+    /// Bytes of requests and replies of all clients.
+    pub max_buffers: usize,
+    /// See [`Settings::idle_timeout`].
+    pub idle_timeout: Option<Duration>,
+    /// See [`Settings::request_timeout`].
+    pub request_timeout: Option<Duration>,
+    /// See [`Settings::tcp_keepalive`].
+    pub tcp_keepalive: Duration,
+    /// See [`Settings::drain_timeout`].
+    pub drain_timeout: Duration,
+}
+
+/// TLS addresses and files.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// Addresses.
+    pub listen: Vec<SocketAddr>,
+    /// Certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+}
+
+impl Settings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`], [`ConfigError::Parse`].
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        toml::from_str(&text).map_err(|error| ConfigError::Parse {
+            path: path.to_owned(),
+            error: Box::new(error),
+        })
+    }
+
+    /// These settings, and where they say nothing, those of `file`.
+    #[must_use]
+    pub fn over(self, file: Self) -> Self {
+        let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
+        Self {
+            listen: list(self.listen, file.listen),
+            tls_listen: list(self.tls_listen, file.tls_listen),
+            tls_cert: self.tls_cert.or(file.tls_cert),
+            tls_key: self.tls_key.or(file.tls_key),
+            unix: self.unix.or(file.unix),
+            unix_mode: self.unix_mode.or(file.unix_mode),
+            data: self.data.or(file.data),
+            password_file: self.password_file.or(file.password_file),
+            metrics: self.metrics.or(file.metrics),
+            max_connections: self.max_connections.or(file.max_connections),
+            max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
+            max_waiters: self.max_waiters.or(file.max_waiters),
+            max_name: self.max_name.or(file.max_name),
+            max_memory: self.max_memory.or(file.max_memory),
+            max_request: self.max_request.or(file.max_request),
+            max_output: self.max_output.or(file.max_output),
+            max_buffers: self.max_buffers.or(file.max_buffers),
+            idle_timeout: self.idle_timeout.or(file.idle_timeout),
+            request_timeout: self.request_timeout.or(file.request_timeout),
+            tcp_keepalive: self.tcp_keepalive.or(file.tcp_keepalive),
+            drain_timeout: self.drain_timeout.or(file.drain_timeout),
+            password: self.password.or(file.password),
+        }
+    }
+
+    /// What follows from the settings and from the environment, of which `env`
+    /// gives the variables.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn resolve(self, env: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+        let password = self.password(&env)?;
+        let listen = self.addresses(password.is_some())?;
+        let tls = self.tls(password.is_some())?;
+        let unix = self.unix()?;
+        if listen.is_empty() && tls.is_none() && unix.is_none() {
+            return Err(ConfigError::NoListener);
+        }
+        let seconds = |value: Option<u64>, default: u64| match value.unwrap_or(default) {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds)),
+        };
+        let size = |value: Option<Size>, default: usize| value.map_or(default, |size| size.0);
+        let config = Config {
+            listen,
+            tls,
+            unix,
+            data: self.data(&env),
+            password,
+            metrics: self.metrics.as_deref().map(address).transpose()?,
+            table: table::Limits {
+                name_bytes: self.max_name.unwrap_or(512),
+                waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
+                waiters: self.max_waiters.unwrap_or(100_000),
+                memory_bytes: size(self.max_memory, 1 << 30),
+            },
+            max_connections: self.max_connections.unwrap_or(10_000),
+            max_request: size(self.max_request, 64 << 10),
+            max_output: size(self.max_output, 1 << 20),
+            max_buffers: size(self.max_buffers, 256 << 20),
+            idle_timeout: seconds(self.idle_timeout, 0),
+            request_timeout: seconds(self.request_timeout, 30),
+            tcp_keepalive: Duration::from_secs(u64::from(self.tcp_keepalive.unwrap_or(60).max(1))),
+            drain_timeout: Duration::from_secs(self.drain_timeout.unwrap_or(5)),
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn password(
+        &self,
+        env: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<String>, ConfigError> {
+        let password = match &self.password_file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
+                    path: path.clone(),
+                    error,
+                })?;
+                Some(text.lines().next().unwrap_or_default().to_owned())
+            }
+            None => env("JOSTLED_PASSWORD").or_else(|| self.password.clone()),
+        };
+        if password.as_deref() == Some("") {
+            return Err(ConfigError::Value("the password is empty".into()));
+        }
+        Ok(password)
+    }
+
+    fn addresses(&self, password: bool) -> Result<Vec<SocketAddr>, ConfigError> {
+        let default = [DEFAULT_LISTEN.to_owned()];
+        let texts = if self.listen.is_empty() {
+            &default[..]
+        } else {
+            &self.listen
+        };
+        if texts.len() == 1 && texts[0] == "none" {
+            return Ok(Vec::new());
+        }
+        texts.iter().map(|text| guarded(text, password)).collect()
+    }
+
+    fn tls(&self, password: bool) -> Result<Option<TlsConfig>, ConfigError> {
+        if self.tls_listen.is_empty() {
+            return Ok(None);
+        }
+        if !cfg!(feature = "tls") {
+            return Err(ConfigError::Tls(
+                "this jostled was built without TLS (feature `tls`)",
+            ));
+        }
+        let (Some(cert), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
+            return Err(ConfigError::Tls(
+                "--tls-listen needs --tls-cert and --tls-key",
+            ));
+        };
+        let listen = self.tls_listen.iter().map(|text| guarded(text, password));
+        Ok(Some(TlsConfig {
+            listen: listen.collect::<Result<_, _>>()?,
+            cert,
+            key,
+        }))
+    }
+
+    fn unix(&self) -> Result<Option<(PathBuf, u32)>, ConfigError> {
+        let Some(path) = self.unix.clone() else {
+            return Ok(None);
+        };
+        let text = self.unix_mode.as_deref().unwrap_or("600");
+        match u32::from_str_radix(text, 8) {
+            Ok(mode) if mode <= 0o777 => Ok(Some((path, mode))),
+            _ => Err(ConfigError::Value(format!(
+                "`{text}` is not a mode such as 600 or 660"
+            ))),
+        }
+    }
+
+    fn data(&self, env: &impl Fn(&str) -> Option<String>) -> Data {
+        match self.data.as_deref() {
+            Some("none") => Data::None,
+            Some(path) => Data::Directory(path.into()),
+            None => Data::Directory(
+                // systemd may give several, separated by colons.
+                env("STATE_DIRECTORY")
+                    .and_then(|list| list.split(':').next().map(PathBuf::from))
+                    .or_else(|| env("XDG_STATE_HOME").map(|home| Path::new(&home).join("jostled")))
+                    .or_else(|| {
+                        env("HOME").map(|home| Path::new(&home).join(".local/state/jostled"))
+                    })
+                    .unwrap_or_else(|| PathBuf::from("jostled-data")),
+            ),
+        }
+    }
+}
+
+impl Config {
+    /// A server on a free port of the loopback address that remembers nothing:
+    /// for one that is embedded in another program, and for tests.
+    #[must_use]
+    pub fn embedded() -> Self {
+        let settings = Settings {
+            listen: vec!["127.0.0.1:0".into()],
+            data: Some("none".into()),
+            ..Settings::default()
+        };
+        match settings.resolve(|_| None) {
+            Ok(config) => config,
+            Err(error) => unreachable!("constant settings: {error}"),
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |text: String| Err(ConfigError::Value(text));
+        if !(1..=65535).contains(&self.table.name_bytes) {
+            return wrong(format!(
+                "--max-name {} is not within 1 to 65535",
+                self.table.name_bytes
+            ));
+        }
+        if self.table.name_bytes + 256 > self.max_request {
+            return wrong("--max-request must exceed --max-name by 256 bytes".into());
+        }
+        if self.max_request > 1 << 30 {
+            return wrong("--max-request is above 1G".into());
+        }
+        if self.max_connections == 0 || self.max_connections >= 1 << 20 {
+            return wrong("--max-connections is not within 1 to 1048575".into());
+        }
+        Ok(())
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, ConfigError> {
+    let wrong = |why: String| ConfigError::Address(text.to_owned(), why);
+    let mut found = text
+        .to_socket_addrs()
+        .map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("no such host".into()))
+}
+
+/// An address that strangers cannot reach, or not without a password.
+fn guarded(text: &str, password: bool) -> Result<SocketAddr, ConfigError> {
+    let address = address(text)?;
+    let loopback = match address.ip() {
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+        }
+        IpAddr::V4(ip) => ip.is_loopback(),
+    };
+    if loopback || password {
+        Ok(address)
+    } else {
+        Err(ConfigError::Public(address))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(toml: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let settings: Settings = toml::from_str(toml).unwrap();
+        settings.resolve(|name| {
+            env.iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_public_address_needs_a_password() {
+        for (toml, env, allowed) in [
+            ("", &[][..], true),
+            (
+                "listen = ['127.0.0.1:0', '[::1]:0', 'localhost:0']",
+                &[],
+                true,
+            ),
+            ("listen = ['127.8.8.8:1']", &[], true),
+            ("listen = ['0.0.0.0:1']", &[], false),
+            ("listen = ['[::]:1']", &[], false),
+            ("listen = ['192.0.2.1:1']", &[], false),
+            ("listen = ['127.0.0.1:1', '192.0.2.1:1']", &[], false),
+            ("listen = ['0.0.0.0:1']\npassword = 'x'", &[], true),
+            ("listen = ['0.0.0.0:1']", &[("JOSTLED_PASSWORD", "x")], true),
+        ] {
+            let outcome = resolved(toml, env);
+            match outcome {
+                Ok(_) => assert!(allowed, "{toml}"),
+                Err(ConfigError::Public(_)) => assert!(!allowed, "{toml}"),
+                Err(other) => panic!("{toml}: {other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for toml in [
+            "listen = ['none']",
+            "listen = ['nonsense']",
+            "unix = '/x'\nunix-mode = '8'",
+            "unix = '/x'\nunix-mode = '7777'",
+            "max-name = 0",
+            "max-name = 65536",
+            "max-name = 1000\nmax-request = 1000",
+            "max-connections = 0",
+            "password = ''",
+            "tls-listen = ['127.0.0.1:0']",
+        ] {
+            assert!(resolved(toml, &[]).is_err(), "{toml}");
+        }
+        assert!(toml::from_str::<Settings>("max-conections = 1").is_err());
+    }
+
+    #[test]
+    fn the_data_directory_follows_the_environment() {
+        for (toml, env, expected) in [
+            (
+                "",
+                &[("STATE_DIRECTORY", "/s:/t"), ("HOME", "/h")][..],
+                "/s",
+            ),
+            (
+                "",
+                &[("XDG_STATE_HOME", "/x"), ("HOME", "/h")],
+                "/x/jostled",
+            ),
+            ("", &[("HOME", "/h")], "/h/.local/state/jostled"),
+            ("data = '/d'", &[("STATE_DIRECTORY", "/s")], "/d"),
+        ] {
+            let config = resolved(toml, env).unwrap();
+            assert_eq!(config.data, Data::Directory(expected.into()));
+        }
+        assert_eq!(resolved("data = 'none'", &[]).unwrap().data, Data::None);
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let file: Settings = toml::from_str(
+            "listen = ['127.0.0.1:1']\nmax-memory = '2G'\nmax-output = 5\nmax-name = 7",
+        )
+        .unwrap();
+        let flags = Settings {
+            listen: vec!["127.0.0.1:2".into()],
+            max_output: Some(Size(6)),
+            ..Settings::default()
+        };
+        let config = flags.over(file).resolve(|_| None).unwrap();
+        assert_eq!(config.listen, ["127.0.0.1:2".parse().unwrap()]);
+        assert_eq!(config.max_output, 6);
+        assert_eq!(config.table.memory_bytes, 2 << 30);
+        assert_eq!(config.table.name_bytes, 7);
+    }
+}

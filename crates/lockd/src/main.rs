@@ -1,0 +1,105 @@
+//! The binary `jostled`: flags, file, signals, and the library's server.
+
+#![allow(clippy::print_stderr)] // Its log goes to standard error, for journald and people.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use jostle_lockd::config::{ConfigError, Data};
+use jostle_lockd::server::StartError;
+use jostle_lockd::{Config, Server, Settings};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// A lock daemon: locks by name, exclusive or shared, owned by a connection or
+/// leased for a time, with fencing tokens, over the protocol of Redis.
+#[derive(Parser)]
+#[command(name = "jostled", version, max_term_width = 100)]
+#[command(after_help = "\
+Try it:
+  jostled --data none &
+  redis-cli -p 2626 LOCK job TTL 30000 WAIT 5000
+  redis-cli -p 2626 HOLDERS
+
+Every flag can stand in the file of --config too, without its dashes, as TOML:
+  listen = [\"127.0.0.1:2626\"]
+  max-memory = \"2G\"
+
+SIGTERM and SIGINT end it cleanly: those who wait get an error, replies are
+sent, the exit code is 0. All locks end with it.")]
+struct Cli {
+    /// TOML file with settings; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("jostled: {failure}");
+            // Settings that cannot be followed are a matter of usage.
+            ExitCode::from(if matches!(failure, Failure::Config(_)) {
+                2
+            } else {
+                1
+            })
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let settings = match &cli.config {
+        Some(path) => cli.settings.over(Settings::from_file(path)?),
+        None => cli.settings,
+    };
+    let config = settings.resolve(|name| std::env::var(name).ok())?;
+    // Before the first client: a signal must find its handler.
+    let (stop, signal) = UnixStream::pair()?;
+    for number in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
+    }
+    let mut server = Server::bind(config.clone())?;
+    announce(&server, &config);
+    server.run(&stop)?;
+    eprintln!("jostled: ended");
+    Ok(())
+}
+
+fn announce(server: &Server, config: &Config) {
+    for address in server.addresses() {
+        eprintln!("jostled: listening on {address}");
+    }
+    if let Some((path, _)) = &config.unix {
+        eprintln!("jostled: listening on {}", path.display());
+    }
+    if let Some(address) = server.metrics_address() {
+        eprintln!("jostled: metrics on http://{address}/metrics");
+    }
+    if server.max_connections() < config.max_connections {
+        eprintln!(
+            "jostled: {} connections instead of {}: the limit of open files allows no more \
+             (ulimit -n, or LimitNOFILE= of systemd)",
+            server.max_connections(),
+            config.max_connections
+        );
+    }
+    if config.data == Data::None {
+        eprintln!("jostled: no data directory: fencing tokens start at 1 again with each start");
+    }
+    eprintln!("jostled: ready");
+}

@@ -1,0 +1,65 @@
+//! The metrics' own little HTTP: one request, one answer, the connection closes.
+
+use std::os::fd::OwnedFd;
+
+use crate::table::Time;
+
+/// A connection to the metrics.
+pub(crate) struct HttpConn {
+    pub(crate) fd: OwnedFd,
+    pub(crate) request: Vec<u8>,
+    pub(crate) answer: Vec<u8>,
+    pub(crate) sent: usize,
+    pub(crate) since: Time,
+}
+
+/// Scrapers at the same time; more are turned away.
+pub(crate) const CONNECTIONS: usize = 16;
+const REQUEST_MAX: usize = 8192;
+
+impl HttpConn {
+    pub(crate) fn new(fd: OwnedFd, since: Time) -> Self {
+        Self {
+            fd,
+            request: Vec::new(),
+            answer: Vec::new(),
+            sent: 0,
+            since,
+        }
+    }
+
+    /// The answer, once the request is whole. `metrics` makes the page.
+    pub(crate) fn respond(&mut self, metrics: impl FnOnce() -> String) -> bool {
+        let whole = self.request.windows(4).any(|four| four == b"\r\n\r\n");
+        if !whole && self.request.len() < REQUEST_MAX {
+            return false;
+        }
+        let line = self
+            .request
+            .split(|&byte| byte == b'\r')
+            .next()
+            .unwrap_or_default();
+        let mut words = line.split(|&byte| byte == b' ');
+        let (method, path) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+        self.answer = match (whole, method, path) {
+            (false, ..) => page("431 Request Header Fields Too Large", "too long\n"),
+            (_, b"GET", b"/metrics") => page("200 OK", &metrics()),
+            (_, b"GET", _) => page("404 Not Found", "the metrics are at /metrics\n"),
+            _ => page("405 Method Not Allowed", "only GET\n"),
+        };
+        true
+    }
+}
+
+fn page(status: &str, body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}

@@ -1,0 +1,574 @@
+//! What the server tells about itself. One list of figures feeds `INFO` and the
+//! Prometheus metrics, so that the two cannot differ.
+
+use std::fmt::Write;
+
+use super::Server;
+use super::commands::COMMANDS;
+use super::conn::Conn;
+use crate::config::{Config, Data};
+use crate::table::Time;
+
+/// Counts what the lock table does not know of.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pub(crate) commands: u64,
+    pub(crate) per_command: super::commands::PerCommand,
+    pub(crate) connections: u64,
+    pub(crate) rejected: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) protocol_errors: u64,
+    pub(crate) auth_failures: u64,
+    pub(crate) closed_idle: u64,
+    pub(crate) closed_slow: u64,
+    pub(crate) closed_output: u64,
+    pub(crate) closed_request: u64,
+    pub(crate) passed_on: u64,
+    pub(crate) reservations: u64,
+    pub(crate) reservation_failures: u64,
+}
+
+pub(crate) enum Value {
+    Text(String),
+    /// Only grows.
+    Counter(u64),
+    /// Goes up and down.
+    Gauge(u64),
+    /// Seconds that only grow.
+    Seconds(f64),
+}
+
+/// A figure: its section in `INFO`, its name, and what it means.
+pub(crate) struct Field {
+    section: &'static str,
+    name: String,
+    value: Value,
+    help: &'static str,
+}
+
+/// Everything, in the order in which it is shown.
+pub(crate) fn fields(server: &Server, now: Time) -> Vec<Field> {
+    let mut fields = Vec::with_capacity(80);
+    let mut add = |section, name: &str, value, help| {
+        fields.push(Field {
+            section,
+            name: name.to_owned(),
+            value,
+            help,
+        });
+    };
+    about_server(server, now, &mut add);
+    about_clients(server, &mut add);
+    about_locks(server, &mut add);
+    about_work(server, &mut add);
+    for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
+        let name = format!("cmd_{}", spec.name.to_lowercase());
+        add(
+            "commands",
+            &name,
+            Value::Counter(*count),
+            "Requests of this command",
+        );
+    }
+    fields
+}
+
+type Add<'a> = &'a mut dyn FnMut(&'static str, &str, Value, &'static str);
+
+fn about_server(server: &Server, now: Time, add: Add<'_>) {
+    use Value::{Gauge, Seconds, Text};
+    let text = |text: &str| Text(text.to_owned());
+    add(
+        "server",
+        "jostled_version",
+        text(env!("CARGO_PKG_VERSION")),
+        "",
+    );
+    // Tools for Redis look for this one.
+    add("server", "redis_mode", text("standalone"), "");
+    add("server", "os", text(std::env::consts::OS), "");
+    add(
+        "server",
+        "process_id",
+        Gauge(u64::from(std::process::id())),
+        "Process id",
+    );
+    add(
+        "server",
+        "uptime_in_seconds",
+        Gauge((now.0 - server.started.0) / 1_000_000_000),
+        "Seconds since the start",
+    );
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9;
+    add(
+        "cpu",
+        "used_cpu_seconds",
+        Seconds(seconds),
+        "CPU time of the process, all threads",
+    );
+    let resident = resident_bytes().unwrap_or(0);
+    add(
+        "memory",
+        "used_memory_rss",
+        Gauge(resident),
+        "Resident memory of the process in bytes",
+    );
+    add(
+        "memory",
+        "table_memory",
+        Gauge(server.table.bytes() as u64),
+        "Memory of the lock table in bytes; it is kept for the next peak",
+    );
+    add(
+        "memory",
+        "buffer_memory",
+        Gauge(server.buffered as u64),
+        "Memory of the clients' buffers in bytes",
+    );
+    let state = match (
+        &server.config.data,
+        server.reserver.as_ref().map(|r| &r.trouble),
+    ) {
+        (Data::None, _) => text("not kept"),
+        (_, Some(Some(trouble))) => Text(trouble.replace(['\r', '\n'], " ")),
+        _ => text("ok"),
+    };
+    add("tokens", "token_store", state, "");
+    add(
+        "tokens",
+        "next_token",
+        Gauge(server.table.next_token()),
+        "The fencing token of the next grant",
+    );
+    add(
+        "tokens",
+        "tokens_left",
+        Gauge(server.table.tokens_left()),
+        "Tokens that are reserved",
+    );
+    add(
+        "tokens",
+        "token_reservations",
+        Value::Counter(server.stats.reservations),
+        "Ranges of tokens made durable",
+    );
+    add(
+        "tokens",
+        "token_reservation_failures",
+        Value::Counter(server.stats.reservation_failures),
+        "Ranges of tokens that could not be made durable",
+    );
+}
+
+fn about_clients(server: &Server, add: Add<'_>) {
+    use Value::{Counter, Gauge};
+    let stats = &server.stats;
+    let clients = "clients";
+    add(
+        clients,
+        "connected_clients",
+        Gauge(server.table.sessions()),
+        "Clients connected",
+    );
+    add(
+        clients,
+        "maxclients",
+        Gauge(server.max_connections as u64),
+        "Clients that may connect",
+    );
+    add(
+        clients,
+        "blocked_clients",
+        Gauge(server.table.waiting()),
+        "Clients that wait for a lock",
+    );
+    for (name, value, help) in [
+        (
+            "total_connections_received",
+            stats.connections,
+            "Clients that were let in",
+        ),
+        (
+            "rejected_connections",
+            stats.rejected,
+            "Clients turned away at --max-connections",
+        ),
+        (
+            "closed_idle",
+            stats.closed_idle,
+            "Clients closed by --idle-timeout",
+        ),
+        (
+            "closed_slow",
+            stats.closed_slow,
+            "Clients closed by --request-timeout",
+        ),
+        (
+            "closed_output",
+            stats.closed_output,
+            "Clients closed because they did not read",
+        ),
+        (
+            "closed_request",
+            stats.closed_request,
+            "Clients closed for malformed requests or size",
+        ),
+        (
+            "protocol_errors",
+            stats.protocol_errors,
+            "Requests that were malformed or too long",
+        ),
+        ("auth_failures", stats.auth_failures, "Wrong passwords"),
+        ("total_net_input_bytes", stats.bytes_in, "Bytes received"),
+        ("total_net_output_bytes", stats.bytes_out, "Bytes sent"),
+    ] {
+        add(clients, name, Counter(value), help);
+    }
+}
+
+fn about_locks(server: &Server, add: Add<'_>) {
+    use Value::Gauge;
+    let table = &server.table;
+    for (name, value, help) in [
+        ("locks_held", table.names_held(), "Names that are held"),
+        (
+            "holds",
+            table.holds(),
+            "Holds; each holder of a shared lock counts",
+        ),
+        ("leases", table.leases(), "Holds that are leases"),
+        ("waiters", table.waiting(), "Clients that wait for a lock"),
+    ] {
+        add("locks", name, Gauge(value), help);
+    }
+}
+
+fn about_work(server: &Server, add: Add<'_>) {
+    use Value::{Counter, Seconds};
+    let counters = server.table.counters();
+    for (name, value, help) in [
+        (
+            "total_commands_processed",
+            server.stats.commands,
+            "Requests, unknown ones included",
+        ),
+        ("grants", counters.granted(), "Locks granted"),
+        (
+            "grants_at_once",
+            counters.granted_at_once,
+            "Locks granted without a wait",
+        ),
+        (
+            "grants_after_wait",
+            counters.granted_after_wait,
+            "Locks granted after a wait",
+        ),
+        ("releases", counters.released, "Holds ended by UNLOCK"),
+        (
+            "releases_by_disconnect",
+            counters.released_by_disconnect,
+            "Holds ended with their connection",
+        ),
+        ("expirations", counters.expired, "Leases that ran out"),
+        (
+            "forced_releases",
+            counters.forced,
+            "Holds ended by FORCEUNLOCK",
+        ),
+        ("renewals", counters.renewed, "Leases renewed"),
+        ("busy", counters.busy, "Requests answered nil at once"),
+        ("waits", counters.waits, "Waits begun"),
+        (
+            "wait_timeouts",
+            counters.wait_timeouts,
+            "Waits ended by their time",
+        ),
+        (
+            "wait_cancels",
+            counters.wait_cancels,
+            "Waits ended because the client was gone",
+        ),
+        (
+            "grants_passed_on",
+            server.stats.passed_on,
+            "Leases whose client was gone before the reply, released at once",
+        ),
+        (
+            "refused",
+            counters.refused,
+            "Locks refused: bounds, memory, tokens",
+        ),
+        (
+            "not_owner",
+            counters.not_owner,
+            "Releases and renewals by others than the holder",
+        ),
+        (
+            "not_held",
+            counters.not_held,
+            "Releases of locks that nobody held",
+        ),
+    ] {
+        add("stats", name, Counter(value), help);
+    }
+    add(
+        "stats",
+        "waited_seconds",
+        Seconds(counters.waited_ns as f64 * 1e-9),
+        "Time that granted waits took, together",
+    );
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// `INFO`: all sections, or those that are named.
+pub(crate) fn text(fields: &[Field], sections: &[&[u8]]) -> String {
+    let everything = [&b"all"[..], b"everything", b"default"];
+    let wanted = |section: &str| {
+        sections.is_empty()
+            || sections.iter().any(|name| {
+                name.eq_ignore_ascii_case(section.as_bytes())
+                    || everything
+                        .iter()
+                        .any(|word| name.eq_ignore_ascii_case(word))
+            })
+    };
+    let mut order: Vec<&str> = Vec::new();
+    for field in fields {
+        if wanted(field.section) && !order.contains(&field.section) {
+            order.push(field.section);
+        }
+    }
+    let mut text = String::new();
+    for section in order {
+        let (first, rest) = section.split_at(1);
+        let start = if text.is_empty() { "" } else { "\r\n" };
+        let _ = write!(text, "{start}# {}{rest}\r\n", first.to_uppercase());
+        for field in fields.iter().filter(|field| field.section == section) {
+            let _ = match &field.value {
+                Value::Text(value) => write!(text, "{}:{value}\r\n", field.name),
+                Value::Counter(value) | Value::Gauge(value) => {
+                    write!(text, "{}:{value}\r\n", field.name)
+                }
+                Value::Seconds(value) => write!(text, "{}:{value:.6}\r\n", field.name),
+            };
+        }
+    }
+    text
+}
+
+/// The metrics in the text format of Prometheus, version 0.0.4.
+pub(crate) fn metrics(server: &Server, now: Time) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, kind: &str, help: &str, value: &dyn std::fmt::Display| {
+        let _ = write!(
+            text,
+            "# HELP jostled_{name} {help}.\n# TYPE jostled_{name} {kind}\njostled_{name} {value}\n"
+        );
+    };
+    for field in fields(server, now)
+        .iter()
+        .filter(|field| field.section != "commands")
+    {
+        let total = format!("{}_total", field.name.trim_start_matches("total_"));
+        match &field.value {
+            Value::Text(_) => {}
+            Value::Gauge(value) => add(&field.name, "gauge", field.help, value),
+            Value::Counter(value) => add(&total, "counter", field.help, value),
+            Value::Seconds(value) => add(&total, "counter", field.help, value),
+        }
+    }
+    text.push_str("# HELP jostled_requests_total Requests by command.\n");
+    text.push_str("# TYPE jostled_requests_total counter\n");
+    for (spec, count) in COMMANDS.iter().zip(&server.stats.per_command) {
+        let name = spec.name.to_lowercase();
+        let _ = writeln!(text, "jostled_requests_total{{command=\"{name}\"}} {count}");
+    }
+    wait_histogram(server, &mut text);
+    text
+}
+
+fn wait_histogram(server: &Server, text: &mut String) {
+    let counters = server.table.counters();
+    text.push_str("# HELP jostled_wait_seconds Time that granted waits took.\n");
+    text.push_str("# TYPE jostled_wait_seconds histogram\n");
+    let mut sum = 0;
+    let (last, finite) = counters.waited_ms_log2.split_last().unwrap_or((&0, &[]));
+    for (power, count) in finite.iter().enumerate() {
+        sum += count;
+        let upper = (1u64 << power) as f64 / 1000.0;
+        let _ = writeln!(text, "jostled_wait_seconds_bucket{{le=\"{upper}\"}} {sum}");
+    }
+    sum += last;
+    let _ = writeln!(text, "jostled_wait_seconds_bucket{{le=\"+Inf\"}} {sum}");
+    let _ = writeln!(
+        text,
+        "jostled_wait_seconds_sum {}",
+        counters.waited_ns as f64 * 1e-9
+    );
+    let _ = writeln!(text, "jostled_wait_seconds_count {sum}");
+}
+
+/// One line of `CLIENT LIST`, in the form that Redis's tools read.
+pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
+    let seconds = |since: Time| now.0.saturating_sub(since.0) / 1_000_000_000;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let flags = match (conn.waiting, conn.peer) {
+        (true, _) => "b",
+        (false, None) => "U",
+        (false, Some(_)) => "N",
+    };
+    format!(
+        "id={} addr={} name={} age={} idle={} flags={flags} db=0 qbuf={} obl={} tot-cmds={} \
+         owns={} resp={} lib-name={} lib-ver={}\n",
+        conn.session.number(),
+        conn.address(),
+        text(&conn.name),
+        seconds(conn.since),
+        seconds(conn.last_request),
+        conn.input.len(),
+        conn.pending(),
+        conn.commands,
+        u8::from(server.table.owns_any(conn.session)),
+        conn.protocol.number(),
+        text(&conn.library),
+        text(&conn.library_version),
+    )
+}
+
+/// What `CONFIG GET` knows: what redis-benchmark and other tools look at, and
+/// the bounds.
+pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
+    let seconds = |time: Option<std::time::Duration>| {
+        time.map_or_else(|| "0".to_owned(), |time| time.as_secs().to_string())
+    };
+    vec![
+        ("save", String::new()),
+        ("appendonly", "no".to_owned()),
+        ("databases", "1".to_owned()),
+        ("maxclients", config.max_connections.to_string()),
+        ("maxmemory", config.table.memory_bytes.to_string()),
+        ("timeout", seconds(config.idle_timeout)),
+        ("tcp-keepalive", config.tcp_keepalive.as_secs().to_string()),
+        ("max-waiters", config.table.waiters.to_string()),
+        (
+            "max-waiters-per-lock",
+            config.table.waiters_per_lock.to_string(),
+        ),
+        ("max-name", config.table.name_bytes.to_string()),
+        ("max-request", config.max_request.to_string()),
+        ("max-output", config.max_output.to_string()),
+        ("request-timeout", seconds(config.request_timeout)),
+    ]
+}
+
+/// Whether `name` matches a pattern of `*`, `?`, `[a-c]`, `[^x]` and `\` before a
+/// byte that is meant as it is.
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    // Where to go on when what follows the last star does not match: the star
+    // then stands for one byte more.
+    let mut retry: Option<(usize, usize)> = None;
+    loop {
+        if p < pattern.len() && pattern[p] == b'*' {
+            retry = Some((p, n));
+            p += 1;
+            continue;
+        }
+        if n == name.len() && p == pattern.len() {
+            return true;
+        }
+        if n < name.len()
+            && p < pattern.len()
+            && let Some(used) = matches_one(&pattern[p..], name[n])
+        {
+            p += used;
+            n += 1;
+            continue;
+        }
+        match retry {
+            Some((star, from)) if from < name.len() => {
+                retry = Some((star, from + 1));
+                (p, n) = (star + 1, from + 1);
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// The length of the pattern's first element, if it matches the byte.
+fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match pattern {
+        [b'?', ..] => Some(1),
+        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
+        [b'[', class @ ..] => {
+            let (negated, class) = match class {
+                [b'^', rest @ ..] => (true, rest),
+                rest => (false, rest),
+            };
+            let end = class.iter().position(|&at| at == b']')?;
+            let mut found = false;
+            let mut at = 0;
+            while at < end {
+                match class[at..end] {
+                    [low, b'-', high, ..] => {
+                        found |= (low.min(high)..=low.max(high)).contains(&byte);
+                        at += 3;
+                    }
+                    [single, ..] => {
+                        found |= single == byte;
+                        at += 1;
+                    }
+                    [] => break,
+                }
+            }
+            (found != negated).then_some(1 + usize::from(negated) + end + 1)
+        }
+        [plain, ..] => (*plain == byte).then_some(1),
+        [] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("*", "anything", true),
+            ("", "", true),
+            ("", "a", false),
+            ("a*c", "abbc", true),
+            ("a*c", "abbd", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("*ab", "aab", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("a[bc]d", "abd", true),
+            ("a[a-c]d", "abd", true),
+            ("a[^a-c]d", "abd", false),
+            ("a[^a-c]d", "axd", true),
+            ("a\\*", "a*", true),
+            ("a\\*", "ab", false),
+            ("a[", "a[", false),
+            ("job:*", "job:1", true),
+            ("job:*", "jobs", false),
+        ] {
+            assert_eq!(
+                glob(pattern.as_bytes(), name.as_bytes()),
+                expected,
+                "{pattern} {name}"
+            );
+        }
+        // Stars in plenty must not take time in plenty.
+        assert!(!glob(&b"*a".repeat(200), &[b'a'; 190]));
+    }
+}

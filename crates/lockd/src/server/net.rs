@@ -1,0 +1,136 @@
+//! Sockets that are listened on, and the options of those that are accepted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+/// The kernel cuts it to net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// What a listener brings in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    Tcp,
+    #[cfg(feature = "tls")]
+    Tls,
+    Unix,
+    Metrics,
+}
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) fd: OwnedFd,
+    pub(crate) door: Door,
+    /// Where; for a Unix socket `None`.
+    pub(crate) address: Option<SocketAddr>,
+    /// The socket file to remove at the end.
+    file: Option<PathBuf>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.file {
+            // If it is gone already, so much the better.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Listener {
+    pub(crate) fn tcp(address: SocketAddr, door: Door) -> io::Result<Self> {
+        let family = if address.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
+        sockopt::set_socket_reuseaddr(&fd, true)?;
+        net::bind(&fd, &address)?;
+        net::listen(&fd, BACKLOG)?;
+        let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();
+        Ok(Self {
+            fd,
+            door,
+            address,
+            file: None,
+        })
+    }
+
+    pub(crate) fn unix(path: &Path, mode: u32) -> io::Result<Self> {
+        // A socket that nobody answers is a dead daemon's; one that is answered
+        // is left alone.
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+                std::fs::remove_file(path)?;
+            }
+            _ => {}
+        }
+        let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+        // The mode is set before anybody can connect: between bind and listen.
+        net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, permissions)?;
+        net::listen(&fd, BACKLOG)?;
+        Ok(Self {
+            fd,
+            door: Door::Unix,
+            address: None,
+            file: Some(path.to_owned()),
+        })
+    }
+
+    /// The next connection and where it comes from.
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+        if self.door == Door::Unix {
+            return Ok((net::accept_with(&self.fd, FLAGS)?, None));
+        }
+        let (fd, from) = net::acceptfrom_with(&self.fd, FLAGS)?;
+        Ok((fd, from.and_then(|from| SocketAddr::try_from(from).ok())))
+    }
+}
+
+/// Answers leave at once, and a peer whose host is gone is found out: by probes
+/// while nothing is sent, by unacknowledged data otherwise.
+pub(crate) fn tune(fd: impl AsFd, keepalive: Duration) -> io::Result<()> {
+    let fd = fd.as_fd();
+    sockopt::set_tcp_nodelay(fd, true)?;
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, keepalive)?;
+    sockopt::set_tcp_keepintvl(fd, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepcnt(fd, 3)?;
+    let ms = u32::try_from((keepalive + Duration::from_secs(30)).as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(fd, ms)?;
+    Ok(())
+}
+
+/// Raises the limit of open files to what is allowed; returns how many
+/// connections fit, leaving `spare` for other files.
+pub(crate) fn connections_that_fit(wanted: usize, spare: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = (wanted + spare) as u64;
+    if limit.current.is_some_and(|current| current < needed) {
+        let current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
+        // If it fails, the limit that holds is read below.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current,
+                maximum: limit.maximum,
+            },
+        );
+    }
+    let current = getrlimit(Resource::Nofile).current;
+    current.map_or(wanted, |current| {
+        wanted.min((current as usize).saturating_sub(spare))
+    })
+}

@@ -1,0 +1,428 @@
+//! What the table remembers: locks, claims, queues, names, sessions.
+//!
+//! The layout decides the memory of a held lock: an uncontended exclusive lock
+//! is one [`Lock`] of 72 bytes and its share of the index (5.3 bytes). Whatever
+//! only contended or shared locks need stands in records of their own.
+
+use super::index::Key;
+use super::slab::{NIL, Slab, Slot};
+
+/// A deadline that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Neighbours in a circular list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links {
+    pub(crate) prev: Ref,
+    pub(crate) next: Ref,
+}
+
+/// Something that can stand in a circular list: two bits of kind, 30 of index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ref(u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The exclusive hold that a [`Lock`] contains.
+    Lock,
+    /// A waiter or a shared hold.
+    Claim,
+    /// The head of a list of the timer wheel.
+    Wheel,
+    /// The head of a session's list of what its connection owns.
+    Session,
+}
+
+impl Ref {
+    const BITS: u32 = 30;
+    /// Indexes of one kind.
+    pub(crate) const COUNT: u32 = 1 << Self::BITS;
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    pub(crate) const fn new(kind: Kind, index: u32) -> Self {
+        debug_assert!(index >> Self::BITS == 0);
+        Self((kind as u32) << Self::BITS | index)
+    }
+
+    #[inline]
+    pub(crate) const fn kind(self) -> Kind {
+        match self.0 >> Self::BITS {
+            0 => Kind::Lock,
+            1 => Kind::Claim,
+            2 => Kind::Wheel,
+            _ => Kind::Session,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn index(self) -> u32 {
+        self.0 & ((1 << Self::BITS) - 1)
+    }
+}
+
+impl Links {
+    /// In no list.
+    pub(crate) const ALONE: Self = Self {
+        prev: Ref::NONE,
+        next: Ref::NONE,
+    };
+}
+
+/// Bytes of a name that fit into the lock itself.
+pub(crate) const NAME_INLINE: usize = 24;
+/// Of a longer name, the bytes before the number of its first block.
+const NAME_PREFIX: usize = NAME_INLINE - 4;
+
+/// A name that is held, in one way or the other, and perhaps waited for.
+pub(crate) struct Lock {
+    /// Of the exclusive holder, as are the next three fields.
+    pub(crate) token: u64,
+    pub(crate) session: u64,
+    /// [`NEVER`] if the connection owns it.
+    pub(crate) deadline: u64,
+    /// In the timer wheel if it is a lease, else in its session's list.
+    pub(crate) links: Links,
+    pub(crate) hash: u32,
+    chain: u32,
+    /// The [`Queue`], if there are waiters or shared holders.
+    pub(crate) queue: u32,
+    name_len: u16,
+    /// Whether the exclusive holder exists; else the lock is shared.
+    pub(crate) exclusive: bool,
+    pub(crate) used: bool,
+    name: [u8; NAME_INLINE],
+}
+
+const _: () = assert!(
+    size_of::<Lock>() == 72,
+    "the budget is 96 bytes for each held lock"
+);
+
+impl Slot for Lock {
+    fn vacant() -> Self {
+        Self {
+            token: 0,
+            session: 0,
+            deadline: NEVER,
+            links: Links::ALONE,
+            hash: 0,
+            chain: NIL,
+            queue: NIL,
+            name_len: 0,
+            exclusive: false,
+            used: false,
+            name: [0; NAME_INLINE],
+        }
+    }
+
+    fn free_link(&mut self) -> &mut u32 {
+        &mut self.chain
+    }
+}
+
+/// Locks by name.
+pub(crate) struct ByName;
+
+impl Key<Lock> for ByName {
+    #[inline]
+    fn hash(entry: &Lock) -> u32 {
+        entry.hash
+    }
+    #[inline]
+    fn chain(entry: &Lock) -> u32 {
+        entry.chain
+    }
+    #[inline]
+    fn set_chain(entry: &mut Lock, next: u32) {
+        entry.chain = next;
+    }
+}
+
+/// What a claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Vacant,
+    Waiting,
+    Sharing,
+}
+
+/// A waiter, or one of the holders of a shared lock.
+pub(crate) struct Claim {
+    pub(crate) token: u64,
+    pub(crate) session: u64,
+    /// Of the wait, or of the lease; [`NEVER`] for none.
+    pub(crate) deadline: u64,
+    /// When the wait began.
+    pub(crate) since: u64,
+    /// The lease that is wanted, in milliseconds; 0 if the connection is to own
+    /// the lock.
+    pub(crate) ttl_ms: u64,
+    pub(crate) links: Links,
+    /// Neighbours among the lock's waiters, or among its shared holders.
+    prev: u32,
+    next: u32,
+    pub(crate) lock: u32,
+    owner_hash: u32,
+    owner_chain: u32,
+    token_chain: u32,
+    pub(crate) state: State,
+    pub(crate) exclusive: bool,
+}
+
+impl Slot for Claim {
+    fn vacant() -> Self {
+        Self {
+            token: 0,
+            session: 0,
+            deadline: NEVER,
+            since: 0,
+            ttl_ms: 0,
+            links: Links::ALONE,
+            prev: NIL,
+            next: NIL,
+            lock: NIL,
+            owner_hash: 0,
+            owner_chain: NIL,
+            token_chain: NIL,
+            state: State::Vacant,
+            exclusive: false,
+        }
+    }
+
+    fn free_link(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+impl Claim {
+    /// The waiter or holder behind this one.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    pub(crate) fn set_owner_hash(&mut self, hash: u32) {
+        self.owner_hash = hash;
+    }
+
+    pub(crate) fn owner_chain(&self) -> u32 {
+        self.owner_chain
+    }
+
+    pub(crate) fn token_chain(&self) -> u32 {
+        self.token_chain
+    }
+}
+
+/// Shared holds by lock and session.
+pub(crate) struct ByOwner;
+
+impl Key<Claim> for ByOwner {
+    fn hash(entry: &Claim) -> u32 {
+        entry.owner_hash
+    }
+    fn chain(entry: &Claim) -> u32 {
+        entry.owner_chain
+    }
+    fn set_chain(entry: &mut Claim, next: u32) {
+        entry.owner_chain = next;
+    }
+}
+
+/// Shared holds by token.
+pub(crate) struct ByToken;
+
+impl Key<Claim> for ByToken {
+    fn hash(entry: &Claim) -> u32 {
+        super::hash::spread(entry.token)
+    }
+    fn chain(entry: &Claim) -> u32 {
+        entry.token_chain
+    }
+    fn set_chain(entry: &mut Claim, next: u32) {
+        entry.token_chain = next;
+    }
+}
+
+/// A list of claims: first in, first out, and any can leave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) head: u32,
+    tail: u32,
+    pub(crate) len: u32,
+}
+
+impl Line {
+    const EMPTY: Self = Self {
+        head: NIL,
+        tail: NIL,
+        len: 0,
+    };
+
+    pub(crate) fn push_back(&mut self, claims: &mut Slab<Claim>, id: u32) {
+        claims[id].prev = self.tail;
+        claims[id].next = NIL;
+        match self.tail {
+            NIL => self.head = id,
+            tail => claims[tail].next = id,
+        }
+        self.tail = id;
+        self.len += 1;
+    }
+
+    pub(crate) fn remove(&mut self, claims: &mut Slab<Claim>, id: u32) {
+        let (prev, next) = (claims[id].prev, claims[id].next);
+        match prev {
+            NIL => self.head = next,
+            prev => claims[prev].next = next,
+        }
+        match next {
+            NIL => self.tail = prev,
+            next => claims[next].prev = prev,
+        }
+        self.len -= 1;
+    }
+}
+
+/// What a lock needs when it is contended or shared.
+pub(crate) struct Queue {
+    pub(crate) waiting: Line,
+    pub(crate) sharing: Line,
+    free: u32,
+}
+
+impl Slot for Queue {
+    fn vacant() -> Self {
+        Self {
+            waiting: Line::EMPTY,
+            sharing: Line::EMPTY,
+            free: NIL,
+        }
+    }
+
+    fn free_link(&mut self) -> &mut u32 {
+        &mut self.free
+    }
+}
+
+/// A piece of a name that does not fit into its lock.
+pub(crate) struct Block {
+    bytes: [u8; Self::LEN],
+    next: u32,
+}
+
+impl Block {
+    const LEN: usize = 60;
+}
+
+impl Slot for Block {
+    fn vacant() -> Self {
+        Self {
+            bytes: [0; Self::LEN],
+            next: NIL,
+        }
+    }
+
+    fn free_link(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// Blocks that a name of this length needs.
+pub(crate) fn blocks_for(name_len: usize) -> usize {
+    if name_len <= NAME_INLINE {
+        0
+    } else {
+        (name_len - NAME_PREFIX).div_ceil(Block::LEN)
+    }
+}
+
+impl Lock {
+    fn first_block(&self) -> u32 {
+        let [.., a, b, c, d] = self.name;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    /// Writes the name; it must be at most 65535 bytes long.
+    #[inline]
+    pub(crate) fn set_name(&mut self, blocks: &mut Slab<Block>, name: &[u8]) {
+        self.name_len = name.len() as u16;
+        if name.len() <= NAME_INLINE {
+            self.name[..name.len()].copy_from_slice(name);
+        } else {
+            self.set_long_name(blocks, name);
+        }
+    }
+
+    fn set_long_name(&mut self, blocks: &mut Slab<Block>, name: &[u8]) {
+        let (prefix, rest) = name.split_at(NAME_PREFIX);
+        let mut next = NIL;
+        for piece in rest.chunks(Block::LEN).rev() {
+            let id = blocks.take();
+            let block = &mut blocks[id];
+            block.bytes[..piece.len()].copy_from_slice(piece);
+            block.next = next;
+            next = id;
+        }
+        self.name[..NAME_PREFIX].copy_from_slice(prefix);
+        self.name[NAME_PREFIX..].copy_from_slice(&next.to_le_bytes());
+    }
+
+    /// Gives the name's blocks back.
+    #[inline]
+    pub(crate) fn drop_name(&self, blocks: &mut Slab<Block>) {
+        if usize::from(self.name_len) > NAME_INLINE {
+            let mut at = self.first_block();
+            while at != NIL {
+                let next = blocks[at].next;
+                blocks.give(at);
+                at = next;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_name(&self, blocks: &Slab<Block>, name: &[u8]) -> bool {
+        if usize::from(self.name_len) != name.len() {
+            return false;
+        }
+        if name.len() <= NAME_INLINE {
+            return self.name[..name.len()] == *name;
+        }
+        let (prefix, rest) = name.split_at(NAME_PREFIX);
+        let mut at = self.first_block();
+        self.name[..NAME_PREFIX] == *prefix
+            && rest.chunks(Block::LEN).all(|piece| {
+                let block = &blocks[at];
+                at = block.next;
+                block.bytes[..piece.len()] == *piece
+            })
+    }
+
+    /// Appends the name.
+    pub(crate) fn name_into(&self, blocks: &Slab<Block>, out: &mut Vec<u8>) {
+        let len = usize::from(self.name_len);
+        if len <= NAME_INLINE {
+            out.extend_from_slice(&self.name[..len]);
+            return;
+        }
+        out.extend_from_slice(&self.name[..NAME_PREFIX]);
+        let (mut left, mut at) = (len - NAME_PREFIX, self.first_block());
+        while left > 0 {
+            let piece = left.min(Block::LEN);
+            out.extend_from_slice(&blocks[at].bytes[..piece]);
+            left -= piece;
+            at = blocks[at].next;
+        }
+    }
+}
+
+/// A client's connection.
+pub(crate) struct Session {
+    /// Of the session that has the slot, or of the next one that will.
+    pub(crate) id: u64,
+    pub(crate) open: bool,
+    /// Head of the list of what the connection owns.
+    pub(crate) owned: Links,
+    /// The claim that it waits with.
+    pub(crate) waiting: u32,
+}

@@ -1,0 +1,497 @@
+//! The table against a naive model: lists that are searched from end to end,
+//! so plainly that they can be checked by reading.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+struct Hold {
+    session: SessionId,
+    token: u64,
+    shared: bool,
+    deadline: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Wait {
+    session: SessionId,
+    shared: bool,
+    ttl_ms: Option<u64>,
+    deadline: Option<u64>,
+}
+
+#[derive(Default, Debug)]
+struct NaiveLock {
+    holds: Vec<Hold>,
+    waits: Vec<Wait>,
+}
+
+/// The model does not invent tokens; it takes those that the table gave, in
+/// the order in which it grants itself, and checks that they grow.
+#[derive(Default)]
+struct Naive {
+    locks: BTreeMap<Vec<u8>, NaiveLock>,
+}
+
+/// What the model expects others to be told; the tokens are filled in later.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Granted,
+    TimedOut,
+}
+
+type Tellings = Vec<(SessionId, Told)>;
+
+impl Naive {
+    fn advance(&mut self, now: Time, told: &mut Tellings) {
+        loop {
+            let deadlines = self.locks.values().flat_map(|lock| {
+                let holds = lock.holds.iter().filter_map(|hold| hold.deadline);
+                holds.chain(lock.waits.iter().filter_map(|wait| wait.deadline))
+            });
+            let Some(due) = deadlines.min().filter(|due| *due <= now.0) else {
+                return;
+            };
+            for lock in self.locks.values_mut() {
+                lock.holds.retain(|hold| hold.deadline != Some(due));
+                for wait in lock.waits.extract_if(.., |wait| wait.deadline == Some(due)) {
+                    told.push((wait.session, Told::TimedOut));
+                }
+            }
+            self.serve(now, told);
+        }
+    }
+
+    fn serve(&mut self, now: Time, told: &mut Tellings) {
+        for lock in self.locks.values_mut() {
+            while let Some(first) = lock.waits.first() {
+                let free = lock.holds.is_empty();
+                let sharing = lock.holds.iter().all(|hold| hold.shared);
+                let possible = free || (sharing && first.shared);
+                if !possible {
+                    break;
+                }
+                let wait = lock.waits.remove(0);
+                told.push((wait.session, Told::Granted));
+                lock.holds.push(Hold {
+                    session: wait.session,
+                    token: 0,
+                    shared: wait.shared,
+                    deadline: wait.ttl_ms.map(|ttl| now.after_ms(ttl)),
+                });
+            }
+        }
+        self.locks.retain(|_, lock| !lock.holds.is_empty());
+    }
+
+    /// What the table must answer, but for the token.
+    fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Reply {
+        let lock = self.locks.entry(request.name.to_vec()).or_default();
+        let shared = request.mode == Mode::Shared;
+        let session = request.session;
+        if lock
+            .holds
+            .iter()
+            .any(|hold| hold.session == session && hold.deadline.is_none())
+        {
+            return Reply::AlreadyHeld;
+        }
+        let compatible = lock.holds.iter().all(|hold| hold.shared && shared);
+        if compatible && lock.waits.is_empty() {
+            let deadline = request.ttl_ms.map(|ttl| now.after_ms(ttl));
+            lock.holds.push(Hold {
+                session,
+                token: 0,
+                shared,
+                deadline,
+            });
+            return Reply::Granted(0);
+        }
+        if request.wait_ms == Some(0) {
+            return Reply::Busy;
+        }
+        let deadline = request.wait_ms.map(|wait| now.after_ms(wait));
+        lock.waits.push(Wait {
+            session,
+            shared,
+            ttl_ms: request.ttl_ms,
+            deadline,
+        });
+        Reply::Queued
+    }
+
+    fn unlock(&mut self, session: SessionId, name: &[u8], token: Option<u64>) -> Reply {
+        let Some(lock) = self.locks.get_mut(name) else {
+            return Reply::NotHeld;
+        };
+        let meant = |hold: &Hold| match token {
+            Some(token) => hold.token == token,
+            None => hold.session == session,
+        };
+        let mut candidates: Vec<usize> = (0..lock.holds.len())
+            .filter(|&at| meant(&lock.holds[at]))
+            .collect();
+        candidates.sort_by_key(|&at| (lock.holds[at].deadline.is_none(), lock.holds[at].token));
+        match candidates.last() {
+            None => Reply::NotOwner,
+            Some(&at) => {
+                lock.holds.remove(at);
+                Reply::Released
+            }
+        }
+    }
+
+    fn renew(&mut self, name: &[u8], token: u64, deadline: u64) -> Reply {
+        let lock = self.locks.get_mut(name);
+        let hold = lock.and_then(|lock| lock.holds.iter_mut().find(|hold| hold.token == token));
+        match hold {
+            None => Reply::NotOwner,
+            Some(Hold { deadline: None, .. }) => Reply::NoLease,
+            Some(hold) => {
+                hold.deadline = Some(deadline);
+                Reply::Renewed
+            }
+        }
+    }
+
+    fn leave(&mut self, session: SessionId, closed: bool) {
+        for lock in self.locks.values_mut() {
+            lock.waits.retain(|wait| wait.session != session);
+            if closed {
+                lock.holds
+                    .retain(|hold| hold.session != session || hold.deadline.is_some());
+            }
+        }
+    }
+
+    fn apply(&mut self, event: Event<'_>, now: Time, told: &mut Tellings) -> Reply {
+        self.advance(now, told);
+        let reply = match event {
+            Event::Lock(request) => self.lock(request, now),
+            Event::Unlock {
+                session,
+                name,
+                token,
+            } => self.unlock(session, name, token),
+            Event::Renew {
+                name,
+                token,
+                ttl_ms,
+            } => self.renew(name, token, now.after_ms(ttl_ms)),
+            Event::Force { name } => {
+                let lock = self.locks.get_mut(name);
+                Reply::Forced(lock.map_or(0, |lock| lock.holds.drain(..).count() as u64))
+            }
+            Event::Cancel { session } => {
+                self.leave(session, false);
+                Reply::Done
+            }
+            Event::Close { session } => {
+                self.leave(session, true);
+                Reply::Done
+            }
+            _ => Reply::Done,
+        };
+        self.serve(now, told);
+        reply
+    }
+
+    /// The hold of this session that has no token yet.
+    fn name_token(&mut self, session: SessionId, token: u64) {
+        let holds = self.locks.values_mut().flat_map(|lock| &mut lock.holds);
+        if let Some(hold) = holds
+            .into_iter()
+            .find(|hold| hold.session == session && hold.token == 0)
+        {
+            hold.token = token;
+        }
+    }
+
+    fn is_waiting(&self, session: SessionId) -> bool {
+        self.locks
+            .values()
+            .any(|lock| lock.waits.iter().any(|wait| wait.session == session))
+    }
+}
+
+/// What a test case does, in small numbers, so that things meet.
+#[derive(Clone, Debug)]
+enum Act {
+    Lock {
+        who: usize,
+        name: usize,
+        ttl: Option<u64>,
+        wait: Option<u64>,
+        shared: bool,
+    },
+    Unlock {
+        who: usize,
+        name: usize,
+        token: Option<usize>,
+    },
+    Renew {
+        name: usize,
+        token: usize,
+        ttl: u64,
+    },
+    Force {
+        name: usize,
+    },
+    Cancel {
+        who: usize,
+    },
+    Close {
+        who: usize,
+    },
+    Pass {
+        ns: u64,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let (who, name) = (0..6usize, 0..4usize);
+    let ms = prop_oneof![1..5u64, 60..70u64, Just(4096), Just(300_000)];
+    let ttl = prop_oneof![Just(None), ms.clone().prop_map(Some)];
+    let wait = prop_oneof![Just(None), Just(Some(0)), ms.clone().prop_map(Some)];
+    prop_oneof![
+        8 => (who.clone(), name.clone(), ttl, wait, any::<bool>()).prop_map(
+            |(who, name, ttl, wait, shared)| Act::Lock { who, name, ttl, wait, shared }),
+        5 => (who.clone(), name.clone(), proptest::option::of(0..8usize)).prop_map(
+            |(who, name, token)| Act::Unlock { who, name, token }),
+        2 => (name.clone(), 0..4usize, ms.clone()).prop_map(
+            |(name, token, ttl)| Act::Renew { name, token, ttl }),
+        1 => name.prop_map(|name| Act::Force { name }),
+        1 => who.clone().prop_map(|who| Act::Cancel { who }),
+        2 => who.prop_map(|who| Act::Close { who }),
+        6 => prop_oneof![
+            ms.prop_map(|ms| ms * 1_000_000),
+            0..3_000_000u64,
+        ].prop_map(|ns| Act::Pass { ns }),
+    ]
+}
+
+/// Both, side by side.
+struct Pair<const FAULT: u8> {
+    table: Table<FAULT>,
+    naive: Naive,
+    people: Vec<SessionId>,
+    tokens: Vec<u64>,
+    now: Time,
+}
+
+const NAMES: [&[u8]; 4] = [
+    b"a",
+    b"b",
+    b"a name of exactly 24 byt",
+    b"a name that is too long to stand within its lock, and even needs two blocks of its own",
+];
+
+impl<const FAULT: u8> Pair<FAULT> {
+    fn new() -> Self {
+        let mut pair = Self {
+            table: Table::new(Limits::default(), HashKey(3, 4), 1),
+            naive: Naive::default(),
+            people: Vec::new(),
+            tokens: vec![0],
+            now: Time(0),
+        };
+        pair.table
+            .step(Event::Tokens { end: u64::MAX }, Time(0), &mut Vec::new());
+        pair.people = (0..6).map(|_| pair.open()).collect();
+        pair
+    }
+
+    fn open(&mut self) -> SessionId {
+        match self.table.step(Event::Open, self.now, &mut Vec::new()) {
+            Reply::Opened(session) => session,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// One of the latest tokens; they are the interesting ones.
+    fn token(&self, back: usize) -> u64 {
+        self.tokens[self.tokens.len().saturating_sub(back + 1)]
+    }
+
+    fn play(&mut self, act: &Act) -> Result<(), TestCaseError> {
+        let event = match *act {
+            Act::Pass { ns } => {
+                self.now.0 += ns;
+                Event::Tick
+            }
+            Act::Lock {
+                who,
+                name,
+                ttl,
+                wait,
+                shared,
+            } => {
+                let session = self.people[who];
+                if self.naive.is_waiting(session) {
+                    // The server holds such commands back; here time passes,
+                    // so that the wait may end.
+                    return self.both(Event::Tick);
+                }
+                let mode = if shared {
+                    Mode::Shared
+                } else {
+                    Mode::Exclusive
+                };
+                let (ttl_ms, wait_ms) = (ttl, wait);
+                Event::Lock(LockRequest {
+                    session,
+                    name: NAMES[name],
+                    ttl_ms,
+                    wait_ms,
+                    mode,
+                })
+            }
+            Act::Unlock { who, name, token } => {
+                let token = token.map(|back| self.token(back));
+                Event::Unlock {
+                    session: self.people[who],
+                    name: NAMES[name],
+                    token,
+                }
+            }
+            Act::Renew { name, token, ttl } => Event::Renew {
+                name: NAMES[name],
+                token: self.token(token),
+                ttl_ms: ttl,
+            },
+            Act::Force { name } => Event::Force { name: NAMES[name] },
+            Act::Cancel { who } => Event::Cancel {
+                session: self.people[who],
+            },
+            Act::Close { who } => {
+                let closed = Event::Close {
+                    session: self.people[who],
+                };
+                self.people[who] = self.open();
+                closed
+            }
+        };
+        self.both(event)
+    }
+
+    fn both(&mut self, event: Event<'_>) -> Result<(), TestCaseError> {
+        let (mut told, mut outputs) = (Vec::new(), Vec::new());
+        let expected = self.naive.apply(event, self.now, &mut told);
+        let found = self.table.step(event, self.now, &mut outputs);
+        let mut granted: Vec<(SessionId, u64)> = Vec::new();
+        let mut seen: Tellings = outputs
+            .iter()
+            .map(|output| {
+                (
+                    output.session,
+                    match output.outcome {
+                        Outcome::Granted { token, .. } => {
+                            granted.push((output.session, token));
+                            Told::Granted
+                        }
+                        Outcome::TimedOut => Told::TimedOut,
+                        Outcome::Refused(refusal) => panic!("{refusal:?}"),
+                    },
+                )
+            })
+            .collect();
+        if let (Reply::Granted(token), Event::Lock(request)) = (found, event) {
+            granted.push((request.session, token));
+            prop_assert_eq!(expected, Reply::Granted(0));
+        } else {
+            prop_assert_eq!(found, expected);
+        }
+        // Locks do not know of each other: what one step says about different
+        // ones may come in any order.
+        seen.sort();
+        told.sort();
+        prop_assert_eq!(seen, told);
+        for (session, token) in granted {
+            prop_assert!(
+                token > self.token(0),
+                "token {} after {}",
+                token,
+                self.token(0)
+            );
+            self.tokens.push(token);
+            self.naive.name_token(session, token);
+        }
+        self.same_view()
+    }
+
+    /// The administrator sees in the table what stands in the model.
+    fn same_view(&self) -> Result<(), TestCaseError> {
+        let held = self.naive.locks.len() as u64;
+        prop_assert_eq!(self.table.names_held(), held);
+        for name in NAMES {
+            let lock = self.naive.locks.get(name);
+            let holders = lock.map_or(vec![], |lock| {
+                lock.holds
+                    .iter()
+                    .map(|hold| (hold.session, hold.token, hold.deadline.map(Time)))
+                    .collect()
+            });
+            let found: Vec<_> = self
+                .table
+                .holders(name)
+                .map(|holder| (holder.session, holder.token, holder.expires))
+                .collect();
+            prop_assert_eq!(found, holders);
+            let waiters = lock.map_or(vec![], |lock| {
+                lock.waits
+                    .iter()
+                    .map(|wait| (wait.session, wait.ttl_ms, wait.deadline.map(Time)))
+                    .collect()
+            });
+            let found: Vec<_> = self
+                .table
+                .waiters(name)
+                .map(|waiter| (waiter.session, waiter.ttl_ms, waiter.until))
+                .collect();
+            prop_assert_eq!(found, waiters);
+        }
+        Ok(())
+    }
+}
+
+fn agree<const FAULT: u8>(acts: &[Act]) -> Result<(), TestCaseError> {
+    let mut pair = Pair::<FAULT>::new();
+    acts.iter().try_for_each(|act| pair.play(act))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn the_table_does_what_the_naive_model_does(
+        acts in proptest::collection::vec(act(), 1..80),
+    ) {
+        agree::<SOUND>(&acts)?;
+    }
+}
+
+/// Whether some of many random cases tells a table from the model.
+fn is_caught<const FAULT: u8>() -> bool {
+    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+    let config = Config {
+        cases: 500,
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let acts = proptest::collection::vec(act(), 1..80);
+    runner.run(&acts, |acts| agree::<FAULT>(&acts)).is_err()
+}
+
+#[test]
+fn every_planted_fault_is_told_from_the_model() {
+    assert!(!is_caught::<SOUND>());
+    assert!(is_caught::<EARLY_EXPIRY>());
+    assert!(is_caught::<TOKEN_REUSE>());
+    assert!(is_caught::<UNLOCK_WITHOUT_OWNER_CHECK>());
+    assert!(is_caught::<LOST_WAKE_UP>());
+    assert!(is_caught::<OVERTAKING>());
+    assert!(is_caught::<LEAKED_WAITER>());
+}

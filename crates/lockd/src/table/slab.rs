@@ -1,0 +1,114 @@
+//! Slots of one type that are used again and never move.
+//!
+//! Grows by chunks: a push never copies what is there, so that a table that
+//! grows to a million locks does not stop for it. Memory is kept for the next
+//! peak and not given back.
+
+use std::ops::{Index, IndexMut};
+
+/// No slot.
+pub(crate) const NIL: u32 = u32::MAX;
+
+const CHUNK_BITS: u32 = 10;
+const CHUNK: u32 = 1 << CHUNK_BITS;
+
+/// What can live in a slab: it has an empty state and room for the link of the
+/// list of free slots.
+pub(crate) trait Slot {
+    /// An unused slot.
+    fn vacant() -> Self;
+    /// The link of the free list; meaningful only while the slot is unused.
+    fn free_link(&mut self) -> &mut u32;
+}
+
+pub(crate) struct Slab<T> {
+    chunks: Vec<Box<[T]>>,
+    /// First of the free slots.
+    free: u32,
+    /// Slots that were ever used.
+    touched: u32,
+    live: u32,
+}
+
+impl<T: Slot> Slab<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: NIL,
+            touched: 0,
+            live: 0,
+        }
+    }
+
+    /// Slots in use.
+    pub(crate) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Every slot in use has an index below this.
+    pub(crate) fn touched(&self) -> u32 {
+        self.touched
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.len() * Self::chunk_bytes()
+    }
+
+    /// Bytes by which the next [`Self::take`] grows the slab; 0 if it has room.
+    pub(crate) fn growth(&self) -> usize {
+        if self.free == NIL && self.touched as usize == self.chunks.len() << CHUNK_BITS {
+            Self::chunk_bytes()
+        } else {
+            0
+        }
+    }
+
+    const fn chunk_bytes() -> usize {
+        CHUNK as usize * size_of::<T>()
+    }
+
+    /// An unused slot, in its vacant state.
+    #[inline]
+    pub(crate) fn take(&mut self) -> u32 {
+        self.live += 1;
+        if self.free != NIL {
+            let id = self.free;
+            self.free = *self[id].free_link();
+            return id;
+        }
+        if self.touched as usize == self.chunks.len() << CHUNK_BITS {
+            self.chunks.push((0..CHUNK).map(|_| T::vacant()).collect());
+        }
+        let id = self.touched;
+        self.touched += 1;
+        id
+    }
+
+    /// Gives a slot back.
+    #[inline]
+    pub(crate) fn give(&mut self, id: u32) {
+        self.live -= 1;
+        let free = self.free;
+        let slot = &mut self[id];
+        *slot = T::vacant();
+        *slot.free_link() = free;
+        self.free = id;
+    }
+}
+
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, id: u32) -> &T {
+        &self.chunks[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        &mut self.chunks[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
+    }
+}

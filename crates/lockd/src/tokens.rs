@@ -1,0 +1,241 @@
+//! Where fencing tokens come from: ranges that are on disk before they are used.
+//!
+//! The file `tokens` of the data directory says below which number tokens may
+//! have been given out. A start reads it and begins there, so that no token is
+//! given twice and none is smaller than an earlier one, however the process
+//! ended; what was reserved and not used is skipped. At a million grants a
+//! second the 63 bits last 290,000 years.
+//!
+//! Two records of one sector each are written in turn, each with a checksum: a
+//! crash in the middle of a write leaves the other one whole. The record counts
+//! only after `fdatasync`; if that fails, nothing is granted from the range.
+//! The file is locked, so that two daemons cannot share it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// How many tokens are reserved at a time. Half of it is left when the next
+/// range is asked for: at four million grants a second that leaves the disk
+/// half a second.
+pub const RANGE: u64 = 1 << 22;
+
+/// No token is ever this large: replies are signed 64-bit numbers.
+pub const END: u64 = i64::MAX as u64;
+
+/// Something that remembers, across crashes, below which number tokens may have
+/// been given out.
+pub trait TokenStore: Send {
+    /// Remembers that tokens below `end` may be given out.
+    ///
+    /// # Errors
+    /// Whatever kept it from being durable; then none may be.
+    fn reserve(&mut self, end: u64) -> io::Result<()>;
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The system's word on a call.
+    #[error("{}: cannot {call}: {error}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        call: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+    /// Another daemon has it.
+    #[error("{}: in use by another jostled", .0.display())]
+    InUse(PathBuf),
+    /// The file exists, but neither of its records is whole.
+    #[error(
+        "{}: no valid record; starting without it could repeat fencing tokens. Restore the \
+         file, or, if no client remembers a token of this daemon, delete it", .0.display()
+    )]
+    Damaged(PathBuf),
+}
+
+/// The file `tokens` of a data directory.
+#[derive(Debug)]
+pub struct FileStore {
+    file: File,
+    /// Which record the next write replaces, and its number.
+    generation: u64,
+}
+
+const SECTOR: u64 = 512;
+const MAGIC: &[u8; 8] = b"JOSTLED1";
+const RECORD: usize = 32;
+
+fn checksum(bytes: &[u8]) -> u64 {
+    // FNV-1a: it must notice a torn or zeroed sector, not an adversary.
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn encode(generation: u64, end: u64) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..8].copy_from_slice(MAGIC);
+    record[8..16].copy_from_slice(&generation.to_le_bytes());
+    record[16..24].copy_from_slice(&end.to_le_bytes());
+    let sum = checksum(&record[..24]);
+    record[24..].copy_from_slice(&sum.to_le_bytes());
+    record
+}
+
+/// The generation and the end, if the record is whole.
+fn decode(record: &[u8]) -> Option<(u64, u64)> {
+    let number = |at: usize| {
+        record
+            .get(at..at + 8)?
+            .try_into()
+            .ok()
+            .map(u64::from_le_bytes)
+    };
+    let whole = record.starts_with(MAGIC) && number(24)? == checksum(&record[..24]);
+    if whole {
+        Some((number(8)?, number(16)?))
+    } else {
+        None
+    }
+}
+
+impl FileStore {
+    /// Opens the store of a data directory, which is made if it does not exist.
+    /// Returns with it the first token that was never given out.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(directory: &Path) -> Result<(Self, u64), StoreError> {
+        let io = |path: &Path, call: &'static str| {
+            let path = path.to_owned();
+            move |error| StoreError::Io { path, call, error }
+        };
+        fs::create_dir_all(directory).map_err(io(directory, "create the data directory"))?;
+        let path = directory.join("tokens");
+        if !path.exists() {
+            create(directory, &path).map_err(io(&path, "create"))?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(io(&path, "open"))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(io(&path, "lock")(error)),
+        }
+        let mut bytes = Vec::new();
+        let mut most = (&mut file).take(2 * SECTOR);
+        most.read_to_end(&mut bytes).map_err(io(&path, "read"))?;
+        let records = [0, SECTOR as usize].map(|at| bytes.get(at..).and_then(decode));
+        let latest = records
+            .into_iter()
+            .flatten()
+            .max_by_key(|(generation, _)| *generation);
+        let (generation, end) = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
+        Ok((
+            Self {
+                file,
+                generation: generation + 1,
+            },
+            end,
+        ))
+    }
+}
+
+/// Makes the file appear whole or not at all.
+fn create(directory: &Path, path: &Path) -> io::Result<()> {
+    let draft = directory.join("tokens.new");
+    let mut bytes = vec![0; 2 * SECTOR as usize];
+    bytes[..RECORD].copy_from_slice(&encode(0, 1));
+    let mut file = File::create(&draft)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    // hard_link, unlike rename, never replaces what another start has made.
+    match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => fs::remove_file(&draft)?,
+    }
+    File::open(directory)?.sync_all()
+}
+
+impl TokenStore for FileStore {
+    fn reserve(&mut self, end: u64) -> io::Result<()> {
+        let at = self.generation % 2 * SECTOR;
+        self.file.write_all_at(&encode(self.generation, end), at)?;
+        self.file.sync_data()?;
+        // Only now: a failed write is tried again over the same record, so that
+        // the other one stays whole.
+        self.generation += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_begins_where_the_last_reservation_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        for expected in [1, 100, 200] {
+            let (mut store, first) = FileStore::open(directory.path()).unwrap();
+            assert_eq!(first, expected);
+            store.reserve(expected / 100 * 100 + 50).unwrap();
+            store.reserve(expected / 100 * 100 + 100).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_torn_record_leaves_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        let (mut store, _) = FileStore::open(directory.path()).unwrap();
+        store.reserve(100).unwrap();
+        store.reserve(200).unwrap();
+        drop(store);
+        let whole = fs::read(&path).unwrap();
+        // Record 2, the latest, has replaced record 0.
+        for at in 0..RECORD {
+            let mut torn = whole.clone();
+            torn[at] ^= 0x40;
+            fs::write(&path, &torn).unwrap();
+            assert_eq!(
+                FileStore::open(directory.path()).unwrap().1,
+                100,
+                "byte {at}"
+            );
+        }
+        fs::write(&path, &whole).unwrap();
+        assert_eq!(FileStore::open(directory.path()).unwrap().1, 200);
+    }
+
+    #[test]
+    fn a_damaged_file_stops_the_start_and_says_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        for bytes in [&b""[..], b"short", &[0; 1024]] {
+            fs::write(directory.path().join("tokens"), bytes).unwrap();
+            let error = FileStore::open(directory.path()).unwrap_err();
+            assert!(matches!(error, StoreError::Damaged(_)));
+            assert!(error.to_string().contains("delete it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn two_daemons_cannot_share_a_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = FileStore::open(directory.path()).unwrap();
+        assert!(matches!(
+            FileStore::open(directory.path()),
+            Err(StoreError::InUse(_))
+        ));
+        drop(first);
+        FileStore::open(directory.path()).unwrap();
+    }
+}

@@ -1,0 +1,394 @@
+//! Every command against the real daemon, as a client sees it.
+
+#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use common::{Client, Daemon, eventually};
+use jostle_resp::Value;
+
+/// Plays rows of (who, request, short reply).
+fn play(daemon: &Daemon, rows: &[(usize, &str, &str)]) {
+    let mut clients: Vec<_> = (0..4).map(|_| daemon.client()).collect();
+    for (who, line, expected) in rows {
+        assert_eq!(clients[*who].say(line), *expected, "{who}: {line}");
+    }
+}
+
+#[test]
+fn locks_are_taken_and_released_by_their_owners() {
+    play(
+        &Daemon::start(&[]),
+        &[
+            (0, "LOCK a", "1"),
+            (0, "LOCK a", "ALREADYHELD"),
+            (0, "TRYLOCK a", "ALREADYHELD"),
+            (1, "TRYLOCK a", "nil"),
+            (1, "LOCK a WAIT 0", "nil"),
+            (1, "LOCK a WAIT 20", "nil"),
+            (1, "UNLOCK a", "NOTOWNER"),
+            (1, "UNLOCK a 2", "NOTOWNER"),
+            (1, "UNLOCK a 1", "1"),
+            (1, "UNLOCK a 1", "NOTHELD"),
+            (0, "UNLOCK a", "NOTHELD"),
+            // Leases.
+            (0, "LOCK l TTL 60000", "2"),
+            (1, "RENEW l 2 TTL 60000", "1"),
+            (1, "RENEW l 1 TTL 60000", "NOTOWNER"),
+            (1, "UNLOCK l", "NOTOWNER"),
+            (0, "UNLOCK l", "1"),
+            (0, "RENEW l 2 TTL 60000", "NOTOWNER"),
+            (0, "TRYLOCK m TTL 1", "3"),
+            (1, "LOCK m WAIT 1000", "4"),
+            (1, "RENEW m 4 TTL 1", "NOLEASE"),
+            // Shared.
+            (0, "LOCK s SHARED", "5"),
+            (1, "LOCK s SHARED TTL 60000", "6"),
+            (2, "TRYLOCK s", "nil"),
+            (2, "TRYLOCK s SHARED", "7"),
+            (3, "FORCEUNLOCK s", "3"),
+            (3, "FORCEUNLOCK s", "0"),
+            (0, "lock lower ttl 60000 wait 5 shared", "8"),
+            // Usage.
+            (0, "LOCK", "ERR"),
+            (0, "LOCK x TTL", "ERR"),
+            (0, "LOCK x TTL 0", "ERR"),
+            (0, "LOCK x TTL -1", "ERR"),
+            (0, "LOCK x TTL 1.5", "ERR"),
+            (0, "LOCK x TTL 99999999999999", "ERR"),
+            (0, "LOCK x TTL 5 TTL 5", "ERR"),
+            (0, "LOCK x WAIT x", "ERR"),
+            (0, "LOCK x NOW", "ERR"),
+            (0, "TRYLOCK x WAIT 5", "ERR"),
+            (0, "UNLOCK x y", "ERR"),
+            (0, "UNLOCK x 1 2", "ERR"),
+            (0, "RENEW x 1 PX 5", "ERR"),
+            (0, "RENEW x 1 TTL 0", "ERR"),
+            (0, "NONSENSE", "ERR"),
+            (0, "LOCK  ", "ERR"), // Two arguments, of which one is an option.
+        ],
+    );
+}
+
+#[test]
+fn what_tools_for_redis_ask_is_answered() {
+    play(
+        &Daemon::start(&[]),
+        &[
+            (0, "PING", "PONG"),
+            (0, "PING hello", "hello"),
+            (0, "ECHO hello", "hello"),
+            (0, "SELECT 0", "OK"),
+            (0, "SELECT 1", "ERR"),
+            (0, "AUTH secret", "ERR"),
+            (0, "CLIENT GETNAME", "nil"),
+            (0, "CLIENT SETNAME me", "OK"),
+            (0, "CLIENT GETNAME", "me"),
+            (0, "CLIENT SETINFO LIB-NAME mine", "OK"),
+            (0, "CLIENT SETINFO LIB-VER 1.0", "OK"),
+            (0, "CLIENT SETINFO OTHER 1.0", "ERR"),
+            (0, "CLIENT NONSENSE", "ERR"),
+            (0, "CONFIG SET save x", "ERR"),
+            (0, "COMMAND COUNT", "19"),
+            (0, "HELLO 4", "NOPROTO"),
+            (
+                0,
+                "HELLO 3 SETNAME you",
+                "Map([(Bulk([115, 101, 114, 118, 101, 114]), \
+            Bulk([106, 111, 115, 116, 108, 101, 100])), (Bulk([118, 101, 114, 115, 105, 111, \
+            110]), Bulk([48, 46, 49, 46, 48])), (Bulk([112, 114, 111, 116, 111]), Integer(3)), \
+            (Bulk([105, 100]), Integer(1)), (Bulk([109, 111, 100, 101]), Bulk([115, 116, 97, \
+            110, 100, 97, 108, 111, 110, 101])), (Bulk([114, 111, 108, 101]), Bulk([109, 97, \
+            115, 116, 101, 114])), (Bulk([109, 111, 100, 117, 108, 101, 115]), Array([]))])",
+            ),
+            (0, "CLIENT GETNAME", "you"),
+            (0, "RESET", "RESET"),
+            (0, "CLIENT GETNAME", "nil"),
+            (1, "CLIENT ID", "2"),
+        ],
+    );
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    let Value::Array(values) = client.ask("CONFIG GET save app*") else {
+        panic!()
+    };
+    assert_eq!(values.len(), 4);
+    let Value::Array(commands) = client.ask("COMMAND") else {
+        panic!()
+    };
+    assert_eq!(commands.len(), 19);
+    let Value::Array(docs) = client.ask("COMMAND DOCS lock nonsense") else {
+        panic!()
+    };
+    assert_eq!(docs.len(), 2);
+    let list = client.ask("CLIENT LIST");
+    assert!(
+        list.as_text().unwrap().starts_with("id=1 addr=127.0.0.1:"),
+        "{list:?}"
+    );
+}
+
+#[test]
+fn the_administrator_sees_holders_and_waiters() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b, mut c) = (daemon.client(), daemon.client(), daemon.client());
+    a.say("HELLO 3 SETNAME anna");
+    c.say("HELLO 3");
+    assert_eq!(c.ask("HOLDER x"), Value::Array(vec![]));
+    assert_eq!(a.say("LOCK x TTL 60000"), "1");
+    assert_eq!(a.say("LOCK y SHARED"), "2");
+    b.send("LOCK x WAIT 60000 TTL 5");
+    daemon.await_info("waiters", 1);
+
+    let field = |value: &Value, name: &str| match value {
+        Value::Map(pairs) => {
+            let found = pairs.iter().find(|(key, _)| key.as_text() == Some(name));
+            found
+                .unwrap_or_else(|| panic!("no {name} in {value:?}"))
+                .1
+                .clone()
+        }
+        other => panic!("{other:?}"),
+    };
+    let text = |value: Value| value.as_text().unwrap().to_owned();
+    let Value::Array(holders) = c.ask("HOLDER x") else {
+        panic!()
+    };
+    assert_eq!(holders.len(), 1);
+    assert_eq!(field(&holders[0], "token"), Value::Integer(1));
+    assert_eq!(text(field(&holders[0], "mode")), "exclusive");
+    assert_eq!(text(field(&holders[0], "name")), "anna");
+    let left = field(&holders[0], "ttl-ms").as_integer().unwrap();
+    assert!((50_000..=60_000).contains(&left), "{left}");
+
+    let Value::Array(all) = c.ask("HOLDERS") else {
+        panic!()
+    };
+    assert_eq!(all.len(), 2);
+    let Value::Array(some) = c.ask("HOLDERS y*") else {
+        panic!()
+    };
+    assert_eq!(text(field(&some[0], "lock")), "y");
+    assert_eq!(text(field(&some[0], "mode")), "shared");
+    assert_eq!(field(&some[0], "ttl-ms"), Value::Integer(-1));
+    let Value::Array(limited) = c.ask("HOLDERS LIMIT 1") else {
+        panic!()
+    };
+    assert_eq!(limited.len(), 1);
+
+    let Value::Array(waiters) = c.ask("WAITERS x") else {
+        panic!()
+    };
+    assert_eq!(waiters.len(), 1);
+    assert_eq!(field(&waiters[0], "ttl-ms"), Value::Integer(5));
+    assert_eq!(field(&waiters[0], "client"), Value::Integer(2));
+    assert_eq!(c.ask("WAITERS y"), Value::Array(vec![]));
+
+    // The lease's owner leaves; the lease stays, and says whose it was.
+    drop(a);
+    eventually("y is released", || {
+        c.ask("HOLDER y") == Value::Array(vec![])
+    });
+    let Value::Array(holders) = c.ask("HOLDER x") else {
+        panic!()
+    };
+    assert_eq!(text(field(&holders[0], "address")), "");
+    assert_eq!(c.say("FORCEUNLOCK x"), "1");
+    assert_eq!(b.read(), Value::Integer(3));
+}
+
+#[test]
+fn commands_behind_a_waiting_lock_wait_and_keep_their_order() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b) = (daemon.client(), daemon.client());
+    assert_eq!(a.say("LOCK x"), "1");
+    b.send("ECHO first");
+    b.send("LOCK x");
+    b.send("ECHO second");
+    b.send("UNLOCK x");
+    b.send("LOCK x WAIT 5");
+    assert_eq!(common::short(&b.read()), "first");
+    b.set_timeout(Duration::from_millis(50));
+    assert!(
+        b.try_read().is_err(),
+        "nothing behind the LOCK may be answered"
+    );
+    b.set_timeout(Duration::from_secs(10));
+    assert_eq!(a.say("UNLOCK x"), "1");
+    let replies: Vec<_> = (0..4).map(|_| common::short(&b.read())).collect();
+    assert_eq!(replies, ["2", "second", "1", "3"]);
+}
+
+#[test]
+fn a_wait_ends_to_the_millisecond() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b) = (daemon.client(), daemon.client());
+    a.say("LOCK x");
+    for wait_ms in [1, 7, 50, 300] {
+        let start = Instant::now();
+        assert_eq!(b.say(&format!("LOCK x WAIT {wait_ms}")), "nil");
+        let took = start.elapsed();
+        assert!(
+            took >= Duration::from_millis(wait_ms),
+            "{took:?} for {wait_ms} ms"
+        );
+        // The upper bound is generous: the machine may be busy.
+        assert!(
+            took < Duration::from_millis(wait_ms + 200),
+            "{took:?} for {wait_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn a_disconnect_cancels_the_wait_and_what_was_behind_it() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b, mut c) = (daemon.client(), daemon.client(), daemon.client());
+    a.say("LOCK x");
+    b.send("LOCK x TTL 60000");
+    daemon.await_info("waiters", 1);
+    b.send("LOCK y TTL 60000");
+    c.send("LOCK x");
+    daemon.await_info("waiters", 2);
+    drop(b);
+    daemon.await_info("waiters", 1);
+    assert_eq!(a.say("UNLOCK x"), "1");
+    assert_eq!(c.read(), Value::Integer(2));
+    assert_eq!(a.say("TRYLOCK y"), "3");
+    // What a connection owns goes with it, and to the next in line.
+    a.send("LOCK x");
+    daemon.await_info("waiters", 1);
+    drop(c);
+    assert_eq!(a.read(), Value::Integer(4));
+}
+
+#[test]
+fn a_client_that_gives_up_before_its_wait_ends_leaks_no_grant() {
+    let daemon = Daemon::start(&[]);
+    let mut holder = daemon.client();
+    for round in 0..50 {
+        holder.token("LOCK x");
+        let mut hasty = daemon.client();
+        // It wants a lease, which would outlive it.
+        hasty.send("LOCK x TTL 600000 WAIT 60000");
+        daemon.await_info("waiters", 1);
+        hasty.set_timeout(Duration::from_millis(1 + round % 3));
+        assert!(hasty.try_read().is_err());
+        // It closes and the lock is released at the same time.
+        drop(hasty);
+        holder.say("UNLOCK x");
+        eventually("the lock is free", || daemon.info("leases") == 0);
+        assert_eq!(daemon.info("waiters"), 0);
+    }
+}
+
+#[test]
+fn requests_arrive_in_any_pieces_inline_or_not() {
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    let bytes = b"*2\r\n$4\r\nLOCK\r\n$1\r\na\r\nPING\r\n*1\r\n$4\r\nPING\r\nUNLOCK 'a' \r\n\r\n";
+    for byte in bytes {
+        client.stream.write_all(&[*byte]).unwrap();
+        client.stream.flush().unwrap();
+    }
+    let replies: Vec<_> = (0..4).map(|_| common::short(&client.read())).collect();
+    assert_eq!(replies, ["1", "PONG", "PONG", "1"]);
+    client.stream.write_all(b"*1\r\n:1\r\n").unwrap();
+    assert_eq!(common::short(&client.read()), "ERR");
+    let mut rest = Vec::new();
+    assert_eq!(
+        client.stream.read_to_end(&mut rest).unwrap(),
+        0,
+        "closed after nonsense"
+    );
+}
+
+#[test]
+fn half_closed_clients_get_the_replies_they_have_earned() {
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    for n in 0..1000 {
+        client.send(&format!("ECHO {n}"));
+    }
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    for n in 0..1000 {
+        assert_eq!(common::short(&client.read()), n.to_string());
+    }
+    assert!(client.try_read().is_err());
+}
+
+#[test]
+fn the_counters_add_up() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b) = (daemon.client(), daemon.client());
+    for n in 0..100 {
+        a.token(&format!("LOCK n{n}"));
+        a.say(&format!("UNLOCK n{n}"));
+    }
+    a.token("LOCK x");
+    b.say("LOCK x WAIT 0");
+    b.say("LOCK x WAIT 1");
+    b.say("UNLOCK x");
+    b.token("LOCK l TTL 1");
+    b.say("UNLOCK nothing");
+    b.send("LOCK x");
+    daemon.await_info("waiters", 1);
+    a.say("UNLOCK x");
+    b.read();
+    drop(b);
+    daemon.await_info("holds", 0);
+    for (name, value) in [
+        ("grants", 103),
+        ("grants_at_once", 102),
+        ("grants_after_wait", 1),
+        ("releases", 101),
+        ("releases_by_disconnect", 1),
+        ("expirations", 1),
+        ("busy", 1),
+        ("waits", 2),
+        ("wait_timeouts", 1),
+        ("not_owner", 1),
+        ("not_held", 1),
+        ("cmd_lock", 105),
+        ("cmd_unlock", 103),
+        ("next_token", 104),
+    ] {
+        assert_eq!(a.info(name), value, "{name}");
+    }
+}
+
+#[test]
+fn bounds_are_errors_with_their_names() {
+    let daemon = Daemon::start(&[
+        "--max-waiters-per-lock",
+        "1",
+        "--max-waiters",
+        "2",
+        "--max-name",
+        "20",
+        "--max-memory",
+        "1M",
+        "--max-request",
+        "1K",
+    ]);
+    let mut clients: Vec<Client<_>> = (0..6).map(|_| daemon.client()).collect();
+    assert_eq!(clients[0].say("LOCK x"), "1");
+    assert_eq!(clients[0].say("LOCK y"), "2");
+    assert_eq!(clients[0].say("LOCK z"), "3");
+    clients[1].send("LOCK x");
+    daemon.await_info("waiters", 1);
+    assert_eq!(clients[2].say("LOCK x"), "TOOMANYWAITERS");
+    clients[2].send("LOCK y");
+    daemon.await_info("waiters", 2);
+    assert_eq!(clients[3].say("LOCK z"), "TOOMANYWAITERS");
+    assert_eq!(clients[3].say("LOCK 123456789012345678901"), "BADNAME");
+    let full = (0..20_000).map(|n| clients[4].say(&format!("LOCK n{n}")));
+    assert!(full.into_iter().any(|reply| reply == "OOM"));
+    assert_eq!(clients[4].say("UNLOCK n0"), "1");
+    clients[5].send(&format!("ECHO {}", "x".repeat(2000)));
+    assert_eq!(common::short(&clients[5].read()), "ERR");
+    assert!(clients[5].try_read().is_err());
+}

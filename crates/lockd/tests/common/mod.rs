@@ -1,0 +1,260 @@
+//! A daemon in a process of its own, and a plain client.
+
+#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+#![allow(dead_code)] // Each test file uses its part.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jostle_resp::Value;
+use jostle_resp::value::ValueLimits;
+
+/// A running `jostled`; killed when dropped.
+pub struct Daemon {
+    pub child: Child,
+    pub port: u16,
+    pub log: Vec<String>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Daemon {
+    /// Starts it without a data directory on a free port, with more flags.
+    pub fn start(flags: &[&str]) -> Self {
+        let mut all = vec!["--data", "none", "--listen", "127.0.0.1:0"];
+        all.extend(flags);
+        Self::start_exactly(&all)
+    }
+
+    /// Starts it with these flags alone.
+    pub fn start_exactly(flags: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_jostled"))
+            .args(flags)
+            .env_remove("JOSTLED_PASSWORD")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut log = Vec::new();
+        loop {
+            let mut line = String::new();
+            let length = stderr.read_line(&mut line).unwrap();
+            assert!(length > 0, "jostled did not start: {log:?}");
+            let ready = line.contains("ready");
+            log.push(line.trim_end().to_owned());
+            if ready {
+                break;
+            }
+        }
+        let port = log
+            .iter()
+            .find_map(|line| port_in(line, "listening on "))
+            .unwrap_or(0);
+        Self {
+            child,
+            port,
+            log,
+            stderr,
+        }
+    }
+
+    /// The port that a line of the log names.
+    pub fn port_of(&self, what: &str) -> u16 {
+        self.log
+            .iter()
+            .find_map(|line| port_in(line, what))
+            .unwrap()
+    }
+
+    pub fn client(&self) -> Client<TcpStream> {
+        Client::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+
+    /// A figure of INFO.
+    pub fn info(&self, name: &str) -> u64 {
+        self.client().info(name)
+    }
+
+    /// Waits until a figure of INFO is what it should be.
+    pub fn await_info(&self, name: &str, value: u64) {
+        let mut client = self.client();
+        eventually(name, || client.info(name) == value);
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits for its end; its exit code and the rest of its log.
+    pub fn finish(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (code, rest)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn port_in(line: &str, what: &str) -> Option<u16> {
+    let (_, address) = line.split_once(what)?;
+    address
+        .split_once('/')
+        .map_or(address, |(start, _)| start)
+        .rsplit(':')
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Waits for something that must come true soon.
+#[track_caller]
+pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !test() {
+        assert!(Instant::now() < end, "not within 20 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A client that sends words and reads replies.
+pub struct Client<S> {
+    pub stream: S,
+    buffer: Vec<u8>,
+}
+
+impl Client<TcpStream> {
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.stream.set_read_timeout(Some(timeout)).unwrap();
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    pub fn new(stream: S) -> Self {
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub fn send(&mut self, line: &str) {
+        let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut bytes = Vec::new();
+        jostle_resp::request::encode(&mut bytes, &args);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// The next reply; an error if the connection ends first.
+    pub fn try_read(&mut self) -> std::io::Result<Value> {
+        loop {
+            let found = Value::decode(&self.buffer, ValueLimits::default());
+            if let Some((value, used)) = found.unwrap() {
+                self.buffer.drain(..used);
+                return Ok(value);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                length => self.buffer.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+
+    #[track_caller]
+    pub fn read(&mut self) -> Value {
+        self.try_read().unwrap()
+    }
+
+    #[track_caller]
+    pub fn ask(&mut self, line: &str) -> Value {
+        self.send(line);
+        self.read()
+    }
+
+    /// The reply in a short form: `1`, `nil`, `OK`, and of errors the first word.
+    #[track_caller]
+    pub fn say(&mut self, line: &str) -> String {
+        let reply = self.ask(line);
+        short(&reply)
+    }
+
+    /// A lock's token.
+    #[track_caller]
+    pub fn token(&mut self, line: &str) -> u64 {
+        let reply = self.ask(line);
+        reply
+            .as_integer()
+            .unwrap_or_else(|| panic!("{line}: {reply:?}")) as u64
+    }
+
+    #[track_caller]
+    pub fn info(&mut self, name: &str) -> u64 {
+        let reply = self.ask("INFO");
+        let text = reply.as_text().unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.unwrap_or_else(|| panic!("no {name} in INFO"))
+            .parse()
+            .unwrap()
+    }
+}
+
+pub fn short(value: &Value) -> String {
+    match value {
+        Value::Integer(number) => number.to_string(),
+        Value::Nil => "nil".into(),
+        Value::Simple(text) => text.clone(),
+        Value::Error(text) => text.split(' ').next().unwrap_or_default().to_owned(),
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A tool that the test runs; says what to do if it is not there.
+pub fn tool(name: &str) -> Command {
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|directory| directory.join(name).exists())
+    });
+    assert!(
+        found,
+        "`{name}` is not installed: run crates/lockd/tests/install-clients.sh"
+    );
+    Command::new(name)
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+/// Runs a command to its end; what it printed. Fails the test if it failed.
+#[track_caller]
+pub fn output(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{text}{errors}",
+        output.status
+    );
+    text
+}

@@ -1,0 +1,114 @@
+//! Lines and numbers, shared by both decoders.
+
+/// Where the line that starts at `from` ends: the index of its `\r\n`.
+/// `None` while it has not arrived whole.
+#[inline]
+pub(crate) fn end_of_line(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    // Header lines are a few bytes long: a plain loop beats a call to memchr.
+    let at = rest.windows(2).position(|two| two == b"\r\n")?;
+    Some(from + at)
+}
+
+/// A decimal number with an optional minus sign and nothing else: no plus sign,
+/// no spaces, no empty text. `None` where it is not one or does not fit.
+#[inline]
+#[must_use]
+pub fn parse_i64(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let magnitude = parse_u64(digits)?;
+    if negative {
+        // -2^63 has no positive counterpart.
+        0i64.checked_sub_unsigned(magnitude)
+    } else {
+        i64::try_from(magnitude).ok()
+    }
+}
+
+/// A decimal number of digits alone. `None` where it is not one or does not fit.
+#[inline]
+#[must_use]
+pub fn parse_u64(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 20 {
+        return None;
+    }
+    let mut value: u64 = 0;
+    for &byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+/// Appends a decimal number.
+#[inline]
+pub(crate) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a decimal number with its sign.
+#[inline]
+pub(crate) fn push_i64(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    push_u64(out, value.unsigned_abs());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_exact_to_their_limits_and_nothing_else_is_a_number() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("007", Some(7)),
+            ("-1", Some(-1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1e3", None),
+            ("--1", None),
+            ("111111111111111111111", None),
+        ] {
+            assert_eq!(parse_i64(text.as_bytes()), value, "{text:?}");
+        }
+        for value in [0, 7, -7, i64::MAX, i64::MIN] {
+            let mut out = Vec::new();
+            push_i64(&mut out, value);
+            assert_eq!(out, value.to_string().into_bytes());
+        }
+    }
+
+    #[test]
+    fn a_line_ends_at_carriage_return_and_newline_together() {
+        assert_eq!(end_of_line(b"ab\r\n", 0), Some(2));
+        assert_eq!(end_of_line(b"a\rb\n\r\n", 0), Some(4));
+        assert_eq!(end_of_line(b"ab\r", 0), None);
+        assert_eq!(end_of_line(b"ab", 9), None);
+    }
+}
