@@ -36,8 +36,9 @@ const STAMP_EVERY_AT_MOST: u64 = 1_000;
 const WORKER_OVERHEAD: Nanos = Nanos::from_micros(300);
 
 /// Where the offset between CPUs could not be bounded (one CPU, or no quiet
-/// moment), no hand-off is called too early.
-const UNKNOWN_OFFSET_NS: f64 = 1e18;
+/// moment), no hand-off is called too early. A day is the longest time that an
+/// order can carry, and no window is longer.
+const UNKNOWN_OFFSET_NS: f64 = 86_400e9;
 
 /// Exit codes that an experiment can end with.
 pub mod exit {
@@ -505,6 +506,16 @@ pub(crate) mod tests {
     /// An order for tests: the defaults of a plan on this target.
     pub fn order(target: &str) -> RunOrder {
         super::order(&Plan::of(Workload::Contend), target, 1, 1)
+    }
+
+    /// 10^18 ns was once refused as longer than a day, and every run of a busy
+    /// machine failed.
+    #[test]
+    fn an_unknown_offset_reaches_the_keeper() {
+        let mut sent = order("null");
+        sent.clock_uncertainty = Nanos(UNKNOWN_OFFSET_NS as u64);
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<RunOrder>(&text).unwrap(), sent);
     }
 
     #[test]

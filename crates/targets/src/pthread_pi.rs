@@ -21,8 +21,9 @@ impl Target for PthreadPi {
         summary: "a process-shared pthread mutex with priority inheritance",
         details: "As `pthread`, with PTHREAD_PRIO_INHERIT: contended, the kernel lends the owner the highest \
                   priority among its waiters and hands the mutex to the first waiter of the \
-                  highest priority, so that no newcomer comes before it. What an owner that died \
-                  held stays taken. It needs Linux 5.14 and glibc 2.35.",
+                  highest priority, so that no newcomer comes before it. When an owner dies, a failed \
+                  assertion of glibc ends its waiters with SIGABRT. It needs Linux 5.14 and glibc \
+                  2.35.",
         lock: LockCapabilities {
             shared: false,
             timeout: true,

@@ -60,12 +60,17 @@ impl Desk {
         let Ok(mut stream) = self.stream.try_clone() else {
             return;
         };
-        while let Ok(request) = receive::<Request>(&mut stream) {
-            let reply = match request {
-                Request::Run(order) => self.visit(&order, None),
-                Request::Cost(cost) => self.visit(&cost.run, Some(&cost)),
+        loop {
+            let reply = match receive::<Request>(&mut stream) {
+                Ok(Request::Run(order)) => self.visit(&order, None),
+                Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(&cost)),
                 // It crossed the answer of the run that it was to end.
-                Request::Abort => continue,
+                Ok(Request::Abort) => continue,
+                // To end without a word would look like a crash.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    Reply::Failed(format!("the keeper cannot read its order: {error}"))
+                }
+                Err(_) => return,
             };
             if send(&mut stream, &reply).is_err() {
                 return;

@@ -1,0 +1,61 @@
+//! What a run may leave behind apart from processes: ledgers with lock files,
+//! semaphores, temporary files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// What there was before a run began.
+#[derive(Clone, Debug)]
+pub struct Before {
+    semaphores: BTreeSet<String>,
+}
+
+impl Before {
+    pub fn look() -> Before {
+        Before {
+            semaphores: semaphores(),
+        }
+    }
+
+    pub fn new_semaphores(&self) -> Vec<String> {
+        let new = semaphores()
+            .into_iter()
+            .filter(|set| !self.semaphores.contains(set));
+        new.map(|set| format!("semaphores {set}")).collect()
+    }
+}
+
+/// The sets of this IPC namespace: key, number, mode, count and owner of each.
+pub fn semaphores() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/sysvipc/sem").unwrap();
+    let identity = |line: &str| {
+        line.split_whitespace()
+            .take(5)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    text.lines().skip(1).map(identity).collect()
+}
+
+/// The run directories of these processes in /dev/shm: `jostle-UID-PID-START-N`.
+pub fn ledgers_of(pids: &[u32]) -> Vec<String> {
+    let of_ours = |name: &str| {
+        let pid = name
+            .strip_prefix("jostle-")
+            .and_then(|rest| rest.split('-').nth(1));
+        pid.and_then(|pid| pid.parse().ok())
+            .is_some_and(|pid| pids.contains(&pid))
+    };
+    let mut left = entries(Path::new("/dev/shm"));
+    left.retain(|path| of_ours(path.rsplit('/').next().unwrap_or_default()));
+    left
+}
+
+/// What is in a directory.
+pub fn entries(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .collect()
+}

@@ -1,0 +1,90 @@
+//! Processes as /proc shows them: whose children they are, what they are
+//! called, what they sleep on, and which run they belong to.
+
+use rustix::process::{Pid, kill_process, kill_process_group};
+use std::fs;
+
+pub use rustix::process::Signal;
+
+/// The variable that every process of a run inherits, with a value of its own.
+pub const MARK: &str = "JOSTLE_TEST_RUN";
+
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub pid: u32,
+    parent: u32,
+    pub name: String,
+    state: char,
+}
+
+impl Process {
+    fn read(pid: u32) -> Option<Process> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in parentheses and may contain some.
+        let (head, rest) = stat.rsplit_once(')')?;
+        let mut rest = rest.split_whitespace();
+        Some(Process {
+            pid,
+            name: head.split_once('(')?.1.to_owned(),
+            state: rest.next()?.chars().next()?,
+            parent: rest.next()?.parse().ok()?,
+        })
+    }
+
+    /// Whether it is in nanosleep(2) or its like.
+    pub fn sleeps_on_a_timer(&self) -> bool {
+        let waits_in = fs::read_to_string(format!("/proc/{}/wchan", self.pid)).unwrap_or_default();
+        waits_in.contains("nanosleep")
+    }
+
+    pub fn lives(&self) -> bool {
+        Process::read(self.pid).is_some_and(|now| now.state != 'Z')
+    }
+}
+
+impl std::fmt::Display for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "process {} ({}, {}, child of {})",
+            self.pid, self.name, self.state, self.parent
+        )
+    }
+}
+
+fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Process::read).collect()
+}
+
+/// Those that live.
+pub fn children(pid: u32) -> Vec<Process> {
+    all()
+        .into_iter()
+        .filter(|process| process.parent == pid && process.state != 'Z')
+        .collect()
+}
+
+/// Every process of a run, whoever adopted it. What has ended and waits to be
+/// reaped has no environment any more.
+pub fn marked(mark: &str) -> Vec<Process> {
+    let line = format!("{MARK}={mark}");
+    let has_it = |process: &Process| {
+        let variables = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        variables
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == line.as_bytes())
+    };
+    all().into_iter().filter(has_it).collect()
+}
+
+/// One that has ended in the meantime is no error.
+pub fn signal(pid: u32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), signal);
+}
+
+/// To every process of the group that this one leads.
+pub fn signal_group(pid: u32, signal: Signal) {
+    let _ = kill_process_group(Pid::from_raw(pid as i32).unwrap(), signal);
+}

@@ -1,0 +1,211 @@
+//! What bends a measurement is planted, and the verdict must name it; beside
+//! each stands the same run without it, which must not be accused of it.
+//!
+//! Other programs may run on this machine: a test looks at the one check that
+//! it is about, and a clean run may be tried five times.
+
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+
+mod common;
+
+use common::cgroup::Cgroup;
+use common::{Jostle, Place, alone, in_five_tries, jostle, reason};
+use jostle_model::record::{Is, Point};
+use std::fs;
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn measured(line: &str) -> Point {
+    point(jostle(&as_json(line)))
+}
+
+fn as_json(line: &str) -> String {
+    format!("{line} --runs 1 --format json")
+}
+
+fn point(jostle: Jostle) -> Point {
+    jostle.run().measures().leaves_nothing().point()
+}
+
+/// Convicted, in these words.
+#[track_caller]
+fn convicts(point: &Point, check: &str, is: Is, says: &str) {
+    let found =
+        reason(point, check).unwrap_or_else(|| panic!("{check} says nothing: {:?}", point.verdict));
+    assert_eq!(found.is, is, "{found:?}");
+    assert!(found.text.contains(says), "{found:?} does not say {says:?}");
+    assert!(point.verdict.is >= is, "{:?}", point.verdict);
+}
+
+/// At least one clean run of five is not accused.
+#[track_caller]
+fn acquits(check: &str, mut measure: impl FnMut() -> Point) {
+    in_five_tries(&format!("a clean run without {check}"), || {
+        reason(&measure(), check).is_none().then_some(())
+    });
+}
+
+/// Runs it while so many threads keep the CPUs busy, one more after each span.
+fn among_burners<T>(count: u32, one_more_every: Duration, run: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    let done = &done;
+    std::thread::scope(|scope| {
+        for nth in 0..count {
+            scope.spawn(move || {
+                std::thread::sleep(one_more_every * nth);
+                let mut sum = 0u64;
+                while !done.load(Ordering::Relaxed) {
+                    (0..10_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
+                }
+            });
+        }
+        // A test that fails must not leave them burning.
+        let result = catch_unwind(AssertUnwindSafe(run));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+#[test]
+fn other_programs_on_the_cpus_are_noticed() {
+    let _alone = alone();
+    // Two CPUs for 1.5 s: 300 ticks.
+    let line = "contend flock -w 2 -b 1ms -t 1.5";
+    let disturbed = among_burners(2, Duration::ZERO, || measured(line));
+    convicts(
+        &disturbed,
+        "foreign_cpu",
+        Is::Invalid,
+        "other programs used",
+    );
+    acquits("foreign_cpu", || measured(line));
+}
+
+#[test]
+fn a_cpu_quota_that_stops_the_workers_is_noticed() {
+    let _alone = alone();
+    let group = Cgroup::with("cpu");
+    let quota = |us: &str| {
+        let max = format!("{us} 100000");
+        group.set(
+            &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", us)],
+            &[("cpu.max", &max)],
+        );
+    };
+    let run = || point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()));
+    quota("20000");
+    let stopped = run();
+    convicts(
+        &stopped,
+        "throttled",
+        Is::Invalid,
+        "the cgroup's CPU quota stopped the workers",
+    );
+    assert!(stopped.machine.throttled_periods.unwrap() > 0);
+    // A quota that is never used up accuses nobody: ten CPUs' worth.
+    quota("1000000");
+    let free = run();
+    assert_eq!(free.machine.throttled_periods, Some(0));
+    assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
+}
+
+#[test]
+fn workers_that_hardly_meet_are_noticed() {
+    let _alone = alone();
+    // Held for 1 us in 2 ms.
+    let apart = measured("contend flock -w 2 -b -1us -i 2ms -t 1");
+    convicts(&apart, "not_contended", Is::Suspect, "not contended");
+    let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
+    assert!(
+        reason(&together, "not_contended").is_none(),
+        "{:?}",
+        together.verdict
+    );
+    assert!(
+        together.blocked_share.unwrap() > 0.5,
+        "{:?}",
+        together.blocked_share
+    );
+}
+
+#[test]
+fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
+    let _alone = alone();
+    let short = measured("contend flock -w 100 -b 1ms -t 0.3");
+    convicts(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
+    let long = measured("contend flock -w 4 -b 1ms -t 0.3");
+    assert!(reason(&long, "rotations").is_none(), "{:?}", long.verdict);
+}
+
+#[test]
+fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
+    let _alone = alone();
+    // The kernel may let each sleep last 50 ms longer.
+    let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 50ms");
+    convicts(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
+    acquits("hold_accuracy", || {
+        measured("contend flock -w 2 -b 1ms -t 0.5")
+    });
+}
+
+#[test]
+fn a_handful_of_operations_is_no_rate() {
+    let _alone = alone();
+    let few = measured("contend flock -w 2 -b 50ms -t 0.4");
+    convicts(
+        &few,
+        "few_operations",
+        Is::Suspect,
+        "acquisitions within the window (-t ",
+    );
+    // The first owner took the lock in the warm-up and outlives the window.
+    let none = measured("contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5");
+    convicts(&none, "few_operations", Is::Invalid, "nothing was granted");
+    let many = measured("contend flock -w 2 -b 1ms -t 0.4");
+    assert!(
+        reason(&many, "few_operations").is_none(),
+        "{:?}",
+        many.verdict
+    );
+}
+
+#[test]
+fn calls_that_fail_within_the_window_are_noticed() {
+    let _alone = alone();
+    let place = Place::new();
+    fs::write(place.file("lock"), "").unwrap();
+    let line = as_json("contend flock:lock --open-each -w 2 -b 1ms -t 1 --warmup 50ms");
+    let mut run = place.jostle(&line).in_background();
+    run.until_workers(2);
+    run.after(Duration::from_millis(400));
+    fs::remove_file(place.file("lock")).unwrap();
+    let failed = run.end().exits(3).leaves_nothing().point();
+    assert_eq!(failed.errors.get("ENOENT"), Some(&2), "{:?}", failed.errors);
+    convicts(&failed, "errors", Is::Invalid, "ENOENT");
+    fs::write(place.file("lock"), "").unwrap();
+    let well = point(place.jostle(&line));
+    assert!(
+        reason(&well, "errors").is_none() && well.errors.is_empty(),
+        "{:?}",
+        well.verdict
+    );
+}
+
+#[test]
+fn a_rate_that_drifts_is_noticed() {
+    let _alone = alone();
+    // Ever more programs share the CPUs with workers that spin.
+    let line = as_json("contend null -w 2 -b -100us -i 0 -t 2 --warmup 100ms");
+    let drifting = in_five_tries("a drift", || {
+        let mut run = jostle(&line).in_background();
+        run.until_workers(2);
+        let point = among_burners(10, Duration::from_millis(200), || {
+            run.end().measures().point()
+        });
+        reason(&point, "steadiness").is_some().then_some(point)
+    });
+    convicts(&drifting, "steadiness", Is::Suspect, "the rate falls by");
+    acquits("steadiness", || point(jostle(&line)));
+}
