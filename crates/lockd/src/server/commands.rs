@@ -214,19 +214,20 @@ pub(crate) static COMMANDS: &[Spec] = &[
     },
 ];
 
-/// Names of at most 16 letters as one number, without regard to case: letters
-/// differ from their capitals by one bit, and no other byte becomes a letter.
-const fn key(name: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
+/// Up to 8 letters as one number, without regard to case: letters differ from
+/// their capitals by one bit, and no other byte becomes a letter.
+#[inline]
+const fn key(name: &[u8]) -> u64 {
+    let mut word = 0;
     let mut at = 0;
-    while at < name.len() {
-        bytes[at] = name[at] & !0x20;
+    while at < name.len() && at < 8 {
+        word |= ((name[at] & !0x20) as u64) << (8 * at);
         at += 1;
     }
-    u128::from_le_bytes(bytes)
+    word
 }
 
-static KEYS: [u128; 19] = {
+static KEYS: [u64; 19] = {
     let mut keys = [0; 19];
     let mut at = 0;
     while at < keys.len() {
@@ -236,13 +237,29 @@ static KEYS: [u128; 19] = {
     keys
 };
 
+/// The place of a command in [`COMMANDS`].
 #[inline]
 fn find(name: &[u8]) -> Option<usize> {
-    if name.len() > 16 {
-        return None;
+    // The two that matter most, without a loop.
+    match name {
+        [b'L' | b'l', b'O' | b'o', b'C' | b'c', b'K' | b'k'] => return Some(0),
+        [
+            b'U' | b'u',
+            b'N' | b'n',
+            b'L' | b'l',
+            b'O' | b'o',
+            b'C' | b'c',
+            b'K' | b'k',
+        ] => {
+            return Some(1);
+        }
+        _ => {}
     }
     let wanted = key(name);
-    KEYS.iter().position(|key| *key == wanted)
+    let same = |index: &usize| COMMANDS[*index].name.as_bytes().eq_ignore_ascii_case(name);
+    (0..KEYS.len())
+        .filter(|index| KEYS[*index] == wanted)
+        .find(same)
 }
 
 /// How often each command was asked for, in the order of [`COMMANDS`].
@@ -870,6 +887,7 @@ mod tests {
             assert!(spec.summary.ends_with('.'), "{}", spec.name);
         }
         assert_eq!(KEYS.len(), COMMANDS.len());
+        assert_eq!((COMMANDS[0].name, COMMANDS[1].name), ("LOCK", "UNLOCK"));
         for name in ["", "GET", "LOCKX", "AVERYLONGNAMEINDEED", "l\x0fck"] {
             assert_eq!(find(name.as_bytes()), None, "{name}");
         }

@@ -570,7 +570,7 @@ impl Server {
                 }
             }
         }
-        self.flush(conn, now())
+        self.flush(conn)
     }
 
     /// One read and what follows from it. `Some(true)`: there may be more;
@@ -725,7 +725,7 @@ impl Server {
     }
 
     /// Sends what waits; false if the connection is over.
-    fn flush(&mut self, conn: &mut Conn, now: Time) -> bool {
+    fn flush(&mut self, conn: &mut Conn) -> bool {
         if conn.pending() > 0 || conn.stream.wants_write() {
             if conn.pending() > self.config.max_output {
                 self.stats.closed_output += 1;
@@ -735,7 +735,7 @@ impl Server {
             if conn.fresh_lease.is_some() && conn.stream.peer_is_gone() {
                 return false;
             }
-            if conn.flush(now).is_err() {
+            if conn.flush(now()).is_err() {
                 return false;
             }
             conn.fresh_lease = None;
@@ -821,7 +821,7 @@ impl Server {
             return;
         };
         conn.dirty = false;
-        let alive = self.flush(&mut conn, now());
+        let alive = self.flush(&mut conn);
         self.put_back(conn, alive);
     }
 
@@ -977,7 +977,7 @@ impl Server {
                 continue;
             };
             conn.closing = true;
-            let alive = self.flush(&mut conn, start);
+            let alive = self.flush(&mut conn);
             self.put_back(conn, alive);
         }
         let end = Time(start.0 + self.config.drain_timeout.as_nanos() as u64);

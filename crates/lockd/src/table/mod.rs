@@ -452,7 +452,7 @@ impl<const FAULT: u8> Table<FAULT> {
         self.key.hash(name) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, hash: u32, name: &[u8]) -> Option<u32> {
         let mut id = self.names.first(hash);
         while id != NIL {
