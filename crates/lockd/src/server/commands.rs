@@ -366,8 +366,11 @@ fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
         Reply::Granted(token) => call.reply().integer(token as i64),
         Reply::Queued => {
             call.conn.waiting = true;
-            call.conn.wanted.clear();
-            call.conn.wanted.extend_from_slice(request.name);
+            if request.ttl_ms.is_some() {
+                // For the case that the client is gone when the lease comes.
+                call.conn.wanted.clear();
+                call.conn.wanted.extend_from_slice(request.name);
+            }
         }
         Reply::Busy => call.reply().nil(),
         Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),

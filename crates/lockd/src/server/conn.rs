@@ -32,7 +32,7 @@ pub(crate) struct Conn {
     /// Replies not yet sent, from `sent` on.
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
-    /// The name that the LOCK in progress wants.
+    /// The name that the LOCK in progress wants, if it wants a lease.
     pub(crate) wanted: Vec<u8>,
     /// A lease granted after a wait, whose reply was not yet sent.
     pub(crate) fresh_lease: Option<u64>,

@@ -683,6 +683,11 @@ impl Server {
         if used > 0 {
             conn.last_request = now;
         }
+        // Grants to others go first: somebody waits for them, while the replies
+        // here tell what is done already.
+        while let Some(session) = self.dirty.pop_front() {
+            self.deliver(session);
+        }
         if !out.is_empty() {
             self.send(conn, &mut out, now);
         }

@@ -1,7 +1,7 @@
 //! What the table remembers: locks, claims, queues, names, sessions.
 //!
 //! The layout decides the memory of a held lock: an uncontended exclusive lock
-//! is one [`Lock`] of 72 bytes and its share of the index (5.3 bytes). Whatever
+//! is one [`Lock`] of 72 bytes and its share of the index (8 bytes). Whatever
 //! only contended or shared locks need stands in records of their own.
 
 use super::index::Key;

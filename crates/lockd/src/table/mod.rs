@@ -454,15 +454,9 @@ impl<const FAULT: u8> Table<FAULT> {
 
     #[inline(always)]
     fn find(&self, hash: u32, name: &[u8]) -> Option<u32> {
-        let mut id = self.names.first(hash);
-        while id != NIL {
-            let lock = &self.locks[id];
-            if lock.hash == hash && lock.has_name(&self.blocks, name) {
-                return Some(id);
-            }
-            id = <ByName as index::Key<Lock>>::chain(lock);
-        }
-        None
+        let is_it = |lock: &Lock| lock.has_name(&self.blocks, name);
+        let id = self.names.find(&self.locks, hash, is_it);
+        (id != NIL).then_some(id)
     }
 
     #[inline]
