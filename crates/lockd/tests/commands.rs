@@ -223,6 +223,65 @@ fn commands_behind_a_waiting_lock_wait_and_keep_their_order() {
 }
 
 #[test]
+fn a_client_that_was_woken_with_commands_behind_is_woken_again() {
+    // The first wake-up, by a disconnect, left the connection marked as having
+    // something to send; so the second grant never left the server.
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    client.set_timeout(Duration::from_secs(10));
+    for round in 0..3 {
+        let mut holder = daemon.client();
+        holder.token("LOCK x");
+        client.send("LOCK x");
+        let behind = round % 2 == 0;
+        if behind {
+            client.send("ECHO behind");
+        }
+        daemon.await_info("waiters", 1);
+        drop(holder);
+        assert!(client.read().as_integer().is_some(), "round {round}");
+        if behind {
+            assert_eq!(common::short(&client.read()), "behind");
+        }
+        assert_eq!(client.say("UNLOCK x"), "1");
+    }
+}
+
+#[test]
+fn many_connections_that_pipeline_behind_their_waits_all_get_their_replies() {
+    let daemon = Daemon::start(&[]);
+    let rounds = 200;
+    let threads: Vec<_> = (0..8)
+        .map(|who| {
+            let mut client = daemon.client();
+            std::thread::spawn(move || {
+                client.set_timeout(Duration::from_secs(20));
+                let ttl = if who % 2 == 0 { "" } else { " TTL 60000" };
+                for round in 0..rounds {
+                    for name in ["x", "y"] {
+                        client.send(&format!("LOCK {name}{ttl}"));
+                        client.send(&format!("ECHO {round}"));
+                        client.send(&format!("UNLOCK {name}"));
+                    }
+                    if round % 10 == 9 {
+                        for _ in 0..10 * 2 {
+                            assert!(client.read().as_integer().is_some());
+                            client.read();
+                            assert_eq!(client.read(), Value::Integer(1));
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert_eq!(daemon.info("grants"), 8 * 2 * rounds);
+    assert_eq!(daemon.info("holds"), 0);
+}
+
+#[test]
 fn a_wait_ends_to_the_millisecond() {
     let daemon = Daemon::start(&[]);
     let (mut a, mut b) = (daemon.client(), daemon.client());

@@ -558,6 +558,11 @@ impl Server {
 
     /// Reads, executes and answers. False: the connection is to be closed.
     fn serve(&mut self, conn: &mut Conn, flags: EventFlags) -> bool {
+        // A lease must have reached its client, or be passed on, before more of
+        // its commands are executed: they may ask for another.
+        if conn.fresh_lease.is_some() && !self.flush(conn) {
+            return false;
+        }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP) && !conn.ended {
             loop {
                 match self.receive(conn) {
@@ -755,6 +760,9 @@ impl Server {
         if !alive {
             return self.close(conn);
         }
+        // What it has to send is sent, or epoll will tell when it can be. It may
+        // have been passed over in the list while it was out of its place.
+        conn.dirty = false;
         let wanted = conn.wanted_interest(self.config.max_request);
         if wanted != conn.interest {
             conn.interest = wanted;
@@ -807,17 +815,29 @@ impl Server {
         let Some(mut conn) = self.take_conn(session) else {
             return;
         };
-        let now = now();
-        if !conn.input.is_empty() {
-            // Replies keep their order: that of the wait stands in `output`.
-            self.execute_input(&mut conn, now);
-            self.note_incomplete(&mut conn, now);
-        }
-        let mut alive = true;
-        if conn.stream.is_tls() && !conn.waiting {
-            alive = self.serve(&mut conn, EventFlags::IN);
-        }
+        let alive = self.go_on(&mut conn);
         self.put_back(conn, alive);
+    }
+
+    fn go_on(&mut self, conn: &mut Conn) -> bool {
+        if conn.fresh_lease.is_some() && !self.flush(conn) {
+            return false;
+        }
+        if !conn.waiting && !conn.input.is_empty() {
+            // Replies keep their order: that of the wait stands in `output`.
+            let now = now();
+            self.execute_input(conn, now);
+            self.note_incomplete(conn, now);
+        }
+        let more = conn.stream.is_tls() && !conn.waiting;
+        self.serve(
+            conn,
+            if more {
+                EventFlags::IN
+            } else {
+                EventFlags::empty()
+            },
+        )
     }
 
     /// Sends what others' commands have brought a connection.
@@ -825,7 +845,6 @@ impl Server {
         let Some(mut conn) = self.take_conn(session) else {
             return;
         };
-        conn.dirty = false;
         let alive = self.flush(&mut conn);
         self.put_back(conn, alive);
     }
