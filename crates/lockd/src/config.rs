@@ -588,4 +588,11 @@ mod tests {
         assert_eq!(config.table.memory_bytes, 2 << 30);
         assert_eq!(config.table.name_bytes, 7);
     }
+
+    #[test]
+    fn the_file_in_dist_shows_the_defaults() {
+        let file = resolved(include_str!("../../../dist/jostled.toml"), &[]).unwrap();
+        let default = resolved("", &[]).unwrap();
+        assert_eq!(format!("{file:?}"), format!("{default:?}"));
+    }
 }
