@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Client, Daemon, eventually, output, short, tool};
+use common::{Client, Daemon, eventually, short};
 use jostle_lockd::tokens::{RANGE, TokenStore};
 use jostle_lockd::{Config, Server};
 
@@ -410,6 +410,7 @@ fn metrics_are_served_to_prometheus() {
 #[cfg(feature = "tls")]
 #[test]
 fn tls_serves_redis_cli_and_nothing_else() {
+    use common::{output, tool};
     let directory = tempfile::tempdir().unwrap();
     let (cert, key) = (
         directory.path().join("cert.pem"),

@@ -6,6 +6,7 @@ use subtle::ConstantTimeEq;
 
 use super::conn::Conn;
 use super::{Server, info};
+use crate::config::PASSWORD_MAX;
 use crate::table::{Event, Holder, LockRequest, Mode, Refusal, Reply, SessionId, Time};
 
 /// One request being executed.
@@ -597,10 +598,7 @@ fn info_command(server: &mut Server, mut call: Call<'_>) {
 
 // The connection.
 
-/// Passwords are compared in a time that does not tell how much was right.
-/// Longer ones are refused at the start.
-pub(crate) const PASSWORD_MAX: usize = 512;
-
+/// Compares in a time that does not tell how much was right.
 fn same_password(expected: &str, given: &[u8]) -> bool {
     let pad = |bytes: &[u8]| {
         let mut padded = [0; PASSWORD_MAX];
