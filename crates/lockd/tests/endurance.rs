@@ -25,6 +25,7 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
         let daemon = Daemon::start_exactly(&["--data", data, "--listen", "127.0.0.1:0"]);
         // Killed in the middle of granting, without warning.
         let port = daemon.port;
+        let (begun, has_begun) = std::sync::mpsc::channel();
         let granter = std::thread::spawn(move || {
             let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let mut client = Client::new(stream);
@@ -36,6 +37,7 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
                         return tokens;
                     };
                     tokens.push(token.as_integer().unwrap() as u64);
+                    let _ = begun.send(());
                     if client.try_read().is_err() {
                         return tokens;
                     }
@@ -43,7 +45,8 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
             }
             tokens
         });
-        std::thread::sleep(Duration::from_millis(20 + round * 7));
+        has_begun.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(round * 7));
         daemon.signal("-KILL");
         let tokens = granter.join().unwrap();
         assert!(!tokens.is_empty());
