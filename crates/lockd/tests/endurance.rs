@@ -171,7 +171,7 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     flood.extend_from_slice(b"PING\r\n");
     greedy.stream.set_nonblocking(true).unwrap();
     let start = Instant::now();
-    let mut slowest = Duration::ZERO;
+    let mut pings = Vec::new();
     let mut at = 0;
     while start.elapsed() < Duration::from_millis(3500) {
         // It sends and sends and never reads.
@@ -181,10 +181,13 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
         let _ = loris.stream.write_all(b"C"); // A byte at a time does not help.
         let before = Instant::now();
         assert_eq!(worker.say("PING"), "PONG");
-        slowest = slowest.max(before.elapsed());
+        pings.push(before.elapsed());
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    // The middle one: on a busy machine single ones are late for other reasons.
+    pings.sort_unstable();
+    let middle = pings[pings.len() / 2];
+    assert!(middle < Duration::from_millis(50), "{middle:?}");
     assert_eq!(worker.info("closed_output"), 1);
     assert_eq!(worker.info("closed_slow"), 1);
     assert_eq!(worker.info("closed_idle"), 1);

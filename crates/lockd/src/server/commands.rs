@@ -530,6 +530,7 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
 }
 
 fn holder(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let holders: Vec<Holder> = server.table.holders(call.arg(1)).collect();
     call.reply().array(holders.len());
     for holder in &holders {
@@ -539,6 +540,7 @@ fn holder(server: &mut Server, mut call: Call<'_>) {
 }
 
 fn holders(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let mut index = 1;
     let mut pattern: &[u8] = b"*";
     if call.args.len().is_multiple_of(2) {
@@ -571,6 +573,7 @@ fn holders(server: &mut Server, mut call: Call<'_>) {
 }
 
 fn waiters(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let waiters: Vec<_> = server.table.waiters(call.arg(1)).collect();
     call.reply().array(waiters.len());
     for waiter in &waiters {
@@ -591,6 +594,7 @@ fn waiters(server: &mut Server, mut call: Call<'_>) {
 }
 
 fn info_command(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let sections: Vec<&[u8]> = call.rest(1).collect();
     let text = info::text(&info::fields(server, call.now), &sections);
     call.reply().verbatim(&text);
@@ -747,6 +751,7 @@ fn client(server: &mut Server, mut call: Call<'_>) {
             return call.reply().verbatim(&line);
         }
         (b"LIST", 2) => {
+            server.long = true;
             let mut text = info::client_line(server, call.conn, call.now);
             for conn in server.conns.iter().flatten() {
                 text.push_str(&info::client_line(server, conn, call.now));

@@ -116,6 +116,10 @@ pub struct Server {
     /// Slots with something to send, and those whose held-back commands may go on.
     dirty: VecDeque<SessionId>,
     resumed: VecDeque<SessionId>,
+    /// Those whose commands go on with the next turn.
+    later: VecDeque<SessionId>,
+    /// The command being executed was a long one: others come first.
+    pub(crate) long: bool,
     outputs: Vec<Output>,
     scratch: Vec<u8>,
     out: Vec<u8>,
@@ -179,6 +183,8 @@ impl Server {
             buffered: 0,
             dirty: VecDeque::new(),
             resumed: VecDeque::new(),
+            later: VecDeque::new(),
+            long: false,
             outputs: Vec::new(),
             scratch: vec![0; SCRATCH],
             out: Vec::new(),
@@ -304,6 +310,9 @@ impl Server {
     /// rounded up, so as not to wake before it.
     fn timeout(&self) -> Option<Timespec> {
         let mut next = self.table.next_tick();
+        if !self.later.is_empty() {
+            next = Some(Time(0));
+        }
         if self.table.sessions() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
             next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
         }
@@ -335,6 +344,7 @@ impl Server {
         if now >= self.next_sweep {
             self.sweep(now);
         }
+        self.resumed.append(&mut self.later);
         // Either can wake others, but only by commands that have arrived.
         loop {
             while let Some(session) = self.resumed.pop_front() {
@@ -581,7 +591,7 @@ impl Server {
     /// One read and what follows from it. `Some(true)`: there may be more;
     /// `None`: the connection is lost.
     fn receive(&mut self, conn: &mut Conn) -> Option<bool> {
-        if conn.closing || (conn.waiting && conn.input.len() >= self.config.max_request) {
+        if conn.closing || conn.input.len() >= self.config.max_request {
             return Some(false);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -655,7 +665,13 @@ impl Server {
         let mut args = std::mem::take(&mut self.args);
         let mut out = std::mem::take(&mut self.out);
         let mut used = 0;
+        conn.more = false;
         while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
+            if std::mem::take(&mut self.long) {
+                conn.more = true;
+                self.later.push_back(conn.session);
+                break;
+            }
             let request = &bytes[used..];
             match jostle_resp::request::decode(request, limits, &mut args) {
                 Ok(Progress::Complete { used: length }) => {
@@ -685,6 +701,7 @@ impl Server {
                 conn.closing = true;
             }
         }
+        self.long = false;
         if used > 0 {
             conn.last_request = now;
         }
@@ -751,7 +768,7 @@ impl Server {
             conn.fresh_lease = None;
         }
         let sent = conn.pending() == 0 && !conn.stream.wants_write();
-        let over = conn.closing || conn.ended;
+        let over = conn.closing || (conn.ended && !conn.more);
         !(over && sent && !conn.waiting)
     }
 
