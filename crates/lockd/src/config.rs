@@ -14,6 +14,9 @@ use crate::table;
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
 
+/// Bytes of the longest password.
+pub const PASSWORD_MAX: usize = 512;
+
 /// Flags of `jostled`, and keys of its file.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -358,8 +361,9 @@ impl Settings {
             }
             None => env("JOSTLED_PASSWORD").or_else(|| self.password.clone()),
         };
-        if password.as_deref() == Some("") {
-            return Err(ConfigError::Value("the password is empty".into()));
+        if !(1..=PASSWORD_MAX).contains(&password.as_deref().map_or(1, str::len)) {
+            let text = format!("the password must have 1 to {PASSWORD_MAX} bytes");
+            return Err(ConfigError::Value(text));
         }
         Ok(password)
     }
@@ -587,5 +591,12 @@ mod tests {
         assert_eq!(config.max_output, 6);
         assert_eq!(config.table.memory_bytes, 2 << 30);
         assert_eq!(config.table.name_bytes, 7);
+    }
+
+    #[test]
+    fn the_file_in_dist_shows_the_defaults() {
+        let file = resolved(include_str!("../../../dist/jostled.toml"), &[]).unwrap();
+        let default = resolved("", &[]).unwrap();
+        assert_eq!(format!("{file:?}"), format!("{default:?}"));
     }
 }

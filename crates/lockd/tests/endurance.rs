@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Client, Daemon, eventually, output, short, tool};
+use common::{Client, Daemon, eventually, short};
 use jostle_lockd::tokens::{RANGE, TokenStore};
 use jostle_lockd::{Config, Server};
 
@@ -25,6 +25,7 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
         let daemon = Daemon::start_exactly(&["--data", data, "--listen", "127.0.0.1:0"]);
         // Killed in the middle of granting, without warning.
         let port = daemon.port;
+        let (begun, has_begun) = std::sync::mpsc::channel();
         let granter = std::thread::spawn(move || {
             let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let mut client = Client::new(stream);
@@ -36,6 +37,7 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
                         return tokens;
                     };
                     tokens.push(token.as_integer().unwrap() as u64);
+                    let _ = begun.send(());
                     if client.try_read().is_err() {
                         return tokens;
                     }
@@ -43,7 +45,8 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
             }
             tokens
         });
-        std::thread::sleep(Duration::from_millis(20 + round * 7));
+        has_begun.recv().unwrap();
+        std::thread::sleep(Duration::from_millis(round * 7));
         daemon.signal("-KILL");
         let tokens = granter.join().unwrap();
         assert!(!tokens.is_empty());
@@ -168,7 +171,7 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     flood.extend_from_slice(b"PING\r\n");
     greedy.stream.set_nonblocking(true).unwrap();
     let start = Instant::now();
-    let mut slowest = Duration::ZERO;
+    let mut pings = Vec::new();
     let mut at = 0;
     while start.elapsed() < Duration::from_millis(3500) {
         // It sends and sends and never reads.
@@ -178,10 +181,13 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
         let _ = loris.stream.write_all(b"C"); // A byte at a time does not help.
         let before = Instant::now();
         assert_eq!(worker.say("PING"), "PONG");
-        slowest = slowest.max(before.elapsed());
+        pings.push(before.elapsed());
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(slowest < Duration::from_millis(500), "{slowest:?}");
+    // The middle one: on a busy machine single ones are late for other reasons.
+    pings.sort_unstable();
+    let middle = pings[pings.len() / 2];
+    assert!(middle < Duration::from_millis(50), "{middle:?}");
     assert_eq!(worker.info("closed_output"), 1);
     assert_eq!(worker.info("closed_slow"), 1);
     assert_eq!(worker.info("closed_idle"), 1);
@@ -410,6 +416,7 @@ fn metrics_are_served_to_prometheus() {
 #[cfg(feature = "tls")]
 #[test]
 fn tls_serves_redis_cli_and_nothing_else() {
+    use common::{output, tool};
     let directory = tempfile::tempdir().unwrap();
     let (cert, key) = (
         directory.path().join("cert.pem"),

@@ -46,29 +46,58 @@ pub fn parse_u64(digits: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Appends a decimal number.
-#[inline]
-pub(crate) fn push_u64(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
+/// Two digits for each number below 100.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut at = 0;
+    while at < 100 {
+        pairs[at] = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
+        at += 1;
     }
-    out.extend_from_slice(&digits[at..]);
+    pairs
+};
+
+/// Writes a number so that it ends before `end`; returns where it starts.
+/// `buffer` has room for the 20 digits of the largest one.
+#[inline]
+pub(crate) fn digits_before(buffer: &mut [u8; 24], end: usize, mut value: u64) -> usize {
+    let mut at = end;
+    while value >= 100 {
+        let pair = PAIRS[(value % 100) as usize];
+        value /= 100;
+        at -= 2;
+        buffer[at] = pair[0];
+        buffer[at + 1] = pair[1];
+    }
+    let pair = PAIRS[value as usize];
+    at -= 1;
+    buffer[at] = pair[1];
+    if value >= 10 {
+        at -= 1;
+        buffer[at] = pair[0];
+    }
+    at
 }
 
-/// Appends a decimal number with its sign.
+/// Appends a line of a sign of its kind and a number.
 #[inline]
-pub(crate) fn push_i64(out: &mut Vec<u8>, value: i64) {
-    if value < 0 {
-        out.push(b'-');
+pub(crate) fn push_line(out: &mut Vec<u8>, kind: u8, value: i64) {
+    // Most are a single digit, and an array of known length is copied without
+    // a call of memcpy.
+    if (0..10).contains(&value) {
+        return out.extend_from_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);
     }
-    push_u64(out, value.unsigned_abs());
+    let mut buffer = [0; 24];
+    buffer[22] = b'\r';
+    buffer[23] = b'\n';
+    let mut at = digits_before(&mut buffer, 22, value.unsigned_abs());
+    if value < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    at -= 1;
+    buffer[at] = kind;
+    out.extend_from_slice(&buffer[at..]);
 }
 
 #[cfg(test)]
@@ -97,10 +126,23 @@ mod tests {
         ] {
             assert_eq!(parse_i64(text.as_bytes()), value, "{text:?}");
         }
-        for value in [0, 7, -7, i64::MAX, i64::MIN] {
+        for value in [
+            0,
+            7,
+            9,
+            10,
+            99,
+            100,
+            101,
+            12345,
+            -7,
+            -10,
+            i64::MAX,
+            i64::MIN,
+        ] {
             let mut out = Vec::new();
-            push_i64(&mut out, value);
-            assert_eq!(out, value.to_string().into_bytes());
+            push_line(&mut out, b':', value);
+            assert_eq!(out, format!(":{value}\r\n").into_bytes());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Replies: what a server writes. Each function appends to the caller's buffer.
 
-use crate::line::{push_i64, push_u64};
+use crate::line::push_line;
 
 /// The version that a connection has agreed on with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,9 +67,7 @@ impl<'a> Writer<'a> {
     /// An integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {
-        self.out.push(b':');
-        push_i64(self.out, value);
-        self.end();
+        push_line(self.out, b':', value);
     }
 
     /// A string of bytes.
@@ -126,9 +124,7 @@ impl<'a> Writer<'a> {
 
     #[inline]
     fn header(&mut self, kind: u8, length: usize) {
-        self.out.push(kind);
-        push_u64(self.out, length as u64);
-        self.end();
+        push_line(self.out, kind, length as i64);
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 //! A request is an array of bulk strings (`*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n`) or an
 //! inline line of words (`LOCK a\r\n`), as a person types it into a terminal.
 
-use crate::line::{end_of_line, parse_i64, push_u64};
+use crate::line::{end_of_line, parse_i64, push_line};
 
 /// The arguments of one request, as positions in the buffer that was decoded.
 /// Kept by the caller and used again for each request, so that decoding does
@@ -161,27 +161,34 @@ pub fn decode(buffer: &[u8], limits: Limits, args: &mut Args) -> Result<Progress
 
 /// A header line's number and where the next line starts, or `None` while the
 /// line has not arrived.
-#[inline]
+#[inline(always)]
 fn header(
     buffer: &[u8],
     from: usize,
     error: RequestError,
 ) -> Result<Option<(i64, usize)>, RequestError> {
     // Almost every header is one or two digits.
-    if let Some(&[a, b'\r', b'\n']) = buffer.get(from..from + 3)
+    if let Some(&[a, b, c, d]) = buffer.get(from..).and_then(<[u8]>::first_chunk::<4>)
         && a.is_ascii_digit()
     {
-        return Ok(Some((i64::from(a - b'0'), from + 3)));
+        let a = i64::from(a - b'0');
+        if b == b'\r' && c == b'\n' {
+            return Ok(Some((a, from + 3)));
+        }
+        if b.is_ascii_digit() && c == b'\r' && d == b'\n' {
+            return Ok(Some((a * 10 + i64::from(b - b'0'), from + 4)));
+        }
     }
-    if let Some(&[a, b, b'\r', b'\n']) = buffer.get(from..from + 4)
-        && a.is_ascii_digit()
-        && b.is_ascii_digit()
-    {
-        return Ok(Some((
-            i64::from(a - b'0') * 10 + i64::from(b - b'0'),
-            from + 4,
-        )));
-    }
+    long_header(buffer, from, error)
+}
+
+/// Any other header, and those that may not be whole.
+#[cold]
+fn long_header(
+    buffer: &[u8],
+    from: usize,
+    error: RequestError,
+) -> Result<Option<(i64, usize)>, RequestError> {
     let window = &buffer[from..buffer.len().min(from + HEADER_MAX)];
     match end_of_line(window, 0) {
         Some(end) => {
@@ -387,13 +394,9 @@ fn nibble(digit: u8) -> u8 {
 /// Appends a request.
 #[inline]
 pub fn encode(out: &mut Vec<u8>, args: &[&[u8]]) {
-    out.push(b'*');
-    push_u64(out, args.len() as u64);
-    out.extend_from_slice(b"\r\n");
+    push_line(out, b'*', args.len() as i64);
     for arg in args {
-        out.push(b'$');
-        push_u64(out, arg.len() as u64);
-        out.extend_from_slice(b"\r\n");
+        push_line(out, b'$', arg.len() as i64);
         out.extend_from_slice(arg);
         out.extend_from_slice(b"\r\n");
     }

@@ -6,6 +6,7 @@ use subtle::ConstantTimeEq;
 
 use super::conn::Conn;
 use super::{Server, info};
+use crate::config::PASSWORD_MAX;
 use crate::table::{Event, Holder, LockRequest, Mode, Refusal, Reply, SessionId, Time};
 
 /// One request being executed.
@@ -214,19 +215,20 @@ pub(crate) static COMMANDS: &[Spec] = &[
     },
 ];
 
-/// Names of at most 16 letters as one number, without regard to case: letters
-/// differ from their capitals by one bit, and no other byte becomes a letter.
-const fn key(name: &[u8]) -> u128 {
-    let mut bytes = [0; 16];
+/// Up to 8 letters as one number, without regard to case: letters differ from
+/// their capitals by one bit, and no other byte becomes a letter.
+#[inline]
+const fn key(name: &[u8]) -> u64 {
+    let mut word = 0;
     let mut at = 0;
-    while at < name.len() {
-        bytes[at] = name[at] & !0x20;
+    while at < name.len() && at < 8 {
+        word |= ((name[at] & !0x20) as u64) << (8 * at);
         at += 1;
     }
-    u128::from_le_bytes(bytes)
+    word
 }
 
-static KEYS: [u128; 19] = {
+static KEYS: [u64; 19] = {
     let mut keys = [0; 19];
     let mut at = 0;
     while at < keys.len() {
@@ -236,13 +238,29 @@ static KEYS: [u128; 19] = {
     keys
 };
 
+/// The place of a command in [`COMMANDS`].
 #[inline]
 fn find(name: &[u8]) -> Option<usize> {
-    if name.len() > 16 {
-        return None;
+    // The two that matter most, without a loop.
+    match name {
+        [b'L' | b'l', b'O' | b'o', b'C' | b'c', b'K' | b'k'] => return Some(0),
+        [
+            b'U' | b'u',
+            b'N' | b'n',
+            b'L' | b'l',
+            b'O' | b'o',
+            b'C' | b'c',
+            b'K' | b'k',
+        ] => {
+            return Some(1);
+        }
+        _ => {}
     }
     let wanted = key(name);
-    KEYS.iter().position(|key| *key == wanted)
+    let same = |index: &usize| COMMANDS[*index].name.as_bytes().eq_ignore_ascii_case(name);
+    (0..KEYS.len())
+        .filter(|index| KEYS[*index] == wanted)
+        .find(same)
 }
 
 /// How often each command was asked for, in the order of [`COMMANDS`].
@@ -349,8 +367,11 @@ fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
         Reply::Granted(token) => call.reply().integer(token as i64),
         Reply::Queued => {
             call.conn.waiting = true;
-            call.conn.wanted.clear();
-            call.conn.wanted.extend_from_slice(request.name);
+            if request.ttl_ms.is_some() {
+                // For the case that the client is gone when the lease comes.
+                call.conn.wanted.clear();
+                call.conn.wanted.extend_from_slice(request.name);
+            }
         }
         Reply::Busy => call.reply().nil(),
         Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
@@ -509,6 +530,7 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
 }
 
 fn holder(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let holders: Vec<Holder> = server.table.holders(call.arg(1)).collect();
     call.reply().array(holders.len());
     for holder in &holders {
@@ -518,6 +540,7 @@ fn holder(server: &mut Server, mut call: Call<'_>) {
 }
 
 fn holders(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let mut index = 1;
     let mut pattern: &[u8] = b"*";
     if call.args.len().is_multiple_of(2) {
@@ -550,6 +573,7 @@ fn holders(server: &mut Server, mut call: Call<'_>) {
 }
 
 fn waiters(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let waiters: Vec<_> = server.table.waiters(call.arg(1)).collect();
     call.reply().array(waiters.len());
     for waiter in &waiters {
@@ -570,6 +594,7 @@ fn waiters(server: &mut Server, mut call: Call<'_>) {
 }
 
 fn info_command(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
     let sections: Vec<&[u8]> = call.rest(1).collect();
     let text = info::text(&info::fields(server, call.now), &sections);
     call.reply().verbatim(&text);
@@ -577,10 +602,7 @@ fn info_command(server: &mut Server, mut call: Call<'_>) {
 
 // The connection.
 
-/// Passwords are compared in a time that does not tell how much was right.
-/// Longer ones are refused at the start.
-pub(crate) const PASSWORD_MAX: usize = 512;
-
+/// Compares in a time that does not tell how much was right.
 fn same_password(expected: &str, given: &[u8]) -> bool {
     let pad = |bytes: &[u8]| {
         let mut padded = [0; PASSWORD_MAX];
@@ -729,6 +751,7 @@ fn client(server: &mut Server, mut call: Call<'_>) {
             return call.reply().verbatim(&line);
         }
         (b"LIST", 2) => {
+            server.long = true;
             let mut text = info::client_line(server, call.conn, call.now);
             for conn in server.conns.iter().flatten() {
                 text.push_str(&info::client_line(server, conn, call.now));
@@ -870,6 +893,7 @@ mod tests {
             assert!(spec.summary.ends_with('.'), "{}", spec.name);
         }
         assert_eq!(KEYS.len(), COMMANDS.len());
+        assert_eq!((COMMANDS[0].name, COMMANDS[1].name), ("LOCK", "UNLOCK"));
         for name in ["", "GET", "LOCKX", "AVERYLONGNAMEINDEED", "l\x0fck"] {
             assert_eq!(find(name.as_bytes()), None, "{name}");
         }

@@ -21,6 +21,8 @@ pub(crate) struct Conn {
     pub(crate) closing: bool,
     /// The client has closed its side; nothing more will come.
     pub(crate) ended: bool,
+    /// `input` may hold whole requests, which the next turn executes.
+    pub(crate) more: bool,
     /// Stands in the list of those with something to send.
     pub(crate) dirty: bool,
     /// What epoll watches for.
@@ -32,7 +34,7 @@ pub(crate) struct Conn {
     /// Replies not yet sent, from `sent` on.
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
-    /// The name that the LOCK in progress wants.
+    /// The name that the LOCK in progress wants, if it wants a lease.
     pub(crate) wanted: Vec<u8>,
     /// A lease granted after a wait, whose reply was not yet sent.
     pub(crate) fresh_lease: Option<u64>,
@@ -70,6 +72,7 @@ impl Conn {
             waiting: false,
             closing: false,
             ended: false,
+            more: false,
             dirty: false,
             interest: EventFlags::empty(),
             input: Vec::new(),
@@ -137,7 +140,7 @@ impl Conn {
         if !self.ended && !self.closing {
             // Even a client that is not read from must be seen to leave.
             wanted |= EventFlags::RDHUP;
-            if !self.waiting || self.input.len() < max_input {
+            if self.input.len() < max_input {
                 wanted |= EventFlags::IN;
             }
         }

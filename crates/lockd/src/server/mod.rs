@@ -116,6 +116,10 @@ pub struct Server {
     /// Slots with something to send, and those whose held-back commands may go on.
     dirty: VecDeque<SessionId>,
     resumed: VecDeque<SessionId>,
+    /// Those whose commands go on with the next turn.
+    later: VecDeque<SessionId>,
+    /// The command being executed was a long one: others come first.
+    pub(crate) long: bool,
     outputs: Vec<Output>,
     scratch: Vec<u8>,
     out: Vec<u8>,
@@ -179,6 +183,8 @@ impl Server {
             buffered: 0,
             dirty: VecDeque::new(),
             resumed: VecDeque::new(),
+            later: VecDeque::new(),
+            long: false,
             outputs: Vec::new(),
             scratch: vec![0; SCRATCH],
             out: Vec::new(),
@@ -304,6 +310,9 @@ impl Server {
     /// rounded up, so as not to wake before it.
     fn timeout(&self) -> Option<Timespec> {
         let mut next = self.table.next_tick();
+        if !self.later.is_empty() {
+            next = Some(Time(0));
+        }
         if self.table.sessions() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
             next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
         }
@@ -335,6 +344,7 @@ impl Server {
         if now >= self.next_sweep {
             self.sweep(now);
         }
+        self.resumed.append(&mut self.later);
         // Either can wake others, but only by commands that have arrived.
         loop {
             while let Some(session) = self.resumed.pop_front() {
@@ -558,6 +568,11 @@ impl Server {
 
     /// Reads, executes and answers. False: the connection is to be closed.
     fn serve(&mut self, conn: &mut Conn, flags: EventFlags) -> bool {
+        // A lease must have reached its client, or be passed on, before more of
+        // its commands are executed: they may ask for another.
+        if conn.fresh_lease.is_some() && !self.flush(conn) {
+            return false;
+        }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP) && !conn.ended {
             loop {
                 match self.receive(conn) {
@@ -570,13 +585,13 @@ impl Server {
                 }
             }
         }
-        self.flush(conn, now())
+        self.flush(conn)
     }
 
     /// One read and what follows from it. `Some(true)`: there may be more;
     /// `None`: the connection is lost.
     fn receive(&mut self, conn: &mut Conn) -> Option<bool> {
-        if conn.closing || (conn.waiting && conn.input.len() >= self.config.max_request) {
+        if conn.closing || conn.input.len() >= self.config.max_request {
             return Some(false);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -650,7 +665,13 @@ impl Server {
         let mut args = std::mem::take(&mut self.args);
         let mut out = std::mem::take(&mut self.out);
         let mut used = 0;
+        conn.more = false;
         while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
+            if std::mem::take(&mut self.long) {
+                conn.more = true;
+                self.later.push_back(conn.session);
+                break;
+            }
             let request = &bytes[used..];
             match jostle_resp::request::decode(request, limits, &mut args) {
                 Ok(Progress::Complete { used: length }) => {
@@ -680,8 +701,14 @@ impl Server {
                 conn.closing = true;
             }
         }
+        self.long = false;
         if used > 0 {
             conn.last_request = now;
+        }
+        // Grants to others go first: somebody waits for them, while the replies
+        // here tell what is done already.
+        while let Some(session) = self.dirty.pop_front() {
+            self.deliver(session);
         }
         if !out.is_empty() {
             self.send(conn, &mut out, now);
@@ -725,7 +752,7 @@ impl Server {
     }
 
     /// Sends what waits; false if the connection is over.
-    fn flush(&mut self, conn: &mut Conn, now: Time) -> bool {
+    fn flush(&mut self, conn: &mut Conn) -> bool {
         if conn.pending() > 0 || conn.stream.wants_write() {
             if conn.pending() > self.config.max_output {
                 self.stats.closed_output += 1;
@@ -735,13 +762,13 @@ impl Server {
             if conn.fresh_lease.is_some() && conn.stream.peer_is_gone() {
                 return false;
             }
-            if conn.flush(now).is_err() {
+            if conn.flush(now()).is_err() {
                 return false;
             }
             conn.fresh_lease = None;
         }
         let sent = conn.pending() == 0 && !conn.stream.wants_write();
-        let over = conn.closing || conn.ended;
+        let over = conn.closing || (conn.ended && !conn.more);
         !(over && sent && !conn.waiting)
     }
 
@@ -750,6 +777,9 @@ impl Server {
         if !alive {
             return self.close(conn);
         }
+        // What it has to send is sent, or epoll will tell when it can be. It may
+        // have been passed over in the list while it was out of its place.
+        conn.dirty = false;
         let wanted = conn.wanted_interest(self.config.max_request);
         if wanted != conn.interest {
             conn.interest = wanted;
@@ -802,17 +832,29 @@ impl Server {
         let Some(mut conn) = self.take_conn(session) else {
             return;
         };
-        let now = now();
-        if !conn.input.is_empty() {
-            // Replies keep their order: that of the wait stands in `output`.
-            self.execute_input(&mut conn, now);
-            self.note_incomplete(&mut conn, now);
-        }
-        let mut alive = true;
-        if conn.stream.is_tls() && !conn.waiting {
-            alive = self.serve(&mut conn, EventFlags::IN);
-        }
+        let alive = self.go_on(&mut conn);
         self.put_back(conn, alive);
+    }
+
+    fn go_on(&mut self, conn: &mut Conn) -> bool {
+        if conn.fresh_lease.is_some() && !self.flush(conn) {
+            return false;
+        }
+        if !conn.waiting && !conn.input.is_empty() {
+            // Replies keep their order: that of the wait stands in `output`.
+            let now = now();
+            self.execute_input(conn, now);
+            self.note_incomplete(conn, now);
+        }
+        let more = conn.stream.is_tls() && !conn.waiting;
+        self.serve(
+            conn,
+            if more {
+                EventFlags::IN
+            } else {
+                EventFlags::empty()
+            },
+        )
     }
 
     /// Sends what others' commands have brought a connection.
@@ -820,8 +862,7 @@ impl Server {
         let Some(mut conn) = self.take_conn(session) else {
             return;
         };
-        conn.dirty = false;
-        let alive = self.flush(&mut conn, now());
+        let alive = self.flush(&mut conn);
         self.put_back(conn, alive);
     }
 
@@ -977,7 +1018,7 @@ impl Server {
                 continue;
             };
             conn.closing = true;
-            let alive = self.flush(&mut conn, start);
+            let alive = self.flush(&mut conn);
             self.put_back(conn, alive);
         }
         let end = Time(start.0 + self.config.drain_timeout.as_nanos() as u64);

@@ -1,7 +1,7 @@
 //! What the table remembers: locks, claims, queues, names, sessions.
 //!
 //! The layout decides the memory of a held lock: an uncontended exclusive lock
-//! is one [`Lock`] of 72 bytes and its share of the index (5.3 bytes). Whatever
+//! is one [`Lock`] of 72 bytes and its share of the index (8 bytes). Whatever
 //! only contended or shared locks need stands in records of their own.
 
 use super::index::Key;
@@ -386,7 +386,7 @@ impl Lock {
             return false;
         }
         if name.len() <= NAME_INLINE {
-            return self.name[..name.len()] == *name;
+            return same_short(&self.name, name);
         }
         let (prefix, rest) = name.split_at(NAME_PREFIX);
         let mut at = self.first_block();
@@ -414,6 +414,22 @@ impl Lock {
             at = blocks[at].next;
         }
     }
+}
+
+/// Whether `stored` starts with `name`, word by word: names are too short to be
+/// worth a call of memcmp.
+#[inline]
+fn same_short(stored: &[u8; NAME_INLINE], name: &[u8]) -> bool {
+    let Some(last) = name.last_chunk::<8>() else {
+        return stored.iter().zip(name).all(|(a, b)| a == b);
+    };
+    let (words, _) = name.as_chunks::<8>();
+    let (own, _) = stored.as_chunks::<8>();
+    let end = stored.get(name.len() - 8..name.len());
+    own.iter()
+        .zip(words)
+        .all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
+        && end.and_then(|end| end.first_chunk::<8>()) == Some(last)
 }
 
 /// A client's connection.

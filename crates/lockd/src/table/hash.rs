@@ -62,10 +62,17 @@ impl HashKey {
         for word in words {
             sip.absorb(u64::from_le_bytes(*word));
         }
-        let mut last = [0u8; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        last[7] = bytes.len() as u8;
-        sip.absorb(u64::from_le_bytes(last));
+        // The last word holds what is left and the length. Where there is a
+        // word before it, one load that overlaps it saves a call to memcpy.
+        let last = match bytes.last_chunk::<8>() {
+            Some(_) if rest.is_empty() => 0,
+            Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+            None => rest
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        sip.absorb(last | (bytes.len() as u64) << 56);
         sip.v2 ^= 0xff;
         sip.round();
         sip.round();

@@ -3,7 +3,9 @@
 //! A table that doubles must move everything at once or keep two tables; this
 //! one splits a single bucket whenever its load passes the limit, so that no
 //! insertion costs more than a few entries. The chains run through the entries
-//! themselves; a bucket is four bytes.
+//! themselves. A bucket also holds the hash of its first entry, and whether
+//! there is a second: most searches for what is not there, and most splits, then
+//! need not touch an entry, which among a million of them is a cache miss.
 
 use super::slab::{NIL, Slab, Slot};
 
@@ -18,8 +20,43 @@ pub(crate) trait Key<T> {
 const SEGMENT_BITS: u32 = 12;
 const SEGMENT: usize = 1 << SEGMENT_BITS;
 
+/// The first entry of a chain, and its hash.
+#[derive(Clone, Copy)]
+struct Bucket {
+    hash: u32,
+    /// [`NIL`], or an index with [`MORE`] if the chain goes on.
+    head: u32,
+}
+
+const MORE: u32 = 1 << 31;
+
+impl Bucket {
+    const EMPTY: Self = Self { hash: 0, head: NIL };
+
+    fn new(hash: u32, id: u32, next: u32) -> Self {
+        Self {
+            hash,
+            head: if next == NIL { id } else { id | MORE },
+        }
+    }
+
+    #[inline]
+    fn first(self) -> u32 {
+        if self.head == NIL {
+            NIL
+        } else {
+            self.head & !MORE
+        }
+    }
+
+    #[inline]
+    fn goes_on(self) -> bool {
+        self.head & MORE != 0 && self.head != NIL
+    }
+}
+
 pub(crate) struct Index<K> {
-    segments: Vec<Box<[u32]>>,
+    segments: Vec<Box<[Bucket]>>,
     /// Buckets of the current round, less one; a power of two less one.
     mask: u32,
     /// Buckets below this have been split in the current round.
@@ -39,39 +76,68 @@ impl<K> Index<K> {
         }
     }
 
-    fn segment() -> Box<[u32]> {
-        vec![NIL; SEGMENT].into_boxed_slice()
+    fn segment() -> Box<[Bucket]> {
+        vec![Bucket::EMPTY; SEGMENT].into_boxed_slice()
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.segments.len() * SEGMENT * size_of::<u32>()
+        self.segments.len() * SEGMENT * size_of::<Bucket>()
     }
 
     #[inline]
-    fn bucket(&self, hash: u32) -> u32 {
-        let bucket = hash & self.mask;
-        if bucket < self.split {
+    fn number(&self, hash: u32) -> u32 {
+        let number = hash & self.mask;
+        if number < self.split {
             hash & (self.mask << 1 | 1)
         } else {
-            bucket
+            number
         }
     }
 
     #[inline]
-    fn head(&self, bucket: u32) -> u32 {
-        self.segments[(bucket >> SEGMENT_BITS) as usize][bucket as usize & (SEGMENT - 1)]
+    fn bucket(&self, number: u32) -> Bucket {
+        self.segments[(number >> SEGMENT_BITS) as usize][number as usize & (SEGMENT - 1)]
     }
 
     #[inline]
-    fn set_head(&mut self, bucket: u32, id: u32) {
-        self.segments[(bucket >> SEGMENT_BITS) as usize][bucket as usize & (SEGMENT - 1)] = id;
+    fn set(&mut self, number: u32, bucket: Bucket) {
+        self.segments[(number >> SEGMENT_BITS) as usize][number as usize & (SEGMENT - 1)] = bucket;
     }
 
     /// The first entry that may have this hash; follow its chain.
-    #[inline]
     pub(crate) fn first(&self, hash: u32) -> u32 {
-        self.head(self.bucket(hash))
+        self.bucket(self.number(hash)).first()
+    }
+
+    /// The first entry with this hash that `is_it`, or [`NIL`].
+    #[inline(always)]
+    pub(crate) fn find<T: Slot>(
+        &self,
+        entries: &Slab<T>,
+        hash: u32,
+        is_it: impl Fn(&T) -> bool,
+    ) -> u32
+    where
+        K: Key<T>,
+    {
+        let bucket = self.bucket(self.number(hash));
+        let first = bucket.first();
+        if first == NIL || (bucket.hash == hash && is_it(&entries[first])) {
+            return first;
+        }
+        if !bucket.goes_on() {
+            return NIL;
+        }
+        let mut at = K::chain(&entries[first]);
+        while at != NIL {
+            let entry = &entries[at];
+            if K::hash(entry) == hash && is_it(entry) {
+                break;
+            }
+            at = K::chain(entry);
+        }
+        at
     }
 
     /// Adds an entry that is not in the index.
@@ -80,14 +146,15 @@ impl<K> Index<K> {
     where
         K: Key<T>,
     {
-        let bucket = self.bucket(K::hash(&entries[id]));
-        K::set_chain(&mut entries[id], self.head(bucket));
-        self.set_head(bucket, id);
+        let hash = K::hash(&entries[id]);
+        let number = self.number(hash);
+        let next = self.bucket(number).first();
+        K::set_chain(&mut entries[id], next);
+        self.set(number, Bucket::new(hash, id, next));
         self.len += 1;
-        // At most three entries for four buckets: 5.3 bytes for each entry, and
-        // 1.4 looked at to find one.
-        let buckets = self.mask + 1 + self.split;
-        if self.len > buckets - buckets / 4 {
+        // At most as many entries as buckets: 8 bytes for each entry, and 1.5
+        // looked at to find one.
+        if self.len > self.mask + 1 + self.split {
             self.grow(entries);
         }
     }
@@ -98,16 +165,25 @@ impl<K> Index<K> {
     where
         K: Key<T>,
     {
-        let bucket = self.bucket(K::hash(&entries[id]));
+        let number = self.number(K::hash(&entries[id]));
         let next = K::chain(&entries[id]);
-        let mut at = self.head(bucket);
-        if at == id {
-            self.set_head(bucket, next);
+        let bucket = self.bucket(number);
+        let first = bucket.first();
+        if first == id {
+            let left = match next {
+                NIL => Bucket::EMPTY,
+                next => Bucket::new(K::hash(&entries[next]), next, K::chain(&entries[next])),
+            };
+            self.set(number, left);
         } else {
+            let mut at = first;
             while K::chain(&entries[at]) != id {
                 at = K::chain(&entries[at]);
             }
             K::set_chain(&mut entries[at], next);
+            if at == first {
+                self.set(number, Bucket::new(bucket.hash, first, next));
+            }
         }
         self.len -= 1;
     }
@@ -121,20 +197,29 @@ impl<K> Index<K> {
         if (high >> SEGMENT_BITS) as usize == self.segments.len() {
             self.segments.push(Self::segment());
         }
-        let mut at = self.head(low);
-        self.set_head(low, NIL);
+        let bucket = self.bucket(low);
         self.split += 1;
         if self.split > self.mask {
             self.mask = self.mask << 1 | 1;
             self.split = 0;
         }
+        if !bucket.goes_on() {
+            if bucket.head != NIL && self.number(bucket.hash) == high {
+                self.set(low, Bucket::EMPTY);
+                self.set(high, bucket);
+            }
+            return;
+        }
+        self.set(low, Bucket::EMPTY);
+        let mut at = bucket.first();
         while at != NIL {
-            let next = K::chain(&entries[at]);
-            let bucket = self.bucket(K::hash(&entries[at]));
-            debug_assert!(bucket == low || bucket == high);
-            K::set_chain(&mut entries[at], self.head(bucket));
-            self.set_head(bucket, at);
-            at = next;
+            let (hash, after) = (K::hash(&entries[at]), K::chain(&entries[at]));
+            let number = self.number(hash);
+            debug_assert!(number == low || number == high);
+            let next = self.bucket(number).first();
+            K::set_chain(&mut entries[at], next);
+            self.set(number, Bucket::new(hash, at, next));
+            at = after;
         }
     }
 }

@@ -14,7 +14,9 @@
 //!   waiting exclusive one.
 //! - A deadline `d` has passed as soon as `now >= d`; what has passed happens
 //!   before the event of the step, in the order of the deadlines. A lease and a
-//!   wait that end at the same instant both end: the waiter gets nothing.
+//!   wait that end at the same instant both end: the waiter gets nothing. When
+//!   more than a thousand deadlines pass at once, the rest follows with the next
+//!   steps; a lapsed lease is of no use from its deadline on all the same.
 //! - A lease starts when it is granted, not when it was asked for.
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
@@ -315,7 +317,10 @@ const LEAKED_WAITER: u8 = 6;
 
 /// Holds that the end of a session releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
-const RELEASES_PER_STEP: usize = 4096;
+const RELEASES_PER_STEP: usize = 1024;
+/// Likewise timers that one step fires or moves: when very many are due at once,
+/// the rest follows with the next steps.
+const TIMERS_PER_STEP: usize = 1024;
 
 /// The lock table. See the module's head for its rules.
 pub struct Table<const FAULT: u8 = SOUND> {
@@ -330,6 +335,10 @@ pub struct Table<const FAULT: u8 = SOUND> {
     blocks: Slab<Block>,
     timers: Timers,
     wheel: Vec<Links>,
+    /// The list of the wheel that is being emptied, or [`NIL`].
+    cascading: u32,
+    /// Whether something that is due has not happened yet.
+    behind: bool,
     sessions: Vec<Session>,
     free_slots: Vec<u32>,
     /// Slots of closed sessions that still own something.
@@ -367,6 +376,8 @@ impl<const FAULT: u8> Table<FAULT> {
             blocks: Slab::new(),
             timers: Timers::new(),
             wheel: timers::heads(),
+            cascading: NIL,
+            behind: false,
             sessions: vec![nobody],
             free_slots: Vec::new(),
             closing: Vec::new(),
@@ -388,7 +399,7 @@ impl<const FAULT: u8> Table<FAULT> {
             self.run_timers(now, outputs);
         }
         match event {
-            Event::Lock(request) => self.lock(request, now),
+            Event::Lock(request) => self.lock(request, now, outputs),
             Event::Unlock {
                 session,
                 name,
@@ -398,7 +409,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 name,
                 token,
                 ttl_ms,
-            } => self.renew(name, token, ttl_ms, now),
+            } => self.renew(name, token, ttl_ms, now, outputs),
             Event::Force { name } => self.force(name, now, outputs),
             Event::Open => self.open(),
             Event::Cancel { session } => {
@@ -425,7 +436,7 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     #[must_use]
     pub fn next_tick(&self) -> Option<Time> {
-        if !self.closing.is_empty() {
+        if self.behind || !self.closing.is_empty() {
             return Some(Time(0));
         }
         let next = self.timers.next();
@@ -452,27 +463,36 @@ impl<const FAULT: u8> Table<FAULT> {
         self.key.hash(name) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, hash: u32, name: &[u8]) -> Option<u32> {
-        let mut id = self.names.first(hash);
-        while id != NIL {
-            let lock = &self.locks[id];
-            if lock.hash == hash && lock.has_name(&self.blocks, name) {
-                return Some(id);
-            }
-            id = <ByName as index::Key<Lock>>::chain(lock);
+        let is_it = |lock: &Lock| lock.has_name(&self.blocks, name);
+        let id = self.names.find(&self.locks, hash, is_it);
+        (id != NIL).then_some(id)
+    }
+
+    /// The lock of a name, if it is held at this time.
+    #[inline(always)]
+    fn look_up(
+        &mut self,
+        hash: u32,
+        name: &[u8],
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Option<u32> {
+        if self.behind {
+            return self.look_up_behind(hash, name, now, outputs);
         }
-        None
+        self.find(hash, name)
     }
 
     #[inline]
-    fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Reply {
+    fn lock(&mut self, request: LockRequest<'_>, now: Time, outputs: &mut Vec<Output>) -> Reply {
         if request.name.is_empty() || request.name.len() > self.limits.name_bytes {
             return self.refuse(Refusal::Name);
         }
         debug_assert!(self.sessions[request.session.slot()].waiting == NIL);
         let hash = self.hash(request.name);
-        match self.find(hash, request.name) {
+        match self.look_up(hash, request.name, now, outputs) {
             None => self.lock_free(request, hash, now),
             Some(id) => self.lock_held(id, request, now),
         }
@@ -580,7 +600,7 @@ impl<const FAULT: u8> Table<FAULT> {
         now: Time,
         outputs: &mut Vec<Output>,
     ) -> Reply {
-        let Some(id) = self.find(self.hash(name), name) else {
+        let Some(id) = self.look_up(self.hash(name), name, now, outputs) else {
             self.counters.not_held += 1;
             return Reply::NotHeld;
         };
@@ -611,8 +631,16 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Released
     }
 
-    fn renew(&mut self, name: &[u8], token: u64, ttl_ms: u64, now: Time) -> Reply {
-        let Some(entry) = self.hold_of(name, token) else {
+    fn renew(
+        &mut self,
+        name: &[u8],
+        token: u64,
+        ttl_ms: u64,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        let found = self.look_up(self.hash(name), name, now, outputs);
+        let Some(entry) = found.and_then(|id| self.hold_of(id, token)) else {
             self.counters.not_owner += 1;
             return Reply::NotOwner;
         };
@@ -625,9 +653,8 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Renewed
     }
 
-    /// The hold that a name and a token mean.
-    fn hold_of(&self, name: &[u8], token: u64) -> Option<Ref> {
-        let id = self.find(self.hash(name), name)?;
+    /// The hold of a lock that a token means.
+    fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
         let lock = &self.locks[id];
         if lock.exclusive {
             (lock.token == token).then_some(Ref::new(Kind::Lock, id))
@@ -638,7 +665,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     fn force(&mut self, name: &[u8], now: Time, outputs: &mut Vec<Output>) -> Reply {
-        let Some(id) = self.find(self.hash(name), name) else {
+        let Some(id) = self.look_up(self.hash(name), name, now, outputs) else {
             return Reply::Forced(0);
         };
         let mut ended = 0;
@@ -757,31 +784,84 @@ impl<const FAULT: u8> Table<FAULT> {
         } else {
             now
         };
+        self.behind = !self.work_off_timers(now, outputs);
+        if self.behind {
+            self.timers.hurry();
+        } else {
+            self.timers.settle();
+        }
+    }
+
+    /// Does what is due, a bounded amount at a time; false: there is more.
+    fn work_off_timers(&mut self, now: Time, outputs: &mut Vec<Output>) -> bool {
+        let mut budget = TIMERS_PER_STEP;
         loop {
-            while let Some((deadline, entry)) = self.timers.pop_due(now.0) {
+            while budget > 0
+                && let Some((deadline, entry)) = self.timers.pop_due(now.0)
+            {
                 if *self.deadline_of(entry) == deadline {
                     self.expire(entry, deadline, now, outputs);
                 }
+                budget -= 1;
             }
-            let Some(list) = self.timers.advance(now.0) else {
-                break;
-            };
-            self.cascade(list);
+            if self.cascading == NIL {
+                match self.timers.advance(now.0) {
+                    Some(list) => self.cascading = list,
+                    None => return budget > 0,
+                }
+            }
+            self.cascade(&mut budget);
+            if budget == 0 {
+                return false;
+            }
         }
-        self.timers.settle();
     }
 
-    /// Places the entries of a list of the wheel again, nearer to now.
-    fn cascade(&mut self, list: u32) {
-        let head = Ref::new(Kind::Wheel, list);
-        loop {
-            let entry = self.wheel[list as usize].next;
+    /// Places the entries of the list that time has reached again, nearer to now.
+    fn cascade(&mut self, budget: &mut usize) {
+        let head = Ref::new(Kind::Wheel, self.cascading);
+        while *budget > 0 {
+            let entry = self.wheel[self.cascading as usize].next;
             if entry == head {
+                self.cascading = NIL;
                 return;
             }
             let deadline = *self.deadline_of(entry);
             self.unlink(entry);
             self.set_deadline_link(entry, deadline);
+            *budget -= 1;
+        }
+    }
+
+    /// While timers are behind: ends what is due of the holds of one lock, so
+    /// that a lapsed lease is of no use to anybody however late its timer comes.
+    #[cold]
+    fn look_up_behind(
+        &mut self,
+        hash: u32,
+        name: &[u8],
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Option<u32> {
+        loop {
+            let id = self.find(hash, name)?;
+            let lock = &self.locks[id];
+            let due = |entry: &Ref| *self.deadline_of(*entry) <= now.0;
+            let lapsed = if lock.exclusive {
+                Some(Ref::new(Kind::Lock, id)).filter(due)
+            } else {
+                let sharing = self.queues[lock.queue].sharing.head;
+                let line = std::iter::successors((sharing != NIL).then_some(sharing), |at| {
+                    let next = self.claims[*at].next();
+                    (next != NIL).then_some(next)
+                });
+                line.map(|at| Ref::new(Kind::Claim, at)).find(due)
+            };
+            let Some(entry) = lapsed else {
+                return Some(id);
+            };
+            let deadline = *self.deadline_of(entry);
+            self.expire(entry, deadline, now, outputs);
         }
     }
 

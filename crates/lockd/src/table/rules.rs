@@ -533,3 +533,38 @@ fn the_next_tick_is_never_later_than_the_next_deadline() {
         assert_eq!(stage.table.names_held(), 0);
     }
 }
+
+#[test]
+fn very_many_leases_that_end_together_end_in_pieces_but_none_is_of_use() {
+    let mut stage = Stage::new(Limits::default());
+    let count = TIMERS_PER_STEP * 5;
+    for n in 0..count {
+        stage.play(Time(0), &format!("a LOCK n{n} TTL 10"));
+    }
+    stage.play(Time(0), "a LOCK s SHARED TTL 10");
+    stage.play(Time(0), "a LOCK w TTL 10");
+    stage.play(Time(0), "b LOCK w WAIT 20");
+    let later = Time(10_000_000);
+    stage.play(later, "- TICK");
+    assert!(stage.table.names_held() > 0, "not all at once");
+    assert_eq!(stage.table.next_tick(), Some(Time(0)));
+    // Names whose timers are among the last.
+    let last = count - 1;
+    assert_eq!(stage.play(later, &format!("a UNLOCK n{last}")), "notheld");
+    assert_eq!(
+        stage.play(later, &format!("a RENEW n{} {} 10", last - 1, last)),
+        "notowner"
+    );
+    let token = stage.play(later, &format!("c LOCK n{} WAIT 0", last - 2));
+    assert!(token.parse::<u64>().is_ok(), "{token}");
+    assert!(stage.play(later, "c LOCK s WAIT 0").parse::<u64>().is_ok());
+    let given = stage.play(later, "c LOCK w WAIT 0");
+    assert!(given.starts_with("nil, b gets "), "{given}");
+    let mut ticks = 0;
+    while stage.table.next_tick() == Some(Time(0)) {
+        stage.play(later, "- TICK");
+        ticks += 1;
+    }
+    assert!(ticks >= 3, "{ticks}");
+    assert_eq!(stage.table.names_held(), 3);
+}

@@ -544,6 +544,11 @@ impl<const FAULT: u8> Play<FAULT> {
     fn step(&mut self, event: Event<'_>, mut touched: Vec<Name>) -> Result<Reply, Violation> {
         touched.extend(self.witness.lapse(self.now));
         self.outputs.clear();
+        // What is due comes first, be it more than the table does in one step.
+        self.table.step(Event::Tick, self.now, &mut self.outputs);
+        while self.table.next_tick() == Some(Time(0)) {
+            self.table.step(Event::Tick, self.now, &mut self.outputs);
+        }
         let reply = self.table.step(event, self.now, &mut self.outputs);
         while self.table.next_tick() == Some(Time(0)) {
             self.table.step(Event::Tick, self.now, &mut self.outputs);

@@ -118,6 +118,11 @@ impl Timers {
         Some((deadline, entry))
     }
 
+    /// To be called when something that is due is left for the next step.
+    pub(crate) fn hurry(&mut self) {
+        self.next = 0;
+    }
+
     /// To be called when everything due has been taken.
     pub(crate) fn settle(&mut self) {
         let near = self

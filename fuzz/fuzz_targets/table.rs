@@ -1,0 +1,92 @@
+//! The lock table, through its public face. Oracles: what it tells of holders
+//! after each step has no two incompatible ones; tokens grow; nobody waits for
+//! a free lock; its totals agree with its lists.
+#![no_main]
+
+use jostle_lockd::table::{
+    Event, HashKey, Limits, LockRequest, Mode, Outcome, Reply, SessionId, Table, Time,
+};
+use libfuzzer_sys::fuzz_target;
+
+const NAMES: [&[u8]; 4] = [b"a", b"b", b"exactly twenty-four byte", &[b'n'; 100]];
+
+fn check(table: &Table, waiting: usize) {
+    let mut holds = 0;
+    let mut queued = 0;
+    for name in NAMES {
+        let holders: Vec<_> = table.holders(name).collect();
+        let shared = holders.iter().all(|holder| holder.mode == Mode::Shared);
+        assert!(holders.len() <= 1 || shared, "{holders:?}");
+        let waiters = table.waiters(name).count();
+        assert!(waiters == 0 || !holders.is_empty(), "somebody waits for a free lock");
+        holds += holders.len();
+        queued += waiters;
+    }
+    assert_eq!(table.holds(), holds as u64);
+    assert_eq!(table.waiting(), queued as u64);
+    assert_eq!(queued, waiting);
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
+    let mut outputs = Vec::new();
+    let mut now = Time(0);
+    table.step(Event::Tokens { end: u64::MAX }, now, &mut outputs);
+    let mut open = || match table.step(Event::Open, now, &mut outputs) {
+        Reply::Opened(session) => session,
+        other => panic!("{other:?}"),
+    };
+    let sessions: Vec<SessionId> = (0..8).map(|_| open()).collect();
+    let mut closed = [false; 8];
+    let mut waits = [false; 8];
+    let mut last = 0;
+    for step in bytes.chunks_exact(4) {
+        let who = usize::from(step[0] >> 4 & 7);
+        let (session, name) = (sessions[who], NAMES[usize::from(step[1] & 3)]);
+        now.0 += u64::from(step[3]) << (step[1] >> 3);
+        let token = u64::from(step[2]);
+        let ms = |bits: u8| (bits & 3 != 0).then_some(1 << (bits & 0xf));
+        let event = match step[0] & 7 {
+            _ if closed[who] => Event::Tick,
+            0..=2 if !waits[who] => Event::Lock(LockRequest {
+                session,
+                name,
+                ttl_ms: ms(step[2]),
+                wait_ms: ms(step[2] >> 4),
+                mode: if step[1] & 4 == 0 { Mode::Exclusive } else { Mode::Shared },
+            }),
+            3 if !waits[who] => Event::Unlock { session, name, token: None },
+            4 => Event::Unlock { session, name, token: Some(token) },
+            5 => Event::Renew { name, token, ttl_ms: 1 + token },
+            6 if step[2] == 0 => Event::Force { name },
+            6 if step[2] == 1 => Event::Close { session },
+            6 if step[2] == 2 => Event::Cancel { session },
+            _ => Event::Tick,
+        };
+        outputs.clear();
+        let reply = table.step(event, now, &mut outputs);
+        let mut granted: Vec<u64> = Vec::new();
+        for output in &outputs {
+            let at = sessions.iter().position(|session| *session == output.session);
+            waits[at.expect("one of ours")] = false;
+            if let Outcome::Granted { token, .. } = output.outcome {
+                granted.push(token);
+            }
+        }
+        match (event, reply) {
+            (Event::Lock(_), Reply::Queued) => waits[who] = true,
+            (_, Reply::Granted(token)) => granted.push(token),
+            (Event::Close { .. }, _) => {
+                closed[who] = true;
+                waits[who] = false;
+            }
+            (Event::Cancel { .. }, _) => waits[who] = false,
+            _ => {}
+        }
+        for token in granted {
+            assert!(token > last, "token {token} after {last}");
+            last = token;
+        }
+        check(&table, waits.iter().filter(|waits| **waits).count());
+    }
+});
