@@ -43,6 +43,11 @@ const PACKAGES: &[Package] = &[
         why: "the manual page is rendered to find mistakes in it",
     },
     Package {
+        name: "redis-server",
+        brings: "redis-server",
+        why: "the peer that the target `redis` is tested on",
+    },
+    Package {
         name: "redis-tools",
         brings: "redis-cli",
         why: "tests run redis-cli and redis-benchmark against jostled",
@@ -98,7 +103,10 @@ pub fn ensure() -> anyhow::Result<()> {
             println!("installing {}", names.join(" "));
             let apt = |arguments: &[&str]| {
                 let mut apt = Command::new("apt-get");
-                apt.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+                // Packages of servers start them; tests start their own.
+                apt.env("DEBIAN_FRONTEND", "noninteractive")
+                    .env("RUNLEVEL", "1")
+                    .args(arguments);
                 shell::run(&mut apt)
             };
             apt(&["update", "-qq"])?;

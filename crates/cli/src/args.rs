@@ -35,6 +35,12 @@ pub enum Verb {
     Targets(Targets),
     /// Show this machine's limits that would bend a measurement, with remedies
     Doctor,
+    /// Be a server that a target brings along; the keeper's business
+    #[command(hide = true)]
+    Serve {
+        /// Which
+        server: String,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell

@@ -6,6 +6,7 @@ mod doctor;
 mod measure;
 mod plan_file;
 mod progress;
+mod serve;
 mod signals;
 mod targets;
 
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Report(report) => render(&report),
         Verb::Targets(targets) => list(&targets.format),
         Verb::Doctor => examine(),
+        Verb::Serve { server } => serve::serve(&server),
         Verb::Completions { shell } => complete(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
     };

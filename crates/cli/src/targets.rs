@@ -4,10 +4,11 @@ use jostle_targets::TABLE;
 use jostle_targets::table::{Entry, Family};
 
 /// Headings in the order of the table.
-const FAMILIES: [(Family, &str); 4] = [
+const FAMILIES: [(Family, &str); 5] = [
     (Family::File, "File locks"),
     (Family::Semaphore, "Kernel semaphores"),
     (Family::Memory, "Locks in shared memory"),
+    (Family::Service, "Lock services"),
     (Family::Specimen, "Specimens: their truth is known"),
 ];
 

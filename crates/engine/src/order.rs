@@ -169,6 +169,13 @@ pub struct Yield {
     pub cpu_read_ns: u64,
     /// The machine within the window.
     pub machine: Machine,
+    /// Locks that the server granted during the run, where it counts them.
+    pub server_counted: Option<u64>,
+    /// Grants that the workers received in the run, warm-up and drain included.
+    pub received: u64,
+    /// CPU time of the server within the window, where its process is ours to
+    /// look at.
+    pub server_cpu_ns: Option<u64>,
     /// Failures by name.
     pub errors: BTreeMap<String, u64>,
     /// The first failure of each kind, in words.

@@ -3,7 +3,7 @@
 use crate::order::{Merged, RunOrder, Yield};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
-use jostle_model::record::{At, Distribution, Exclusion, Point, Slice, Workers};
+use jostle_model::record::{At, Distribution, Exclusion, Point, Server, Slice, Workers};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::{censor, fairness};
 
@@ -71,6 +71,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
             .insert("refused_tries".to_owned(), data.refusals as f64);
     }
     cpu(&mut point, data);
+    point.server = server(operations, data);
     if full {
         distributions(&mut point, order, data, over);
         point.stamp_every = Some(order.stamp_every);
@@ -140,6 +141,20 @@ fn cpu(point: &mut Point, data: &Yield) {
         point.cpu_system_s = Some(cpu_s * system / (user + system));
         point.cpu_split = Some("sampled".to_owned());
     }
+}
+
+fn server(operations: u64, data: &Yield) -> Option<Server> {
+    let cpu_s = data.server_cpu_ns.map(|ns| ns as f64 / 1e9);
+    (cpu_s.is_some() || data.server_counted.is_some()).then(|| Server {
+        counted: data.server_counted,
+        difference: data
+            .server_counted
+            .map(|counted| counted as i64 - data.received as i64),
+        cpu_s,
+        cpu_us_per_operation: cpu_s
+            .filter(|_| operations > 0)
+            .map(|s| s * 1e6 / operations as f64),
+    })
 }
 
 fn histogram(merged: &Merged) -> Histogram {

@@ -224,6 +224,9 @@ pub struct Point {
     /// What the witness saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<Exclusion>,
+    /// What the server of a lock service did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
@@ -373,6 +376,24 @@ pub struct Exclusion {
     /// The first few, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub examples: Vec<String>,
+}
+
+/// A lock service's own figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// Locks that it granted from before the first worker joined until after
+    /// the last one left; absent where it does not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
+    /// counted less the grants that the workers received in that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference: Option<i64>,
+    /// CPU time of its process within the window; absent on another host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// cpu_s per operation, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_us_per_operation: Option<f64>,
 }
 
 /// A tenth of the window.

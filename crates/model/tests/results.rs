@@ -226,6 +226,12 @@ fn point() -> Point {
         stamp_every: Some(1),
         stamped: Some(1),
         exclusion: Some(exclusion()),
+        server: Some(Server {
+            counted: Some(1),
+            difference: Some(1),
+            cpu_s: Some(1.0),
+            cpu_us_per_operation: Some(1.0),
+        }),
         errors: map("ENOLCK", 1),
         deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {

@@ -20,6 +20,7 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         sentences.extend(own_cost(points));
         sentences.extend(thinned(points));
     }
+    sentences.extend(reconciled(set));
     sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
     sentences.join(" ")
 }
@@ -53,6 +54,30 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
     sentences.extend(watched(&seen));
     sentences.extend(coverage(&seen));
     sentences
+}
+
+/// What servers counted beside what their clients received.
+fn reconciled(set: &ResultSet) -> Option<String> {
+    let servers = || set.points.iter().filter_map(|point| point.server);
+    let counted: u64 = servers().filter_map(|server| server.counted).sum();
+    let apart: u64 = servers()
+        .filter_map(|server| server.difference)
+        .map(i64::unsigned_abs)
+        .sum();
+    (counted > 0).then(|| {
+        let counted = counted_grants(counted);
+        match apart {
+            0 => format!("The servers counted {counted}, as the workers did."),
+            n => format!(
+                "The servers counted {counted}, {} apart from the workers.",
+                grouped(n)
+            ),
+        }
+    })
+}
+
+fn counted_grants(grants: u64) -> String {
+    counted(grants, "grant")
 }
 
 /// An overlap shorter than the interval in which the mark stands is not seen.

@@ -57,6 +57,19 @@ static COLUMNS: &[Column] = &[
     column("cpu_s", |row| or_empty(row.point.cpu_s)),
     column("cpu_user_s", |row| or_empty(row.point.cpu_user_s)),
     column("cpu_system_s", |row| or_empty(row.point.cpu_system_s)),
+    column("server_cpu_us_per_operation", |row| {
+        or_empty(
+            row.point
+                .server
+                .and_then(|server| server.cpu_us_per_operation),
+        )
+    }),
+    column("server_counted", |row| {
+        or_empty(row.point.server.and_then(|server| server.counted))
+    }),
+    column("server_difference", |row| {
+        or_empty(row.point.server.and_then(|server| server.difference))
+    }),
     column("cpu_us_per_operation", |row| {
         or_empty(row.point.cpu_us_per_operation)
     }),

@@ -73,6 +73,11 @@ static COLUMNS: &[Column] = &[
         cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
     },
     Column {
+        title: ["server", "us/lock"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
+    },
+    Column {
         title: ["longest", "wait"],
         shown: Shown::UnlessInvalid,
         cell: |point| Some(time(point.longest_wait_ns? as f64)),
@@ -182,6 +187,7 @@ fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::record::Server;
     use crate::ResultSet;
     use crate::made;
     use jostle_stats::summary::summarize;
@@ -207,12 +213,19 @@ mod tests {
             let columns = of(set).grid.columns;
             columns.into_iter().map(|c| c.title[1].clone()).collect()
         };
-        let all = titles(&made::set());
+        let mut served = made::set();
+        served.points.iter_mut().for_each(|point| {
+            point.server = Some(Server {
+                cpu_us_per_operation: Some(13.0),
+                ..Server::default()
+            });
+        });
+        let all = titles(&served);
         assert_eq!(all.len(), COLUMNS.len() + 1);
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // Of one run there is no spread either.
-        assert_eq!(gone, [PLUS_MINUS, "ideal", "wait"]);
+        assert_eq!(gone, [PLUS_MINUS, "ideal", "us/lock", "wait"]);
     }
 
     #[test]

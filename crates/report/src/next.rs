@@ -56,6 +56,7 @@ static CURES: &[(&str, Cure)] = &[
     ("exclusion", fewest_workers),
     ("lost_update", fewest_workers),
     ("errors", doctor),
+    ("server_counts", doctor),
     ("deaths", doctor),
     ("throttled", doctor),
     ("clock", one_cpu),

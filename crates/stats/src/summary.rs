@@ -36,6 +36,8 @@ pub struct PointSummary<'a> {
     pub of_ideal: Option<Estimate>,
     /// CPU per operation.
     pub cpu_us_per_operation: Option<Estimate>,
+    /// The server's CPU per operation.
+    pub server_cpu_us_per_operation: Option<Estimate>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
     /// Longest wait over all runs.
@@ -108,6 +110,7 @@ fn summary<'a>(
         throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),
         of_ideal: over_runs(|run| run.of_ideal),
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
+        server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
         blocked_share: over_runs(|run| run.blocked_share),
         longest_wait_ns: runs
             .iter()

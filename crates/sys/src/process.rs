@@ -146,6 +146,13 @@ pub fn reap() -> Option<Ended> {
     })
 }
 
+/// Whether this child has ended; takes it if it has and nobody did before.
+pub fn is_gone(pid: u32) -> bool {
+    let mut status = 0;
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::waitpid(pid as libc::pid_t, &mut status, libc::WNOHANG) != 0 }
+}
+
 /// Kills a process at once; one that is gone is no error.
 pub fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {

@@ -15,8 +15,10 @@ pub mod table;
 
 mod argument;
 mod file_set;
+mod lockd_lock;
 mod mutex;
 mod record_lock;
+mod remote;
 mod semaphore;
 mod specimen;
 
@@ -44,6 +46,9 @@ table::targets! {
     pthread::Pthread,
     pthread_robust::PthreadRobust,
     pthread_pi::PthreadPi,
+    lockd::Lockd,
+    lockd_unix::LockdUnix,
+    redis::Redis,
     null::Null,
     delay::Delay,
     busted::Busted,
@@ -89,12 +94,14 @@ pub enum Outcome {
 
 /// A call that failed: which one, and the system's number for why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call}: {}", io::Error::from_raw_os_error(*errno))]
+#[error("{call}: {}", said.map_or_else(|| io::Error::from_raw_os_error(*errno).to_string(), str::to_owned))]
 pub struct CallError {
-    /// The system or library call.
+    /// The system or library call, or the request.
     pub call: &'static str,
-    /// Its errno.
+    /// Its errno; EPROTO where a server refused.
     pub errno: i32,
+    /// What a server said.
+    pub said: Option<&'static str>,
 }
 
 impl CallError {
@@ -102,6 +109,7 @@ impl CallError {
         CallError {
             call,
             errno: errno.raw_os_error(),
+            said: None,
         }
     }
 
@@ -180,6 +188,27 @@ pub struct Setup<'a> {
     pub slots: usize,
     /// For targets with choices of their own.
     pub seed: u64,
+    /// Launches the servers that targets bring along.
+    pub launcher: &'a dyn Launcher,
+}
+
+/// Whoever can launch a server for the run; the keeper, which also ends it.
+/// Targets know a server's name and its protocol, not its code.
+pub trait Launcher: std::fmt::Debug {
+    /// Launches the server of this name and gives its address, `HOST:PORT`.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn launch(&self, server: &str) -> Result<String, SetupError>;
+}
+
+/// What a server tells of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerFigures {
+    /// Locks granted since it started.
+    pub grants: Option<u64>,
+    /// Its process, if it is one of this machine.
+    pub pid: Option<u32>,
 }
 
 /// Something with locks that workers contend for.
@@ -207,6 +236,15 @@ pub trait Target: Sized + Sync {
     /// name; read by the keeper when all workers are gone.
     fn truth(&self) -> BTreeMap<String, f64> {
         BTreeMap::new()
+    }
+
+    /// What the server counts, asked before and after a run; None where there
+    /// is no server.
+    ///
+    /// # Errors
+    /// In words for the user, where it cannot be asked.
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(None)
     }
 
     /// Facts about the set-up (slots, collisions), by name.

@@ -38,6 +38,8 @@ pub enum Family {
     Semaphore,
     /// Locks in shared memory.
     Memory,
+    /// Locks that a server keeps.
+    Service,
     /// Targets whose truth is known.
     Specimen,
 }

@@ -40,6 +40,8 @@ pub fn collect<T: Target>(
         setup: target.facts(),
         ..Yield::default()
     };
+    data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
+    data.server_counted = seen.server_granted;
     starts(&mut data, &pages);
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
@@ -321,6 +323,10 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
         data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
         data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
     }
+    data.server_cpu_ns = match (opened.server_ns, closed.server_ns) {
+        (Some(from), Some(to)) => Some(scaled(to.saturating_sub(from))),
+        _ => None,
+    };
     data.machine = machine(opened, closed);
 }
 

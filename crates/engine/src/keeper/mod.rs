@@ -9,6 +9,9 @@
 mod collect;
 mod run;
 mod serve;
+mod servers;
+
+pub use servers::VERB as SERVE_VERB;
 
 use crate::order::{CostOrder, Reply, Request, RunOrder, Yield};
 use jostle_sys::clock::Clock;

@@ -12,7 +12,7 @@ use jostle_sys::process::{self, Ended};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
 use jostle_sys::{clock, futex, signal};
-use jostle_targets::{Setup, Spec, Target};
+use jostle_targets::{Launcher, ServerFigures, Setup, Spec, Target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicU64,
@@ -43,6 +43,8 @@ pub struct Run<'a, T> {
     desk: &'a Desk,
     order: &'a RunOrder,
     target: T,
+    /// What the server told before the first worker.
+    server: Option<ServerFigures>,
     shared: Shared,
     witness: Witness,
 }
@@ -86,6 +88,8 @@ pub struct Reading {
     pub machine: MachineTicks,
     /// The keeper's own, and its parent's.
     pub harness_ns: u64,
+    /// The server's.
+    pub server_ns: Option<u64>,
     /// Periods in which a CPU quota stopped us.
     pub throttled: Option<u64>,
 }
@@ -99,6 +103,8 @@ pub struct Seen {
     /// The window by the keeper's flag, for workers that do not stamp.
     pub flagged: (u64, u64),
     pub children: Children,
+    /// Locks that the server granted meanwhile.
+    pub server_granted: Option<u64>,
 }
 
 impl<'a, T: Target> Run<'a, T> {
@@ -106,6 +112,7 @@ impl<'a, T: Target> Run<'a, T> {
     pub fn prepare(
         desk: &'a Desk,
         ledger: &Ledger,
+        launcher: &dyn Launcher,
         order: &'a RunOrder,
         spec: &'a Spec,
     ) -> Result<Run<'a, T>, Aborted> {
@@ -139,12 +146,15 @@ impl<'a, T: Target> Run<'a, T> {
             open_each: order.open_each,
             slots: order.slots,
             seed: order.seed,
+            launcher,
         })
         .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        let server = asked(&target, order)?;
         Ok(Run {
             desk,
             order,
             target,
+            server,
             shared,
             witness,
         })
@@ -168,6 +178,7 @@ impl<'a, T: Target> Run<'a, T> {
             closed,
             flagged,
             children,
+            server_granted: self.server_granted()?,
         };
         Ok(super::collect::collect(
             self.order,
@@ -176,6 +187,16 @@ impl<'a, T: Target> Run<'a, T> {
             &self.witness,
             seen,
         ))
+    }
+
+    /// Grants since the figures that were asked before the first worker.
+    fn server_granted(&self) -> Result<Option<u64>, Aborted> {
+        let before = self.server.and_then(|figures| figures.grants);
+        let Some(before) = before else {
+            return Ok(None);
+        };
+        let after = asked(&self.target, self.order)?.and_then(|figures| figures.grants);
+        Ok(after.map(|after| after.saturating_sub(before)))
     }
 
     /// Up to the end of the window.
@@ -392,6 +413,9 @@ impl<'a, T: Target> Run<'a, T> {
             machine: stat::machine_ticks().unwrap_or_default(),
             harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0),
             throttled: self.desk.throttled(),
+            server_ns: self
+                .server
+                .and_then(|figures| CpuClock::of(figures.pid?).ok()?.read()),
         }
     }
 
@@ -495,6 +519,12 @@ impl<'a, T: Target> Run<'a, T> {
                 .collect()),
         }
     }
+}
+
+fn asked<T: Target>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
+    target
+        .server()
+        .map_err(|error| Aborted(format!("{}: {error}", order.target)))
 }
 
 /// In words.

@@ -1,6 +1,7 @@
 //! The keeper's own life: one request after the other, until its parent goes.
 
 use super::run::{Aborted, Run};
+use super::servers::Servers;
 use super::{readable, receive, send};
 use crate::order::{CostOrder, Reply, Request, RunOrder};
 use jostle_sys::clock::Clock;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What the keeper has at hand for every run.
+#[derive(Debug)]
 pub struct Desk {
     /// To the parent.
     pub stream: UnixStream,
@@ -132,7 +134,9 @@ impl Visitor for Visit<'_> {
     type Out = Reply;
 
     fn visit<T: Target>(self) -> Reply {
-        let run = Run::<T>::prepare(self.desk, self.ledger, self.order, self.spec);
+        // Declared before the run, so that the servers outlive it.
+        let servers = Servers::new(self.desk);
+        let run = Run::<T>::prepare(self.desk, self.ledger, &servers, self.order, self.spec);
         let done = run.and_then(|run| match self.cost {
             None => run.perform().map(|data| Reply::Ran(Box::new(data))),
             Some(cost) => run.cost(cost).map(Reply::Cost),

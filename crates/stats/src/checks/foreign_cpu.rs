@@ -21,7 +21,7 @@ const DEVIATIONS: f64 = 3.0;
 pub static CHECK: Check = Check {
     name: "foreign_cpu",
     asks: "How much of the machine did other programs use?",
-    threshold: "(busy - workers - jostle itself - soft interrupts) / all ticks of the machine above 3 %: \
+    threshold: "(busy - workers - server - jostle itself - soft interrupts) / all ticks of the machine above 3 %: \
                 SUSPECT, above 10 %: INVALID; judged from 200 ticks on, pooled over the runs, \
                 and only above three standard deviations of the tick's sampling",
     source: "proc_stat(5); a throughput that is bound by CPU loses about the share that others \
@@ -50,7 +50,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 fn foreign_ticks(run: &Point) -> f64 {
     let machine = &run.machine;
-    let ours_s = run.cpu_s.unwrap_or(0.0) + machine.harness_cpu_s;
+    let server_s = run.server.and_then(|server| server.cpu_s).unwrap_or(0.0);
+    let ours_s = run.cpu_s.unwrap_or(0.0) + machine.harness_cpu_s + server_s;
     machine.busy_ticks as f64 - machine.softirq_ticks as f64 - ours_s * machine.ticks_per_s as f64
 }
 

@@ -21,6 +21,7 @@ pub mod lost_update;
 pub mod not_contended;
 pub mod own_cost;
 pub mod rotations;
+pub mod server_counts;
 pub mod steadiness;
 pub mod steal;
 pub mod throttled;
@@ -55,6 +56,7 @@ pub static CHECKS: &[&Check] = &[
     &lost_update::CHECK,
     &deaths::CHECK,
     &errors::CHECK,
+    &server_counts::CHECK,
     &throttled::CHECK,
     &clock::CHECK,
     &steal::CHECK,

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "not every test binary needs everything")]
 
+mod servers;
+
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
@@ -36,7 +38,7 @@ impl<'a> Bench<'a> {
 
     pub fn try_prepare<T: Target>(&self) -> Result<T, SetupError> {
         T::prepare(&Setup {
-            argument: self.argument,
+            argument: self.argument.or(servers::argument(T::ENTRY.name)),
             ledger: self.ledger,
             workers: self.workers,
             keys: self.keys,
@@ -45,6 +47,7 @@ impl<'a> Bench<'a> {
             open_each: self.open_each,
             slots: self.slots,
             seed: 7,
+            launcher: &servers::InProcess,
         })
     }
 

@@ -1,0 +1,56 @@
+//! `lockd`: jostled, by RESP over TCP. Without an address the keeper launches
+//! one for the run.
+
+use crate::lockd_lock::{Daemon, DaemonLock};
+use crate::remote::Address;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{ServerFigures, Setup, SetupError, Target};
+
+/// A jostled.
+#[derive(Debug)]
+pub struct Lockd(Daemon);
+
+/// What every way to jostled can do.
+pub const LOCK: LockCapabilities = LockCapabilities {
+    shared: true,
+    timeout: true,
+    ranges: false,
+    open_each: false,
+    excludes: true,
+    survives_owner: true,
+    fifo: true,
+};
+
+impl Target for Lockd {
+    type Lock = DaemonLock;
+
+    const ENTRY: Entry = Entry {
+        name: "lockd",
+        aliases: &[],
+        argument: Some("//HOST:PORT"),
+        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        family: Family::Service,
+        summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
+        details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
+                  lock goes with its connection. Neither durable nor replicated; each grant \
+                  carries a fencing token that only grows; waiters are served in order.",
+        lock: LOCK,
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Lockd, SetupError> {
+        let address = match setup.argument {
+            Some(place) => Address::tcp(place).map_err(SetupError)?,
+            None => Address::tcp(&setup.launcher.launch("lockd")?).map_err(SetupError)?,
+        };
+        Daemon::prepare(address, setup).map(Lockd)
+    }
+
+    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
+        self.0.join()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.0.figures().map(Some)
+    }
+}

@@ -1,0 +1,89 @@
+//! The servers of lock services: one of each for a whole test binary, on free
+//! ports of the loopback address, gone with it.
+
+use jostle_lockd::{Config, Server};
+use jostle_targets::{Launcher, SetupError};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Launches servers as threads of the test.
+#[derive(Debug)]
+pub struct InProcess;
+
+impl Launcher for InProcess {
+    fn launch(&self, server: &str) -> Result<String, SetupError> {
+        match server {
+            "lockd" => Ok(jostled().0.clone()),
+            other => Err(SetupError(format!("no {other} in these tests"))),
+        }
+    }
+}
+
+/// The argument with which a target finds its server, where it needs one.
+pub fn argument(target: &str) -> Option<&'static str> {
+    match target {
+        "lockd+unix" => Some(&jostled().1),
+        "redis" => Some(redis()),
+        _ => None,
+    }
+}
+
+/// A jostled: its TCP address, and the path of its Unix socket.
+fn jostled() -> &'static (String, String) {
+    static PLACE: OnceLock<(String, String)> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let path = format!(
+            "{}/jostled-{}",
+            env!("CARGO_TARGET_TMPDIR"),
+            std::process::id()
+        );
+        let mut config = Config::embedded();
+        config.unix = Some((path.clone().into(), 0o600));
+        let mut server = Server::bind(config).unwrap();
+        let address = server.addresses().next().unwrap().to_string();
+        std::thread::spawn(move || {
+            // Nobody ever writes to the other end: it runs as long as we do.
+            let (stop, _never) = UnixStream::pair().unwrap();
+            server.run(&stop).unwrap();
+        });
+        (address, path)
+    })
+}
+
+/// A Redis that keeps nothing on disk, as `//HOST:PORT`.
+fn redis() -> &'static str {
+    static PLACE: OnceLock<String> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let port = free_port();
+        // The shell ends the server when we end, whatever the way: its standard
+        // input closes.
+        let script = format!(
+            "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no >/dev/null & \
+             read -r never; kill $!"
+        );
+        Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::piped())
+            .current_dir(env!("CARGO_TARGET_TMPDIR"))
+            .spawn()
+            .map(std::mem::forget)
+            .unwrap();
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "redis-server does not answer; is the Debian package redis-server installed?"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        format!("//127.0.0.1:{port}")
+    })
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
