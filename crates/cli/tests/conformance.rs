@@ -5,6 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 mod common;
+#[path = "../../targets/tests/common/servers.rs"]
+#[allow(dead_code, reason = "the launcher is for tests without a keeper")]
+mod servers;
 
 use common::{alone, in_five_tries, jostle, reason};
 use jostle_model::plan::Carrier;
@@ -64,9 +67,10 @@ const WAYS: [Way; 7] = [
 
 /// As typed: `busted` with its fault switched off is a lock like any other.
 fn typed(entry: &Entry) -> String {
-    match entry.name {
-        "busted" => "busted:0".to_owned(),
-        name => name.to_owned(),
+    match (entry.name, servers::argument(entry.name)) {
+        ("busted", _) => "busted:0".to_owned(),
+        (name, Some(place)) => format!("{name}:{place}"),
+        (name, None) => name.to_owned(),
     }
 }
 
@@ -300,7 +304,9 @@ fn the_starved_worker_is_named_and_its_wait_is_censored() {
 #[test]
 fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
     let _alone = alone();
-    for entry in TABLE {
+    // The recipe for Redis frees a dead owner's lock when its lease ends, after
+    // 30 s: longer than a test may take.
+    for entry in TABLE.iter().filter(|entry| entry.name != "redis") {
         let name = typed(entry);
         let line =
             format!("contend {name} -w 4 -b 60ms -i 0 -t 1.5 --warmup 50ms --runs 1 --format json");
