@@ -132,7 +132,7 @@ pub struct Common {
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Three short runs of each point, about ten seconds in all
+    /// Three runs of a quarter of a second for each point: a look, no measurement
     #[arg(long)]
     pub quick: bool,
 }
@@ -165,7 +165,7 @@ pub struct Output {
 pub struct Run {
     /// A plan (TOML), or a result file whose experiments are run again
     pub plan: PathBuf,
-    /// Three short runs of each point, about ten seconds for each experiment
+    /// Three runs of a quarter of a second for each point: a look, no measurement
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]

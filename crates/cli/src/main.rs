@@ -85,7 +85,9 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 }
 
 fn run_plan(run: &Run) -> Result<u8, Failure> {
-    let mut plans = plan_file::read(&run.plan)?;
+    let text = plan_file::load(&run.plan)?;
+    let mut plans =
+        plan_file::read(&run.plan, &text).map_err(|e| Failure::Usage(format!("{e:#}")))?;
     if run.quick {
         plans.iter_mut().for_each(jostle_engine::resolve::quicken);
     }

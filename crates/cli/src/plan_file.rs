@@ -14,16 +14,23 @@ struct PlanFile {
     experiment: Vec<Plan>,
 }
 
-/// The plans of a file.
+/// The text of a plan.
 ///
 /// # Errors
-/// Where the file cannot be read, or which line is wrong and why.
-pub fn read(path: &Path) -> Result<Vec<Plan>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the plan {}", path.display()))?;
+/// Where the file cannot be read.
+pub fn load(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the plan {}", path.display()))
+}
+
+/// The plans in the text of a file.
+///
+/// # Errors
+/// Which line is wrong and why.
+pub fn read(path: &Path, text: &str) -> Result<Vec<Plan>> {
     let plans = match text.trim_start().starts_with('{') {
-        true => of_result(&text),
-        false => of_plan(&text),
+        true => of_result(text),
+        false => of_plan(text),
     };
     let plans = plans.with_context(|| format!("{} is not a plan", path.display()))?;
     if plans.is_empty() {

@@ -14,7 +14,8 @@ const TARGETS: [&str; 2] = ["flock", "sysv"];
 /// What the runs of a comparison may take together.
 const BUDGET: Nanos = Nanos::from_millis(50_000);
 /// With `--quick`.
-const QUICK_BUDGET: Nanos = Nanos::from_millis(10_000);
+const QUICK_WINDOW: Nanos = Nanos::from_millis(250);
+const QUICK_WARMUP: Nanos = Nanos::from_millis(100);
 const SLOTS: u64 = 16_384;
 const MOST_WORKERS: u64 = 100_000;
 const MOST_KEYS: u64 = 1_000_000;
@@ -91,13 +92,12 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     })
 }
 
-/// Makes a plan that a person will wait for: pilots decide, three runs each,
-/// ten seconds in all.
+/// Makes a plan that a person will wait for: three short runs of each point. A
+/// look, no measurement; what such windows are too short for becomes a verdict.
 pub fn quicken(plan: &mut Plan) {
-    plan.duration = None;
-    plan.warmup = None;
     plan.runs = Some(crate::schedule::FEWEST_BLOCKS);
-    plan.budget = Some(QUICK_BUDGET);
+    plan.duration = Some(QUICK_WINDOW);
+    plan.warmup = Some(QUICK_WARMUP);
 }
 
 fn specs(plan: &Plan) -> Result<Vec<Spec>, UsageError> {
@@ -149,6 +149,11 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
     if plan.acquire_timeout.is_some() && plan.try_only == Some(true) {
         return refuse(
             "--try does not wait, so that --acquire-timeout has nothing to end; leave one out",
+        );
+    }
+    if plan.timer_slack == Some(Nanos::ZERO) {
+        return refuse(
+            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
         );
     }
     if plan.budget == Some(Nanos::ZERO) {
@@ -259,6 +264,7 @@ mod tests {
             (|p| p.duration = Some(Nanos::ZERO), "a pilot decides"),
             (|p| p.runs = Some(0), "--runs: 1 to"),
             (|p| p.keys = Some(0), "--keys: 1 to"),
+            (|p| p.timer_slack = Some(Nanos::ZERO), "write 50us"),
             (|p| p.shared = Some(1.5), "from 0 to 1"),
             (|p| p.shared = Some(f64::NAN), "from 0 to 1"),
             (

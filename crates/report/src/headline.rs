@@ -187,9 +187,9 @@ fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::Server;
     use crate::ResultSet;
     use crate::made;
+    use jostle_model::record::Server;
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> Headline {
