@@ -8,7 +8,8 @@
 //! A new check is a file with a [`Check`] and one line in [`CHECKS`]; METHOD.md
 //! has a section for each.
 
-use jostle_model::record::{Claim, Experiment, Is, Point, Reason, Verdict};
+use jostle_model::plan::Workload;
+use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verdict};
 
 pub mod clock;
 pub mod deaths;
@@ -16,6 +17,7 @@ pub mod errors;
 pub mod exclusion;
 pub mod few_operations;
 pub mod foreign_cpu;
+pub mod generator;
 pub mod hold_accuracy;
 pub mod lost_update;
 pub mod not_contended;
@@ -61,6 +63,7 @@ pub static CHECKS: &[&Check] = &[
     &clock::CHECK,
     &steal::CHECK,
     &foreign_cpu::CHECK,
+    &generator::CHECK,
     &few_operations::CHECK,
     &hold_accuracy::CHECK,
     &own_cost::CHECK,
@@ -71,12 +74,15 @@ pub static CHECKS: &[&Check] = &[
 
 /// The verdict of all checks.
 pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
-    Verdict::of(
-        CHECKS
-            .iter()
-            .filter_map(|check| (check.judge)(evidence))
-            .collect(),
-    )
+    let reasons: Vec<Reason> = CHECKS
+        .iter()
+        .filter_map(|check| (check.judge)(evidence))
+        .collect();
+    let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
+    Verdict {
+        limited_by: by_generator.then_some(LimitedBy::Generator),
+        ..Verdict::of(reasons)
+    }
 }
 
 /// Ticks under which a share of them is not judged: of 200, one tick is 0.5 %,
@@ -131,6 +137,11 @@ impl Evidence<'_> {
             .first()
             .and_then(|run| run.at.workers)
             .unwrap_or(0)
+    }
+
+    /// Whether a number of operations ends a run, and not a time.
+    fn is_counted(&self) -> bool {
+        self.experiment.plan.workload != Workload::Contend
     }
 
     fn mean_window_s(&self) -> f64 {
