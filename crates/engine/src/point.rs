@@ -80,7 +80,11 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     point.server = server(order, operations, data);
     if full {
         distributions(&mut point, order, data, over);
-        point.stamp_every = Some(order.stamp_every);
+        // Of pipelined requests every batch is stamped.
+        point.stamp_every = Some(match order.pipeline {
+            0 | 1 => order.stamp_every,
+            _ => 1,
+        });
         point.stamped = Some(data.stamped);
         point.exclusion = is_witnessed(order).then(|| exclusion(&point, data));
         point.series = series(data);

@@ -18,7 +18,9 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     // Counting alone has no stamps, witness or histograms to pay for.
     if !counts {
         sentences.extend(own_cost(points));
-        sentences.extend(thinned(points));
+        if set.experiment.plan.pipeline.is_none_or(|depth| depth <= 1) {
+            sentences.extend(thinned(points));
+        }
     }
     sentences.extend(reconciled(set));
     sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));

@@ -197,6 +197,31 @@ mod tests {
     }
 
     #[test]
+    fn what_needs_a_window_is_not_asked_of_a_number_of_operations() {
+        let mut point = fixtures::point();
+        point.at.workers = Some(1000); // 5 rotations
+        point.blocked_share = Some(0.0);
+        let rising: Vec<u64> = (0..10).map(|at| 300 + 30 * at).collect();
+        point.series = fixtures::slices(&rising);
+        let mut experiment = fixtures::experiment();
+        let mut found = |workload| {
+            experiment.plan.workload = workload;
+            let verdict = verdict(&Evidence {
+                experiment: &experiment,
+                runs: &[&point],
+            });
+            let names = verdict.reasons.iter().map(|reason| reason.check.clone());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found(Workload::Contend),
+            ["not_contended", "steadiness", "rotations"]
+        );
+        assert_eq!(found(Workload::Stream), [""; 0]);
+        assert_eq!(found(Workload::Hold), [""; 0]);
+    }
+
+    #[test]
     fn the_worst_reason_decides_and_all_are_kept() {
         let experiment = fixtures::experiment();
         let mut point = fixtures::point();
