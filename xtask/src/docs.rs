@@ -11,6 +11,8 @@ const PAGES: &[(&str, &[&str])] = &[
     ("docs/targets.md", &["targets", "--format", "markdown"]),
     ("dist/jostle.1", &["man"]),
     ("dist/jostle-contend.1", &["man", "contend"]),
+    ("dist/jostle-stream.1", &["man", "stream"]),
+    ("dist/jostle-hold.1", &["man", "hold"]),
     ("dist/jostle-run.1", &["man", "run"]),
     ("dist/jostle-report.1", &["man", "report"]),
 ];

@@ -4,7 +4,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
-use jostle_model::plan::{Carrier, Measure, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos, Unit};
 use std::path::PathBuf;
 
@@ -27,6 +27,10 @@ Start with: jostle contend";
 pub enum Verb {
     /// Workers contend for a lock: acquire, hold, release, idle
     Contend(Box<Contend>),
+    /// Each worker does N operations (acquire, release) back to back
+    Stream(Box<Stream>),
+    /// Acquires N different locks, holding all, then releases them
+    Hold(Box<Hold>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -96,6 +100,98 @@ pub struct Contend {
     pub common: Common,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "One operation is one acquire and one release of a lock, without hold or idle. A run\n\
+    begins when all workers are ready, and ends when the last one has done its operations.\n\
+    Lists: 1000:10000, 1000..10000+1000, 1k..1Mx10. With no target, lockd and flock are measured."
+)]
+pub struct Stream {
+    /// What to lock, such as lockd, redis or flock
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// Operations of each worker, a list [default: 1000:10000]
+    #[arg(short = 'n', long, value_name = "LIST")]
+    pub operations: Option<List>,
+    /// Workers, a list [default: 1:2]
+    #[arg(short, long, value_name = "LIST")]
+    pub workers: Option<List>,
+    /// One lock for all, or each worker its own: one, own [default: one]
+    #[arg(long, value_name = "WHICH")]
+    pub names: Option<Names>,
+    /// Pairs that are sent before their replies are read [default: 1]
+    #[arg(long, value_name = "D")]
+    pub pipeline: Option<u64>,
+    #[command(flatten)]
+    pub counted: Counted,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each worker acquires its locks one after the other, holds all of them, and releases them\n\
+    in the same order. Growth with the number held shows within a run (ten slices) and between\n\
+    runs. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured."
+)]
+pub struct Hold {
+    /// What to hold, such as lockd, redis, flock or chained:3000
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// Locks that each worker holds, a list [default: 1000:10000]
+    #[arg(long, value_name = "LIST")]
+    pub keys: Option<List>,
+    /// Workers, a list; each holds locks of its own [default: 1]
+    #[arg(short, long, value_name = "LIST")]
+    pub workers: Option<List>,
+    /// Requests that are sent before their replies are read [default: 1]
+    #[arg(long, value_name = "D")]
+    pub pipeline: Option<u64>,
+    /// Semaphores to which the names of the locks are hashed [default: 16384]
+    #[arg(long, value_name = "N")]
+    pub slots: Option<u64>,
+    #[command(flatten)]
+    pub counted: Counted,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What verbs take whose runs end with their operations.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to measure")]
+pub struct Counted {
+    /// What a run may take at most; bare numbers are seconds [default: 300s]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
+    pub duration: Option<Nanos>,
+    /// Runs of each point [default: 6 to 15, as the spread demands]
+    #[arg(long, value_name = "R")]
+    pub runs: Option<u32>,
+    /// What all runs together should take [default: 50s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub budget: Option<Nanos>,
+    /// What carries a worker: processes or threads [default: processes]
+    #[arg(long = "as", value_name = "CARRIER")]
+    pub carrier: Option<Carrier>,
+    /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
+    #[arg(long, value_name = "WHERE")]
+    pub place: Option<Place>,
+    /// What is recorded: full, or counts for locks quicker than a stamp [default: full]
+    #[arg(long, value_name = "HOW")]
+    pub measure: Option<Measure>,
+    /// The kernel's timer slack of each worker [default: 1ns]
+    #[arg(long, value_name = "TIME", value_parser = micros)]
+    pub timer_slack: Option<Nanos>,
+    /// Print the share of waits above each of these, such as 1ms:10ms
+    #[arg(long, value_name = "TIMES", value_parser = times)]
+    pub over: Option<Times>,
+    /// Seed of every random choice [default: a fresh one, printed]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Three runs of each point
+    #[arg(long)]
+    pub quick: bool,
 }
 
 /// What every measuring verb takes.
@@ -237,7 +333,7 @@ impl Contend {
             carrier: common.carrier,
             place: common.place.clone(),
             measure: common.measure,
-            keys: self.keys,
+            keys: self.keys.map(|keys| List(vec![keys])),
             shared: self.shared,
             range: self.range,
             try_only: flag(self.try_only),
@@ -256,6 +352,55 @@ impl Contend {
     }
 }
 
+impl Counted {
+    fn apply(&self, plan: Plan) -> Plan {
+        let mut plan = Plan {
+            duration: self.duration,
+            runs: self.runs,
+            budget: self.budget,
+            carrier: self.carrier,
+            place: self.place.clone(),
+            measure: self.measure,
+            timer_slack: self.timer_slack,
+            over: self.over.clone().map(|times| times.0),
+            seed: self.seed,
+            ..plan
+        };
+        if self.quick {
+            jostle_engine::resolve::quicken(&mut plan);
+        }
+        plan
+    }
+}
+
+impl Stream {
+    /// The plan as typed.
+    pub fn plan(&self) -> Plan {
+        self.counted.apply(Plan {
+            targets: self.targets.clone(),
+            workers: self.workers.clone(),
+            operations: self.operations.clone(),
+            names: self.names,
+            pipeline: self.pipeline,
+            ..Plan::of(Workload::Stream)
+        })
+    }
+}
+
+impl Hold {
+    /// The plan as typed.
+    pub fn plan(&self) -> Plan {
+        self.counted.apply(Plan {
+            targets: self.targets.clone(),
+            workers: self.workers.clone(),
+            keys: self.keys.clone(),
+            pipeline: self.pipeline,
+            slots: self.slots,
+            ..Plan::of(Workload::Hold)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +415,8 @@ mod tests {
         let words = ["jostle"].into_iter().chain(line.split_whitespace());
         match Cli::try_parse_from(words).unwrap().verb {
             Verb::Contend(contend) => contend.plan(),
+            Verb::Stream(stream) => stream.plan(),
+            Verb::Hold(hold) => hold.plan(),
             other => panic!("{other:?}"),
         }
     }
@@ -287,6 +434,18 @@ mod tests {
 
     #[test]
     fn what_is_not_said_is_left_to_the_plan() {
-        assert_eq!(plan("contend"), Plan::of(Workload::Contend));
+        for workload in Workload::ALL {
+            assert_eq!(plan(workload.as_str()), Plan::of(*workload));
+        }
+    }
+
+    #[test]
+    fn the_old_daemon_s_tests_can_be_typed() {
+        let second = plan("stream lockd -n 10000 -w 2 --names one");
+        assert_eq!(second.operations, Some(List(vec![10_000])));
+        assert_eq!(second.names, Some(Names::One));
+        let third = plan("hold lockd --keys 1000..3000+1000 --pipeline 100");
+        assert_eq!(third.keys, Some(List(vec![1_000, 2_000, 3_000])));
+        assert_eq!(third.pipeline, Some(100));
     }
 }

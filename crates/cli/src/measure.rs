@@ -10,7 +10,7 @@ use jostle_engine::experiment::{self, Hooks, Outcome};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
 use jostle_engine::resolve::{Resolved, resolve};
-use jostle_model::plan::{Carrier, Plan};
+use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
@@ -207,7 +207,16 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<(), Failure> {
         .unwrap_or(1);
     let carrier = plan.carrier.unwrap_or(Carrier::Processes);
     for spec in &resolved.specs {
-        let keys = plan.keys.unwrap_or(1);
+        let keys = plan
+            .keys
+            .as_ref()
+            .and_then(|list| list.0.iter().max().copied())
+            .unwrap_or(1);
+        let keys = match (plan.workload, plan.names) {
+            // Each worker opens all, whichever it locks.
+            (Workload::Hold, _) | (_, Some(Names::Own)) => keys * workers,
+            _ => keys,
+        };
         let files = spec.entry.family == jostle_targets::table::Family::File;
         let semaphores = match spec.entry.name.starts_with("sysv") {
             true if keys == 1 => 1,

@@ -80,6 +80,13 @@ impl Drop for Line {
 }
 
 fn place(at: At) -> String {
-    at.workers
-        .map_or_else(String::new, |workers| format!(" -w {workers}"))
+    let parts = [
+        ("-w", at.workers),
+        ("-n", at.operations),
+        ("--keys", at.keys),
+    ];
+    parts
+        .iter()
+        .filter_map(|(option, value)| Some(format!(" {option} {}", (*value)?)))
+        .collect()
 }

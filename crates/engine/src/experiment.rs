@@ -10,7 +10,7 @@ use crate::point::{Which, point};
 use crate::resolve::{Resolved, cpus};
 use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
 use jostle_model::Nanos;
-use jostle_model::plan::{Measure, Place, Plan, Range};
+use jostle_model::plan::{Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{
     At, Calibration, End, Environment, Experiment, Is, OwnCost, Point, Record, SCHEMA,
 };
@@ -34,6 +34,9 @@ const STAMPS_MAY_COST: f64 = 0.05;
 const STAMP_EVERY_AT_MOST: u64 = 1_000;
 /// Starting, stopping and reaping a worker, where no pilot measured it.
 const WORKER_OVERHEAD: Nanos = Nanos::from_micros(300);
+
+/// Starting and ending a server of a run's own.
+const COUNTED_OVERHEAD: Nanos = Nanos::from_millis(20);
 
 /// Where the offset between CPUs could not be bounded (one CPU, or no quiet
 /// moment), no hand-off is called too early. A day is the longest time that an
@@ -161,13 +164,20 @@ impl Course<'_, '_> {
     fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
         let calibration = self.calibrate()?;
         let points = self.resolved.points();
-        let pilots = self.pilots(&points, &calibration)?;
+        let counted = self.resolved.plan.workload != Workload::Contend;
+        let pilots = match counted {
+            true => Vec::new(),
+            false => self.pilots(&points, &calibration)?,
+        };
         let columns: Vec<u64> = points
             .iter()
             .map(|(_, at)| at.workers.unwrap_or(0))
             .collect();
         let asked = self.asked();
-        let schedule = schedule::fit(&pilots, &columns, &asked);
+        let schedule = match counted {
+            true => schedule::count(&self.estimates(&points, &calibration), &asked),
+            false => schedule::fit(&pilots, &columns, &asked),
+        };
         self.concessions = schedule.concessions.clone();
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
@@ -250,6 +260,23 @@ impl Course<'_, '_> {
             .collect()
     }
 
+    /// What runs of so many operations will take, by the cost of a pair alone:
+    /// workers may wait for each other.
+    fn estimates(&self, points: &[(usize, At)], calibration: &Calibration) -> Vec<Timing> {
+        let estimate = |(target, at): &(usize, At)| {
+            let typed = &self.resolved.specs[*target].typed;
+            let pair_ns = calibration.own_cost.get(typed).map_or(0.0, |c| c.pair_ns);
+            let workers = at.workers.unwrap_or(1);
+            let operations = workers * at.operations.or(at.keys).unwrap_or(1);
+            Timing {
+                window: Nanos((operations as f64 * pair_ns) as u64),
+                warmup: Nanos::ZERO,
+                overhead: Nanos(COUNTED_OVERHEAD.0 + WORKER_OVERHEAD.0 * workers),
+            }
+        };
+        points.iter().map(estimate).collect()
+    }
+
     /// How long one grant and the overhead of a run take. Where the plan gives
     /// the window, it is obeyed, and a guess will do for the rest.
     fn pilot(&mut self, target: usize, at: At, calibration: &Calibration) -> Result<Pilot, Stop> {
@@ -298,6 +325,13 @@ impl Course<'_, '_> {
         )
         .next_u64();
         let mut order = order(plan, typed, at.workers.unwrap_or(1) as usize, seed);
+        let each = at.operations.or(at.keys).unwrap_or(1);
+        order.operations = each;
+        order.keys = match (plan.workload, order.names) {
+            (Workload::Hold, _) => order.workers * each as usize,
+            (Workload::Stream, Names::Own) => order.workers,
+            _ => order.keys,
+        };
         order.stamp_every = calibration
             .own_cost
             .get(typed)
@@ -378,7 +412,14 @@ impl Course<'_, '_> {
         let typed = &self.resolved.specs[target].typed;
         (self.hooks.progress)(Progress::Run(typed, at, block));
         let mut order = self.order(target, at, block, nth, &experiment.calibration);
-        (order.window, order.warmup) = (timing.window, timing.warmup);
+        (order.window, order.warmup) = match order.is_counted() {
+            // Not what it will take, but what it may.
+            true => (
+                self.resolved.plan.duration.unwrap_or(timing.window),
+                Nanos::ZERO,
+            ),
+            false => (timing.window, timing.warmup),
+        };
         let data = self
             .keeper
             .run(&order, &mut || (self.hooks.ended)().is_some())?;
@@ -440,7 +481,11 @@ impl Course<'_, '_> {
 fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
     RunOrder {
         target: target.to_owned(),
+        workload: plan.workload,
         workers,
+        operations: 1,
+        names: plan.names.unwrap_or(Names::One),
+        pipeline: plan.pipeline.unwrap_or(1) as usize,
         carrier: plan
             .carrier
             .unwrap_or(jostle_model::plan::Carrier::Processes),
@@ -454,7 +499,10 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         window: PILOT,
         measure: plan.measure.unwrap_or(Measure::Full),
         stamp_every: 1,
-        keys: plan.keys.unwrap_or(1) as usize,
+        keys: match plan.workload {
+            Workload::Contend => plan.key_count() as usize,
+            Workload::Stream | Workload::Hold => 1,
+        },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),
         try_only: plan.try_only.unwrap_or(false),

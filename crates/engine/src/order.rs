@@ -1,7 +1,7 @@
 //! What the parent asks of the keeper and what it gets back: plain data, so
 //! that it can be sent to a process here and, later, to other hosts.
 
-use jostle_model::plan::{Carrier, Measure, Range};
+use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
 use jostle_model::record::{Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,17 @@ use std::collections::BTreeMap;
 pub struct RunOrder {
     /// The target as typed.
     pub target: String,
+    /// What the workers do.
+    pub workload: Workload,
     /// Contending workers.
     pub workers: usize,
+    /// Operations of each worker, where their number ends the run: pairs of a
+    /// stream, locks that each holds.
+    pub operations: u64,
+    /// Whether the workers of a stream share one lock.
+    pub names: Names,
+    /// Pairs or locks that are sent at once.
+    pub pipeline: usize,
     /// What carries them.
     pub carrier: Carrier,
     /// The CPUs they are dealt round robin; empty: wherever they like.
@@ -53,6 +62,11 @@ pub struct RunOrder {
 }
 
 impl RunOrder {
+    /// Whether a number of operations ends the run, and not a time.
+    pub fn is_counted(&self) -> bool {
+        self.workload != Workload::Contend
+    }
+
     /// The longest that a worker may need after the window's end: it finishes
     /// its hold.
     pub fn patience(&self) -> Nanos {
@@ -122,6 +136,18 @@ pub struct Yield {
     pub start_spread_ns: u64,
     /// Grants of each worker within the window.
     pub operations: Vec<u64>,
+    /// From the common start to the end of each worker, where a number of
+    /// operations ends the run.
+    pub elapsed_ns: Vec<u64>,
+    /// Of the busiest worker: CPU time and time on the run queue as shares of
+    /// its wall time.
+    pub busiest: Option<(f64, f64)>,
+    /// Until all locks were held, and from the first release to the end.
+    pub phases_ns: Option<(u64, u64)>,
+    /// What the server's memory grew by until all locks were held.
+    pub held_bytes: Option<i64>,
+    /// Releases and the sum of their times, for each slice.
+    pub release_slices: Vec<(u64, u64)>,
     /// Longest wait of each worker, the attempt pending at the end included.
     pub longest_wait_ns: Vec<u64>,
     /// By the figure's name.

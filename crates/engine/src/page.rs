@@ -106,6 +106,16 @@ pub enum Word {
     Errno,
     /// Bytes of the message.
     MessageBytes,
+    /// Stamp at which all locks were held (`hold`).
+    HeldAt,
+    /// Stamp of the worker's own end, where it has one.
+    Finished,
+    /// Its CPU time from the start to that end.
+    Cpu,
+    /// Its time on the run queue meanwhile.
+    Runqueue,
+    /// Times it was put on a CPU meanwhile.
+    Switches,
     /// CPU time used before the start, user.
     StartUser,
     /// CPU time used before the start, system.
@@ -134,7 +144,9 @@ pub enum Stage {
 const FIGURE_WORDS: usize = 4;
 const FIGURES_AT: usize = Word::End as usize;
 const SLICES_AT: usize = FIGURES_AT + FIGURE_WORDS * Figure::ALL.len();
-const CULPRITS_AT: usize = SLICES_AT + 3 * SLICES;
+/// Of each slice: operations, stamped ones, their waits, releases, their times.
+const SLICE_ROWS: usize = 5;
+const CULPRITS_AT: usize = SLICES_AT + SLICE_ROWS * SLICES;
 const MESSAGE_AT: usize = CULPRITS_AT + 2 * CULPRITS;
 const WORDS: usize = MESSAGE_AT + MESSAGE_WORDS;
 const HEAD_BYTES: usize = (WORDS * 8).next_multiple_of(LINE);
@@ -264,15 +276,37 @@ impl<'a> Page<'a> {
     /// Counts an operation, and its wait where stamped, in its slice.
     #[inline(always)]
     pub fn slice(&self, slice: usize, wait: Option<u64>) {
-        let bump = |at: usize, by: u64| {
-            let word = self.own(SLICES_AT + at * SLICES + slice.min(SLICES - 1));
-            word.store(word.load(Relaxed) + by, Relaxed);
-        };
-        bump(0, 1);
+        self.bump(0, slice, 1);
         if let Some(wait) = wait {
-            bump(1, 1);
-            bump(2, wait);
+            self.bump(1, slice, 1);
+            self.bump(2, slice, wait);
         }
+    }
+
+    /// Counts so many operations that took so long together.
+    pub fn slice_batch(&self, slice: usize, operations: u64, took: u64) {
+        self.bump(0, slice, operations);
+        self.bump(1, slice, operations);
+        self.bump(2, slice, took);
+    }
+
+    /// Counts so many releases that took so long together.
+    #[inline(always)]
+    pub fn slice_releases(&self, slice: usize, releases: u64, took: u64) {
+        self.bump(3, slice, releases);
+        self.bump(4, slice, took);
+    }
+
+    #[inline(always)]
+    fn bump(&self, row: usize, slice: usize, by: u64) {
+        let word = self.own(SLICES_AT + row * SLICES + slice.min(SLICES - 1));
+        word.store(word.load(Relaxed) + by, Relaxed);
+    }
+
+    /// Releases of a slice, and their times.
+    pub fn released(&self, slice: usize) -> (u64, u64) {
+        let read = |row: usize| self.own(SLICES_AT + row * SLICES + slice).load(Relaxed);
+        (read(3), read(4))
     }
 
     /// Operations, stamped ones and their waits of a slice.
@@ -355,7 +389,13 @@ enum Control {
     ToMonotonic = 66,
     /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.
     LastResort = 67,
-    End = 80,
+    /// Workers that have done all their operations, or failed. Futex.
+    Finished = 80,
+    /// Workers that hold all their locks. Futex.
+    Midway = 96,
+    /// Becomes one when they may release them. Futex.
+    Resumed = 112,
+    End = 128,
 }
 
 const CONTROL_BYTES: usize = Control::End as usize * 8;
@@ -436,6 +476,21 @@ impl Shared {
     /// with it before the keeper has read it.
     pub fn dismissed(&self) -> &AtomicU32 {
         self.half(Control::Dismissed)
+    }
+
+    /// Futex: workers that have done all their operations, or failed.
+    pub fn finished(&self) -> &AtomicU32 {
+        self.half(Control::Finished)
+    }
+
+    /// Futex: workers that hold all their locks.
+    pub fn midway(&self) -> &AtomicU32 {
+        self.half(Control::Midway)
+    }
+
+    /// Futex: they may release them.
+    pub fn resumed(&self) -> &AtomicU32 {
+        self.half(Control::Resumed)
     }
 
     /// One of [`phase`].

@@ -3,7 +3,7 @@
 use crate::order::{Merged, RunOrder, Yield};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
-use jostle_model::record::{At, Distribution, Exclusion, Point, Server, Slice, Workers};
+use jostle_model::record::{At, Distribution, Exclusion, Generator, Point, Server, Slice, Workers};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::{censor, fairness};
 
@@ -34,7 +34,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     let full = order.measure == Measure::Full;
     let mut point = Point {
         target: place.target.to_owned(),
-        workload: Workload::Contend.to_string(),
+        workload: order.workload.to_string(),
         at: place.at,
         run: place.run,
         block: place.block,
@@ -50,6 +50,10 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
         machine: data.machine,
         per_worker: per_worker(order, data),
+        names: (order.workload == Workload::Stream).then(|| order.names.to_string()),
+        acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
+        release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
+        generators: data.busiest.map(generator).into_iter().collect(),
         workers: Some(Workers {
             operations: data.operations.clone(),
             longest_wait_us: data
@@ -57,6 +61,8 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
                 .iter()
                 .map(|ns| ns.div_ceil(1_000))
                 .collect(),
+            elapsed_ns: data.elapsed_ns.clone(),
+            throughput_per_s: rates(data),
         }),
         timeouts: order.acquire_timeout.map(|_| data.timeouts),
         errors: data.errors.clone(),
@@ -71,15 +77,43 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
             .insert("refused_tries".to_owned(), data.refusals as f64);
     }
     cpu(&mut point, data);
-    point.server = server(operations, data);
+    point.server = server(order, operations, data);
     if full {
         distributions(&mut point, order, data, over);
-        point.stamp_every = Some(order.stamp_every);
+        // Of pipelined requests every batch is stamped.
+        point.stamp_every = Some(match order.pipeline {
+            0 | 1 => order.stamp_every,
+            _ => 1,
+        });
         point.stamped = Some(data.stamped);
-        point.exclusion = Some(exclusion(&point, data));
+        point.exclusion = is_witnessed(order).then(|| exclusion(&point, data));
         point.series = series(data);
     }
     point
+}
+
+/// With many requests on their way nobody knows who holds what; who holds
+/// different locks meets nobody.
+fn is_witnessed(order: &RunOrder) -> bool {
+    match order.workload {
+        Workload::Contend => true,
+        Workload::Stream => order.pipeline <= 1,
+        Workload::Hold => false,
+    }
+}
+
+fn generator((busy_share, runqueue_share): (f64, f64)) -> Generator {
+    Generator {
+        busy_share,
+        runqueue_share,
+    }
+}
+
+/// Of each worker, by its own time.
+fn rates(data: &Yield) -> Vec<f64> {
+    let each = data.operations.iter().zip(&data.elapsed_ns);
+    each.map(|(operations, elapsed)| *operations as f64 * 1e9 / (*elapsed).max(1) as f64)
+        .collect()
 }
 
 /// What an ideal lock would reach: one owner after the other without a gap, or
@@ -104,6 +138,10 @@ fn ceiling(order: &RunOrder, excludes: bool) -> Option<f64> {
 }
 
 fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::PerWorker> {
+    if order.is_counted() {
+        // All get the same number, whatever the lock does.
+        return None;
+    }
     let mut shares = fairness::per_worker(&data.operations)?;
     if order.measure == Measure::Full {
         let longest = data
@@ -143,17 +181,23 @@ fn cpu(point: &mut Point, data: &Yield) {
     }
 }
 
-fn server(operations: u64, data: &Yield) -> Option<Server> {
+fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
     let cpu_s = data.server_cpu_ns.map(|ns| ns as f64 / 1e9);
-    (cpu_s.is_some() || data.server_counted.is_some()).then(|| Server {
-        counted: data.server_counted,
-        difference: data
-            .server_counted
-            .map(|counted| counted as i64 - data.received as i64),
-        cpu_s,
-        cpu_us_per_operation: cpu_s
-            .filter(|_| operations > 0)
-            .map(|s| s * 1e6 / operations as f64),
+    (cpu_s.is_some() || data.server_counted.is_some() || data.held_bytes.is_some()).then(|| {
+        Server {
+            counted: data.server_counted,
+            difference: data
+                .server_counted
+                .map(|counted| counted as i64 - data.received as i64),
+            cpu_s,
+            cpu_us_per_operation: cpu_s
+                .filter(|_| operations > 0)
+                .map(|s| s * 1e6 / operations as f64),
+            bytes_per_held_lock: data.held_bytes.map(|bytes| {
+                let held = order.workers as u64 * order.operations;
+                bytes as f64 / held.max(1) as f64
+            }),
+        }
     })
 }
 
@@ -177,6 +221,9 @@ fn histogram(merged: &Merged) -> Histogram {
 fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nanos]) {
     let empty = Merged::default();
     let figure = |name: &str| data.figures.get(name).unwrap_or(&empty);
+    if order.pipeline > 1 {
+        return batches(point, data, over);
+    }
     let acquire = histogram(figure("acquire_ns"));
     point.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
     point.hold_ns = histogram(figure("hold_ns")).distribution(over);
@@ -191,8 +238,13 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
     let mut all = same;
     all.merge(&cross);
     point.handoff_ns = all.distribution(over);
-    point.blocked_share =
-        (data.stamped > 0 && data.excludes).then(|| data.contended as f64 / data.stamped as f64);
+    // A stream does not look at who was there before.
+    point.blocked_share = (data.stamped > 0 && data.excludes && !order.is_counted())
+        .then(|| data.contended as f64 / data.stamped as f64);
+    keep_histograms(point, data, |name| name);
+}
+
+fn keep_histograms(point: &mut Point, data: &Yield, named: fn(&str) -> &str) {
     for (name, merged) in data
         .figures
         .iter()
@@ -201,9 +253,24 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
         if !merged.buckets.0.is_empty() {
             point
                 .histograms
-                .insert(name.clone(), merged.buckets.clone());
+                .insert(named(name).to_owned(), merged.buckets.clone());
         }
     }
+}
+
+/// What is stamped of pipelined requests is the time of a whole batch.
+fn batches(point: &mut Point, data: &Yield, over: &[Nanos]) {
+    fn named(name: &str) -> &str {
+        match name {
+            "acquire_ns" => "batch_ns",
+            "release_ns" => "release_batch_ns",
+            other => other,
+        }
+    }
+    let of = |name: &str| data.figures.get(name).map(histogram);
+    point.batch_ns = of("acquire_ns").and_then(|h| h.distribution(over));
+    point.release_batch_ns = of("release_ns").and_then(|h| h.distribution(over));
+    keep_histograms(point, data, named);
 }
 
 fn exclusion(point: &Point, data: &Yield) -> Exclusion {
@@ -222,11 +289,15 @@ fn exclusion(point: &Point, data: &Yield) -> Exclusion {
 }
 
 fn series(data: &Yield) -> Vec<Slice> {
+    let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
+    let released = |at: usize| data.release_slices.get(at).copied().unwrap_or_default();
     data.slices
         .iter()
-        .map(|(operations, stamped, waits)| Slice {
+        .enumerate()
+        .map(|(at, (operations, stamped, waits))| Slice {
             operations: *operations,
-            mean_wait_ns: (*stamped > 0).then(|| *waits as f64 / *stamped as f64),
+            mean_wait_ns: mean(*waits, *stamped),
+            mean_release_ns: mean(released(at).1, released(at).0),
         })
         .collect()
 }

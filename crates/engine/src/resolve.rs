@@ -1,7 +1,7 @@
 //! From a plan as typed to one that can be run: defaults filled in, the grid
 //! expanded, and everything that makes no sense refused before anything starts.
 
-use jostle_model::plan::{Carrier, Measure, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_model::{List, record::At};
 use jostle_targets::Spec;
@@ -11,6 +11,20 @@ const WORKERS: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
 /// What is compared where no target is named: the two kernel locks that differ
 /// most in whom they serve next.
 const TARGETS: [&str; 2] = ["flock", "sysv"];
+/// The daemon, and beside it what needs no server at all.
+const COUNTED_TARGETS: [&str; 2] = ["lockd", "flock"];
+/// The daemon, and what its ancestor's table did.
+const HOLD_TARGETS: [&str; 2] = ["lockd", "chained"];
+const STREAM_WORKERS: [u64; 2] = [1, 2];
+/// The ends of the Open Lock Daemon's sweeps.
+const OPERATIONS: [u64; 2] = [1_000, 10_000];
+const HELD: [u64; 2] = [1_000, 10_000];
+/// What a run of so many operations may take, where the plan does not say.
+const LONGEST_RUN: Nanos = Nanos::from_millis(300_000);
+const MOST_OPERATIONS: u64 = 1_000_000_000;
+/// The requests of a batch and their replies must fit into the sockets' buffers,
+/// or client and server would wait for each other.
+const DEEPEST_PIPELINE: u64 = 1_000;
 /// What the runs of a comparison may take together.
 const BUDGET: Nanos = Nanos::from_millis(50_000);
 /// With `--quick`.
@@ -45,12 +59,9 @@ pub struct Resolved {
 impl Resolved {
     /// The points, target by target, in the order of the plan.
     pub fn points(&self) -> Vec<(usize, At)> {
-        let workers = self.plan.workers.as_ref().map_or(&[][..], |list| &list.0);
-        let at = |workers: &u64| At {
-            workers: Some(*workers),
-        };
+        let ats = At::swept(&self.plan);
         (0..self.specs.len())
-            .flat_map(|target| workers.iter().map(move |w| (target, at(w))))
+            .flat_map(|target| ats.iter().map(move |at| (target, *at)))
             .collect()
     }
 }
@@ -61,23 +72,17 @@ impl Resolved {
 /// # Errors
 /// In words for the user: what is impossible, why, and what would do.
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
-    let Workload::Contend = plan.workload;
-    let may_drop = plan.workers.is_none();
-    if plan.targets.is_empty() {
-        plan.targets = TARGETS.iter().map(|name| (*name).to_owned()).collect();
+    let may_drop = plan.workload == Workload::Contend && plan.workers.is_none();
+    check_words(&plan)?;
+    match plan.workload {
+        Workload::Contend => contend_defaults(&mut plan),
+        Workload::Stream => stream_defaults(&mut plan),
+        Workload::Hold => hold_defaults(&mut plan),
     }
-    plan.workers.get_or_insert_with(|| List(WORKERS.to_vec()));
-    plan.hold.get_or_insert(Busy::Sleep(Nanos::from_millis(1)));
-    plan.idle.get_or_insert(Busy::Sleep(Nanos::from_micros(10)));
     plan.budget.get_or_insert(BUDGET);
     plan.carrier.get_or_insert(Carrier::Processes);
     plan.place.get_or_insert(Place::None);
     plan.measure.get_or_insert(Measure::Full);
-    plan.keys.get_or_insert(1);
-    plan.shared.get_or_insert(0.0);
-    plan.range.get_or_insert(Range::Same);
-    plan.try_only.get_or_insert(false);
-    plan.open_each.get_or_insert(false);
     plan.slots.get_or_insert(SLOTS);
     plan.timer_slack.get_or_insert(Nanos(1));
     plan.seed.get_or_insert(fresh_seed);
@@ -96,8 +101,91 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
 /// look, no measurement; what such windows are too short for becomes a verdict.
 pub fn quicken(plan: &mut Plan) {
     plan.runs = Some(crate::schedule::FEWEST_BLOCKS);
-    plan.duration = Some(QUICK_WINDOW);
-    plan.warmup = Some(QUICK_WARMUP);
+    // What ends with its operations has no window; its longest time stays.
+    if plan.workload == Workload::Contend {
+        plan.duration = Some(QUICK_WINDOW);
+        plan.warmup = Some(QUICK_WARMUP);
+    }
+}
+
+fn named(targets: &[&str]) -> Vec<String> {
+    targets.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn contend_defaults(plan: &mut Plan) {
+    if plan.targets.is_empty() {
+        plan.targets = named(&TARGETS);
+    }
+    plan.workers.get_or_insert_with(|| List(WORKERS.to_vec()));
+    plan.hold.get_or_insert(Busy::Sleep(Nanos::from_millis(1)));
+    plan.idle.get_or_insert(Busy::Sleep(Nanos::from_micros(10)));
+    plan.keys.get_or_insert_with(|| List(vec![1]));
+    plan.shared.get_or_insert(0.0);
+    plan.range.get_or_insert(Range::Same);
+    plan.try_only.get_or_insert(false);
+    plan.open_each.get_or_insert(false);
+}
+
+/// The origin's question, on the daemon that descends from it.
+fn stream_defaults(plan: &mut Plan) {
+    if plan.targets.is_empty() {
+        plan.targets = named(&COUNTED_TARGETS);
+    }
+    plan.workers
+        .get_or_insert_with(|| List(STREAM_WORKERS.to_vec()));
+    plan.operations
+        .get_or_insert_with(|| List(OPERATIONS.to_vec()));
+    plan.names.get_or_insert(Names::One);
+    plan.pipeline.get_or_insert(1);
+    plan.duration.get_or_insert(LONGEST_RUN);
+}
+
+fn hold_defaults(plan: &mut Plan) {
+    if plan.targets.is_empty() {
+        plan.targets = named(&HOLD_TARGETS);
+    }
+    plan.workers.get_or_insert_with(|| List(vec![1]));
+    plan.keys.get_or_insert_with(|| List(HELD.to_vec()));
+    plan.pipeline.get_or_insert(1);
+    plan.duration.get_or_insert(LONGEST_RUN);
+}
+
+/// Words of other workloads, which this one would silently ignore.
+fn check_words(plan: &Plan) -> Result<(), UsageError> {
+    use Workload::{Contend, Hold, Stream};
+    let set = [
+        ("hold", plan.hold.is_some(), &[Contend][..]),
+        ("idle", plan.idle.is_some(), &[Contend]),
+        ("warmup", plan.warmup.is_some(), &[Contend]),
+        ("shared", plan.shared.is_some(), &[Contend]),
+        ("range", plan.range.is_some(), &[Contend]),
+        ("try", plan.try_only.is_some(), &[Contend]),
+        (
+            "acquire-timeout",
+            plan.acquire_timeout.is_some(),
+            &[Contend],
+        ),
+        ("open-each", plan.open_each.is_some(), &[Contend]),
+        ("keys", plan.keys.is_some(), &[Contend, Hold]),
+        ("operations", plan.operations.is_some(), &[Stream]),
+        ("names", plan.names.is_some(), &[Stream]),
+        ("pipeline", plan.pipeline.is_some(), &[Stream, Hold]),
+    ];
+    let stranger = set
+        .iter()
+        .find(|(_, is_set, verbs)| *is_set && !verbs.contains(&plan.workload));
+    match stranger {
+        None => Ok(()),
+        Some((word, _, verbs)) => refuse(format!(
+            "{} has no {word}; leave it out, or use: {}",
+            plan.workload,
+            verbs
+                .iter()
+                .map(|v| v.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
+    }
 }
 
 fn specs(plan: &Plan) -> Result<Vec<Spec>, UsageError> {
@@ -128,9 +216,7 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
     if plan.runs.is_some_and(|runs| runs == 0 || runs > MOST_RUNS) {
         return refuse(format!("--runs: 1 to {MOST_RUNS}"));
     }
-    if plan.keys.is_some_and(|keys| keys == 0 || keys > MOST_KEYS) {
-        return refuse(format!("--keys: 1 to {MOST_KEYS}"));
-    }
+    check_lists(plan)?;
     if plan
         .slots
         .is_some_and(|slots| slots == 0 || slots > MOST_SLOTS)
@@ -160,6 +246,37 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
         return refuse("--budget 0: nothing can be measured in no time");
     }
     Ok(())
+}
+
+fn check_lists(plan: &Plan) -> Result<(), UsageError> {
+    let lists = [
+        ("--keys", &plan.keys, MOST_KEYS),
+        ("-n", &plan.operations, MOST_OPERATIONS),
+    ];
+    for (option, list, most) in lists {
+        let Some(List(values)) = list else { continue };
+        if values.is_empty() || values.iter().any(|n| *n == 0 || *n > most) {
+            return refuse(format!("{option}: 1 to {most}"));
+        }
+    }
+    if plan.workload == Workload::Contend && plan.keys.as_ref().is_some_and(|k| k.0.len() > 1) {
+        return refuse("--keys: one number; `jostle hold` sweeps how many are held");
+    }
+    if plan
+        .pipeline
+        .is_some_and(|depth| depth == 0 || depth > DEEPEST_PIPELINE)
+    {
+        return refuse(format!("--pipeline: 1 to {DEEPEST_PIPELINE}"));
+    }
+    let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
+    let held = most(&plan.workers).zip(most(&plan.keys));
+    match held.filter(|_| plan.workload == Workload::Hold) {
+        Some((workers, keys)) if workers * keys > MOST_KEYS => refuse(format!(
+            "-w {workers} --keys {keys}: {} locks in all, at most {MOST_KEYS}; fewer workers or keys",
+            workers * keys
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
@@ -208,7 +325,10 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             which(|e| e.lock.shared)
         ));
     }
-    if plan.range != Some(Range::Same) && !can.ranges {
+    if plan.pipeline.is_some_and(|depth| depth > 1) {
+        check_pipeline(plan, spec, &which)?;
+    }
+    if plan.range.is_some_and(|range| range != Range::Same) && !can.ranges {
         return refuse(format!(
             "{name} locks no byte ranges; --range works with: {}",
             which(|e| e.lock.ranges)
@@ -229,9 +349,126 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     Ok(())
 }
 
+fn check_pipeline(
+    plan: &Plan,
+    spec: &Spec,
+    which: &impl Fn(fn(&jostle_targets::Entry) -> bool) -> String,
+) -> Result<(), UsageError> {
+    let (name, can) = (&spec.typed, &spec.entry.lock);
+    if !can.pipeline {
+        return refuse(format!(
+            "{name} takes one request at a time; --pipeline works with: {}",
+            which(|e| e.lock.pipeline)
+        ));
+    }
+    let several = plan
+        .workers
+        .as_ref()
+        .is_some_and(|list| list.0.iter().any(|w| *w > 1));
+    // Without a queue a taken lock is refused, and the requests behind it are
+    // on their way already.
+    if plan.names == Some(Names::One) && several && !can.fifo {
+        return refuse(format!(
+            "{name} does not queue, so that pipelined requests for one lock would be refused; \
+             --names own, or -w 1, or one of: {}",
+            which(|e| e.lock.pipeline && e.lock.fifo)
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(workload: Workload, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+        let mut plan = Plan::of(workload);
+        change(&mut plan);
+        resolve(plan, 7, &[0, 1])
+    }
+
+    #[test]
+    fn streams_and_holds_sweep_the_ends_of_their_ancestor_s_lists() {
+        let stream = of(Workload::Stream, |_| {}).unwrap();
+        assert_eq!(stream.plan.targets, ["lockd", "flock"]);
+        let ats: Vec<_> = stream.points()[..4]
+            .iter()
+            .map(|(_, at)| (at.workers.unwrap(), at.operations.unwrap()))
+            .collect();
+        assert_eq!(ats, [(1, 1_000), (1, 10_000), (2, 1_000), (2, 10_000)]);
+        let hold = of(Workload::Hold, |_| {}).unwrap();
+        assert_eq!(hold.points()[1].1.keys, Some(10_000));
+        for once in [stream.plan, hold.plan] {
+            assert_eq!(resolve(once.clone(), 99, &[0, 1]).unwrap().plan, once);
+        }
+    }
+
+    #[test]
+    fn a_workload_refuses_what_it_cannot_do_with_what_would() {
+        type Case = (Workload, fn(&mut Plan), &'static str);
+        let table: &[Case] = &[
+            (
+                Workload::Stream,
+                |p| p.hold = Some(Busy::Spin(Nanos(1))),
+                "stream has no hold",
+            ),
+            (
+                Workload::Stream,
+                |p| p.keys = Some(List(vec![2])),
+                "or use: contend, hold",
+            ),
+            (
+                Workload::Hold,
+                |p| p.names = Some(Names::Own),
+                "hold has no names",
+            ),
+            (
+                Workload::Contend,
+                |p| p.pipeline = Some(2),
+                "contend has no pipeline",
+            ),
+            (
+                Workload::Contend,
+                |p| p.keys = Some(List(vec![1, 2])),
+                "`jostle hold` sweeps",
+            ),
+            (
+                Workload::Stream,
+                |p| p.operations = Some(List(vec![0])),
+                "-n: 1 to",
+            ),
+            (
+                Workload::Stream,
+                |p| p.pipeline = Some(2_000),
+                "--pipeline: 1 to 1000",
+            ),
+            (
+                Workload::Stream,
+                |p| p.pipeline = Some(10),
+                "flock takes one request at a time; --pipeline works with: lockd, lockd+unix, redis",
+            ),
+            (
+                Workload::Stream,
+                |p| {
+                    p.targets = vec!["redis".into()];
+                    p.pipeline = Some(10);
+                },
+                "--names own, or -w 1, or one of: lockd, lockd+unix",
+            ),
+            (
+                Workload::Hold,
+                |p| {
+                    p.workers = Some(List(vec![2]));
+                    p.keys = Some(List(vec![1_000_000]));
+                },
+                "2000000 locks in all",
+            ),
+        ];
+        for (workload, change, says) in table {
+            let text = of(*workload, change).map(|_| ()).unwrap_err().0;
+            assert!(text.contains(says), "{text:?} does not say {says:?}");
+        }
+    }
 
     fn plan(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Contend);
@@ -263,7 +500,7 @@ mod tests {
             (|p| p.workers = Some(List(vec![200_000])), "at most 100000"),
             (|p| p.duration = Some(Nanos::ZERO), "a pilot decides"),
             (|p| p.runs = Some(0), "--runs: 1 to"),
-            (|p| p.keys = Some(0), "--keys: 1 to"),
+            (|p| p.keys = Some(List(vec![0])), "--keys: 1 to"),
             (|p| p.timer_slack = Some(Nanos::ZERO), "write 50us"),
             (|p| p.shared = Some(1.5), "from 0 to 1"),
             (|p| p.shared = Some(f64::NAN), "from 0 to 1"),

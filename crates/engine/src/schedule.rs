@@ -151,6 +151,23 @@ pub fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     }
 }
 
+/// For runs that end with their operations: all points, and as many blocks as
+/// the budget holds.
+pub fn count(points: &[Timing], asked: &Asked) -> Schedule {
+    let block: u64 = points.iter().map(Timing::total).sum();
+    let fitting = fitting_blocks(block, asked.budget).clamp(FEWEST_BLOCKS, BLOCKS);
+    let blocks = asked.runs.unwrap_or(fitting);
+    let fewer = asked.runs.is_none() && blocks < BLOCKS;
+    Schedule {
+        points: points.iter().copied().map(Some).collect(),
+        blocks,
+        concessions: fewer
+            .then(|| format!("{blocks} runs of each point instead of {BLOCKS}"))
+            .into_iter()
+            .collect(),
+    }
+}
+
 fn timings(points: &[Pilot], kept: &[bool], asked: &Asked, share: f64) -> Vec<Option<Timing>> {
     let each = points.iter().zip(kept);
     each.map(|(pilot, kept)| kept.then(|| timing(pilot, asked, share)))
@@ -332,6 +349,26 @@ mod tests {
             Some("4 runs of each point instead of 6")
         );
         assert_eq!(fit(&points, &columns, &asked(1)).blocks, FEWEST_BLOCKS);
+    }
+
+    #[test]
+    fn a_number_of_operations_is_not_shortened_but_repeated_less_often() {
+        let points = [Timing {
+            window: Nanos(S),
+            warmup: Nanos::ZERO,
+            overhead: Nanos(S),
+        }; 2];
+        // A block takes 4 s.
+        for (budget_s, blocks) in [(100, 6), (24, 6), (23, 5), (1, 3)] {
+            let schedule = count(&points, &asked(budget_s));
+            assert_eq!(schedule.blocks, blocks, "{budget_s}");
+            assert_eq!(schedule.concessions.is_empty(), blocks == BLOCKS);
+        }
+        let told = Asked {
+            runs: Some(20),
+            ..asked(1)
+        };
+        assert_eq!(count(&points, &told).blocks, 20);
     }
 
     #[test]

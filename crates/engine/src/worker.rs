@@ -6,13 +6,15 @@ use crate::order::{CostOrder, RunOrder};
 use crate::page::{Page, Shared, Stage, Word};
 use crate::witness::Witness;
 use crate::workloads::contend::{Contender, Probe};
-use jostle_model::plan::Carrier;
+use crate::workloads::counted::Course;
+use jostle_model::plan::{Carrier, Workload};
 use jostle_sys::clock::Clock;
-use jostle_sys::{cpu, futex, process, signal};
+use jostle_sys::{cpu, futex, process, signal, stat};
 use jostle_targets::{CallError, SetupError, Target};
 use rustix::process::Pid;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -94,6 +96,9 @@ impl<T: Target> Crew<'_, T> {
                 return false;
             }
         };
+        if self.order.is_counted() {
+            return self.live_counted(worker, &mut lock);
+        }
         self.wait_for_start(&page);
         let mut contender = Contender::new(
             &mut lock,
@@ -105,6 +110,47 @@ impl<T: Target> Crew<'_, T> {
         );
         let done = contender.run(Probe::from(self.order.measure), u64::MAX);
         self.leave(&page, done)
+    }
+
+    /// As [`Crew::live`], for a number of operations: the worker itself says when
+    /// it has ended, and reads its own clocks around its work.
+    fn live_counted(&self, worker: usize, lock: &mut T::Lock) -> bool {
+        let page = self.shared.page(worker);
+        self.await_go(&page);
+        let before = Load::read(&page);
+        self.arrive(&page);
+        self.await_all();
+        let mut course = Course::new(
+            lock,
+            self.order,
+            self.clock,
+            self.shared,
+            self.witness,
+            worker,
+        );
+        let done = match self.order.workload {
+            Workload::Hold => course.hold(),
+            _ => course.stream(),
+        };
+        if let Ok(true) = done {
+            page.set(Word::Finished, self.clock.now());
+            Load::read(&page).less(&before).leave(&page);
+        }
+        // Who could not come so far is counted too: nobody waits for it.
+        self.count(self.shared.finished());
+        self.leave(&page, done.map(|_| ()))
+    }
+
+    /// A common start means that nobody works before all have arrived.
+    fn await_all(&self) {
+        while self.shared.opens().load(Acquire) == u64::MAX {
+            let arrived = self.shared.arrived().load(Acquire);
+            if arrived < self.shared.workers() as u32 {
+                let _ = futex::wait(self.shared.arrived(), arrived, None);
+            } else {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     fn settle(&self, worker: usize) -> Result<T::Lock, SetupError> {
@@ -125,14 +171,24 @@ impl<T: Target> Crew<'_, T> {
     }
 
     fn count_ready(&self) {
-        if self.shared.ready().fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
-            futex::wake(self.shared.ready(), futex::ALL);
+        self.count(self.shared.ready());
+    }
+
+    /// The last one to be counted wakes the keeper.
+    fn count(&self, counter: &AtomicU32) {
+        if counter.fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
+            futex::wake(counter, futex::ALL);
         }
     }
 
     /// The last worker to arrive opens the window: it knows best when all are
     /// there, and need not wait for the keeper to be scheduled.
     fn wait_for_start(&self, page: &Page<'_>) {
+        self.await_go(page);
+        self.arrive(page);
+    }
+
+    fn await_go(&self, page: &Page<'_>) {
         let usage = match self.order.carrier {
             Carrier::Processes => process::own_usage(),
             Carrier::Threads => process::Usage::default(),
@@ -144,6 +200,9 @@ impl<T: Target> Crew<'_, T> {
         while self.shared.go().load(Acquire) == 0 {
             let _ = futex::wait(self.shared.go(), 0, None);
         }
+    }
+
+    fn arrive(&self, page: &Page<'_>) {
         let now = self.clock.now();
         page.set(Word::Arrived, now);
         if self.shared.arrived().fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
@@ -230,5 +289,40 @@ impl<T: Target> Crew<'_, T> {
             }
         }
         Ok(())
+    }
+}
+
+/// What a worker's own thread has used so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    cpu_ns: u64,
+    runqueue_ns: u64,
+    switches: u64,
+}
+
+impl Load {
+    fn read(page: &Page<'_>) -> Load {
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let ids = (page.get(Word::Pid) as u32, page.get(Word::Tid) as u32);
+        let scheduled = stat::scheduled(ids.0, ids.1);
+        Load {
+            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            runqueue_ns: scheduled.as_ref().map_or(0, |s| s.waited_ns),
+            switches: scheduled.as_ref().map_or(0, |s| s.switches),
+        }
+    }
+
+    fn less(self, before: &Load) -> Load {
+        Load {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            runqueue_ns: self.runqueue_ns.saturating_sub(before.runqueue_ns),
+            switches: self.switches.saturating_sub(before.switches),
+        }
+    }
+
+    fn leave(self, page: &Page<'_>) {
+        page.set(Word::Cpu, self.cpu_ns);
+        page.set(Word::Runqueue, self.runqueue_ns);
+        page.set(Word::Switches, self.switches);
     }
 }

@@ -52,6 +52,10 @@ words! {
     Workload {
         /// Workers contend for a lock: acquire, hold, release, idle.
         Contend = "contend",
+        /// Each worker does so many operations back to back.
+        Stream = "stream",
+        /// Each worker acquires so many locks, holding all, then releases them.
+        Hold = "hold",
     }
 }
 
@@ -72,6 +76,16 @@ words! {
         Full = "full",
         /// Counts only: for locks that are quicker than a stamp.
         Counts = "counts",
+    }
+}
+
+words! {
+    /// Which lock each worker of a stream takes.
+    Names {
+        /// One for all: they contend.
+        One = "one",
+        /// Each worker its own: none contend.
+        Own = "own",
     }
 }
 
@@ -199,9 +213,23 @@ pub struct Plan {
     /// How much is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure: Option<Measure>,
-    /// How many locks; each operation picks one at random.
+    /// How many locks. Contention picks one at random for each operation; what
+    /// is swept by `hold` is how many each worker holds.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "one_or_many"
+    )]
+    pub keys: Option<List>,
+    /// Swept: how many operations each worker of a stream does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keys: Option<u64>,
+    pub operations: Option<List>,
+    /// Whether the workers of a stream share one lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<Names>,
+    /// Pairs (or, held, locks) that are sent before the replies are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<u64>,
     /// Share of the acquisitions that are shared, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<f64>,
@@ -231,6 +259,14 @@ pub struct Plan {
     pub seed: Option<u64>,
 }
 
+/// One number stands by itself, as it did before `hold` swept it.
+fn one_or_many<S: serde::Serializer>(list: &Option<List>, s: S) -> Result<S::Ok, S::Error> {
+    match list.as_ref().map(|list| list.0.as_slice()) {
+        Some([one]) => s.serialize_u64(*one),
+        _ => list.serialize(s),
+    }
+}
+
 impl Plan {
     /// A plan that says only what to do; everything else takes its default.
     pub fn of(workload: Workload) -> Plan {
@@ -248,6 +284,9 @@ impl Plan {
             place: None,
             measure: None,
             keys: None,
+            operations: None,
+            names: None,
+            pipeline: None,
             shared: None,
             range: None,
             try_only: None,
@@ -258,5 +297,11 @@ impl Plan {
             over: None,
             seed: None,
         }
+    }
+
+    /// How many locks there are, where that is not swept.
+    pub fn key_count(&self) -> u64 {
+        let first = self.keys.as_ref().and_then(|list| list.0.first());
+        first.copied().unwrap_or(1)
     }
 }

@@ -5,7 +5,7 @@
 //! added there in the same commit. These types are the file's format and
 //! nothing else: workers fold into shared pages of their own layout.
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -119,6 +119,34 @@ pub struct At {
     /// Contending workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<u64>,
+    /// Operations of each worker.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub operations: Option<u64>,
+    /// Locks that each worker holds at the peak.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub keys: Option<u64>,
+}
+
+impl At {
+    /// The points that a resolved plan asks of each target, in its order.
+    pub fn swept(plan: &Plan) -> Vec<At> {
+        let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
+        let workers = of(&plan.workers);
+        let second = match plan.workload {
+            Workload::Contend => vec![None],
+            Workload::Stream => of(&plan.operations).into_iter().map(Some).collect(),
+            Workload::Hold => of(&plan.keys).into_iter().map(Some).collect(),
+        };
+        let at = |workers: u64, second: Option<u64>| At {
+            workers: Some(workers),
+            operations: second.filter(|_| plan.workload == Workload::Stream),
+            keys: second.filter(|_| plan.workload == Workload::Hold),
+        };
+        workers
+            .iter()
+            .flat_map(|workers| second.iter().map(move |second| at(*workers, *second)))
+            .collect()
+    }
 }
 
 /// One run of one point.
@@ -206,6 +234,25 @@ pub struct Point {
     /// Time in the release call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_ns: Option<Distribution>,
+    /// Time of a whole batch of pipelined requests, from its sending to its
+    /// last reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_ns: Option<Distribution>,
+    /// The same of releases, where they stand by themselves (`hold`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_batch_ns: Option<Distribution>,
+    /// Which lock each worker took: `one` for all, or its `own`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<String>,
+    /// From the common start until all locks were held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquire_phase_s: Option<f64>,
+    /// From the first release to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_phase_s: Option<f64>,
+    /// How hard each group of workers worked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub generators: Vec<Generator>,
     /// Time of the tries that were refused (`--try`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_try_ns: Option<Distribution>,
@@ -247,6 +294,15 @@ pub struct Point {
     pub histograms: BTreeMap<String, Buckets>,
     /// Whether these numbers may be believed.
     pub verdict: Verdict,
+}
+
+/// The busiest worker of one local group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// (CPU time + time runnable but not running) / its wall time.
+    pub busy_share: f64,
+    /// Time runnable but not running / its wall time.
+    pub runqueue_share: f64,
 }
 
 /// CPU time of the whole machine within the window.
@@ -317,6 +373,12 @@ pub struct Workers {
     /// Longest wait, in microseconds, rounded up.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub longest_wait_us: Vec<u64>,
+    /// From the common start to the worker's own end, where it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub elapsed_ns: Vec<u64>,
+    /// operations / elapsed_ns, by the second.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub throughput_per_s: Vec<f64>,
 }
 
 /// A distribution's summary. Its histogram stands among the point's histograms;
@@ -394,6 +456,10 @@ pub struct Server {
     /// cpu_s per operation, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
+    /// Memory that it counts, with all locks held less before the first, for
+    /// each of them; absent where it does not count.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bytes_per_held_lock: Option<f64>,
 }
 
 /// A tenth of the window.
@@ -404,6 +470,9 @@ pub struct Slice {
     /// Mean wait of the stamped ones among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean_wait_ns: Option<f64>,
+    /// Mean time of their releases (`hold`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mean_release_ns: Option<f64>,
 }
 
 /// A log-linear histogram: the smallest value of each bucket that is not

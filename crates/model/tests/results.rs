@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
-use jostle_model::plan::{Carrier, Measure, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::*;
 use jostle_model::{Busy, List, Nanos};
 use serde_json::Value;
@@ -43,7 +43,10 @@ fn plan() -> Plan {
         carrier: Some(Carrier::Threads),
         place: Some(Place::Same),
         measure: Some(Measure::Full),
-        keys: Some(1),
+        keys: Some(List(vec![1])),
+        operations: Some(List(vec![1])),
+        names: Some(Names::Own),
+        pipeline: Some(2),
         shared: Some(0.8),
         range: Some(Range::Same),
         try_only: Some(false),
@@ -187,7 +190,11 @@ fn point() -> Point {
     Point {
         target: "flock".to_owned(),
         workload: "contend".to_owned(),
-        at: At { workers: Some(10) },
+        at: At {
+            workers: Some(10),
+            operations: Some(1000),
+            keys: Some(1000),
+        },
         run: 1,
         block: 1,
         window_s: 1.0,
@@ -213,6 +220,8 @@ fn point() -> Point {
         workers: Some(Workers {
             operations: vec![1],
             longest_wait_us: vec![1],
+            elapsed_ns: vec![1],
+            throughput_per_s: vec![1.0],
         }),
         acquire_ns: Some(waits()),
         hold_ns: Some(distribution()),
@@ -220,6 +229,15 @@ fn point() -> Point {
         handoff_same_cpu_ns: Some(distribution()),
         handoff_cross_cpu_ns: Some(distribution()),
         release_ns: Some(distribution()),
+        batch_ns: Some(distribution()),
+        release_batch_ns: Some(distribution()),
+        names: Some("own".to_owned()),
+        acquire_phase_s: Some(1.0),
+        release_phase_s: Some(1.0),
+        generators: vec![Generator {
+            busy_share: 0.5,
+            runqueue_share: 0.1,
+        }],
         failed_try_ns: Some(distribution()),
         timeouts: Some(1),
         blocked_share: Some(1.0),
@@ -231,12 +249,14 @@ fn point() -> Point {
             difference: Some(1),
             cpu_s: Some(1.0),
             cpu_us_per_operation: Some(1.0),
+            bytes_per_held_lock: Some(1.0),
         }),
         errors: map("ENOLCK", 1),
         deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {
             operations: 1,
             mean_wait_ns: Some(1.0),
+            mean_release_ns: Some(1.0),
         }],
         truth: map("planted", 1.0),
         setup: map("slots", 1.0),

@@ -3,7 +3,7 @@
 
 use crate::ResultSet;
 use crate::format::{counted, grouped, percent, significant, time};
-use jostle_model::plan::Measure;
+use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Exclusion, OwnCost};
 use jostle_stats::summary::PointSummary;
 
@@ -18,7 +18,9 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     // Counting alone has no stamps, witness or histograms to pay for.
     if !counts {
         sentences.extend(own_cost(points));
-        sentences.extend(thinned(points));
+        if set.experiment.plan.pipeline.is_none_or(|depth| depth <= 1) {
+            sentences.extend(thinned(points));
+        }
     }
     sentences.extend(reconciled(set));
     sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
@@ -32,7 +34,16 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
         .filter_map(|p| p.exclusion.as_ref())
         .collect();
     if seen.is_empty() {
-        let why = if counts { " (--measure counts)" } else { "" };
+        let plan = &set.experiment.plan;
+        let why = if counts {
+            " (--measure counts)"
+        } else if plan.workload == Workload::Hold {
+            " (each lock has one worker)"
+        } else if plan.pipeline.is_some_and(|depth| depth > 1) {
+            " (--pipeline)"
+        } else {
+            ""
+        };
         return vec![format!("Exclusion was not checked{why}.")];
     }
     let sum = |figure: fn(&Exclusion) -> u64| seen.iter().map(|e| figure(e)).sum::<u64>();

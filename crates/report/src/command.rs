@@ -1,6 +1,7 @@
 //! A plan as the command that asks for it, with defaults left out.
 
 use jostle_model::Plan;
+use jostle_model::plan::Workload;
 use serde_json::Value;
 
 /// One option of the command line.
@@ -35,6 +36,9 @@ static OPTIONS: &[Opt] = &[
     opt("place", "--place", "none"),
     opt("measure", "--measure", "full"),
     opt("keys", "--keys", "1"),
+    opt("operations", "-n", ""),
+    opt("names", "--names", "one"),
+    opt("pipeline", "--pipeline", "1"),
     opt("shared", "--shared", "0.0"),
     opt("range", "--range", "same"),
     opt("try", "--try", "false"),
@@ -61,13 +65,17 @@ pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
     let Ok(Value::Object(fields)) = serde_json::to_value(plan) else {
         return Vec::new();
     };
+    // Of runs that end with their operations it is a bound, the same for all.
+    let bound = |opt: &Opt, value: &str| {
+        plan.workload != Workload::Contend && opt.field == "duration" && value == "300s"
+    };
     OPTIONS
         .iter()
         .filter(|opt| !without.contains(&opt.field))
         .filter_map(|opt| {
             let value = typed(fields.get(opt.field)?);
             match value.as_str() {
-                value if value == opt.default => None,
+                value if value == opt.default || bound(opt, value) => None,
                 "true" => Some(opt.option.to_owned()),
                 value => Some(format!("{} {}", opt.option, quoted(brief(opt, value)))),
             }
@@ -106,8 +114,8 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::made;
-    use jostle_model::plan::{Carrier, Place, Workload};
-    use jostle_model::{Busy, Nanos};
+    use jostle_model::plan::{Carrier, Names, Place};
+    use jostle_model::{Busy, List, Nanos};
 
     #[test]
     fn defaults_are_left_out() {
@@ -150,6 +158,9 @@ mod tests {
             warmup: Some(Nanos(1)),
             acquire_timeout: Some(Nanos(1)),
             over: Some(vec![Nanos(1)]),
+            operations: Some(List(vec![1])),
+            names: Some(Names::Own),
+            pipeline: Some(2),
             ..made::plan()
         };
         let Value::Object(fields) = serde_json::to_value(full).unwrap() else {

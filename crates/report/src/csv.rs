@@ -34,6 +34,10 @@ static COLUMNS: &[Column] = &[
     column("workload", |row| row.point.workload.clone()),
     column("target", |row| row.point.target.clone()),
     column("workers", |row| or_empty(row.point.at.workers)),
+    column("operations_each", |row| or_empty(row.point.at.operations)),
+    column("keys_held", |row| or_empty(row.point.at.keys)),
+    column("names", |row| or_empty(row.point.names.as_ref())),
+    column("pipeline", |row| or_empty(row.experiment.plan.pipeline)),
     column("run", |row| row.point.run.to_string()),
     column("block", |row| row.point.block.to_string()),
     column("hold", |row| or_empty(row.experiment.plan.hold)),
@@ -69,6 +73,18 @@ static COLUMNS: &[Column] = &[
     }),
     column("server_difference", |row| {
         or_empty(row.point.server.and_then(|server| server.difference))
+    }),
+    column("server_bytes_per_held_lock", |row| {
+        or_empty(
+            row.point
+                .server
+                .and_then(|server| server.bytes_per_held_lock),
+        )
+    }),
+    column("acquire_phase_s", |row| or_empty(row.point.acquire_phase_s)),
+    column("release_phase_s", |row| or_empty(row.point.release_phase_s)),
+    column("generator_busy_share", |row| {
+        or_empty(row.point.generators.first().map(|g| g.busy_share))
     }),
     column("cpu_us_per_operation", |row| {
         or_empty(row.point.cpu_us_per_operation)
@@ -142,6 +158,8 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
         point.handoff_cross_cpu_ns.as_ref()
     }),
     ("release_ns", |point| point.release_ns.as_ref()),
+    ("batch_ns", |point| point.batch_ns.as_ref()),
+    ("release_batch_ns", |point| point.release_batch_ns.as_ref()),
     ("failed_try_ns", |point| point.failed_try_ns.as_ref()),
 ];
 

@@ -142,6 +142,7 @@ mod tests {
         let run = Point {
             at: At {
                 workers: Some(1000),
+                ..At::default()
             },
             window_s: 120.2,
             cpu_user_s: Some(1.03),

@@ -97,6 +97,87 @@ static COLUMNS: &[Column] = &[
     },
 ];
 
+/// Of workloads whose runs end with their operations.
+static COUNTED: &[Column] = &[
+    Column {
+        title: ["", "target"],
+        shown: Shown::Once,
+        cell: |point| Some(point.target.to_owned()),
+    },
+    Column {
+        title: ["", "workers"],
+        shown: Shown::Always,
+        cell: |point| {
+            let workers = point.at.workers?;
+            let names = point.runs.first()?.names.as_deref();
+            Some(match names.filter(|_| workers > 1) {
+                // Whether they contend is part of what was measured.
+                Some(names) => format!("{workers} ({names})"),
+                None => workers.to_string(),
+            })
+        },
+    },
+    Column {
+        title: ["", "n"],
+        shown: Shown::Always,
+        cell: |point| point.at.operations.or(point.at.keys).map(grouped),
+    },
+    Column {
+        title: ["", "ops/s"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
+    },
+    Column {
+        title: ["", PLUS_MINUS],
+        shown: Shown::UnlessInvalid,
+        cell: spread,
+    },
+    Column {
+        title: ["acquire", "p50 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(micros(point.acquire_p50_ns?.median)),
+    },
+    Column {
+        title: ["", "p99 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(micros(point.acquire_p99_ns?.median)),
+    },
+    Column {
+        title: ["release", "us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(micros(point.release_p50_ns?.median)),
+    },
+    Column {
+        title: ["batch", "p50 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(micros(point.batch_p50_ns?.median)),
+    },
+    Column {
+        title: ["", "p99 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(micros(point.batch_p99_ns?.median)),
+    },
+    Column {
+        title: ["CPU us", "/op"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["server", "us/op"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["bytes", "/lock"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.server_bytes_per_held_lock?.median, 2)),
+    },
+];
+
+fn micros(nanos: f64) -> String {
+    significant(nanos / 1e3, 2)
+}
+
 const PLUS_MINUS: &str = "±";
 
 /// Columns that belong to the one before them stand close to it, since lines
@@ -115,7 +196,11 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         return None;
     }
     let measured = |column: &&Column| points.iter().any(|point| (column.cell)(point).is_some());
-    let columns: Vec<&Column> = COLUMNS.iter().filter(measured).collect();
+    let counted = points
+        .iter()
+        .any(|p| p.at.operations.or(p.at.keys).is_some());
+    let all = if counted { COUNTED } else { COLUMNS };
+    let columns: Vec<&Column> = all.iter().filter(measured).collect();
     let mut headings: Vec<Heading> = columns.iter().map(|column| heading(column)).collect();
     headings.push(Heading::left("verdict"));
     let mut notes = Vec::new();

@@ -4,6 +4,7 @@ use crate::ResultSet;
 use crate::command::options;
 use crate::format::{counted, exact, seconds};
 use jostle_model::Busy;
+use jostle_model::plan::Workload;
 use jostle_model::record::Experiment;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeMap;
@@ -13,7 +14,9 @@ use std::collections::BTreeMap;
 pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
-    how.extend(windows(set));
+    if plan.workload == Workload::Contend {
+        how.extend(windows(set));
+    }
     how.extend(runs(points));
     how.extend(plan.hold.map(|hold| busy("hold", hold)));
     how.extend(plan.idle.map(|idle| busy("idle", idle)));
@@ -25,7 +28,13 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let said_already = [
         "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "seed",
     ];
-    let others = options(plan, &said_already);
+    let in_the_table = ["operations", "keys"];
+    let swept = plan.workload != Workload::Contend;
+    let without = match swept {
+        true => [&said_already[..], &in_the_table].concat(),
+        false => said_already.to_vec(),
+    };
+    let others = options(plan, &without);
     let mut parts = vec![machine(&set.experiment), how.join(", ")];
     if !others.is_empty() {
         parts.push(others.join(" "));
@@ -90,7 +99,7 @@ mod tests {
     use super::intro;
     use crate::{ResultSet, made};
     use jostle_model::plan::Carrier;
-    use jostle_model::{Busy, Nanos};
+    use jostle_model::{Busy, List, Nanos};
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
@@ -125,7 +134,7 @@ mod tests {
         let mut set = made::set();
         set.experiment.plan.hold = Some(Busy::Spin(Nanos::from_micros(250)));
         set.experiment.plan.carrier = Some(Carrier::Threads);
-        set.experiment.plan.keys = Some(4);
+        set.experiment.plan.keys = Some(List(vec![4]));
         let files = &mut set.experiment.environment.file_systems;
         files.insert("flock:/var".to_owned(), "ext4".to_owned());
         assert_eq!(

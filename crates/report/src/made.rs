@@ -143,7 +143,7 @@ pub fn plan() -> Plan {
         carrier: Some(Carrier::Processes),
         place: Some(Place::None),
         measure: Some(Measure::Full),
-        keys: Some(1),
+        keys: Some(List(vec![1])),
         shared: Some(0.0),
         range: Some(Range::Same),
         try_only: Some(false),
@@ -212,6 +212,7 @@ pub fn share_out(point: &mut Point, counts: &[u64]) {
     };
     point.at = At {
         workers: Some(counts.len() as u64),
+        ..At::default()
     };
     point.operations = operations;
     point.per_worker = jostle_stats::fairness::per_worker(counts).map(|mut shares| {
@@ -222,6 +223,7 @@ pub fn share_out(point: &mut Point, counts: &[u64]) {
     point.workers = Some(Workers {
         operations: counts.to_vec(),
         longest_wait_us: vec![wait_ns.div_ceil(1000); counts.len()],
+        ..Workers::default()
     });
     point.acquire_ns = Some(waits(wait_ns));
     point.stamped = Some(operations);

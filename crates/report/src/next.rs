@@ -6,7 +6,7 @@
 
 use crate::ResultSet;
 use crate::command::command;
-use jostle_model::plan::{Measure, Place};
+use jostle_model::plan::{Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
@@ -62,6 +62,7 @@ static CURES: &[(&str, Cure)] = &[
     ("clock", one_cpu),
     ("few_operations", longer),
     ("rotations", longer),
+    ("generator", more_workers),
     ("not_contended", more_contention),
     ("own_cost", counts),
     ("steadiness", longer_warmup),
@@ -125,6 +126,14 @@ fn fewest_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     (afflicted.iter().all(|a| a.workers > 2)).then(|| Step::Measure(Box::new(plan)))
 }
 
+/// One more than the most, for who is alone at its limit.
+fn more_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    let most = afflicted.iter().map(|a| a.workers).max()?;
+    let mut plan = only(plan, afflicted);
+    plan.workers = Some(List(vec![2 * most]));
+    (2 * most <= MOST_WORKERS).then(|| Step::Measure(Box::new(plan)))
+}
+
 /// One CPU has one clock.
 fn one_cpu(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     let mut next = only(plan, afflicted);
@@ -178,6 +187,9 @@ fn longer_warmup(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 /// What one would ask next of results against which nothing speaks.
 fn question(plan: &Plan) -> Step {
     let mut next = follow_up(plan);
+    if plan.workload != Workload::Contend {
+        return counted_question(plan, next);
+    }
     if plan.workers.as_ref().is_some_and(|list| list.0 == [1]) {
         next.workers = Some(List(vec![1, 10, 100]));
     } else if plan.measure == Some(Measure::Counts) {
@@ -200,6 +212,33 @@ fn question(plan: &Plan) -> Step {
         return Step::Type("jostle targets");
     }
     Step::Measure(Box::new(next))
+}
+
+/// Of streams: what contention costs. Of held locks: what a hundred times as
+/// many cost, up to a million.
+fn counted_question(plan: &Plan, mut next: Plan) -> Step {
+    match (plan.workload, plan.names, &plan.keys) {
+        (Workload::Stream, Some(Names::One), _) => next.names = Some(Names::Own),
+        (Workload::Hold, _, Some(List(keys))) => {
+            let most = keys.iter().max().copied().unwrap_or(1);
+            if most > 10_000 {
+                return Step::Type("jostle targets");
+            }
+            next.keys = Some(List(vec![most, 100 * most]));
+            next.targets.retain(|target| !is_file_lock(target));
+            if next.targets.is_empty() {
+                return Step::Type("jostle targets");
+            }
+        }
+        _ => return Step::Type("jostle targets"),
+    }
+    Step::Measure(Box::new(next))
+}
+
+/// Those hold a descriptor for each lock.
+fn is_file_lock(target: &str) -> bool {
+    let name = target.split(':').next().unwrap_or(target);
+    ["flock", "ofd", "fcntl", "posix", "lockfile"].contains(&name)
 }
 
 #[cfg(test)]

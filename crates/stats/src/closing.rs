@@ -7,10 +7,11 @@
 
 use crate::checks::CHECKS;
 use crate::fairness::{DispersionTest, dispersion_test};
+use crate::growth;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
-use jostle_model::plan::Range;
+use jostle_model::plan::{Range, Workload};
 use jostle_model::record::{At, Claim, Experiment, Is, PerWorker, Reason};
 
 /// Probability under which a lottery is ruled out.
@@ -46,6 +47,9 @@ const CPU_GROWTH: f64 = 2.0;
 /// One closing sentence for each target, in the order of the summaries: the
 /// target, and the text.
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    if experiment.plan.workload != Workload::Contend {
+        return growth::sentences(&experiment.plan, points);
+    }
     targets(points)
         .into_iter()
         .filter_map(|target| {
@@ -99,7 +103,9 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
     let common = points
         .iter()
         .filter(|point| point.target == first && find(other, point.at).is_some());
-    let at = common.max_by_key(|point| point.at.workers)?.at;
+    let at = common
+        .max_by_key(|point| (point.at.workers, point.at.operations, point.at.keys))?
+        .at;
     let (base, point) = (find(first, at)?, find(other, at)?);
     if invalid_ratio(base) || invalid_ratio(point) {
         return None;
@@ -115,7 +121,7 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
     };
     let text = format!(
         "{said} with {} ({:.2} to {:.2}, 95 %, {} blocks).",
-        workers_in_words(at.workers?),
+        place_in_words(at)?,
         ratio.low,
         ratio.high,
         ratio.blocks
@@ -358,7 +364,7 @@ fn service(test: &DispersionTest, shares: &PerWorker) -> Option<Service> {
 /// With several keys chance picks the queue, readers do not queue, who only
 /// tries never waits, and ranges that differ are different locks.
 fn order_is_the_lock_s(plan: &Plan) -> bool {
-    plan.keys.unwrap_or(1) == 1
+    plan.key_count() == 1
         && plan.shared.unwrap_or(0.0) == 0.0
         && !plan.try_only.unwrap_or(false)
         && matches!(plan.range, None | Some(Range::Same))
@@ -370,6 +376,16 @@ fn cpu_growth(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<String>
     let digits = if growth < 3.0 { 1 } else { 0 };
     (growth.is_finite() && growth >= CPU_GROWTH && paired.low > 1.0)
         .then(|| format!("CPU per lock grows ~{growth:.digits$}x"))
+}
+
+/// `2 workers`, `2 workers of 10000 operations`.
+fn place_in_words(at: At) -> Option<String> {
+    let workers = workers_in_words(at.workers?);
+    Some(match (at.operations, at.keys) {
+        (Some(n), _) => format!("{workers} of {n} operations"),
+        (None, Some(n)) => format!("{workers} of {n} held locks"),
+        (None, None) => workers,
+    })
 }
 
 fn workers_in_words(workers: u64) -> String {
@@ -395,6 +411,7 @@ mod tests {
     use crate::fixtures;
     use crate::rng::Rng;
     use crate::summary::summarize;
+    use jostle_model::List;
     use jostle_model::record::Point;
 
     /// A run of `counts.len()` workers on `target` at a throughput; the counts
@@ -614,7 +631,7 @@ mod tests {
         let mut experiment = fixtures::experiment();
         let points = made(6).varied("flock", 900.0, 40.0, |block| lottery(100, 50, block));
         for change in [
-            |plan: &mut Plan| plan.keys = Some(4),
+            |plan: &mut Plan| plan.keys = Some(List(vec![4])),
             |plan: &mut Plan| plan.shared = Some(0.5),
             |plan: &mut Plan| plan.try_only = Some(true),
             |plan: &mut Plan| plan.range = Some(Range::Overlap),

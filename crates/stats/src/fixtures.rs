@@ -15,7 +15,7 @@ pub fn experiment() -> Experiment {
         workers: Some(List(vec![10, 1000])),
         hold: Some(Busy::Sleep(Nanos::from_millis(1))),
         idle: Some(Busy::Sleep(Nanos::from_micros(10))),
-        keys: Some(1),
+        keys: Some(List(vec![1])),
         ..Plan::of(Workload::Contend)
     };
     Experiment {
@@ -35,7 +35,10 @@ pub fn point() -> Point {
     let mut point = Point {
         target: "flock".to_string(),
         workload: "contend".to_string(),
-        at: At { workers: Some(10) },
+        at: At {
+            workers: Some(10),
+            ..At::default()
+        },
         run: 1,
         block: 1,
         window_s: 5.0,
@@ -78,7 +81,7 @@ pub fn share_out(point: &mut Point, operations: &[u64]) {
     point.per_worker = crate::fairness::per_worker(operations);
     point.workers = Some(Workers {
         operations: operations.to_vec(),
-        longest_wait_us: Vec::new(),
+        ..Workers::default()
     });
 }
 
@@ -87,7 +90,7 @@ pub fn slices(operations: &[u64]) -> Vec<Slice> {
         .iter()
         .map(|operations| Slice {
             operations: *operations,
-            mean_wait_ns: None,
+            ..Slice::default()
         })
         .collect()
 }

@@ -12,6 +12,7 @@ pub mod checks;
 pub mod closing;
 pub mod fairness;
 pub mod gamma;
+pub mod growth;
 pub mod histogram;
 pub mod intervals;
 pub mod ratio;

@@ -3,7 +3,7 @@
 
 use crate::checks::{self, Evidence};
 use crate::intervals::estimate;
-use jostle_model::record::{At, Experiment, OwnCost, PerWorker, Point, Verdict};
+use jostle_model::record::{At, Distribution, Experiment, OwnCost, PerWorker, Point, Verdict};
 
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +38,18 @@ pub struct PointSummary<'a> {
     pub cpu_us_per_operation: Option<Estimate>,
     /// The server's CPU per operation.
     pub server_cpu_us_per_operation: Option<Estimate>,
+    /// The server's memory for each lock held.
+    pub server_bytes_per_held_lock: Option<Estimate>,
+    /// Median time of an acquisition, and its 99th percentile.
+    pub acquire_p50_ns: Option<Estimate>,
+    /// See `acquire_p50_ns`.
+    pub acquire_p99_ns: Option<Estimate>,
+    /// The same of the release.
+    pub release_p50_ns: Option<Estimate>,
+    /// Of whole batches, where requests were pipelined.
+    pub batch_p50_ns: Option<Estimate>,
+    /// See `batch_p50_ns`.
+    pub batch_p99_ns: Option<Estimate>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
     /// Longest wait over all runs.
@@ -60,11 +72,8 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
         plan.targets.iter().map(String::as_str),
         points.iter().map(|point| point.target.as_str()),
     );
-    let swept = plan.workers.iter().flat_map(|list| &list.0);
     let ats = in_order(
-        swept.map(|workers| At {
-            workers: Some(*workers),
-        }),
+        At::swept(plan).into_iter(),
         points.iter().map(|point| point.at),
     );
     let mut summaries = Vec::new();
@@ -111,6 +120,12 @@ fn summary<'a>(
         of_ideal: over_runs(|run| run.of_ideal),
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
+        server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
+        acquire_p50_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p50")),
+        acquire_p99_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p99")),
+        release_p50_ns: over_runs(|run| percentile(run.release_ns.as_ref()?, "p50")),
+        batch_p50_ns: over_runs(|run| percentile(run.batch_ns.as_ref()?, "p50")),
+        batch_p99_ns: over_runs(|run| percentile(run.batch_ns.as_ref()?, "p99")),
         blocked_share: over_runs(|run| run.blocked_share),
         longest_wait_ns: runs
             .iter()
@@ -124,6 +139,10 @@ fn summary<'a>(
         }),
         runs,
     }
+}
+
+fn percentile(distribution: &Distribution, name: &str) -> Option<f64> {
+    distribution.percentiles.get(name).map(|ns| *ns as f64)
 }
 
 /// Of an even number of runs the lower of the middle two; of runs that served
@@ -146,6 +165,7 @@ mod tests {
             target: target.to_string(),
             at: At {
                 workers: Some(workers),
+                ..At::default()
             },
             run,
             block: run,

@@ -76,6 +76,7 @@ impl Target for Busted {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

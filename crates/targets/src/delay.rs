@@ -59,6 +59,7 @@ impl Target for Delay {
             excludes: false,
             survives_owner: true,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

@@ -39,6 +39,7 @@ impl Target for Flock {
             excludes: true,
             survives_owner: true,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

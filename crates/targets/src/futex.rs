@@ -35,6 +35,7 @@ impl Target for Futex {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

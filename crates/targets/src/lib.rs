@@ -51,6 +51,7 @@ table::targets! {
     redis::Redis,
     null::Null,
     delay::Delay,
+    chained::Chained,
     busted::Busted,
     unfair::Unfair,
 }
@@ -165,6 +166,71 @@ pub trait Lock {
     /// # Errors
     /// The call that failed.
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError>;
+
+    /// Makes many calls, the next without waiting for the answer to the one
+    /// before where the target takes them so (`pipeline` in the table). Ends
+    /// early only when interrupted; what was granted before is then unknown.
+    ///
+    /// # Errors
+    /// The call that failed; EAGAIN where a lock was refused, since the calls
+    /// that follow rely on it.
+    fn batch(&mut self, calls: Calls, wait: Wait) -> Result<Outcome, CallError> {
+        for nth in 0..calls.count {
+            let key = calls.key(nth);
+            if calls.kind != Kind::Releases {
+                match self.acquire(key, Mode::Exclusive, wait)? {
+                    Outcome::Granted | Outcome::GrantedFromDead => {}
+                    Outcome::Refused => return Err(CallError::new("acquire", Errno::AGAIN)),
+                    Outcome::Interrupted => return Ok(Outcome::Interrupted),
+                }
+            }
+            if calls.kind != Kind::Acquires {
+                self.release(key, Mode::Exclusive)?;
+            }
+        }
+        Ok(Outcome::Granted)
+    }
+}
+
+/// Many calls in a row, exclusive ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// What they do.
+    pub kind: Kind,
+    /// The first lock.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+}
+
+/// What a batch of calls does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Acquires and releases the one lock, again and again.
+    Pairs,
+    /// Acquires each lock from the first on.
+    Acquires,
+    /// Releases each lock from the first on.
+    Releases,
+}
+
+impl Calls {
+    /// Answers that a server gives to them.
+    fn replies(&self) -> usize {
+        match self.kind {
+            Kind::Pairs => 2 * self.count,
+            Kind::Acquires | Kind::Releases => self.count,
+        }
+    }
+
+    /// The lock of call (or pair) number `nth`.
+    #[inline]
+    fn key(&self, nth: usize) -> usize {
+        match self.kind {
+            Kind::Pairs => self.first,
+            Kind::Acquires | Kind::Releases => self.first + nth,
+        }
+    }
 }
 
 /// What a target needs to know to set itself up.
@@ -186,6 +252,8 @@ pub struct Setup<'a> {
     pub open_each: bool,
     /// Semaphores that several keys are hashed to.
     pub slots: usize,
+    /// Whether a worker holds many of the locks at the same time.
+    pub holds_many: bool,
     /// For targets with choices of their own.
     pub seed: u64,
     /// Launches the servers that targets bring along.
@@ -209,6 +277,8 @@ pub struct ServerFigures {
     pub grants: Option<u64>,
     /// Its process, if it is one of this machine.
     pub pid: Option<u32>,
+    /// Memory in which it keeps locks.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Something with locks that workers contend for.

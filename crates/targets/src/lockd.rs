@@ -19,6 +19,7 @@ pub const LOCK: LockCapabilities = LockCapabilities {
     excludes: true,
     survives_owner: true,
     fifo: true,
+    pipeline: true,
 };
 
 impl Target for Lockd {

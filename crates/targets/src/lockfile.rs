@@ -48,6 +48,7 @@ impl Target for Lockfile {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

@@ -31,6 +31,7 @@ impl Target for Null {
             excludes: false,
             survives_owner: true,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

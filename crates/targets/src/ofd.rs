@@ -32,6 +32,7 @@ impl Target for Ofd {
             excludes: true,
             survives_owner: true,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

@@ -31,6 +31,7 @@ impl Target for Posix {
             excludes: true,
             survives_owner: true,
             fifo: false,
+            pipeline: false,
         },
         no_threads: Some(
             "record locks belong to the process, so its threads never contend; \

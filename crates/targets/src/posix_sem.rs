@@ -37,6 +37,7 @@ impl Target for PosixSem {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

@@ -30,6 +30,7 @@ impl Target for Pthread {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

@@ -30,6 +30,7 @@ impl Target for PthreadRobust {
             excludes: true,
             survives_owner: true,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

@@ -3,11 +3,14 @@
 //! released by a script that deletes the key only if it still holds the value.
 //! The recipe does not queue: who finds the lock taken asks again.
 
-use crate::lockd_lock::names;
-use crate::remote::{Address, Client, Reply};
+use crate::lockd_lock::{NAME_BYTES, Names};
+use crate::remote::{Address, Client, Reply, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Wait};
+use crate::{
+    CallError, Calls, Kind, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Wait,
+};
 use jostle_resp::request::encode;
+use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::collections::BTreeMap;
 
@@ -29,7 +32,7 @@ const RELEASE: &[u8] =
 #[derive(Debug)]
 pub struct Redis {
     address: Address,
-    names: Vec<Vec<u8>>,
+    names: Names,
     run: u64,
 }
 
@@ -37,7 +40,7 @@ pub struct Redis {
 #[derive(Debug)]
 pub struct RedisLock {
     client: Client,
-    names: Vec<Vec<u8>>,
+    names: Names,
     value: Vec<u8>,
     script: Vec<u8>,
 }
@@ -66,6 +69,7 @@ impl Target for Redis {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: true,
         },
         no_threads: None,
     };
@@ -75,7 +79,7 @@ impl Target for Redis {
         Client::connect(&address)?.ask(&[b"PING"])?;
         Ok(Redis {
             address,
-            names: names(setup),
+            names: Names::new(setup),
             run: setup.seed,
         })
     }
@@ -97,11 +101,12 @@ impl Target for Redis {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        let info = Client::connect(&self.address)?.ask(&[b"INFO", b"server"])?;
+        let info = Client::connect(&self.address)?.ask(&[b"INFO"])?;
         Ok(Some(ServerFigures {
             // Redis counts commands, not locks.
             grants: None,
             pid: self.address.process(&info),
+            memory_bytes: info_figure(&info, "used_memory"),
         }))
     }
 }
@@ -110,16 +115,24 @@ impl RedisLock {
     #[inline]
     fn try_once(&mut self, key: usize) -> Result<Reply, CallError> {
         self.client.request.clear();
-        let words: [&[u8]; 6] = [
-            b"SET",
-            &self.names[key],
-            &self.value,
-            b"NX",
-            b"PX",
-            LEASE_MS,
-        ];
-        encode(&mut self.client.request, &words);
+        self.put_set(key);
         self.client.call("SET")
+    }
+
+    #[inline]
+    fn put_set(&mut self, key: usize) {
+        let mut name = [0; NAME_BYTES];
+        let name = self.names.write(key, &mut name);
+        let words: [&[u8]; 6] = [b"SET", name, &self.value, b"NX", b"PX", LEASE_MS];
+        encode(&mut self.client.request, &words);
+    }
+
+    #[inline]
+    fn put_release(&mut self, key: usize) {
+        let mut name = [0; NAME_BYTES];
+        let name = self.names.write(key, &mut name);
+        let words: [&[u8]; 5] = [b"EVALSHA", &self.script, b"1", name, &self.value];
+        encode(&mut self.client.request, &words);
     }
 }
 
@@ -148,14 +161,32 @@ impl Lock for RedisLock {
     #[inline]
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
         self.client.request.clear();
-        let words: [&[u8]; 5] = [
-            b"EVALSHA",
-            &self.script,
-            b"1",
-            &self.names[key],
-            &self.value,
-        ];
-        encode(&mut self.client.request, &words);
+        self.put_release(key);
         self.client.call("EVALSHA").map(|_| ())
+    }
+
+    fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
+        self.client.request.clear();
+        for nth in 0..calls.count {
+            if calls.kind != Kind::Releases {
+                self.put_set(calls.key(nth));
+            }
+            if calls.kind != Kind::Acquires {
+                self.put_release(calls.key(nth));
+            }
+        }
+        let whole = self
+            .client
+            .exchange("SET", calls.replies(), |_, reply| match reply {
+                // A key that was not there any more when it was to be deleted:
+                // its lease was over.
+                Reply::Nil | Reply::Integer(0) => Err(CallError::new("SET", Errno::AGAIN)),
+                _ => Ok(()),
+            })?;
+        Ok(if whole {
+            Outcome::Granted
+        } else {
+            Outcome::Interrupted
+        })
     }
 }

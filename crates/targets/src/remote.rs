@@ -170,6 +170,53 @@ impl Client {
         }
     }
 
+    /// Sends `self.request`, which asks for `replies` replies, and gives each to
+    /// `each` in order. False where the keeper ended the wait.
+    ///
+    /// # Errors
+    /// The call that failed; the first that the server answered with an error,
+    /// or that `each` did not like.
+    pub fn exchange(
+        &mut self,
+        name: &'static str,
+        replies: usize,
+        mut each: impl FnMut(usize, Reply) -> Result<(), CallError>,
+    ) -> Result<bool, CallError> {
+        self.stream
+            .write_all(&self.request)
+            .map_err(|error| failed(name, &error))?;
+        self.filled = 0;
+        let mut seen = 0;
+        while seen < replies {
+            match self.stream.read(&mut self.input[self.filled..]) {
+                Ok(0) => return Err(CallError::new(name, Errno::CONNRESET)),
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if signal::interrupted() {
+                        return Ok(false);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(failed(name, &error)),
+            }
+            let mut at = 0;
+            while let Some((token, length)) =
+                token::next(&self.input[at..self.filled], LONGEST_REPLY)
+                    .map_err(|_| CallError::new(name, Errno::PROTO))?
+            {
+                each(seen, reply(token, name)?)?;
+                seen += 1;
+                at += length;
+            }
+            self.input.copy_within(at..self.filled, 0);
+            self.filled -= at;
+            if self.filled == self.input.len() {
+                self.input.resize(2 * self.filled, 0);
+            }
+        }
+        Ok(true)
+    }
+
     /// As [`Client::call`], for the one string that set-up asks for.
     ///
     /// # Errors

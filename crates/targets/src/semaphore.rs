@@ -4,8 +4,9 @@
 //! A lock service that maps names to semaphores has to hash them, since their
 //! number is limited, and names that meet in one slot then exclude each other.
 //! The names here are `jostle-key-0`, `jostle-key-1` and so on; the hash is
-//! 64-bit FNV-1a, modulo the slots. A worker holds one key at a time, so that
-//! a collision costs waiting and cannot deadlock.
+//! 64-bit FNV-1a, modulo the slots. A worker that holds one key at a time pays
+//! for a collision with waiting; one that holds many would wait for itself, so
+//! that keys which meet are refused there.
 
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait, until_granted};
 use jostle_sys::clock;
@@ -40,6 +41,15 @@ impl Semaphores {
         }
         enough(slots)?;
         let hashed: Vec<usize> = (0..setup.keys).map(|key| slot(key, slots)).collect();
+        if setup.holds_many && collisions(&hashed) > 0 {
+            return Err(SetupError(format!(
+                "{} of {} keys share one of {slots} slots with another, and a worker that holds \
+                 both would wait for itself forever; use fewer keys, more --slots, or a target \
+                 whose locks have names, such as lockd",
+                collisions(&hashed),
+                setup.keys
+            )));
+        }
         let per_set = set_size();
         let mut sets = Vec::new();
         for first in (0..slots).step_by(per_set) {

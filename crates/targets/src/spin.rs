@@ -41,6 +41,7 @@ impl Target for Spin {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

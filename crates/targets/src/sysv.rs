@@ -32,6 +32,7 @@ impl Target for Sysv {
             excludes: true,
             survives_owner: false,
             fifo: true,
+            pipeline: false,
         },
         no_threads: None,
     };

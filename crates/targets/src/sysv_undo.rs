@@ -29,6 +29,7 @@ impl Target for SysvUndo {
             excludes: true,
             survives_owner: true,
             fifo: true,
+            pipeline: false,
         },
         no_threads: Some(
             "the undo list belongs to the process, so nothing is given back when a thread dies; \

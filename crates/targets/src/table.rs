@@ -62,6 +62,8 @@ pub struct LockCapabilities {
     pub survives_owner: bool,
     /// Keeps waiters in order, by design or by documentation.
     pub fifo: bool,
+    /// Takes many requests before it answers the first.
+    pub pipeline: bool,
 }
 
 /// A computation over a target's own type, so that the measured loop is

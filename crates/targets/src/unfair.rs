@@ -188,6 +188,7 @@ impl Target for Unfair {
             excludes: true,
             survives_owner: false,
             fifo: false,
+            pipeline: false,
         },
         no_threads: None,
     };

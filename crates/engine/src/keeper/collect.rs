@@ -43,6 +43,9 @@ pub fn collect<T: Target>(
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
     data.server_counted = seen.server_granted;
     starts(&mut data, &pages);
+    if order.is_counted() {
+        courses(&mut data, &pages, &seen, opens);
+    }
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
         figures(&mut data, &pages);
@@ -123,6 +126,33 @@ fn starts(data: &mut Yield, pages: &[Page<'_>]) {
     }
 }
 
+/// Of workers that end by themselves: how long each took, and its phases.
+fn courses(data: &mut Yield, pages: &[Page<'_>], seen: &Seen, opens: u64) {
+    data.elapsed_ns = pages
+        .iter()
+        .map(|page| page.get(Word::Finished).saturating_sub(opens))
+        .collect();
+    data.busiest = pages
+        .iter()
+        .zip(&data.elapsed_ns)
+        .filter(|(_, elapsed)| **elapsed > 0)
+        .map(|(page, elapsed)| {
+            let share = |ns: u64| ns as f64 / *elapsed as f64;
+            let queued = page.get(Word::Runqueue);
+            (share(page.get(Word::Cpu) + queued), share(queued))
+        })
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    if let Some(peak) = seen.peak {
+        let held = pages.iter().map(|page| page.get(Word::HeldAt)).max();
+        let acquiring = held.unwrap_or(0).saturating_sub(opens);
+        let releasing = (opens + data.window_ns).saturating_sub(peak.resumed);
+        data.phases_ns = Some((acquiring, releasing));
+        data.held_bytes = peak.held_bytes;
+        // What lies between is the keeper asking, not the workers working.
+        data.window_ns = acquiring + releasing;
+    }
+}
+
 fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
     for page in pages {
         if let Some(message) = page.message() {
@@ -161,6 +191,12 @@ fn figures(data: &mut Yield, pages: &[Page<'_>]) {
         }
     }
     let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.release_slices = (0..SLICES)
+        .map(|slice| {
+            let each = pages.iter().map(|page| page.released(slice));
+            each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        })
+        .collect();
     data.stamped = sum(Word::Stamped);
     data.contended = sum(Word::Contended);
     data.timeouts = sum(Word::Timeouts);
@@ -293,13 +329,18 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
     data.cpu_read_ns = opened.took_ns.max(closed.took_ns);
     let between = closed.at_ns.saturating_sub(opened.at_ns);
     // The readings lie a little beside the window's edges.
-    let scale = if between > 0 {
+    let scale = if order.is_counted() {
+        1.0
+    } else if between > 0 {
         data.window_ns as f64 / between as f64
     } else {
         0.0
     };
     let scaled = |value: u64| (value as f64 * scale) as u64;
-    data.cpu_ns = workers_cpu(opened, closed).map(scaled);
+    data.cpu_ns = match order.is_counted() {
+        true => own_clocks(data, pages),
+        false => workers_cpu(opened, closed).map(scaled),
+    };
     if let (Some(from), Some(to)) = (&opened.scheduled, &closed.scheduled) {
         let moved = |figure: fn(&Scheduled) -> u64| {
             let each = from.iter().zip(to);
@@ -328,6 +369,17 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
         _ => None,
     };
     data.machine = machine(opened, closed);
+}
+
+/// What workers read of themselves; None if one could not.
+fn own_clocks(data: &mut Yield, pages: &[Page<'_>]) -> Option<u64> {
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    if pages.iter().any(|page| page.get(Word::Finished) == 0) {
+        return None;
+    }
+    data.runqueue_wait_ns = Some(sum(Word::Runqueue));
+    data.switches = Some(sum(Word::Switches));
+    Some(sum(Word::Cpu))
 }
 
 /// None if a worker's clock could not be read at both ends.

@@ -6,7 +6,7 @@ use crate::order::{CostOrder, RunOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
 use crate::worker::Crew;
-use jostle_model::plan::{Carrier, Measure};
+use jostle_model::plan::{Carrier, Measure, Workload};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::shared::{LINE, Region};
@@ -15,7 +15,7 @@ use jostle_sys::{clock, futex, signal};
 use jostle_targets::{Launcher, ServerFigures, Setup, Spec, Target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed},
 };
 use std::time::Duration;
@@ -28,6 +28,12 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// How long all workers together may take to become ready.
 const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
+
+/// How long workers with a number of operations may stand still.
+const STILL_PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Between two looks at how far they are.
+const LOOK_AT_PROGRESS_NS: u64 = 500_000_000;
 
 /// Between two rounds of signals to workers that still wait.
 const NUDGE: Duration = Duration::from_millis(10);
@@ -105,6 +111,26 @@ pub struct Seen {
     pub children: Children,
     /// Locks that the server granted meanwhile.
     pub server_granted: Option<u64>,
+    /// What all locks being held at once was like (`hold`).
+    pub peak: Option<Peak>,
+}
+
+/// Between the phases of `hold`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peak {
+    /// Stamp at which the locks could be released.
+    pub resumed: u64,
+    /// What the server's memory had grown by.
+    pub held_bytes: Option<i64>,
+}
+
+/// What driving a run came to.
+struct Driven {
+    ramp_ns: u64,
+    opened: Reading,
+    closed: Reading,
+    flagged: (u64, u64),
+    peak: Option<Peak>,
 }
 
 impl<'a, T: Target> Run<'a, T> {
@@ -125,7 +151,11 @@ impl<'a, T: Target> Run<'a, T> {
         let excludes = T::ENTRY.lock.excludes;
         let shared_mode = order.shared > 0.0;
         let witness = Witness::new(
-            order.keys,
+            // Who holds different locks meets nobody whom to witness.
+            match order.workload {
+                Workload::Hold => 1,
+                Workload::Contend | Workload::Stream => order.keys,
+            },
             order.workers,
             order.range,
             excludes,
@@ -145,6 +175,7 @@ impl<'a, T: Target> Run<'a, T> {
             range: order.range,
             open_each: order.open_each,
             slots: order.slots,
+            holds_many: order.workload == Workload::Hold && order.operations > 1,
             seed: order.seed,
             launcher,
         })
@@ -163,11 +194,20 @@ impl<'a, T: Target> Run<'a, T> {
     /// Does it.
     pub fn perform(&self) -> Result<Yield, Aborted> {
         let mut children = Children::default();
-        let result = self.drive(&mut children);
+        let result = match self.order.is_counted() {
+            true => self.drive_counted(&mut children),
+            false => self.drive(&mut children),
+        };
         if result.is_err() {
             self.clear_away(&mut children);
         }
-        let (ramp_ns, opened, closed, flagged) = result?;
+        let Driven {
+            ramp_ns,
+            opened,
+            closed,
+            flagged,
+            peak,
+        } = result?;
         self.drain(&mut children);
         let drained = self.now();
         let seen = Seen {
@@ -179,6 +219,7 @@ impl<'a, T: Target> Run<'a, T> {
             flagged,
             children,
             server_granted: self.server_granted()?,
+            peak,
         };
         Ok(super::collect::collect(
             self.order,
@@ -200,11 +241,7 @@ impl<'a, T: Target> Run<'a, T> {
     }
 
     /// Up to the end of the window.
-    #[allow(clippy::type_complexity, reason = "four values that travel ten lines")]
-    fn drive(
-        &self,
-        children: &mut Children,
-    ) -> Result<(u64, Reading, Reading, (u64, u64)), Aborted> {
+    fn drive(&self, children: &mut Children) -> Result<Driven, Aborted> {
         let start = self.now();
         self.fork_workers(children)?;
         self.await_ready(children)?;
@@ -223,11 +260,142 @@ impl<'a, T: Target> Run<'a, T> {
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
-        self.shared
-            .dismissed()
-            .store(1, std::sync::atomic::Ordering::Release);
-        futex::wake(self.shared.dismissed(), futex::ALL);
-        Ok((ramp_ns, opened, closed, (flag_opened, flag_closed)))
+        self.turn(self.shared.dismissed());
+        Ok(Driven {
+            ramp_ns,
+            opened,
+            closed,
+            flagged: (flag_opened, flag_closed),
+            peak: None,
+        })
+    }
+
+    /// Up to the end of the last worker. The clocks are read before anybody
+    /// starts and after all have ended: what lies between is theirs.
+    fn drive_counted(&self, children: &mut Children) -> Result<Driven, Aborted> {
+        let start = self.now();
+        self.fork_workers(children)?;
+        self.await_ready(children)?;
+        let ramp_ns = self.now() - start;
+        let before = match self.order.workload {
+            Workload::Hold => self.server_memory()?,
+            _ => None,
+        };
+        let opened = self.read(children);
+        self.release_workers();
+        let opens = self.await_arrivals(children)?;
+        let peak = match self.order.workload {
+            Workload::Hold => Some(self.peak(before, children)?),
+            _ => None,
+        };
+        self.await_all(self.shared.finished(), children)?;
+        let closed = self.read(children);
+        let ends = (0..self.order.workers).map(|w| self.shared.page(w).get(Word::Finished));
+        // None has ended only if all have failed or died.
+        let closes = ends.max().filter(|end| *end > 0).unwrap_or(closed.at_ns);
+        self.shared.closes().store(closes, Relaxed);
+        self.turn(self.shared.dismissed());
+        Ok(Driven {
+            ramp_ns,
+            opened,
+            closed,
+            flagged: (opens, closes),
+            peak,
+        })
+    }
+
+    fn turn(&self, flag: &AtomicU32) {
+        flag.store(1, std::sync::atomic::Ordering::Release);
+        futex::wake(flag, futex::ALL);
+    }
+
+    /// Waits until all locks are held, asks for the server's memory, and lets
+    /// the workers release them.
+    fn peak(&self, before: Option<u64>, children: &mut Children) -> Result<Peak, Aborted> {
+        self.await_all(self.shared.midway(), children)?;
+        let after = self.server_memory()?;
+        let resumed = self.now();
+        self.turn(self.shared.resumed());
+        Ok(Peak {
+            resumed,
+            held_bytes: before
+                .zip(after)
+                .map(|(before, after)| after as i64 - before as i64),
+        })
+    }
+
+    fn server_memory(&self) -> Result<Option<u64>, Aborted> {
+        if self.server.is_none() {
+            return Ok(None);
+        }
+        Ok(asked(&self.target, self.order)?.and_then(|figures| figures.memory_bytes))
+    }
+
+    /// Until all workers are counted who have not died or failed. Gives up where
+    /// nothing moves any more, and after the longest that a run may take.
+    fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<(), Aborted> {
+        let deadline = self.shared.opens().load(Relaxed) + self.order.window.0;
+        let (mut moved, mut done) = (self.now(), 0);
+        let mut look = self.now();
+        loop {
+            let seen = counter.load(Acquire);
+            if seen as usize + self.lost(children) >= self.order.workers {
+                return Ok(());
+            }
+            self.futex_nap(counter, seen);
+            self.heed_parent(Duration::ZERO)?;
+            children.reap();
+            let now = self.now();
+            // Their pages are theirs to write: they are looked at seldom.
+            if now < look {
+                continue;
+            }
+            look = now + LOOK_AT_PROGRESS_NS;
+            let so_far = self.progress();
+            if so_far != done {
+                (moved, done) = (now, so_far);
+            }
+            self.lose_patience(now, moved, deadline, done)?;
+        }
+    }
+
+    /// Workers that will not be counted any more.
+    fn lost(&self, children: &Children) -> usize {
+        let dead = children
+            .ended
+            .iter()
+            .flat_map(|(_, workers)| workers.clone());
+        dead.filter(|worker| self.shared.page(*worker).get(Word::Finished) == 0)
+            .count()
+    }
+
+    fn progress(&self) -> u64 {
+        let of = |worker| {
+            let page = self.shared.page(worker);
+            page.get(Word::Total) + page.get(Word::Operations)
+        };
+        (0..self.order.workers).map(of).sum()
+    }
+
+    fn lose_patience(&self, now: u64, moved: u64, deadline: u64, done: u64) -> Result<(), Aborted> {
+        let still = now.saturating_sub(moved);
+        if still > STILL_PATIENCE_NS {
+            return Err(Aborted(format!(
+                "{}: no worker got any further for {} s, after {done} calls in all; is a lock \
+                 taken by somebody else, or its owner dead?",
+                self.order.target,
+                still / 1_000_000_000
+            )));
+        }
+        if now > deadline {
+            return Err(Aborted(format!(
+                "{}: the run did not end within {:.0} s, after {done} calls in all; fewer \
+                 operations, or a longer -t",
+                self.order.target,
+                self.order.window.as_secs_f64()
+            )));
+        }
+        Ok(())
     }
 
     fn now(&self) -> u64 {
@@ -422,6 +590,10 @@ impl<'a, T: Target> Run<'a, T> {
     /// What the scheduler counts of each worker; given up, all of it, where the
     /// reading would take more than its share of the window.
     fn read_schedulers(&self, since: u64) -> Option<Vec<Scheduled>> {
+        if self.order.is_counted() {
+            // Those read their own.
+            return None;
+        }
         let deadline = since + self.order.window.0 / READING_PER_WINDOW;
         (0..self.order.workers)
             .map(|worker| {

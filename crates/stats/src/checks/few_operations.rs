@@ -24,6 +24,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
         }
         n if n < LEAST => {
+            if evidence.is_counted() {
+                let text = format!("only {n} operations in the whole run; do more of them");
+                return Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text));
+            }
             let seconds = (LEAST as f64 / n as f64 * window_s).ceil();
             let text = format!("only {n} acquisitions within the window (-t {seconds})");
             Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text))

@@ -8,7 +8,8 @@
 //! A new check is a file with a [`Check`] and one line in [`CHECKS`]; METHOD.md
 //! has a section for each.
 
-use jostle_model::record::{Claim, Experiment, Is, Point, Reason, Verdict};
+use jostle_model::plan::Workload;
+use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verdict};
 
 pub mod clock;
 pub mod deaths;
@@ -16,6 +17,7 @@ pub mod errors;
 pub mod exclusion;
 pub mod few_operations;
 pub mod foreign_cpu;
+pub mod generator;
 pub mod hold_accuracy;
 pub mod lost_update;
 pub mod not_contended;
@@ -61,6 +63,7 @@ pub static CHECKS: &[&Check] = &[
     &clock::CHECK,
     &steal::CHECK,
     &foreign_cpu::CHECK,
+    &generator::CHECK,
     &few_operations::CHECK,
     &hold_accuracy::CHECK,
     &own_cost::CHECK,
@@ -71,12 +74,15 @@ pub static CHECKS: &[&Check] = &[
 
 /// The verdict of all checks.
 pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
-    Verdict::of(
-        CHECKS
-            .iter()
-            .filter_map(|check| (check.judge)(evidence))
-            .collect(),
-    )
+    let reasons: Vec<Reason> = CHECKS
+        .iter()
+        .filter_map(|check| (check.judge)(evidence))
+        .collect();
+    let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
+    Verdict {
+        limited_by: by_generator.then_some(LimitedBy::Generator),
+        ..Verdict::of(reasons)
+    }
 }
 
 /// Ticks under which a share of them is not judged: of 200, one tick is 0.5 %,
@@ -133,6 +139,11 @@ impl Evidence<'_> {
             .unwrap_or(0)
     }
 
+    /// Whether a number of operations ends a run, and not a time.
+    fn is_counted(&self) -> bool {
+        self.experiment.plan.workload != Workload::Contend
+    }
+
     fn mean_window_s(&self) -> f64 {
         self.sum_f64(|run| run.window_s) / self.runs.len().max(1) as f64
     }
@@ -183,6 +194,31 @@ mod tests {
         });
         let checks: Vec<_> = verdict.reasons.iter().map(|r| r.check.as_str()).collect();
         assert_eq!(checks, ["few_operations"]);
+    }
+
+    #[test]
+    fn what_needs_a_window_is_not_asked_of_a_number_of_operations() {
+        let mut point = fixtures::point();
+        point.at.workers = Some(1000); // 5 rotations
+        point.blocked_share = Some(0.0);
+        let rising: Vec<u64> = (0..10).map(|at| 300 + 30 * at).collect();
+        point.series = fixtures::slices(&rising);
+        let mut experiment = fixtures::experiment();
+        let mut found = |workload| {
+            experiment.plan.workload = workload;
+            let verdict = verdict(&Evidence {
+                experiment: &experiment,
+                runs: &[&point],
+            });
+            let names = verdict.reasons.iter().map(|reason| reason.check.clone());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found(Workload::Contend),
+            ["not_contended", "steadiness", "rotations"]
+        );
+        assert_eq!(found(Workload::Stream), [""; 0]);
+        assert_eq!(found(Workload::Hold), [""; 0]);
     }
 
     #[test]

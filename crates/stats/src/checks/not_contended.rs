@@ -24,7 +24,10 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    if evidence.workers() < 2 || !wants_contention(&evidence.experiment.plan) {
+    if evidence.is_counted()
+        || evidence.workers() < 2
+        || !wants_contention(&evidence.experiment.plan)
+    {
         return None;
     }
     let (mut stamped, mut contended) = (0.0, 0.0);
@@ -47,7 +50,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 /// Several keys, readers, tries and disjoint ranges are there to avoid waiting.
 fn wants_contention(plan: &Plan) -> bool {
-    plan.keys.unwrap_or(1) == 1
+    plan.key_count() == 1
         && plan.shared.unwrap_or(0.0) == 0.0
         && !plan.try_only.unwrap_or(false)
         && plan.range != Some(Range::Disjoint)
@@ -57,9 +60,9 @@ fn wants_contention(plan: &Plan) -> bool {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{after, experiment, judge_in, point};
-    use jostle_model::Plan;
     use jostle_model::plan::Range;
     use jostle_model::record::Is;
+    use jostle_model::{List, Plan};
 
     #[test]
     fn one_percent_is_the_limit_and_300_grants_are_the_least() {
@@ -101,7 +104,7 @@ mod tests {
         };
         assert!(judged(|_| ()));
         assert!(judged(|plan| plan.range = Some(Range::Same)));
-        assert!(!judged(|plan| plan.keys = Some(2)));
+        assert!(!judged(|plan| plan.keys = Some(List(vec![2]))));
         assert!(!judged(|plan| plan.shared = Some(0.8)));
         assert!(!judged(|plan| plan.try_only = Some(true)));
         assert!(!judged(|plan| plan.range = Some(Range::Disjoint)));

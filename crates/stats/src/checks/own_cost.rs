@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, percent};
 use jostle_model::Busy;
-use jostle_model::plan::Measure;
+use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Claim, Is, OwnCost, Reason};
 
 const MOST: f64 = 0.10;
@@ -23,11 +23,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if plan.measure == Some(Measure::Counts) {
         return None;
     }
+    if plan.pipeline.is_some_and(|depth| depth > 1) {
+        // One pair of stamps and no witness for a whole batch.
+        return None;
+    }
     let target = &evidence.runs.first()?.target;
     let cost = experiment.calibration.own_cost.get(target)?;
     let busy = |time: Option<Busy>| time.map_or(0.0, |time| time.span().0 as f64);
     let cycle_ns = cost.pair_ns + busy(plan.hold) + busy(plan.idle);
-    let share = added_ns(cost, experiment.calibration.stamp_ns) / cycle_ns;
+    let share = added_ns(plan.workload, cost, experiment.calibration.stamp_ns) / cycle_ns;
     (share > MOST).then(|| {
         let text = format!(
             "measuring makes an uncontended cycle {} longer; --measure counts gives the bare rate",
@@ -39,10 +43,16 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 /// What measuring adds to the mean cycle where one operation in `stamp_every`
 /// is stamped: the witness (full - no_witness) and the release stamp on every
-/// one, the rest of the stamps and the histograms on one in so many.
-fn added_ns(cost: &OwnCost, stamp_ns: f64) -> f64 {
+/// one, the rest of the stamps and the histograms on one in so many. A stream
+/// does without the release stamp, `hold` without the witness as well.
+fn added_ns(workload: Workload, cost: &OwnCost, stamp_ns: f64) -> f64 {
     let witness = (cost.full_ns - cost.no_witness_ns).max(0.0);
-    let always = (witness + stamp_ns).min(cost.added_ns);
+    let always = match workload {
+        Workload::Contend => witness + stamp_ns,
+        Workload::Stream => witness,
+        Workload::Hold => 0.0,
+    };
+    let always = always.min(cost.added_ns);
     always + (cost.added_ns - always).max(0.0) / cost.stamp_every.max(1) as f64
 }
 

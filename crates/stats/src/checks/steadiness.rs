@@ -26,6 +26,10 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    // Tenths of the operations hold the same number of them, whatever the rate.
+    if evidence.is_counted() {
+        return None;
+    }
     let judged: Vec<(f64, f64)> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
     let significant = |sign: f64| -> Vec<(f64, f64)> {
         let drifts = |(drift, p): &(f64, f64)| drift * sign > DRIFT && *p < P;

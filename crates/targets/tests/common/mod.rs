@@ -21,6 +21,7 @@ pub struct Bench<'a> {
     pub range: Range,
     pub open_each: bool,
     pub slots: usize,
+    pub holds_many: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -33,6 +34,7 @@ impl<'a> Bench<'a> {
             range: Range::Same,
             open_each: false,
             slots: 64,
+            holds_many: false,
         }
     }
 
@@ -46,6 +48,7 @@ impl<'a> Bench<'a> {
             range: self.range,
             open_each: self.open_each,
             slots: self.slots,
+            holds_many: self.holds_many,
             seed: 7,
             launcher: &servers::InProcess,
         })

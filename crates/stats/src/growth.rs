@@ -1,0 +1,348 @@
+//! The closing sentences of `stream` and `hold`: does an operation cost the same
+//! however many there are (the cost is then linear), and if not, how does it
+//! grow.
+//!
+//! The cost of an operation is the run's time by its operations, all workers
+//! together. As everywhere, runs of the same blocks decide, and the figure that
+//! is quoted is the quotient of printed medians.
+
+use crate::ratio::{Outcome, Ratio, by_block};
+use crate::summary::PointSummary;
+use jostle_model::plan::{Names, Plan, Workload};
+use jostle_model::record::{At, Is, Point};
+
+/// One sentence for each target of such an experiment.
+pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
+    targets.dedup();
+    targets
+        .into_iter()
+        .filter_map(|target| {
+            let of_target: Vec<&PointSummary<'_>> =
+                points.iter().filter(|p| p.target == target).collect();
+            Some((target.to_owned(), sentence(plan, &of_target)?))
+        })
+        .collect()
+}
+
+fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    if let Some(bad) = points.iter().find(|p| p.verdict.is == Is::Invalid) {
+        let mut reasons = bad.verdict.reasons.iter();
+        let why = reasons.find(|reason| reason.is == Is::Invalid)?;
+        return Some(format!(
+            "INVALID with {}: {}.",
+            place(plan, bad.at),
+            why.text
+        ));
+    }
+    let mut clauses: Vec<String> = growth(plan, points).into_iter().collect();
+    clauses.extend(within(plan, points));
+    clauses.extend(side_by_side(plan, points));
+    clauses.extend(memory(points));
+    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+}
+
+/// What is swept beside the workers.
+fn size(at: At) -> Option<u64> {
+    at.operations.or(at.keys)
+}
+
+/// `1 worker and 1,000 operations`.
+fn place(plan: &Plan, at: At) -> String {
+    let workers = match at.workers {
+        Some(1) | None => "1 worker".to_owned(),
+        Some(n) => format!("{n} workers"),
+    };
+    match size(at) {
+        Some(n) => format!("{workers} and {} each", counted(plan, n)),
+        None => workers,
+    }
+}
+
+fn counted(plan: &Plan, n: u64) -> String {
+    let noun = match plan.workload {
+        Workload::Hold => "lock",
+        Workload::Contend | Workload::Stream => "operation",
+    };
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(n))
+}
+
+/// `28215` as `28,215`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// From the fewest to the most, with the fewest workers.
+fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    let fewest_workers = points.iter().filter_map(|point| point.at.workers).min();
+    let column = || points.iter().filter(|p| p.at.workers == fewest_workers);
+    let few = column().min_by_key(|point| size(point.at))?;
+    let many = column().max_by_key(|point| size(point.at))?;
+    let (least, most) = (size(few.at)?, size(many.at)?);
+    if least == most {
+        return None;
+    }
+    let ratio = by_block(&few.runs, &many.runs, cost)?;
+    let printed = few.throughput_per_s?.median / many.throughput_per_s?.median;
+    let unit = match plan.workload {
+        Workload::Hold => "lock",
+        Workload::Contend | Workload::Stream => "operation",
+    };
+    let (from, to) = (grouped(least), counted(plan, most));
+    Some(match ratio.outcome {
+        Outcome::Same => {
+            format!("linear: each {unit} costs the same from {from} to {to}, within 5 %")
+        }
+        Outcome::Differs if printed > 1.0 && ratio.ratio > 1.0 => format!(
+            "not linear: each {unit} costs {printed:.2} times as much with {to} as with {from}, \
+             as the number to the power of {:.2}",
+            printed.ln() / (most as f64 / least as f64).ln()
+        ),
+        Outcome::Differs if printed < 1.0 && ratio.ratio < 1.0 => format!(
+            "each {unit} costs less with {to} than with {from} ({printed:.2} times): what a run \
+             begins with is spread over more"
+        ),
+        _ => format!(
+            "each {unit} costs {printed:.2} times as much with {to} as with {from} ({})",
+            undecided(&ratio)
+        ),
+    })
+}
+
+fn undecided(ratio: &Ratio) -> String {
+    match (ratio.interval, ratio.blocks) {
+        (true, _) => format!("undecided, {:.2} to {:.2}", ratio.low, ratio.high),
+        (false, 1) => "one run, untested".to_owned(),
+        (false, runs) => format!("{runs} runs, untested"),
+    }
+}
+
+/// Seconds an operation, all workers together.
+fn cost(run: &Point) -> Option<f64> {
+    (run.operations > 0).then(|| run.window_s / run.operations as f64)
+}
+
+/// Growth that shows within a run: the last tenth of the acquisitions against
+/// the first, which hold as many locks less.
+fn within(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    let most = points.iter().max_by_key(|point| size(point.at))?;
+    if plan.workload != Workload::Hold || size(most.at)? < LEAST_FOR_SLICES {
+        return None;
+    }
+    let pairs: Vec<(f64, f64)> = most
+        .runs
+        .iter()
+        .filter_map(|run| {
+            let (first, last) = (run.series.first()?, run.series.last()?);
+            Some((first.mean_wait_ns?, last.mean_wait_ns?))
+        })
+        .collect();
+    let ratio = crate::ratio::paired(&pairs)?;
+    (ratio.outcome == Outcome::Differs && ratio.ratio > 1.0).then(|| {
+        format!(
+            "of {} the last tenth takes {:.1} times as long to acquire as the first",
+            counted(plan, size(most.at).unwrap_or(0)),
+            ratio.ratio
+        )
+    })
+}
+
+/// Under this many a tenth holds too few to have a mean.
+const LEAST_FOR_SLICES: u64 = 100;
+
+/// Two workers of N beside one of 2N: the Open Lock Daemon's second test.
+fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    if plan.workload != Workload::Stream {
+        return None;
+    }
+    let find = |workers: u64, operations: u64| {
+        points.iter().find(|point| {
+            point.at.workers == Some(workers) && point.at.operations == Some(operations)
+        })
+    };
+    let both = points.iter().filter_map(|two| {
+        let operations = two.at.operations.filter(|_| two.at.workers == Some(2))?;
+        Some((operations, find(1, 2 * operations)?, two))
+    });
+    let (operations, one, two) = both.max_by_key(|(operations, ..)| *operations)?;
+    let ratio = by_block(&one.runs, &two.runs, |run| Some(run.window_s))?;
+    let names = match plan.names {
+        Some(Names::Own) => "each on its own name",
+        _ => "on one name, where they wait for each other",
+    };
+    let said = match ratio.outcome {
+        Outcome::Same => "take as long as".to_owned(),
+        Outcome::Differs => format!("take {:.2} times as long as", ratio.ratio),
+        Outcome::Undecided => format!(
+            "take {:.2} times ({}) as long as",
+            ratio.ratio,
+            undecided(&ratio)
+        ),
+    };
+    Some(format!(
+        "2 workers of {} {names}, {said} 1 of {}",
+        grouped(operations),
+        grouped(2 * operations)
+    ))
+}
+
+fn memory(points: &[&PointSummary<'_>]) -> Option<String> {
+    let most = points.iter().max_by_key(|point| size(point.at))?;
+    let bytes = most.server_bytes_per_held_lock?.median;
+    Some(format!(
+        "the server keeps {bytes:.0} bytes for each of {} held locks",
+        grouped(size(most.at)? * most.at.workers.unwrap_or(1))
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::summary::summarize;
+    use jostle_model::List;
+    use jostle_model::record::{Experiment, Server, Slice};
+
+    fn experiment(workload: Workload) -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan {
+            targets: vec!["lockd".to_owned()],
+            workers: Some(List(vec![1, 2])),
+            names: (workload == Workload::Stream).then_some(Names::One),
+            ..Plan::of(workload)
+        };
+        experiment
+    }
+
+    /// Six blocks of a point whose operations cost so many microseconds, give
+    /// or take one in a hundred.
+    fn runs(workload: Workload, workers: u64, each: u64, us: f64) -> Vec<Point> {
+        (1..=6)
+            .map(|block| {
+                let operations = workers * each;
+                let us = us * (1.0 + 0.002 * f64::from(block));
+                let window_s = operations as f64 * us / 1e6;
+                Point {
+                    target: "lockd".to_owned(),
+                    at: At {
+                        workers: Some(workers),
+                        operations: (workload == Workload::Stream).then_some(each),
+                        keys: (workload == Workload::Hold).then_some(each),
+                    },
+                    run: block,
+                    block,
+                    operations,
+                    window_s,
+                    throughput_per_s: operations as f64 / window_s,
+                    ..Point::default()
+                }
+            })
+            .collect()
+    }
+
+    fn said(workload: Workload, points: &[Point]) -> String {
+        let experiment = experiment(workload);
+        let summaries = summarize(&experiment, points);
+        sentences(&experiment.plan, &summaries).remove(0).1
+    }
+
+    #[test]
+    fn a_constant_cost_is_linear_and_growth_has_its_exponent() {
+        let pair = |few: f64, many: f64| {
+            let mut points = runs(Workload::Stream, 1, 1_000, few);
+            points.extend(runs(Workload::Stream, 1, 10_000, many));
+            said(Workload::Stream, &points)
+        };
+        let table = [
+            (
+                20.0,
+                20.2,
+                "linear: each operation costs the same from 1,000 to 10,000 operations, within 5 %.",
+            ),
+            (
+                20.0,
+                40.0,
+                "not linear: each operation costs 2.00 times as much with 10,000 operations as \
+                 with 1,000, as the number to the power of 0.30.",
+            ),
+            (
+                20.0,
+                10.0,
+                "each operation costs less with 10,000 operations than with 1,000 (0.50 times): \
+                 what a run begins with is spread over more.",
+            ),
+        ];
+        for (few, many, text) in table {
+            assert_eq!(pair(few, many), text);
+        }
+    }
+
+    #[test]
+    fn under_six_blocks_nothing_is_decided() {
+        let mut points = runs(Workload::Stream, 1, 1_000, 20.0);
+        points.extend(runs(Workload::Stream, 1, 10_000, 40.0));
+        points.retain(|point| point.block <= 3);
+        assert_eq!(
+            said(Workload::Stream, &points),
+            "each operation costs 2.00 times as much with 10,000 operations as with 1,000 \
+             (3 runs, untested)."
+        );
+    }
+
+    #[test]
+    fn two_of_n_stand_beside_one_of_twice_n() {
+        let mut points = runs(Workload::Stream, 1, 20_000, 20.0);
+        points.extend(runs(Workload::Stream, 2, 10_000, 20.1));
+        assert_eq!(
+            said(Workload::Stream, &points),
+            "2 workers of 10,000 on one name, where they wait for each other, take as long as 1 of 20,000."
+        );
+        for point in points.iter_mut().filter(|p| p.at.workers == Some(2)) {
+            point.window_s *= 1.5;
+        }
+        assert!(said(Workload::Stream, &points).contains("take 1.51 times as long as 1 of 20,000"));
+    }
+
+    #[test]
+    fn growth_with_the_number_held_shows_within_a_run_and_memory_beside_it() {
+        let mut points = runs(Workload::Hold, 1, 10_000, 5.0);
+        for point in &mut points {
+            point.series = (1..=10)
+                .map(|tenth| Slice {
+                    operations: 1_000,
+                    mean_wait_ns: Some(100.0 * f64::from(tenth)),
+                    ..Slice::default()
+                })
+                .collect();
+            point.server = Some(Server {
+                bytes_per_held_lock: Some(88.4),
+                ..Server::default()
+            });
+        }
+        assert_eq!(
+            said(Workload::Hold, &points),
+            "of 10,000 locks the last tenth takes 10.0 times as long to acquire as the first; \
+             the server keeps 88 bytes for each of 10,000 held locks."
+        );
+    }
+
+    #[test]
+    fn of_invalid_figures_only_that_is_said() {
+        let mut points = runs(Workload::Stream, 1, 1_000, 20.0);
+        points[0].errors.insert("EPROTO".to_owned(), 1);
+        let text = said(Workload::Stream, &points);
+        assert!(
+            text.starts_with("INVALID with 1 worker and 1,000 operations each: "),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! `chained`: locks in a hash table of few buckets, whose chains are searched
+//! from their beginning. Its cost grows with the locks held, as that of the
+//! table of 3000 buckets in the Open Lock Daemon (2003) did: what a measurement
+//! of growth must find.
+
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, no_memory};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use jostle_sys::shared::Region;
+use jostle_sys::signal;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The Open Lock Daemon's.
+const BUCKETS: usize = 3000;
+
+const MOST_BUCKETS: usize = 1_000_000;
+
+/// Words of a lock that is held: the next one in its chain, by number plus one.
+/// A bucket is a word as well (the first of its chain), and a spin lock beside it.
+const BUCKET_WORDS: usize = 2;
+
+/// The table: the buckets, then one link for each lock that there could be.
+#[derive(Clone, Debug)]
+pub struct Chained {
+    region: Arc<Region>,
+    buckets: usize,
+    keys: usize,
+}
+
+impl Target for Chained {
+    type Lock = Chained;
+
+    const ENTRY: Entry = Entry {
+        name: "chained",
+        aliases: &[],
+        argument: Some("BUCKETS"),
+        check_argument: |argument| buckets(argument).map(|_| ()),
+        family: Family::Specimen,
+        summary: "a table of BUCKETS (default 3000) chains: its cost grows with the locks held",
+        details: "A hash table in shared memory whose chains are searched from their beginning, \
+                  and grow at their end: with N locks held, an acquisition looks at N / BUCKETS \
+                  of them. `jostle hold` must find that growth. Who finds the lock taken asks \
+                  again.",
+        lock: LockCapabilities {
+            shared: false,
+            timeout: true,
+            ranges: false,
+            open_each: false,
+            excludes: true,
+            survives_owner: false,
+            fifo: false,
+            pipeline: false,
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Chained, SetupError> {
+        let buckets = buckets(setup.argument).map_err(SetupError)?;
+        let words = BUCKET_WORDS * buckets + setup.keys;
+        Ok(Chained {
+            region: Arc::new(Region::new(8 * words).map_err(no_memory)?),
+            buckets,
+            keys: setup.keys,
+        })
+    }
+
+    fn join(&self, _worker: usize) -> Result<Chained, SetupError> {
+        Ok(self.clone())
+    }
+}
+
+fn buckets(argument: Option<&str>) -> Result<usize, String> {
+    let Some(text) = argument else {
+        return Ok(BUCKETS);
+    };
+    match text.parse() {
+        Ok(count) if (1..=MOST_BUCKETS).contains(&count) => Ok(count),
+        _ => Err(format!(
+            "`{text}` is no number of buckets from 1 to {MOST_BUCKETS}"
+        )),
+    }
+}
+
+impl Chained {
+    /// The bucket's spin lock and the first of its chain.
+    fn bucket(&self, key: usize) -> (&AtomicU64, &AtomicU64) {
+        let at = BUCKET_WORDS * (key % self.buckets);
+        let words = self.region.words64(8 * at, BUCKET_WORDS);
+        (&words[0], &words[1])
+    }
+
+    fn link(&self, key: usize) -> &AtomicU64 {
+        let at = BUCKET_WORDS * self.buckets + key;
+        &self.region.words64(8 * at, 1)[0]
+    }
+
+    /// With the bucket to itself: the word that names `key`, if it is in the
+    /// chain, else the one at the end of the chain.
+    fn find<'a>(&'a self, first: &'a AtomicU64, key: usize) -> (&'a AtomicU64, bool) {
+        let mut word = first;
+        loop {
+            match word.load(Relaxed) as usize {
+                0 => return (word, false),
+                held if held == key + 1 => return (word, true),
+                held => word = self.link(held - 1),
+            }
+        }
+    }
+
+    /// Does something with the bucket to itself.
+    fn alone<R>(&self, key: usize, act: impl FnOnce(&AtomicU64) -> R) -> R {
+        let (lock, first) = self.bucket(key);
+        while lock.swap(1, Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        let done = act(first);
+        lock.store(0, Release);
+        done
+    }
+
+    fn try_once(&self, key: usize) -> bool {
+        self.alone(key, |first| {
+            let (end, held) = self.find(first, key);
+            if !held {
+                self.link(key).store(0, Relaxed);
+                end.store(key as u64 + 1, Relaxed);
+            }
+            !held
+        })
+    }
+}
+
+impl Lock for Chained {
+    fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        debug_assert!(key < self.keys);
+        loop {
+            if self.try_once(key) {
+                return Ok(Outcome::Granted);
+            }
+            let (until, late) = match wait {
+                Wait::Try => return Ok(Outcome::Refused),
+                Wait::Until(until) => (until, Outcome::Refused),
+                Wait::Block { last_resort_ns } => (last_resort_ns, Outcome::Interrupted),
+            };
+            if signal::interrupted() {
+                return Ok(Outcome::Interrupted);
+            }
+            if clock::monotonic() >= until {
+                return Ok(late);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
+        let found = self.alone(key, |first| {
+            let (word, held) = self.find(first, key);
+            if held {
+                word.store(self.link(key).load(Relaxed), Relaxed);
+            }
+            held
+        });
+        match found {
+            true => Ok(()),
+            false => Err(CallError::new("release", Errno::PERM)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(buckets: usize, keys: usize) -> Chained {
+        Chained {
+            region: Arc::new(Region::new(8 * (BUCKET_WORDS * buckets + keys)).unwrap()),
+            buckets,
+            keys,
+        }
+    }
+
+    #[test]
+    fn what_is_held_is_refused_and_what_is_released_is_free() {
+        // One chain for all, from which the first, the middle and the last go.
+        for released in 0..3 {
+            let mut table = table(1, 3);
+            (0..3).for_each(|key| assert!(table.try_once(key)));
+            table.release(released, Mode::Exclusive).unwrap();
+            let free: Vec<bool> = (0..3).map(|key| table.try_once(key)).collect();
+            let expected: Vec<bool> = (0..3).map(|key| key == released).collect();
+            assert_eq!(free, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_held_cannot_be_released() {
+        assert!(table(1, 3).release(1, Mode::Exclusive).is_err());
+    }
+
+    #[test]
+    fn buckets_are_a_number() {
+        assert_eq!(buckets(None), Ok(3000));
+        assert_eq!(buckets(Some("7")), Ok(7));
+        for sad in ["", "0", "x", "-1", "9999999"] {
+            assert!(buckets(Some(sad)).is_err(), "{sad}");
+        }
+    }
+}
