@@ -50,6 +50,7 @@ pub enum Locked {
 /// own. They are used through a [`Handle`].
 #[derive(Clone, Debug)]
 pub struct Mutexes {
+    kind: Kind,
     region: Arc<Region>,
     count: usize,
 }
@@ -74,7 +75,11 @@ impl Mutexes {
             // that nobody else knows yet; the attributes are initialised.
             check(unsafe { libc::pthread_mutex_init(mutex, attributes.0.as_ptr()) })?;
         }
-        Ok(Mutexes { region, count })
+        Ok(Mutexes {
+            kind,
+            region,
+            count,
+        })
     }
 
     /// A handle for the calling thread.
@@ -82,7 +87,7 @@ impl Mutexes {
         Handle {
             base: self.region.address(0, self.count, LINE),
             count: self.count,
-            held: 0,
+            kind: self.kind,
             region: Arc::clone(&self.region),
         }
     }
@@ -130,7 +135,7 @@ pub struct Handle {
     /// A raw pointer, which also keeps the handle from other threads.
     base: *mut u8,
     count: usize,
-    held: usize,
+    kind: Kind,
     region: Arc<Region>,
 }
 
@@ -188,10 +193,7 @@ impl Handle {
         result: libc::c_int,
     ) -> Result<Locked, Errno> {
         match result {
-            0 => {
-                self.held += 1;
-                Ok(Locked::Clean)
-            }
+            0 => Ok(Locked::Clean),
             libc::EOWNERDEAD => self.recover(mutex),
             errno => Err(Errno::from_raw_os_error(errno)),
         }
@@ -199,7 +201,6 @@ impl Handle {
 
     #[cold]
     fn recover(&mut self, mutex: *mut libc::pthread_mutex_t) -> Result<Locked, Errno> {
-        self.held += 1;
         // SAFETY: an initialised mutex that the caller holds since EOWNERDEAD.
         check(unsafe { libc::pthread_mutex_consistent(mutex) })?;
         Ok(Locked::OwnerDied)
@@ -216,17 +217,16 @@ impl Handle {
         // SAFETY: as in `lock`. A plain mutex that somebody else holds is set
         // free, which breaks the exclusion but no memory: glibc keeps nothing
         // but words in the mutex itself.
-        check(unsafe { libc::pthread_mutex_unlock(mutex) })?;
-        self.held = self.held.saturating_sub(1);
-        Ok(())
+        check(unsafe { libc::pthread_mutex_unlock(mutex) })
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // The thread's robust list points at the mutexes that it holds; glibc
-        // writes to them at the next lock, so the memory must not go.
-        if self.held > 0 {
+        // The thread's robust list may point at a mutex that it still holds;
+        // glibc writes to it at the next lock, so the memory must not go.
+        // Counting what is held would cost every operation more than this.
+        if self.kind == Kind::Robust {
             std::mem::forget(Arc::clone(&self.region));
         }
     }

@@ -2,9 +2,8 @@
 //! process-shared mutexes.
 //!
 //! No signal ends a wait for one, so that even a wait without a timeout is a
-//! timed one, until the time at which nobody waits for a grant any more. Taken
-//! without waiting, that costs 1.4 ns more than pthread_mutex_lock, of 10.5 for
-//! the pair.
+//! timed one, until the time at which nobody waits for a grant any more. The
+//! try before it takes a free mutex without looking at a deadline.
 
 use crate::{CallError, Lock, Mode, Outcome, Setup, SetupError, Wait};
 use jostle_sys::files::Errno;
@@ -41,9 +40,10 @@ impl MutexLock {
 }
 
 impl Lock for MutexLock {
-    #[inline]
+    #[inline(always)]
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let (call, locked) = match (self.0.try_lock(key), wait) {
+            (Ok(Locked::Clean), _) => return Ok(Outcome::Granted),
             (
                 Err(Errno::BUSY),
                 Wait::Block {
@@ -62,7 +62,7 @@ impl Lock for MutexLock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
         self.0
             .unlock(key)
