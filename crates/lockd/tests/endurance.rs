@@ -173,7 +173,12 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
     let start = Instant::now();
     let mut pings = Vec::new();
     let mut at = 0;
-    while start.elapsed() < Duration::from_millis(3500) {
+    // Not less than three idle timeouts, and on a busy machine as long as it
+    // takes the greedy one to fill the kernel's buffers.
+    let mut closed = 0;
+    while start.elapsed() < Duration::from_millis(3500)
+        || closed < 2 && start.elapsed() < Duration::from_secs(30)
+    {
         // It sends and sends and never reads.
         if let Ok(sent) = greedy.stream.write(&flood[at..]) {
             at = (at + sent) % flood.len();
@@ -182,14 +187,17 @@ fn slow_silent_and_greedy_clients_are_closed_and_hurt_nobody() {
         let before = Instant::now();
         assert_eq!(worker.say("PING"), "PONG");
         pings.push(before.elapsed());
+        closed = worker.info("closed_output") + worker.info("closed_slow");
         std::thread::sleep(Duration::from_millis(20));
     }
     // The middle one: on a busy machine single ones are late for other reasons.
     pings.sort_unstable();
     let middle = pings[pings.len() / 2];
     assert!(middle < Duration::from_millis(50), "{middle:?}");
-    assert_eq!(worker.info("closed_output"), 1);
-    assert_eq!(worker.info("closed_slow"), 1);
+    // Who does not read meets the bound of its output or that of its time,
+    // whichever comes first; who sends byte by byte only the latter.
+    assert_eq!(closed, 2);
+    assert!(worker.info("closed_slow") >= 1);
     assert_eq!(worker.info("closed_idle"), 1);
     let mut byte = [0];
     assert_eq!(silent.stream.read(&mut byte).unwrap(), 0);
