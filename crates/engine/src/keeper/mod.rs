@@ -3,7 +3,7 @@
 //! parent's, kills and removes everything.
 //!
 //! This file is the parent's side: a socket, and what the parent cleans up
-//! should the keeper itself be killed. [`serve`] is the keeper's life, [`run`]
+//! should the keeper itself be killed. `serve` is the keeper's life, `run`
 //! one run of a point.
 
 mod collect;
