@@ -101,7 +101,6 @@ mod tests {
         use std::hash::Hasher;
         for length in 0..64u8 {
             let bytes: Vec<u8> = (0..length).collect();
-            #[allow(deprecated)]
             let mut reference = std::collections::hash_map::DefaultHasher::new();
             reference.write(&bytes);
             assert_eq!(
