@@ -2,6 +2,7 @@
 //! system's packages:
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
+//! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs.
 
@@ -13,6 +14,7 @@
 
 mod ci;
 mod docs;
+mod fuzz;
 mod packages;
 mod peers;
 mod shell;
@@ -28,8 +30,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Installs what tests need, then runs format, lints, tests and docs
+    /// Installs what tests need, then runs format, lints, tests, fuzz targets and docs
     Ci,
+    /// Feeds codec and lock table with inputs that libFuzzer makes up
+    Fuzz {
+        /// Only this target of fuzz/fuzz_targets
+        target: Option<String>,
+        /// For how long, each target
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+        /// Makes nothing up: the inputs that are there, each once
+        #[arg(long, conflicts_with_all = ["target", "seconds"])]
+        replay: bool,
+    },
     /// Writes the pages that are generated from the program
     Docs {
         /// Changes nothing; fails if a page is not what the program says
@@ -50,6 +63,10 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Ci => ci::run(),
+        Task::Fuzz { replay: true, .. } => fuzz::replay(),
+        Task::Fuzz {
+            target, seconds, ..
+        } => fuzz::run(target.as_deref(), seconds),
         Task::Docs { check } => docs::run(check),
         Task::Peers { repeats, only } => peers::run(repeats, only.as_deref()),
     }
