@@ -4,7 +4,8 @@
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
-//! - `cargo xtask peers`: measures jostle against small C programs.
+//! - `cargo xtask peers`: measures jostle against small C programs, jostled
+//!   against Redis.
 
 #![allow(
     clippy::print_stdout,
@@ -15,11 +16,13 @@
 mod ci;
 mod docs;
 mod fuzz;
+mod load;
 mod packages;
 mod peers;
 mod shell;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(about = "What developers of jostle run")]
@@ -49,15 +52,28 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// Measures jostle side by side with small C programs
+    /// Measures jostle side by side with small C programs, jostled with Redis
     Peers {
         /// Interleaved repeats of each pair
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
         repeats: u32,
-        /// Only the trials whose name contains this
+        /// Only the trials whose name contains this (with --services: is this, if one is)
         #[arg(long)]
         only: Option<String>,
+        /// jostled beside Redis, instead of jostle beside C programs
+        #[arg(long)]
+        services: bool,
+        /// Adds what `--services` measures to this file, a line for each trial
+        #[arg(long, requires = "services")]
+        save: Option<PathBuf>,
+        /// Tests that it runs: programs as they are built, in no time; the
+        /// figures mean nothing
+        #[arg(long, hide = true, requires = "services")]
+        smoke: Option<PathBuf>,
     },
+    /// Loads a server; called by `peers --services`
+    #[command(hide = true)]
+    Load(load::Load),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -68,6 +84,24 @@ fn main() -> anyhow::Result<()> {
             target, seconds, ..
         } => fuzz::run(target.as_deref(), seconds),
         Task::Docs { check } => docs::run(check),
-        Task::Peers { repeats, only } => peers::run(repeats, only.as_deref()),
+        Task::Peers {
+            repeats,
+            only,
+            services: false,
+            ..
+        } => peers::run(repeats, only.as_deref()),
+        Task::Peers {
+            repeats,
+            only,
+            save,
+            smoke,
+            ..
+        } => peers::services::run(&peers::services::Options {
+            repeats,
+            only,
+            save,
+            smoke,
+        }),
+        Task::Load(load) => load::run(&load),
     }
 }
