@@ -43,6 +43,11 @@ const PACKAGES: &[Package] = &[
         why: "a test plots jostle's output with a script written for lockscale",
     },
     Package {
+        name: "chromium",
+        brings: "chromium",
+        why: "a test opens the pages of `--html` in it",
+    },
+    Package {
         name: "man-db",
         brings: "man",
         why: "the manual page is rendered to find mistakes in it",

@@ -246,6 +246,9 @@ pub struct Output {
     /// How to print the result
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// Also write a page with tables and plots for a browser, at the end
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print neither progress nor notes
     #[arg(short, long)]
     pub quiet: bool,
@@ -276,6 +279,9 @@ pub struct Report {
     /// How to print them
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// Also write a page with tables and plots for a browser, the results overlaid
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

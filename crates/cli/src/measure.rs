@@ -3,7 +3,7 @@
 use crate::args::Output;
 use crate::progress::Line;
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, plan_file, print};
+use crate::{COMMIT, Failure, VERSION, html, plan_file, print};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -51,6 +51,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         }
         None => None,
     };
+    let page = html::reserve(output.html.as_deref())?;
     // Before anything starts a thread.
     let clock = Clock::new();
     let mut keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
@@ -91,6 +92,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let any = sets.iter().any(|set| !set.points.is_empty());
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
+        html::write(page, &sets)?;
     }
     conclude(exit, error, any, output.output.as_deref())
 }
