@@ -1,36 +1,18 @@
 //! From a plan as typed to one that can be run: defaults filled in, the grid
 //! expanded, and everything that makes no sense refused before anything starts.
 
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
-use jostle_model::time::{Busy, Nanos};
-use jostle_model::{List, record::At};
+use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
+use jostle_model::time::Nanos;
+use jostle_model::{List, defaults, record::At};
 use jostle_targets::Spec;
 
-/// lockscale's list of worker counts.
-const WORKERS: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
-/// What is compared where no target is named: the two kernel locks that differ
-/// most in whom they serve next.
-const TARGETS: [&str; 2] = ["flock", "sysv"];
-/// The daemon, and beside it what needs no server at all.
-const COUNTED_TARGETS: [&str; 2] = ["lockd", "flock"];
-/// The daemon, and what its ancestor's table did.
-const HOLD_TARGETS: [&str; 2] = ["lockd", "chained"];
-const STREAM_WORKERS: [u64; 2] = [1, 2];
-/// The ends of the Open Lock Daemon's sweeps.
-const OPERATIONS: [u64; 2] = [1_000, 10_000];
-const HELD: [u64; 2] = [1_000, 10_000];
-/// What a run of so many operations may take, where the plan does not say.
-const LONGEST_RUN: Nanos = Nanos::from_millis(300_000);
 const MOST_OPERATIONS: u64 = 1_000_000_000;
 /// The requests of a batch and their replies must fit into the sockets' buffers,
 /// or client and server would wait for each other.
 const DEEPEST_PIPELINE: u64 = 1_000;
-/// What the runs of a comparison may take together.
-const BUDGET: Nanos = Nanos::from_millis(50_000);
 /// With `--quick`.
 const QUICK_WINDOW: Nanos = Nanos::from_millis(250);
 const QUICK_WARMUP: Nanos = Nanos::from_millis(100);
-const SLOTS: u64 = 16_384;
 const MOST_WORKERS: u64 = 100_000;
 const MOST_KEYS: u64 = 1_000_000;
 const MOST_SLOTS: u64 = 1_000_000;
@@ -74,17 +56,11 @@ impl Resolved {
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
     let may_drop = plan.workload == Workload::Contend && plan.workers.is_none();
     check_words(&plan)?;
-    match plan.workload {
-        Workload::Contend => contend_defaults(&mut plan),
-        Workload::Stream => stream_defaults(&mut plan),
-        Workload::Hold => hold_defaults(&mut plan),
+    if plan.targets.is_empty() {
+        plan.targets = named(defaults::targets(plan.workload));
     }
-    plan.budget.get_or_insert(BUDGET);
-    plan.carrier.get_or_insert(Carrier::Processes);
-    plan.place.get_or_insert(Place::None);
-    plan.measure.get_or_insert(Measure::Full);
-    plan.slots.get_or_insert(SLOTS);
-    plan.timer_slack.get_or_insert(Nanos(1));
+    plan.fill_from(defaults::swept(plan.workload));
+    plan.fill_from(defaults::options(plan.workload));
     plan.seed.get_or_insert(fresh_seed);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
@@ -110,44 +86,6 @@ pub fn quicken(plan: &mut Plan) {
 
 fn named(targets: &[&str]) -> Vec<String> {
     targets.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn contend_defaults(plan: &mut Plan) {
-    if plan.targets.is_empty() {
-        plan.targets = named(&TARGETS);
-    }
-    plan.workers.get_or_insert_with(|| List(WORKERS.to_vec()));
-    plan.hold.get_or_insert(Busy::Sleep(Nanos::from_millis(1)));
-    plan.idle.get_or_insert(Busy::Sleep(Nanos::from_micros(10)));
-    plan.keys.get_or_insert_with(|| List(vec![1]));
-    plan.shared.get_or_insert(0.0);
-    plan.range.get_or_insert(Range::Same);
-    plan.try_only.get_or_insert(false);
-    plan.open_each.get_or_insert(false);
-}
-
-/// The origin's question, on the daemon that descends from it.
-fn stream_defaults(plan: &mut Plan) {
-    if plan.targets.is_empty() {
-        plan.targets = named(&COUNTED_TARGETS);
-    }
-    plan.workers
-        .get_or_insert_with(|| List(STREAM_WORKERS.to_vec()));
-    plan.operations
-        .get_or_insert_with(|| List(OPERATIONS.to_vec()));
-    plan.names.get_or_insert(Names::One);
-    plan.pipeline.get_or_insert(1);
-    plan.duration.get_or_insert(LONGEST_RUN);
-}
-
-fn hold_defaults(plan: &mut Plan) {
-    if plan.targets.is_empty() {
-        plan.targets = named(&HOLD_TARGETS);
-    }
-    plan.workers.get_or_insert_with(|| List(vec![1]));
-    plan.keys.get_or_insert_with(|| List(HELD.to_vec()));
-    plan.pipeline.get_or_insert(1);
-    plan.duration.get_or_insert(LONGEST_RUN);
 }
 
 /// Words of other workloads, which this one would silently ignore.
@@ -380,6 +318,7 @@ fn check_pipeline(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::Busy;
 
     fn of(workload: Workload, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(workload);
