@@ -4,7 +4,7 @@ use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
 use crate::table::{Entry, Family};
-use crate::{ServerFigures, Setup, SetupError, Target, argument};
+use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
 
 /// A jostled on this machine.
 #[derive(Debug)]
@@ -38,6 +38,10 @@ impl Target for LockdUnix {
 
     fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
         self.0.join()
+    }
+
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        self.0.dial().map(Some)
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {

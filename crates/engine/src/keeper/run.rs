@@ -200,6 +200,8 @@ impl<'a, T: Target> Run<'a, T> {
         };
         if result.is_err() {
             self.clear_away(&mut children);
+            // Why the run came to nothing is what the user needs to hear.
+            let _ = self.target.remove_leftovers();
         }
         let Driven {
             ramp_ns,
@@ -210,6 +212,11 @@ impl<'a, T: Target> Run<'a, T> {
         } = result?;
         self.drain(&mut children);
         let drained = self.now();
+        if self.ended_badly(&children) {
+            self.target
+                .remove_leftovers()
+                .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+        }
         let seen = Seen {
             ramp_ns,
             // Workers that all died before the window's end left it early.
@@ -228,6 +235,15 @@ impl<'a, T: Target> Run<'a, T> {
             &self.witness,
             seen,
         ))
+    }
+
+    /// Whether a worker may have left locks on a server.
+    fn ended_badly(&self, children: &Children) -> bool {
+        let badly = |ended: &Ended| ended.code != Some(0);
+        let failed = |worker| self.shared.page(worker).get(Word::Stage) == Stage::Failed as u64;
+        !children.killed.is_empty()
+            || children.ended.iter().any(|(ended, _)| badly(ended))
+            || (0..self.order.workers).any(failed)
     }
 
     /// Grants since the figures that were asked before the first worker.
