@@ -2,7 +2,7 @@
 //! expanded, and everything that makes no sense refused before anything starts.
 
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
-use jostle_model::time::Nanos;
+use jostle_model::time::{Busy, Nanos};
 use jostle_model::{List, defaults, record::At};
 use jostle_targets::Spec;
 
@@ -17,6 +17,7 @@ const MOST_WORKERS: u64 = 100_000;
 const MOST_KEYS: u64 = 1_000_000;
 const MOST_SLOTS: u64 = 1_000_000;
 const MOST_RUNS: u32 = 10_000;
+const MOST_GENERATOR_THREADS: u64 = 1_024;
 
 /// A plan that asks for something impossible, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,11 +57,19 @@ impl Resolved {
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
     let may_drop = plan.workload == Workload::Contend && plan.workers.is_none();
     check_words(&plan)?;
+    debug_assert!(
+        plan.optional.is_empty(),
+        "whoever can reach them settles them"
+    );
     if plan.targets.is_empty() {
         plan.targets = named(defaults::targets(plan.workload));
     }
     plan.fill_from(defaults::swept(plan.workload));
     plan.fill_from(defaults::options(plan.workload));
+    if plan.carrier == Some(Carrier::Tasks) {
+        plan.generator_threads
+            .get_or_insert(generator_threads(allowed.len()));
+    }
     plan.seed.get_or_insert(fresh_seed);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
@@ -71,6 +80,13 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         specs,
         may_drop,
     })
+}
+
+/// Half of the CPUs, at least one: the server that is asked needs the others,
+/// and one thread drives more connections than most servers serve. Where that
+/// is too few, the check `generator` says so.
+fn generator_threads(cpus: usize) -> u64 {
+    (cpus as u64 / 2).max(1)
 }
 
 /// Makes a plan that a person will wait for: three short runs of each point. A
@@ -180,8 +196,30 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
             "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
         );
     }
+    check_tasks(plan)?;
     if plan.budget == Some(Nanos::ZERO) {
         return refuse("--budget 0: nothing can be measured in no time");
+    }
+    Ok(())
+}
+
+fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
+    if plan.carrier != Some(Carrier::Tasks) {
+        return match plan.generator_threads {
+            None => Ok(()),
+            Some(_) => refuse("--generator-threads: they carry tasks; add --as tasks"),
+        };
+    }
+    let most = MOST_GENERATOR_THREADS;
+    if plan.generator_threads.is_some_and(|n| n == 0 || n > most) {
+        return refuse(format!("--generator-threads: 1 to {most}"));
+    }
+    let spins = |busy: Option<Busy>| matches!(busy, Some(Busy::Spin(span)) if span.0 > 0);
+    if spins(plan.hold) || spins(plan.idle) {
+        return refuse(
+            "--as tasks: a worker that spins would stop all others of its thread; a hold and idle \
+             that sleep, or --as processes",
+        );
     }
     Ok(())
 }
@@ -257,6 +295,13 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if let (Some(Carrier::Threads), Some(why)) = (plan.carrier, spec.entry.no_threads) {
         return refuse(format!("{name} --as threads: {why}"));
     }
+    if plan.carrier == Some(Carrier::Tasks) && !spec.entry.is_remote() {
+        return refuse(format!(
+            "{name} --as tasks: a call that waits would stop all workers of its thread; \
+             --as processes, or one of: {}",
+            which(|e| e.is_remote())
+        ));
+    }
     if plan.shared.is_some_and(|share| share > 0.0) && !can.shared {
         return refuse(format!(
             "{name} has no shared mode; --shared works with: {}",
@@ -318,7 +363,6 @@ fn check_pipeline(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::Busy;
 
     fn of(workload: Workload, change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(workload);
@@ -360,6 +404,25 @@ mod tests {
                 Workload::Hold,
                 |p| p.names = Some(Names::Own),
                 "hold has no names",
+            ),
+            (
+                Workload::Stream,
+                |p| p.carrier = Some(Carrier::Tasks),
+                "flock --as tasks: a call that waits",
+            ),
+            (
+                Workload::Stream,
+                |p| p.generator_threads = Some(2),
+                "add --as tasks",
+            ),
+            (
+                Workload::Contend,
+                |p| {
+                    p.targets = vec!["lockd".into()];
+                    p.carrier = Some(Carrier::Tasks);
+                    p.hold = Some(Busy::Spin(Nanos(1)));
+                },
+                "a hold and idle that sleep",
             ),
             (
                 Workload::Contend,
@@ -406,6 +469,19 @@ mod tests {
         for (workload, change, says) in table {
             let text = of(*workload, change).map(|_| ()).unwrap_err().0;
             assert!(text.contains(says), "{text:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn tasks_leave_half_of_the_cpus_to_the_server() {
+        for (cpus, threads) in [(1, 1), (2, 1), (3, 1), (8, 4)] {
+            let mut plan = Plan::of(Workload::Stream);
+            plan.targets = vec!["lockd".into()];
+            plan.carrier = Some(Carrier::Tasks);
+            let allowed: Vec<usize> = (0..cpus).collect();
+            let resolved = resolve(plan, 7, &allowed).unwrap().plan;
+            assert_eq!(resolved.generator_threads, Some(threads), "{cpus}");
+            assert_eq!(resolve(resolved.clone(), 9, &[0]).unwrap().plan, resolved);
         }
     }
 

@@ -86,7 +86,7 @@ impl Plan {
         macro_rules! fill {
             ($($field:ident),+ $(,)?) => {
                 // A field that is missing in this list does not compile.
-                let Plan { workload: _, targets: _, $($field),+ } = other;
+                let Plan { workload: _, targets: _, optional: _, $($field),+ } = other;
                 $(if self.$field.is_none() { self.$field = $field; })+
             };
         }
@@ -99,6 +99,7 @@ impl Plan {
             warmup,
             budget,
             carrier,
+            generator_threads,
             place,
             measure,
             keys,

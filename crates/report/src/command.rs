@@ -25,6 +25,7 @@ static OPTIONS: &[Opt] = &[
     opt("warmup", "--warmup"),
     opt("budget", "--budget"),
     opt("as", "--as"),
+    opt("generator-threads", "--generator-threads"),
     opt("place", "--place"),
     opt("measure", "--measure"),
     opt("keys", "--keys"),
@@ -150,6 +151,7 @@ mod tests {
             operations: Some(List(vec![1])),
             names: Some(Names::Own),
             pipeline: Some(2),
+            generator_threads: Some(2),
             ..made::plan()
         };
         let Value::Object(fields) = serde_json::to_value(full).unwrap() else {

@@ -301,6 +301,14 @@ pub trait Target: Sized + Sync {
     /// Its line in the table.
     const ENTRY: Entry;
 
+    /// Whether a server that this program does not launch is there.
+    ///
+    /// # Errors
+    /// In words for the user: who does not answer, and where.
+    fn reach(_argument: Option<&str>) -> Result<(), SetupError> {
+        Ok(())
+    }
+
     /// Makes what all workers share. Everything that could outlive the run is
     /// recorded in the ledger, which removes it; `drop` need not.
     ///

@@ -39,6 +39,14 @@ impl Target for Lockd {
         no_threads: None,
     };
 
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        let Some(place) = argument else {
+            return Ok(());
+        };
+        let address = Address::tcp(place).map_err(SetupError)?;
+        address.connect().map(drop)
+    }
+
     fn prepare(setup: &Setup<'_>) -> Result<Lockd, SetupError> {
         let address = match setup.argument {
             Some(place) => Address::tcp(place).map_err(SetupError)?,

@@ -31,6 +31,11 @@ impl Target for LockdUnix {
         no_threads: None,
     };
 
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        let address = Address::Unix(argument.unwrap_or_default().into());
+        address.connect().map(drop)
+    }
+
     fn prepare(setup: &Setup<'_>) -> Result<LockdUnix, SetupError> {
         let path = setup.argument.unwrap_or_default();
         Daemon::prepare(Address::Unix(path.into()), setup).map(LockdUnix)

@@ -81,11 +81,15 @@ impl Target for Redis {
         no_threads: None,
     };
 
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        let mut client = Client::connect(&address(argument)?)?;
+        client.ask(&[b"PING"]).map(drop)
+    }
+
     fn prepare(setup: &Setup<'_>) -> Result<Redis, SetupError> {
-        let address = Address::tcp(setup.argument.unwrap_or(USUAL)).map_err(SetupError)?;
-        Client::connect(&address)?.ask(&[b"PING"])?;
+        Redis::reach(setup.argument)?;
         Ok(Redis {
-            address,
+            address: address(setup.argument)?,
             names: Names::new(setup)?,
             keys: setup.keys,
             lease_ms: if setup.holds_many {
@@ -136,6 +140,10 @@ impl Target for Redis {
             memory_bytes: info_figure(&info, "used_memory"),
         }))
     }
+}
+
+fn address(argument: Option<&str>) -> Result<Address, SetupError> {
+    Address::tcp(argument.unwrap_or(USUAL)).map_err(SetupError)
 }
 
 impl Redis {
