@@ -232,3 +232,42 @@ fn data(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
     }
     Data { headings, rows }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(values: [u32; 10]) -> Vec<Option<f64>> {
+        values.map(|value| Some(f64::from(value))).to_vec()
+    }
+
+    const RISING: [u32; 10] = [90, 92, 95, 97, 99, 101, 103, 105, 108, 110];
+    const LEVEL: [u32; 10] = [99, 101, 100, 98, 102, 97, 103, 99, 101, 100];
+
+    #[test]
+    fn a_drift_is_flagged_where_two_thirds_of_the_runs_agree() {
+        let rises = drift(&[run(RISING), run(RISING), run(LEVEL)]).unwrap();
+        assert!((rises - 0.22).abs() < 0.02, "{rises}");
+        let mut falling = RISING;
+        falling.reverse();
+        assert!(drift(&[run(falling)]).unwrap() < -0.2);
+        for steady in [
+            vec![run(LEVEL), run(LEVEL), run(LEVEL)],
+            vec![run(RISING), run(LEVEL), run(LEVEL)],
+            vec![run(RISING), run(falling)],
+            // By 5 %, however surely.
+            vec![run([975, 980, 985, 990, 995, 1000, 1005, 1010, 1015, 1020])],
+            vec![vec![None; 10]],
+            vec![],
+        ] {
+            assert_eq!(drift(&steady), None, "{steady:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_slice_did_not_measure_is_no_drift() {
+        let mut gap = run(RISING);
+        gap[3] = None;
+        assert_eq!(drift(&[gap]), None);
+    }
+}
