@@ -26,7 +26,7 @@ impl Spec {
             Some((name, argument)) => (name, Some(argument)),
             None => (typed, None),
         };
-        let entry = TABLE
+        let entry = table()
             .iter()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name))?;
@@ -52,13 +52,19 @@ impl fmt::Display for Spec {
     }
 }
 
+/// The table, as if it were not known when this is compiled: else the optimiser
+/// unrolls each search over all its names, for half a minute in release builds.
+fn table() -> &'static [&'static Entry] {
+    std::hint::black_box(TABLE)
+}
+
 /// The entry's name and its aliases.
 fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
     std::iter::once(entry.name).chain(entry.aliases.iter().copied())
 }
 
 fn unknown(name: &str) -> String {
-    let all: Vec<String> = TABLE
+    let all: Vec<String> = table()
         .iter()
         .map(|entry| match entry.aliases {
             [] => entry.name.to_owned(),
@@ -80,7 +86,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     /// Jaro-Winkler; below this a suggestion puzzles more than it helps.
     const ALIKE: f64 = 0.75;
     let name = name.to_ascii_lowercase();
-    let all = || TABLE.iter().flat_map(|entry| names(entry));
+    let all = || table().iter().flat_map(|entry| names(entry));
     if name.is_empty() {
         return None;
     }
