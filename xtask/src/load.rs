@@ -124,6 +124,8 @@ pub struct Cost {
     pub elapsed_s: f64,
     pub server_cpu_s: f64,
     pub client_cpu_s: f64,
+    /// Share of all CPUs that others used or the hypervisor took, about.
+    pub elsewhere: f64,
     /// The longest time without any reply, in seconds.
     pub longest_gap_s: f64,
 }
@@ -159,6 +161,7 @@ pub fn run(load: &Load) -> anyhow::Result<()> {
             }
             let mut client = server.stream(*shape, *connections, *depth, *pieces)?;
             client.run_until(Instant::now() + WARM_UP)?;
+            let machine = Machine::watch()?;
             let mut meter = Meter::start(server.pid)?;
             client.begin_count();
             let start = Instant::now();
@@ -168,7 +171,9 @@ pub fn run(load: &Load) -> anyhow::Result<()> {
                 client.run_until(Instant::now() + WARM_UP)?;
             }
             meter.add(&client)?;
-            print(&meter.cost)
+            let mut cost = meter.cost;
+            cost.elsewhere = machine.elsewhere(cost.server_cpu_s + cost.client_cpu_s)?;
+            print(&cost)
         }
         What::Hold {
             server,
@@ -187,45 +192,91 @@ fn print(figures: &impl Serialize) -> anyhow::Result<()> {
 struct Meter {
     server: stat::CpuClock,
     pid: u32,
-    at: (Instant, u64, u64),
+    at: Sample,
     cost: Cost,
+}
+
+/// Where clocks stand.
+#[derive(Clone, Copy)]
+struct Sample {
+    time: Instant,
+    server_ns: u64,
+    own_ns: u64,
+}
+
+/// Finds out what the machine does beside what is measured.
+pub struct Machine {
+    start: Instant,
+    ticks: u64,
+}
+
+impl Machine {
+    pub fn watch() -> anyhow::Result<Machine> {
+        Ok(Machine {
+            start: Instant::now(),
+            ticks: Machine::ticks()?,
+        })
+    }
+
+    /// The share of all CPUs since then that was not these seconds. Ticks come
+    /// every few milliseconds, so that a short time may see one too few.
+    pub fn elsewhere(&self, measured_s: f64) -> anyhow::Result<f64> {
+        let ticks = Machine::ticks()?.saturating_sub(self.ticks);
+        let busy_s = ticks as f64 / stat::ticks_per_second() as f64;
+        let cpus = stat::machine_ticks()?.cpus.max(1) as f64;
+        let all_s = self.start.elapsed().as_secs_f64() * cpus;
+        Ok(((busy_s - measured_s) / all_s).max(0.0))
+    }
+
+    /// Busy and stolen, of all CPUs.
+    fn ticks() -> anyhow::Result<u64> {
+        let machine = stat::machine_ticks()?;
+        Ok(machine.busy + machine.stolen)
+    }
 }
 
 impl Meter {
     fn start(pid: u32) -> anyhow::Result<Meter> {
         let server = stat::CpuClock::of(pid)?;
-        let at = (Instant::now(), 0, 0);
         let cost = Cost::default();
-        let mut meter = Meter {
+        let at = Sample::of(server, pid)?;
+        Ok(Meter {
             server,
             pid,
             at,
             cost,
-        };
-        meter.begin()?;
-        Ok(meter)
+        })
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {
-        let server = self.server.read();
-        let server = server.with_context(|| format!("the server {} has ended", self.pid))?;
-        self.at = (Instant::now(), server, stat::own_cpu_ns());
+        self.at = Sample::of(self.server, self.pid)?;
         Ok(())
     }
 
     /// Adds what was used since `begin`.
     fn add(&mut self, client: &Client) -> anyhow::Result<()> {
-        let (time, server, own) = self.at;
+        let before = self.at;
         self.begin()?;
-        let s = |after: u64, before: u64| (after - before) as f64 * 1e-9;
+        let s = |ns: u64| ns as f64 * 1e-9;
         self.cost.commands += client.replies();
-        self.cost.elapsed_s += (self.at.0 - time).as_secs_f64();
-        self.cost.server_cpu_s += s(self.at.1, server);
-        self.cost.client_cpu_s += s(self.at.2, own);
+        self.cost.elapsed_s += (self.at.time - before.time).as_secs_f64();
+        self.cost.server_cpu_s += s(self.at.server_ns - before.server_ns);
+        self.cost.client_cpu_s += s(self.at.own_ns - before.own_ns);
         let gap = client.longest_gap().as_secs_f64();
         self.cost.longest_gap_s = self.cost.longest_gap_s.max(gap);
         ensure!(client.replies() > 0, "the server did not answer");
         Ok(())
+    }
+}
+
+impl Sample {
+    fn of(server: stat::CpuClock, pid: u32) -> anyhow::Result<Sample> {
+        let server_ns = server.read();
+        Ok(Sample {
+            server_ns: server_ns.with_context(|| format!("the server {pid} has ended"))?,
+            own_ns: stat::own_cpu_ns(),
+            time: Instant::now(),
+        })
     }
 }
 
@@ -356,6 +407,7 @@ impl Server {
         let mut client = Client::new(HOLD_DEPTH, HOLD_DEPTH / 2)?;
         client.add(self.connect()?, &[], Source::nothing())?;
         let empty = self.resident_bytes()?;
+        let machine = Machine::watch()?;
         let mut meters = [Meter::start(self.pid)?, Meter::start(self.pid)?];
         let mut bytes_each = None;
         let mut passes = 0;
@@ -387,7 +439,10 @@ impl Server {
             }
             passes += 1;
         }
-        let [acquire, release] = meters.map(|meter| meter.cost);
+        let [mut acquire, mut release] = meters.map(|meter| meter.cost);
+        let used_s = |cost: &Cost| cost.server_cpu_s + cost.client_cpu_s;
+        acquire.elsewhere = machine.elsewhere(used_s(&acquire) + used_s(&release))?;
+        release.elsewhere = acquire.elsewhere;
         Ok(Held {
             acquire,
             release,

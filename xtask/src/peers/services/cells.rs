@@ -2,7 +2,7 @@
 
 use super::Ground;
 use super::servers::{Kind, Server};
-use crate::load::{Cost, Held};
+use crate::load::{Cost, Held, Machine};
 use crate::shell;
 use anyhow::{Context, bail, ensure};
 use jostle_sys::stat::CpuClock;
@@ -24,6 +24,8 @@ pub struct Figures {
     pub server_busy: f64,
     /// Share of its CPU that the client used.
     pub client_busy: f64,
+    /// Share of all CPUs that others used, or the hypervisor.
+    pub elsewhere: f64,
     /// The longest time without any reply, in milliseconds.
     pub stall_ms: f64,
     /// Bytes of the server's memory for each lock.
@@ -40,6 +42,7 @@ impl Figures {
             client_us: cost.client_cpu_s * 1e6 / operations,
             server_busy: cost.server_cpu_s / cost.elapsed_s,
             client_busy: cost.client_cpu_s / cost.elapsed_s,
+            elsewhere: cost.elsewhere,
             stall_ms: f64::NAN,
             bytes: f64::NAN,
         }
@@ -132,6 +135,7 @@ pub fn redis_benchmark(
         .stdout(Stdio::piped());
     let clock = CpuClock::of(server.pid())?;
     let used = || clock.read().context("the server has ended");
+    let machine = Machine::watch()?;
     let (start, before) = (Instant::now(), used()?);
     let child = benchmark.spawn()?;
     let own = CpuClock::of(child.id())?;
@@ -151,6 +155,7 @@ pub fn redis_benchmark(
         elapsed_s,
         server_cpu_s: (after - before) as f64 * 1e-9,
         client_cpu_s: client_ns as f64 * 1e-9,
+        elsewhere: machine.elsewhere(((after - before) + client_ns) as f64 * 1e-9)?,
         longest_gap_s: 0.0,
     };
     Ok(Figures {
@@ -203,6 +208,7 @@ mod tests {
             elapsed_s: 0.5,
             server_cpu_s: 0.25,
             client_cpu_s: 0.125,
+            elsewhere: 0.0,
             longest_gap_s: 0.0,
         };
         let figures = Figures::of(&cost, 2.0);

@@ -201,6 +201,7 @@ impl<'t> Result<'t> {
                 "client_cpu_us": column(|f| f.client_us),
                 "server_busy": column(|f| f.server_busy),
                 "client_busy": column(|f| f.client_busy),
+                "elsewhere": column(|f| f.elsewhere),
                 "longest_stall_ms": column(|f| f.stall_ms),
                 "bytes_each": column(|f| f.bytes),
             })
@@ -246,6 +247,7 @@ pub fn heading() -> String {
             "client us each",
             "server busy",
             "client busy",
+            "elsewhere",
             "longest stall, ms",
             "bytes each",
         ]
@@ -272,6 +274,7 @@ impl std::fmt::Display for Result<'_> {
                 plain(|f| f.client_us),
                 percent(|f| f.server_busy),
                 percent(|f| f.client_busy),
+                percent(|f| f.elsewhere),
                 plain(|f| f.stall_ms),
                 plain(|f| f.bytes),
             ];
@@ -291,10 +294,19 @@ impl std::fmt::Display for Result<'_> {
     }
 }
 
-fn columns(name: &str, figures: &[String; 7]) -> String {
-    let [rate, server, client, server_busy, client_busy, stall, bytes] = figures;
+fn columns(name: &str, figures: &[String; 8]) -> String {
+    let [
+        rate,
+        server,
+        client,
+        server_busy,
+        client_busy,
+        elsewhere,
+        stall,
+        bytes,
+    ] = figures;
     format!(
-        "{name:<30} {rate:>21} {server:>21} {client:>21} {server_busy:>11} {client_busy:>11} {stall:>18} {bytes:>14}"
+        "{name:<30} {rate:>21} {server:>21} {client:>21} {server_busy:>11} {client_busy:>11} {elsewhere:>9} {stall:>18} {bytes:>14}"
     )
     .trim_end()
     .to_owned()
@@ -314,6 +326,7 @@ mod tests {
             client_us: 1.0,
             server_busy: 0.5,
             client_busy,
+            elsewhere: 0.0,
             stall_ms: f64::NAN,
             bytes: f64::NAN,
         }
