@@ -2,8 +2,8 @@
 //! connection of its own that never waits; a generator thread drives its share
 //! of them by epoll(7), speaking the target's protocol without its client.
 //!
-//! What a task does next is its job's business ([`contend`], [`steps`],
-//! [`pipelined`]); this file brings replies and times to the jobs and sends what
+//! What a task does next is its job's business (`contend`, `steps`,
+//! `pipelined`); this file brings replies and times to the jobs and sends what
 //! they put together. Meaning and records are those of the other carriers: a page,
 //! a witness and stamps for each worker, one common start. Only distributions are
 //! folded into one page for each thread, so that ten thousand tasks do not have
