@@ -102,6 +102,7 @@ impl<const FAULT: u8> Table<FAULT> {
         lock.token = token;
         lock.session = session;
         lock.exclusive = true;
+        self.sessions[SessionId(session).slot()].last = id;
         self.own(Ref::new(Kind::Lock, id), session, ttl_ms, now);
     }
 

@@ -8,7 +8,7 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     pub(super) fn links(&mut self, entry: Ref) -> &mut Links {
         match entry.kind() {
-            Kind::Lock => &mut self.locks[entry.index()].links,
+            Kind::Lock => self.locks.side(entry.index()),
             Kind::Claim => &mut self.claims[entry.index()].links,
             Kind::Wheel => &mut self.wheel[entry.index() as usize],
             Kind::Session => &mut self.sessions[entry.index() as usize].owned,

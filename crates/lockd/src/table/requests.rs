@@ -129,7 +129,11 @@ impl<const FAULT: u8> Table<FAULT> {
         now: Time,
         outputs: &mut Vec<Output>,
     ) -> Reply {
-        let Some(id) = self.look_up(self.hash(name), name, now, outputs) else {
+        let found = match self.last_of(session, name) {
+            None => self.look_up(self.hash(name), name, now, outputs),
+            last => last,
+        };
+        let Some(id) = found else {
             self.counters.not_held += 1;
             return Reply::NotHeld;
         };
@@ -158,6 +162,18 @@ impl<const FAULT: u8> Table<FAULT> {
         self.counters.released += 1;
         self.serve(id, now.0, now, outputs);
         Reply::Released
+    }
+
+    /// The lock that a session was granted last, if it has this name: most often
+    /// it is the one that is given back, and then need not be looked for.
+    #[inline]
+    fn last_of(&self, session: SessionId, name: &[u8]) -> Option<u32> {
+        let last = self.sessions[session.slot()].last;
+        if last == NIL || self.behind {
+            return None;
+        }
+        let lock = &self.locks[last];
+        (lock.used && lock.has_name(&self.blocks, name)).then_some(last)
     }
 
     pub(super) fn renew(

@@ -19,6 +19,7 @@ impl<const FAULT: u8> Table<FAULT> {
                     open: false,
                     owned: Links::ALONE,
                     waiting: NIL,
+                    last: NIL,
                 });
                 slot
             }
