@@ -87,13 +87,14 @@ impl RunOrder {
     }
 
     /// Of the pipelined requests of a task: how many are sent together. A
-    /// connection that is alone on its thread sends half of them at a time, so
-    /// that server and client work at the same time; among several the others
-    /// see to that.
+    /// connection that is alone on its thread sends a quarter of them at a time,
+    /// so that server and client work at the same time; among several the others
+    /// see to that. Small parts cost more than they bring.
     pub fn sent_together(&self) -> u64 {
+        const LEAST: u64 = 25;
         let depth = self.pipeline as u64;
         match self.workers.div_ceil(self.generators.max(1)) {
-            0 | 1 => depth.div_ceil(2),
+            0 | 1 => depth.div_ceil(4).max(LEAST).min(depth),
             _ => depth,
         }
     }

@@ -539,6 +539,9 @@ pub enum LimitedBy {
     Target,
     /// The tool's own workers.
     Generator,
+    /// The way between them and the client's share of it: a server that only
+    /// answers does hardly better.
+    Path,
     /// A limit of the machine.
     Machine,
     /// The data cannot tell.

@@ -10,6 +10,7 @@
 //! A new target is a file with an `impl Target` and one line in the table
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
+pub mod answering;
 pub mod remote;
 pub mod spec;
 pub mod table;
@@ -52,6 +53,7 @@ table::targets! {
     lockd_unix::LockdUnix,
     redis::Redis,
     null::Null,
+    echo::Echo,
     delay::Delay,
     chained::Chained,
     busted::Busted,

@@ -48,6 +48,8 @@ pub enum Next {
     At(u64),
     /// What it waited for already.
     Same,
+    /// That what it has put together is on its way: it has more.
+    Sent,
     /// All others, to have come as far.
     Others,
     /// Nothing: it is done.
@@ -445,6 +447,12 @@ impl<'a, J: Job> Generator<'a, J> {
             Ok(Next::Reply) => self.timers.set(nth, 0),
             Ok(Next::At(at)) => self.timers.set(nth, at),
             Ok(Next::Same) => {}
+            // What cannot be sent now goes with what comes after.
+            Ok(Next::Sent) => {
+                let task = &mut self.tasks[nth];
+                let next = task.job.due(task.link.out());
+                self.go_on(nth, Ok(next));
+            }
             Ok(Next::Others) => {
                 self.tasks[nth].state = State::Waiting;
                 self.working -= 1;

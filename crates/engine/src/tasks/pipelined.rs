@@ -94,25 +94,33 @@ impl<'a> Pipelined<'a> {
         self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
     }
 
-    /// As many as there is room for, but not in dribs and drabs: each sending
-    /// costs the server as much as many requests do.
-    fn send(&mut self, out: &mut Vec<u8>) {
-        let operations = self.notes.order.operations;
-        loop {
-            let count = self.together.min(operations - self.sent);
-            let room = self.depth - (self.sent - self.done);
-            if count == 0 || room < count {
-                return;
-            }
-            let now = self.notes.clock.now();
-            self.put(count, out);
-            self.batches.push_back(Batch {
-                sent: now,
-                nth: self.sent,
-                count,
-                left: count,
-            });
-            self.sent += count;
+    /// How many can be sent now: not in dribs and drabs, since each sending costs
+    /// as much as many requests do. Zero for none.
+    fn sendable(&self) -> u64 {
+        let count = self.together.min(self.notes.order.operations - self.sent);
+        let room = self.depth - (self.sent - self.done);
+        if room < count { 0 } else { count }
+    }
+
+    /// Each batch is sent by itself: two in one would stay together for ever, as
+    /// the server reads and answers them as one.
+    fn send(&mut self, out: &mut Vec<u8>) -> Next {
+        let count = self.sendable();
+        if count == 0 {
+            return Next::Reply;
+        }
+        let now = self.notes.clock.now();
+        self.put(count, out);
+        self.batches.push_back(Batch {
+            sent: now,
+            nth: self.sent,
+            count,
+            left: count,
+        });
+        self.sent += count;
+        match self.sendable() {
+            0 => Next::Reply,
+            _ => Next::Sent,
         }
     }
 
@@ -177,8 +185,7 @@ impl<'a> Pipelined<'a> {
 
     fn go_on(&mut self, out: &mut Vec<u8>) -> Next {
         if self.done < self.notes.order.operations {
-            self.send(out);
-            return Next::Reply;
+            return self.send(out);
         }
         match self.kind {
             Kind::Acquires => {
