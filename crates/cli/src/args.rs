@@ -171,9 +171,12 @@ pub struct Counted {
     /// What all runs together should take [default: 50s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub budget: Option<Nanos>,
-    /// What carries a worker: processes or threads [default: processes]
+    /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
     #[arg(long = "as", value_name = "CARRIER")]
     pub carrier: Option<Carrier>,
+    /// Threads that carry tasks [default: half of the CPUs]
+    #[arg(long, value_name = "N")]
+    pub generator_threads: Option<u64>,
     /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
@@ -210,9 +213,12 @@ pub struct Common {
     /// What all runs together may take, where pilots decide [default: 50s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub budget: Option<Nanos>,
-    /// What carries a worker: processes or threads [default: processes]
+    /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
     #[arg(long = "as", value_name = "CARRIER")]
     pub carrier: Option<Carrier>,
+    /// Threads that carry tasks [default: half of the CPUs]
+    #[arg(long, value_name = "N")]
+    pub generator_threads: Option<u64>,
     /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
@@ -337,6 +343,7 @@ impl Contend {
             warmup: common.warmup,
             budget: common.budget,
             carrier: common.carrier,
+            generator_threads: common.generator_threads,
             place: common.place.clone(),
             measure: common.measure,
             keys: self.keys.map(|keys| List(vec![keys])),
@@ -365,6 +372,7 @@ impl Counted {
             runs: self.runs,
             budget: self.budget,
             carrier: self.carrier,
+            generator_threads: self.generator_threads,
             place: self.place.clone(),
             measure: self.measure,
             timer_slack: self.timer_slack,

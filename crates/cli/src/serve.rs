@@ -6,6 +6,9 @@ use crate::{Failure, print};
 use anyhow::{Context, anyhow};
 use jostle_lockd::{Config, Server};
 
+/// The limit on descriptors comes first.
+const MOST_CONNECTIONS: usize = 200_000;
+
 /// Serves until stdin closes.
 pub fn serve(server: &str) -> Result<u8, Failure> {
     match server {
@@ -16,7 +19,11 @@ pub fn serve(server: &str) -> Result<u8, Failure> {
 }
 
 fn lockd() -> anyhow::Result<()> {
-    let mut server = Server::bind(Config::embedded()).context("cannot start jostled")?;
+    // As many connections as the machine allows: it is the tool's own.
+    let _ = jostle_sys::files::raise_descriptor_limit();
+    let mut config = Config::embedded();
+    config.max_connections = MOST_CONNECTIONS;
+    let mut server = Server::bind(config).context("cannot start jostled")?;
     let address = server
         .addresses()
         .next()

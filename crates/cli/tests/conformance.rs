@@ -17,8 +17,9 @@ use std::time::Duration;
 
 /// What another program on this machine, a short window, a build without
 /// optimisation, or a lock that excludes nobody, rightly earns.
-const BYSTANDERS: [&str; 8] = [
+const BYSTANDERS: [&str; 9] = [
     "foreign_cpu",
+    "generator",
     "steal",
     "steadiness",
     "hold_accuracy",
@@ -75,7 +76,11 @@ fn typed(entry: &Entry) -> String {
 }
 
 fn carried_by(carrier: Carrier) -> impl Iterator<Item = &'static Entry> {
-    let can = move |entry: &&Entry| carrier == Carrier::Processes || entry.no_threads.is_none();
+    let can = move |entry: &&Entry| match carrier {
+        Carrier::Processes => true,
+        Carrier::Threads => entry.no_threads.is_none(),
+        Carrier::Tasks => entry.is_remote(),
+    };
     TABLE.iter().copied().filter(can)
 }
 
@@ -89,15 +94,28 @@ fn every_target_does_all_that_it_declares_as_threads() {
     every_target_does_all_that_it_declares(Carrier::Threads);
 }
 
+#[test]
+fn every_target_does_all_that_it_declares_as_tasks() {
+    every_target_does_all_that_it_declares(Carrier::Tasks);
+}
+
 fn every_target_does_all_that_it_declares(carrier: Carrier) {
     let _alone = alone();
+    // Tasks share a thread, which none may keep by spinning.
+    let hold = match carrier {
+        Carrier::Tasks => "50us",
+        _ => "-50us",
+    };
     for way in WAYS {
         let targets: Vec<String> = carried_by(carrier)
             .filter(|e| (way.declared)(e))
             .map(typed)
             .collect();
+        if targets.is_empty() {
+            continue;
+        }
         let line = format!(
-            "contend {} --as {carrier} {} -w 4 -b -50us -i 10us -t 0.2 --runs 1 --format json",
+            "contend {} --as {carrier} {} -w 4 -b {hold} -i 10us -t 0.2 --runs 1 --format json",
             targets.join(" "),
             way.options
         );

@@ -489,6 +489,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         carrier: plan
             .carrier
             .unwrap_or(jostle_model::plan::Carrier::Processes),
+        generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
         cpus: cpus(
             plan.place.as_ref().unwrap_or(&Place::None),
             &jostle_sys::cpu::allowed(),

@@ -29,6 +29,10 @@ const SCRIPT: &str = include_str!("html/page.js");
 /// Nothing from anywhere: not even a mistake in this page could load something.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
+/// Rows from which on a table scrolls by itself, so that the figures below it
+/// are found.
+const LONG: usize = 40;
+
 /// What stands at the beginning of every page: by it a page is known that may
 /// be replaced.
 pub const MARK: &str = "<!DOCTYPE html><html lang=\"en\" data-made-by=\"jostle\"";
@@ -173,7 +177,7 @@ fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
     let points = summarize(&set.experiment, &set.points);
     let columns = &headline.grid.columns;
     html! {
-        div.wide { table.headline {
+        div.wide.long[points.len() > LONG] { table.headline {
             (head(columns))
             tbody { @for (row, point) in headline.grid.rows.iter().zip(&points) {
                 @let reason = point.verdict.reasons.iter().find(|reason| reason.is == Is::Invalid);

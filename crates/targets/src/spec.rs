@@ -1,6 +1,6 @@
 //! A target as typed: its name in the table and what follows the colon.
 
-use crate::{Entry, TABLE};
+use crate::{Entry, SetupError, TABLE, Target, Visitor, visit};
 use std::fmt;
 
 /// One target of a command line or a plan.
@@ -36,6 +36,22 @@ impl Spec {
             argument: argument.map(str::to_owned),
             typed: typed.to_owned(),
         })
+    }
+
+    /// Whether it can be measured now: asks the server, where it is one that has
+    /// to be there already.
+    ///
+    /// # Errors
+    /// In words for the user: who does not answer, and where.
+    pub fn reach(&self) -> Result<(), SetupError> {
+        struct Reach<'a>(Option<&'a str>);
+        impl Visitor for Reach<'_> {
+            type Out = Result<(), SetupError>;
+            fn visit<T: Target>(self) -> Self::Out {
+                T::reach(self.0)
+            }
+        }
+        visit(self.entry, Reach(self.argument.as_deref()))
     }
 
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.

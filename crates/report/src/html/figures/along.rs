@@ -18,6 +18,9 @@ const RUNS_SHARE: f64 = 2.0 / 3.0;
 /// Lines of a drawing, from the palest to the full colour.
 const SHADES: usize = 5;
 
+/// Lines of a drawing, at most.
+const LINES: usize = 9;
+
 /// One figure of each slice.
 struct Track {
     title: &'static str,
@@ -140,6 +143,18 @@ fn percent(drift: f64) -> String {
     format!("{:+.0} %", 100.0 * drift)
 }
 
+/// As many lines as can be told apart, the first and the last among them; the
+/// table has all.
+fn thinned<'c, 's, 'a>(courses: &'c [Course<'s, 'a>]) -> Vec<&'c Course<'s, 'a>> {
+    let last = courses.len().saturating_sub(1);
+    match courses.len() > LINES {
+        true => (0..LINES)
+            .map(|n| &courses[n * last / (LINES - 1)])
+            .collect(),
+        false => courses.iter().collect(),
+    }
+}
+
 type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Course<'s, 'a>>);
 
 fn draw(
@@ -175,6 +190,7 @@ fn draw(
     let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
     let mut chart = Chart::new(size, longest, x, y);
     for (series, courses) in shown {
+        let courses = thinned(courses);
         for (at, course) in courses.iter().enumerate() {
             let shade = match courses.len() {
                 1 => SHADES,
@@ -231,4 +247,70 @@ fn data(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
         }
     }
     Data { headings, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(values: [u32; 10]) -> Vec<Option<f64>> {
+        values.map(|value| Some(f64::from(value))).to_vec()
+    }
+
+    const RISING: [u32; 10] = [90, 92, 95, 97, 99, 101, 103, 105, 108, 110];
+    const LEVEL: [u32; 10] = [99, 101, 100, 98, 102, 97, 103, 99, 101, 100];
+
+    #[test]
+    fn a_drift_is_flagged_where_two_thirds_of_the_runs_agree() {
+        let rises = drift(&[run(RISING), run(RISING), run(LEVEL)]).unwrap();
+        assert!((rises - 0.22).abs() < 0.02, "{rises}");
+        let mut falling = RISING;
+        falling.reverse();
+        assert!(drift(&[run(falling)]).unwrap() < -0.2);
+        for steady in [
+            vec![run(LEVEL), run(LEVEL), run(LEVEL)],
+            vec![run(RISING), run(LEVEL), run(LEVEL)],
+            vec![run(RISING), run(falling)],
+            // By 5 %, however surely.
+            vec![run([975, 980, 985, 990, 995, 1000, 1005, 1010, 1015, 1020])],
+            vec![vec![None; 10]],
+            vec![],
+        ] {
+            assert_eq!(drift(&steady), None, "{steady:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_lines_some_are_drawn_the_ends_among_them() {
+        let mut set = crate::made::set();
+        set.points
+            .retain(|point| point.target == "flock" && point.at.workers == Some(10));
+        for (n, point) in (1..).zip(&mut set.points) {
+            point.at.workers = Some(n);
+        }
+        let mut points = set.points.clone();
+        for n in 7..=40 {
+            points.extend(set.points.first().cloned().map(|mut point| {
+                point.at.workers = Some(n);
+                point
+            }));
+        }
+        for slice in points.iter_mut().flat_map(|point| &mut point.series) {
+            slice.operations = 94;
+        }
+        set.points = points;
+        let sets = [set];
+        let chapter = &crate::html::chapter::chapters(&sets)[0];
+        let found = courses(&TRACKS[2], &chapter.series[0]);
+        let drawn: Vec<f64> = thinned(&found).iter().map(|course| course.spot.x).collect();
+        assert_eq!((found.len(), drawn.len()), (40, LINES));
+        assert_eq!((drawn[0], drawn[LINES - 1]), (1.0, 40.0));
+    }
+
+    #[test]
+    fn what_a_slice_did_not_measure_is_no_drift() {
+        let mut gap = run(RISING);
+        gap[3] = None;
+        assert_eq!(drift(&[gap]), None);
+    }
 }

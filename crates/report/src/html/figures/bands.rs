@@ -440,3 +440,103 @@ fn data(chapter: &Chapter<'_>, all: &[OfSeries<'_, '_>]) -> Data {
     }
     Data { headings, rows }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::chapter::chapters;
+    use crate::made;
+
+    /// Of the first point, whose six runs have these releases (p50, p99, max)
+    /// and waits (p99, reached or a bound).
+    fn levels(releases: &[(u64, Option<u64>, u64)], waits: &[(u64, bool)]) -> [Levels; 2] {
+        let mut set = made::set();
+        set.points
+            .retain(|p| p.target == "flock" && p.at.workers == Some(10));
+        for (point, (p50, p99, max)) in set.points.iter_mut().zip(releases) {
+            let release = point.release_ns.as_mut().unwrap();
+            release.max = *max;
+            release.percentiles = [("p50".to_owned(), *p50)].into();
+            let p99 = p99.map(|p99| ("p99".to_owned(), p99));
+            release.percentiles.extend(p99);
+        }
+        for (point, (p99, bound)) in set.points.iter_mut().zip(waits) {
+            let acquire = point.acquire_ns.as_mut().unwrap();
+            acquire.kaplan_meier.clear();
+            acquire.at_least.clear();
+            let map = match bound {
+                true => &mut acquire.at_least,
+                false => &mut acquire.kaplan_meier,
+            };
+            map.insert("p99".to_owned(), *p99);
+        }
+        let sets = [set];
+        let chapter = &chapters(&sets)[0];
+        let all = [Subject::Other, Subject::Waiting].map(|subject| spreads(chapter, subject));
+        let find = |field: &str| all.iter().flatten().find(|s| s.field == field).unwrap();
+        let spot = &chapter.series[0].spots[0];
+        [find("release_ns"), find(WAITS)].map(|spread| over_runs(spread, spot))
+    }
+
+    #[test]
+    fn over_the_runs_it_is_medians_and_the_greatest_of_all() {
+        let releases = [(5, None, 70), (1, Some(9), 900), (3, Some(7), 80)];
+        let more = [(2, Some(8), 70), (4, None, 70), (9, None, 70)];
+        let [of_release, _] = levels(&[releases, more].concat(), &[]);
+        let expected = [
+            ("max", (900.0, false)),
+            ("p50", (3.5, false)),
+            ("p99", (8.0, false)),
+        ];
+        assert_eq!(of_release, expected.into());
+    }
+
+    #[test]
+    fn what_most_runs_could_not_tell_is_left_out() {
+        let releases = [(5, Some(9), 70), (5, Some(9), 70), (5, None, 70)];
+        let more = [(5, None, 70), (5, None, 70), (5, None, 70)];
+        let [of_release, _] = levels(&[releases, more].concat(), &[]);
+        assert!(!of_release.contains_key("p99") && of_release.contains_key("p50"));
+    }
+
+    #[test]
+    fn where_some_runs_know_a_bound_the_median_is_one() {
+        let mut waits = [(10, false); 6];
+        assert_eq!(levels(&[], &waits)[1]["p99"], (10.0, false));
+        waits[4] = (12, true);
+        assert_eq!(levels(&[], &waits)[1]["p99"], (10.0, true));
+    }
+
+    #[test]
+    fn bands_lie_between_percentiles_that_both_neighbours_have() {
+        let size = (300.0, 200.0);
+        let (across, up) = frame(size, 0);
+        let x = (Axis::of_sweep(&[1.0, 2.0, 3.0], across), String::new());
+        let y = (Axis::of_values(NANOS, &[1.0, 9.0], up), String::new());
+        let mut chart = Chart::new(size, 0, x, y);
+        let full: Levels = [
+            ("p50", (1.0, false)),
+            ("p99", (4.0, false)),
+            ("max", (9.0, false)),
+        ]
+        .into();
+        let mut short = full.clone();
+        short.remove("p99");
+        areas(
+            &mut chart,
+            "c0",
+            &[1.0, 2.0, 3.0],
+            &[full.clone(), full, short],
+        );
+        let svg = chart.draw("").into_string();
+        let vertices = |class: &str| -> Vec<usize> {
+            let class = format!("class=\"area c0 to-{class}\"");
+            let paths = svg.split(&class).skip(1);
+            let shown = paths.map(|path| path.split('"').nth(1).unwrap());
+            shown.map(|d| d.matches(['M', 'L']).count()).collect()
+        };
+        // p50 to p99 and p99 to max between the first two, p50 to max after.
+        assert_eq!(vertices("p99"), [4]);
+        assert_eq!(vertices("max"), [4, 4]);
+    }
+}

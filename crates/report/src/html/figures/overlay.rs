@@ -197,6 +197,10 @@ fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
     })
 }
 
+/// Points of a series up to which the single runs are drawn: beyond, dots of
+/// neighbours hide each other, and the bars say as much.
+const DOTTED: usize = 40;
+
 /// Labels so long need room beside a small drawing.
 const LONG_LABEL: usize = 14;
 
@@ -287,8 +291,10 @@ fn draw_series(
     for known in &of_series {
         let x = chapter.x_of(series, known.spot.x);
         let runs: Vec<(f64, f64)> = known.runs.iter().map(|y| (x, *y)).collect();
-        if runs.len() > 1 {
+        if runs.len() > 1 && of_series.len() <= DOTTED {
             chart.dots(&class, &runs, by);
+        }
+        if runs.len() > 1 {
             chart.bar(&class, x, (known.over_runs.low, known.over_runs.high), by);
         }
         let median = known.over_runs.median;
