@@ -45,6 +45,8 @@ pub enum Figure {
 pub enum Bound {
     AtLeast(f64),
     AtMost(f64),
+    /// Nothing: printed for comparison.
+    Shown,
 }
 
 /// A figure of a row, or its ratio to that of another, and its bound.
@@ -104,6 +106,7 @@ impl Bound {
         match self {
             Bound::AtLeast(least) => value >= least,
             Bound::AtMost(most) => value <= most,
+            Bound::Shown => true,
         }
     }
 
@@ -111,6 +114,7 @@ impl Bound {
         match self {
             Bound::AtLeast(least) => format!(">= {}", number(least)),
             Bound::AtMost(most) => format!("<= {}", number(most)),
+            Bound::Shown => String::new(),
         }
     }
 }
@@ -145,7 +149,8 @@ impl<'t> Result<'t> {
 
     /// How many requirements there are.
     pub fn judged(&self) -> usize {
-        self.trial.claims.len()
+        let claims = self.trial.claims.iter();
+        claims.filter(|claim| claim.bound != Bound::Shown).count()
     }
 
     /// How many are missed.
@@ -214,7 +219,7 @@ impl<'t> Result<'t> {
                 "values": values,
                 "median": Spread::of(values).map(|spread| spread.median),
                 "required": claim.bound.text(),
-                "met": met(claim, values),
+                "met": (claim.bound != Bound::Shown).then(|| met(claim, values)),
                 "note": note,
             })
         });
@@ -283,7 +288,11 @@ impl std::fmt::Display for Result<'_> {
         for (claim, values) in self.trial.claims.iter().zip(&self.values) {
             let (what, note) = self.describe(claim);
             let value = Spread::of(values).map_or_else(String::new, spread);
-            let verdict = if met(claim, values) { "met" } else { "MISSED" };
+            let verdict = match met(claim, values) {
+                _ if claim.bound == Bound::Shown => "",
+                true => "met",
+                false => "MISSED",
+            };
             let line = format!(
                 "    {what:<58} {value:>20}  {:<9} {verdict:<6}  {note}",
                 claim.bound.text()
@@ -390,6 +399,17 @@ mod tests {
         let text = result.to_string();
         assert!(text.contains("3 [1-3]  >= 2      met\n"), "{text}");
         assert!(text.contains("3 [1-3]  <= 2      MISSED\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_only_shown_is_not_judged() {
+        let mut trial = trial(|_| figures(1.0, 0.0));
+        trial.claims[1].bound = Bound::Shown;
+        let block = vec![figures(3.0, 0.1), figures(1.0, 0.1)];
+        let result = Result::of(&trial, &[block]);
+        assert_eq!((result.judged(), result.missed()), (1, 0));
+        assert!(result.to_string().ends_with("3 [3-3]\n"));
+        assert_eq!(result.record("")["claims"][1]["met"], Value::Null);
     }
 
     #[test]
