@@ -289,11 +289,30 @@ pub struct Point {
     /// Facts about the target's set-up (hash collisions, slots, ...), by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub setup: BTreeMap<String, f64>,
+    /// What the machine itself took for its simplest acts, just before the run
+    /// and just after it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub anchor: Option<Anchor>,
     /// Merged over the workers, by the name of the figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub histograms: BTreeMap<String, Buckets>,
     /// Whether these numbers may be believed.
     pub verdict: Verdict,
+}
+
+/// Bare acts of the machine, by which runs of two sessions are compared. The
+/// medians over several short passes on either side of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Anchor {
+    /// One step of a loop that stays in the CPU's registers.
+    pub step_ns: f64,
+    /// A system call that does nothing (getppid).
+    pub call_ns: f64,
+    /// Waking a process that sleeps on a futex, until it runs.
+    pub wake_ns: f64,
+    /// A cache line's way from one CPU to the other; absent with one CPU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line_ns: Option<f64>,
 }
 
 /// A generator thread, or the busiest of workers that have each their own.

@@ -262,6 +262,12 @@ fn point() -> Point {
         }],
         truth: map("planted", 1.0),
         setup: map("slots", 1.0),
+        anchor: Some(Anchor {
+            step_ns: 1.0,
+            call_ns: 1.0,
+            wake_ns: 1.0,
+            line_ns: Some(1.0),
+        }),
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
     }
