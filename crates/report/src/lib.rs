@@ -9,6 +9,7 @@
 
 mod checked;
 mod command;
+pub mod compare;
 mod csv;
 mod file;
 mod format;

@@ -11,6 +11,7 @@ pub mod beta;
 pub mod censor;
 pub mod checks;
 pub mod closing;
+pub mod comparison;
 pub mod fairness;
 pub mod fit;
 pub mod gamma;
