@@ -149,7 +149,10 @@ fn reap_of(which: libc::pid_t) -> Option<Ended> {
     // SAFETY: all-zero is a valid rusage; both pointers are to live locals.
     let (pid, raw) = unsafe {
         let mut raw: libc::rusage = std::mem::zeroed();
-        (libc::wait4(which, &mut status, libc::WNOHANG, &mut raw), raw)
+        (
+            libc::wait4(which, &mut status, libc::WNOHANG, &mut raw),
+            raw,
+        )
     };
     let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
     Some(ended_of(pid, status, &raw))
