@@ -12,22 +12,24 @@ use core::arch::asm;
 
 #[cfg(target_arch = "x86_64")]
 mod number {
-    pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
     pub const SENDTO: usize = 44;
+    pub const RECVFROM: usize = 45;
+    pub const SCHED_YIELD: usize = 24;
     pub const SETSOCKOPT: usize = 54;
     pub const EXIT_GROUP: usize = 231;
 }
 
 #[cfg(target_arch = "aarch64")]
 mod number {
-    pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const SOCKET: usize = 198;
     pub const CONNECT: usize = 203;
     pub const SENDTO: usize = 206;
+    pub const RECVFROM: usize = 207;
+    pub const SCHED_YIELD: usize = 124;
     pub const SETSOCKOPT: usize = 208;
     pub const EXIT_GROUP: usize = 94;
 }
@@ -166,23 +168,32 @@ pub fn send(fd: i32, bytes: &[u8], more: bool) -> Result<usize, Errno> {
     unsafe { call(number::SENDTO, args) }
 }
 
-/// read(2); how many bytes came, 0 at the end.
+/// recv(2); how many bytes came, 0 at the end. Without `wait` it fails with
+/// EAGAIN if nothing has come yet.
 ///
 /// # Errors
 /// The system's.
 #[inline(always)]
-pub fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub fn receive(fd: i32, buffer: &mut [u8], wait: bool) -> Result<usize, Errno> {
+    const DONTWAIT: usize = 0x40;
     let args = [
         fd as usize,
         buffer.as_mut_ptr() as usize,
         buffer.len(),
-        0,
+        if wait { 0 } else { DONTWAIT },
         0,
         0,
     ];
     // SAFETY: the kernel writes at most the length of `buffer`, which is
     // borrowed mutably.
-    unsafe { call(number::READ, args) }
+    unsafe { call(number::RECVFROM, args) }
+}
+
+/// sched_yield(2): lets others run, if any want to.
+#[inline(always)]
+pub fn let_others_run() {
+    // SAFETY: it has no arguments.
+    let _ = unsafe { call(number::SCHED_YIELD, [0; 6]) };
 }
 
 /// write(2); how many bytes went.

@@ -110,8 +110,11 @@ impl Call {
 /// An interpreter with one procedure in it.
 pub struct State {
     lua: Lua,
-    run: Function,
+    chunk: Function,
+    /// Makes the environment of a call.
     environment: Function,
+    /// The interpreter's own `pcall`.
+    protected: Function,
     call: Rc<Call>,
 }
 
@@ -150,8 +153,8 @@ impl State {
         let lua = Lua::new_with(libraries, LuaOptions::default())?;
         lua.set_memory_limit(limits.memory)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("=prelude");
-        let environment = prelude.call(host::functions(&lua, &call)?)?;
-        let run = lua
+        let (environment, protected) = prelude.call(host::functions(&lua, &call)?)?;
+        let chunk = lua
             .load(code.bytecode.as_slice())
             .set_name(format!("={}", code.name))
             .set_mode(ChunkMode::Binary)
@@ -163,8 +166,9 @@ impl State {
         })?;
         Ok(State {
             lua,
-            run,
+            chunk,
             environment,
+            protected,
             call,
         })
     }
@@ -190,15 +194,16 @@ impl State {
         (outcome, sound)
     }
 
-    fn run_with(&self, args: &Args, body: &[u8]) -> Result<Value, Error> {
+    /// Whether it ran to its end, and what it returned or failed with.
+    fn run_with(&self, args: &Args, body: &[u8]) -> Result<(bool, Value), Error> {
         let table = self.arguments(args)?;
         let body = match body {
             [] => Value::Nil,
             body => Value::String(self.lua.create_string(body)?),
         };
         let environment: Table = self.environment.call((table, body))?;
-        self.run.set_environment(environment)?;
-        self.run.call(())
+        self.chunk.set_environment(environment)?;
+        self.protected.call(&self.chunk)
     }
 
     fn arguments(&self, args: &Args) -> Result<Table, Error> {
@@ -215,19 +220,32 @@ impl State {
         Ok(table)
     }
 
-    fn outcome(&self, result: Result<Value, Error>) -> Outcome {
+    fn outcome(&self, result: Result<(bool, Value), Error>) -> Outcome {
         let output = || self.call.output.take();
         match (self.call.stage.get(), result) {
             (Stage::Exited(code), _) => Outcome::Exit(code, output()),
             (Stage::Late, _) => Outcome::Late,
-            (Stage::Running, Ok(Value::Nil)) => Outcome::Exit(0, output()),
-            (Stage::Running, Ok(value)) => match exit_code(&value) {
+            (Stage::Running, Ok((true, Value::Nil))) => Outcome::Exit(0, output()),
+            (Stage::Running, Ok((true, value))) => match exit_code(&value) {
                 Ok(code) => Outcome::Exit(code, output()),
                 Err(error) => Outcome::Failed(message(&error)),
             },
-            (Stage::Running, Err(error)) if is_memory(&error) => Outcome::Memory,
-            (Stage::Running, Err(error)) => Outcome::Failed(message(&error)),
+            (Stage::Running, Ok((false, value))) => failed(&value),
+            (Stage::Running, Err(error)) => failed(&Value::Error(Box::new(error))),
         }
+    }
+}
+
+/// What an error means that the procedure did not catch.
+fn failed(value: &Value) -> Outcome {
+    match value {
+        Value::Error(error) if is_memory(error) => Outcome::Memory,
+        Value::Error(error) => Outcome::Failed(message(error)),
+        // The interpreter's own word for it.
+        Value::String(text) if text.as_bytes() == b"not enough memory" => Outcome::Memory,
+        Value::String(text) => Outcome::Failed(first_line(&text.to_string_lossy())),
+        // Nothing is called to find out what it means.
+        other => Outcome::Failed(format!("an error that is a {}", other.type_name())),
     }
 }
 
@@ -258,6 +276,10 @@ fn message(error: &Error) -> String {
         Error::CallbackError { cause, .. } => return message(cause),
         other => other.to_string(),
     };
+    first_line(&text)
+}
+
+fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 

@@ -81,6 +81,13 @@ local function safe_setmetatable(t, meta)
   return t
 end
 
+-- An exit is an error of the host's too: it unwinds up to the host. It says
+-- nothing, for to make a message costs more than most procedures.
+local function exit(code)
+  host.exit(code)
+  error(nil, 0)
+end
+
 -- Strings ------------------------------------------------------------------
 
 local function text(value, number, name)
@@ -293,7 +300,7 @@ local base = {
   _VERSION = _VERSION,
   assert = assert,
   error = error,
-  exit = host.exit,
+  exit = exit,
   getmetatable = getmetatable,
   ipairs = ipairs,
   log = host.log,
@@ -328,6 +335,9 @@ of_strings.__metatable = false
 
 local environment = { __index = base, __metatable = false }
 
-return function(args, body)
+local function new(args, body)
   return setmetatable({ args = args, body = body }, environment)
 end
+
+-- `pcall` here spares the traceback that the host would make of an error.
+return new, pcall

@@ -289,6 +289,11 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
 }
 
 impl Shared {
+    /// The engine is ending.
+    fn draining(&self) -> bool {
+        self.draining.load(Acquire)
+    }
+
     /// A call has ended: the next one that waits may try.
     fn leave(&self, procedure: &Procedure) {
         let mut next = procedure.gate.leave();
@@ -462,7 +467,7 @@ impl<'a> Worker<'a> {
 
     fn accept(&mut self, index: usize) {
         let shared = self.shared;
-        if shared.draining.load(Acquire) {
+        if shared.draining() {
             return;
         }
         let listener = &shared.listeners[index];
@@ -630,19 +635,15 @@ impl<'a> Worker<'a> {
                     return Next::Wait(Awaits::Rest);
                 }
             };
-            let close = !request.keep_alive || shared.draining.load(Relaxed);
-            let bytes = &rest[..length];
-            match self
-                .desk
-                .answer(shared, (bytes, &request), close, &mut self.out)
-            {
-                Done::Answered => *used += length,
+            let bytes = (&rest[..length], &request);
+            match self.desk.answer(shared, bytes, &mut self.out) {
                 Done::Busy(procedure) => return Next::Line(procedure),
-            }
-            if close {
-                conn.closing = true;
-                *used = input.len();
-                return Next::Close;
+                Done::Answered { close: false } => *used += length,
+                Done::Answered { close: true } => {
+                    conn.closing = true;
+                    *used = input.len();
+                    return Next::Close;
+                }
             }
             if self.out.len() > OUT_BATCH {
                 if !conn.transmit(&mut self.out) {

@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::net::{
@@ -24,14 +26,12 @@ pub(super) struct Listener {
     pub(super) address: Option<SocketAddr>,
     /// The socket file to remove at the end.
     file: Option<PathBuf>,
+    closed: AtomicBool,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.file {
-            // If it is gone already, so much the better.
-            let _ = std::fs::remove_file(path);
-        }
+        self.close();
     }
 }
 
@@ -55,6 +55,7 @@ impl Listener {
             fd,
             address,
             file: None,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -80,6 +81,7 @@ impl Listener {
             fd,
             address: None,
             file: Some(path.to_owned()),
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -87,10 +89,18 @@ impl Listener {
         net::accept_with(&self.fd, FLAGS)
     }
 
-    /// Nobody is let in any more.
+    /// Nobody is let in any more. Once: by the second time the socket's file may
+    /// be a successor's.
     pub(super) fn close(&self) {
+        if self.closed.swap(true, Relaxed) {
+            return;
+        }
         // It can only fail where nobody could connect anyway.
         let _ = net::shutdown(&self.fd, Shutdown::Both);
+        if let Some(path) = &self.file {
+            // If it is gone already, so much the better.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

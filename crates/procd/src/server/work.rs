@@ -25,8 +25,11 @@ pub(super) struct Desk {
 
 /// Whether a request was answered.
 pub(super) enum Done {
-    /// The answer is written.
-    Answered,
+    /// The answer is written, and may say that the connection ends.
+    Answered {
+        /// It does.
+        close: bool,
+    },
     /// The procedure is busy: the connection has to wait.
     Busy(Arc<Procedure>),
 }
@@ -50,15 +53,16 @@ impl Desk {
         }
     }
 
-    /// Answers a request into `out`; `close` says that the connection ends.
+    /// Answers a request into `out`.
     pub(super) fn answer(
         &mut self,
         shared: &Shared,
         (bytes, request): (&[u8], &Request),
-        close: bool,
         out: &mut Vec<u8>,
     ) -> Done {
         let mut write = |reply: &Reply<'_>| {
+            // Asked after the call, during which the engine may be told to end.
+            let close = !request.keep_alive || shared.draining();
             Answer {
                 status: reply.status,
                 exit_code: reply.exit_code,
@@ -68,7 +72,7 @@ impl Desk {
                 close,
             }
             .write(out);
-            Done::Answered
+            Done::Answered { close }
         };
         if !authorized(shared, bytes, request) {
             count(&shared.stats.unauthorized);
