@@ -1,6 +1,6 @@
 //! A target as typed: its name in the table and what follows the colon.
 
-use crate::{Entry, TABLE};
+use crate::{Entry, SetupError, TABLE, Target, Visitor, visit};
 use std::fmt;
 
 /// One target of a command line or a plan.
@@ -26,7 +26,7 @@ impl Spec {
             Some((name, argument)) => (name, Some(argument)),
             None => (typed, None),
         };
-        let entry = TABLE
+        let entry = table()
             .iter()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name))?;
@@ -36,6 +36,22 @@ impl Spec {
             argument: argument.map(str::to_owned),
             typed: typed.to_owned(),
         })
+    }
+
+    /// Whether it can be measured now: asks the server, where it is one that has
+    /// to be there already.
+    ///
+    /// # Errors
+    /// In words for the user: who does not answer, and where.
+    pub fn reach(&self) -> Result<(), SetupError> {
+        struct Reach<'a>(Option<&'a str>);
+        impl Visitor for Reach<'_> {
+            type Out = Result<(), SetupError>;
+            fn visit<T: Target>(self) -> Self::Out {
+                T::reach(self.0)
+            }
+        }
+        visit(self.entry, Reach(self.argument.as_deref()))
     }
 
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.
@@ -52,13 +68,19 @@ impl fmt::Display for Spec {
     }
 }
 
+/// The table, as if it were not known when this is compiled: else the optimiser
+/// unrolls each search over all its names, for half a minute in release builds.
+fn table() -> &'static [&'static Entry] {
+    std::hint::black_box(TABLE)
+}
+
 /// The entry's name and its aliases.
 fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
     std::iter::once(entry.name).chain(entry.aliases.iter().copied())
 }
 
 fn unknown(name: &str) -> String {
-    let all: Vec<String> = TABLE
+    let all: Vec<String> = table()
         .iter()
         .map(|entry| match entry.aliases {
             [] => entry.name.to_owned(),
@@ -80,7 +102,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     /// Jaro-Winkler; below this a suggestion puzzles more than it helps.
     const ALIKE: f64 = 0.75;
     let name = name.to_ascii_lowercase();
-    let all = || TABLE.iter().flat_map(|entry| names(entry));
+    let all = || table().iter().flat_map(|entry| names(entry));
     if name.is_empty() {
         return None;
     }
