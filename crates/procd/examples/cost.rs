@@ -10,6 +10,11 @@
 //! `jostle-nothing`, which is built in the same way and does nothing. The rates
 //! of two hours cannot be compared, the ratios of one block can.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "a program for people, whose result is what it prints"
+)]
+
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -12,14 +12,16 @@
 mod conn;
 pub mod gate;
 mod net;
+mod shared;
 mod work;
+mod worker;
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,28 +30,22 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
 
-use crate::catalog::{Catalog, Procedure};
+use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::http::{self, Answer, Progress};
 use crate::spool::Spool;
-use crate::stats::{ServerStats, count};
-use conn::{Awaits, Came, Conn, Slots};
-use gate::Entry;
+use crate::stats::ServerStats;
+use conn::Slots;
 use net::Listener;
-use work::{Desk, Done};
+use worker::Worker;
 
 /// Descriptors for other things than clients: each thread may open 16 files for
 /// a procedure.
 const SPARE_FILES: usize = 64;
-/// Answers gathered before they are sent although more requests are there.
-const OUT_BATCH: usize = 64 << 10;
 /// How often timeouts are looked at, and the folder, should the kernel not tell
 /// of its changes (network file systems).
 const SWEEP: Duration = Duration::from_secs(1);
 /// After which a changed file is looked at once more.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How long accepting pauses when no more files can be opened.
-const NO_FILES: Duration = Duration::from_millis(10);
 
 // What an epoll event belongs to: connections use their places as they are.
 const LISTENER: u64 = 1 << 32;
@@ -286,389 +282,4 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
         listeners.push(listener.map_err(failed(path.display().to_string()))?);
     }
     Ok(listeners)
-}
-
-impl Shared {
-    /// The engine is ending.
-    fn draining(&self) -> bool {
-        self.draining.load(Acquire)
-    }
-
-    /// A call has ended: the next one that waits may try.
-    fn leave(&self, procedure: &Procedure) {
-        let mut next = procedure.gate.leave();
-        while let Some(slot) = next {
-            if self.resume(slot) {
-                return;
-            }
-            next = procedure.gate.next();
-        }
-    }
-
-    /// Lets a connection go on that waits for its turn. It is made ready to be
-    /// taken up by whichever thread is free: sockets can nearly always be
-    /// written to.
-    fn resume(&self, slot: u32) -> bool {
-        let place = self.slots.lock(slot);
-        let Some(conn) = place.as_ref().filter(|c| c.awaits == Awaits::Turn) else {
-            return false;
-        };
-        self.arm(conn, slot, EventFlags::IN | EventFlags::OUT)
-            .is_ok()
-    }
-
-    fn arm(&self, conn: &Conn, slot: u32, flags: EventFlags) -> Result<(), Errno> {
-        let data = EventData::new_u64(slot.into());
-        let flags = flags | EventFlags::ONESHOT;
-        match epoll::modify(&self.epoll, &conn.fd, data, flags) {
-            Err(Errno::NOENT) => epoll::add(&self.epoll, &conn.fd, data, flags),
-            other => other,
-        }
-    }
-
-    /// A connection has ended.
-    fn close(&self, conn: Box<Conn>) {
-        let slot = conn.slot;
-        drop(conn);
-        if let Some(slot) = slot {
-            self.slots.release(slot);
-        }
-        self.stats.open.fetch_sub(1, Relaxed);
-    }
-
-    /// Closes connections that wait for too long.
-    fn sweep(&self) {
-        for slot in 0..self.slots.len() as u32 {
-            let mut place = self.slots.lock(slot);
-            let late = place.as_ref().is_some_and(|conn| {
-                let patience = match conn.awaits {
-                    Awaits::Request => self.config.idle_timeout,
-                    _ => self.config.request_timeout,
-                };
-                conn.since.elapsed() > patience
-            });
-            if !late {
-                continue;
-            }
-            let Some(mut conn) = place.take() else {
-                continue;
-            };
-            drop(place);
-            match conn.awaits {
-                Awaits::Request => count(&self.stats.idle),
-                // It is told, if it listens.
-                Awaits::Turn => {
-                    let _ = conn.transmit(&mut busy());
-                }
-                Awaits::Rest | Awaits::Reader => count(&self.stats.slow),
-            }
-            self.close(conn);
-        }
-        self.nudge();
-    }
-
-    /// Whoever was to go on may just have been closed: then the next one's turn
-    /// has come, though nobody left.
-    fn nudge(&self) {
-        for procedure in self.catalog.snapshot().values() {
-            let (running, waiting) = procedure.gate.load();
-            if waiting > 0 && running < self.config.max_running {
-                while procedure.gate.next().is_some_and(|slot| !self.resume(slot)) {}
-            }
-        }
-    }
-
-    /// Closes connections that wait for nothing but a next request.
-    fn close_idle(&self) {
-        for slot in 0..self.slots.len() as u32 {
-            let mut place = self.slots.lock(slot);
-            if place.as_ref().is_some_and(|c| c.awaits == Awaits::Request)
-                && let Some(conn) = place.take()
-            {
-                drop(place);
-                self.close(conn);
-            }
-        }
-    }
-}
-
-/// What a call is told for which there is no time.
-fn busy() -> Vec<u8> {
-    let mut out = Vec::new();
-    Answer {
-        status: "503 Service Unavailable",
-        exit_code: None,
-        headers: "Failure: busy\r\nRetry-After: 1\r\n",
-        body: b"too many calls of this procedure\n",
-        head_only: false,
-        close: true,
-    }
-    .write(&mut out);
-    out
-}
-
-/// One thread.
-struct Worker<'a> {
-    shared: &'a Shared,
-    desk: Desk,
-    /// Buffers that connections need only while they are worked on.
-    input: Vec<u8>,
-    out: Vec<u8>,
-}
-
-/// What becomes of a connection after its turn.
-enum Next {
-    Close,
-    Wait(Awaits),
-    Line(Arc<Procedure>),
-}
-
-/// Takes leave of a client that was refused.
-fn part(conn: &Conn) -> Next {
-    match conn.discard() {
-        Came::End => Next::Close,
-        _ => Next::Wait(Awaits::Rest),
-    }
-}
-
-impl<'a> Worker<'a> {
-    fn new(shared: &'a Shared) -> Worker<'a> {
-        Worker {
-            shared,
-            desk: Desk::new(shared),
-            input: Vec::new(),
-            out: Vec::new(),
-        }
-    }
-
-    fn work(mut self) {
-        // One event at a time: a second one would wait for the first one's call.
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(1);
-        loop {
-            events.clear();
-            let buffer = rustix::buffer::spare_capacity(&mut events);
-            if epoll::wait(&self.shared.epoll, buffer, None).is_err() {
-                continue;
-            }
-            for event in &events {
-                match event.data.u64() {
-                    STOP => return,
-                    data if data & LISTENER != 0 => self.accept((data & !LISTENER) as usize),
-                    slot => {
-                        let conn = self.shared.slots.lock(slot as u32).take();
-                        if let Some(conn) = conn {
-                            self.turn(conn);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn accept(&mut self, index: usize) {
-        let shared = self.shared;
-        if shared.draining() {
-            return;
-        }
-        let listener = &shared.listeners[index];
-        let accepted = listener.accept();
-        if matches!(
-            accepted,
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
-        ) {
-            thread::sleep(NO_FILES);
-        }
-        // Somebody else may accept while this thread is busy with this one.
-        let data = EventData::new_u64(LISTENER | index as u64);
-        let once = EventFlags::IN | EventFlags::ONESHOT;
-        let _ = epoll::modify(&shared.epoll, &listener.fd, data, once);
-        let Ok(fd) = accepted else {
-            return;
-        };
-        let mut conn = Box::new(Conn::new(fd));
-        if shared.stats.open.fetch_add(1, Relaxed) >= shared.slots.len() as u64 {
-            count(&shared.stats.turned_away);
-            let _ = conn.transmit(&mut busy());
-            return shared.close(conn);
-        }
-        count(&shared.stats.connections);
-        self.turn(conn);
-    }
-
-    /// Does what can be done for a connection, and puts it where it then belongs.
-    fn turn(&mut self, mut conn: Box<Conn>) {
-        let shared = self.shared;
-        loop {
-            let next = self.advance(&mut conn);
-            let place = match next {
-                Next::Close => None,
-                _ => shared.slots.place_of(&mut conn),
-            };
-            let (Some(mut place), Some(slot)) = (place, conn.slot) else {
-                return shared.close(conn);
-            };
-            let flags = match next {
-                Next::Line(procedure) => {
-                    conn.await_now(Awaits::Turn);
-                    let config = &shared.config;
-                    let (gate, stats) = (&procedure.gate, &procedure.stats);
-                    match gate.wait(config.max_running, config.max_waiting, slot) {
-                        Entry::Wait => {
-                            *place = Some(conn);
-                            return;
-                        }
-                        Entry::Run => {
-                            // It became free just now: try again.
-                            drop(place);
-                            shared.leave(&procedure);
-                            continue;
-                        }
-                        Entry::Refused => {
-                            count(&stats.busy);
-                            let _ = conn.transmit(&mut busy());
-                            drop(place);
-                            return shared.close(conn);
-                        }
-                    }
-                }
-                Next::Wait(Awaits::Reader) => EventFlags::OUT,
-                _ => EventFlags::IN,
-            };
-            // Under the lock: whoever is told of the event finds it in place.
-            if shared.arm(&conn, slot, flags).is_err() {
-                drop(place);
-                return shared.close(conn);
-            }
-            *place = Some(conn);
-            return;
-        }
-    }
-
-    fn advance(&mut self, conn: &mut Conn) -> Next {
-        if !conn.output.is_empty() {
-            if !conn.flush() {
-                return Next::Close;
-            }
-            if !conn.output.is_empty() {
-                return Next::Wait(Awaits::Reader);
-            }
-            if conn.closing && !conn.deaf {
-                return Next::Close;
-            }
-        }
-        if conn.deaf {
-            return part(conn);
-        }
-        let mut input = if conn.input.is_empty() {
-            std::mem::take(&mut self.input)
-        } else {
-            std::mem::take(&mut conn.input)
-        };
-        // What came before its wait is answered before more is read.
-        let held_back = matches!(conn.awaits, Awaits::Turn | Awaits::Reader);
-        let came = if held_back && !input.is_empty() {
-            Came::Something
-        } else {
-            conn.receive(&mut input)
-        };
-        let next = match came {
-            Came::Something => self.serve(conn, &mut input),
-            Came::End => Next::Close,
-            Came::Nothing if input.is_empty() => Next::Wait(Awaits::Request),
-            Came::Nothing => Next::Wait(Awaits::Rest),
-        };
-        if input.is_empty() {
-            self.input = input;
-        } else {
-            conn.input = input;
-        }
-        if let Next::Wait(what) = next {
-            conn.await_now(what);
-        }
-        next
-    }
-
-    /// Answers the requests that `input` holds, and takes them out.
-    fn serve(&mut self, conn: &mut Conn, input: &mut Vec<u8>) -> Next {
-        let mut used = 0;
-        let mut next = self.requests(conn, input, &mut used);
-        input.drain(..used);
-        if used > 0 {
-            // The next request's time starts anew.
-            conn.awaits = Awaits::Request;
-            conn.since = Instant::now();
-            conn.continued = false;
-        }
-        let mut out = std::mem::take(&mut self.out);
-        if !out.is_empty() && !conn.transmit(&mut out) {
-            out.clear();
-            next = Next::Close;
-        }
-        self.out = out;
-        if conn.output.is_empty() {
-            return if conn.deaf { part(conn) } else { next };
-        }
-        // What it has not read keeps it from all else.
-        match next {
-            Next::Close if !conn.closing => Next::Close,
-            _ => Next::Wait(Awaits::Reader),
-        }
-    }
-
-    fn requests(&mut self, conn: &mut Conn, input: &[u8], used: &mut usize) -> Next {
-        let shared = self.shared;
-        while *used < input.len() {
-            let rest = &input[*used..];
-            let (request, length) = match http::parse(rest, shared.config.request) {
-                Ok(Progress::Whole(request, length)) => (request, length),
-                Ok(Progress::Partial { expects_continue }) => {
-                    if expects_continue && !std::mem::replace(&mut conn.continued, true) {
-                        self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-                    }
-                    return Next::Wait(Awaits::Rest);
-                }
-                Err(refusal) => {
-                    self.refuse(refusal);
-                    conn.closing = true;
-                    conn.deaf = true;
-                    *used = input.len();
-                    return Next::Wait(Awaits::Rest);
-                }
-            };
-            let bytes = (&rest[..length], &request);
-            match self.desk.answer(shared, bytes, &mut self.out) {
-                Done::Busy(procedure) => return Next::Line(procedure),
-                Done::Answered { close: false } => *used += length,
-                Done::Answered { close: true } => {
-                    conn.closing = true;
-                    *used = input.len();
-                    return Next::Close;
-                }
-            }
-            if self.out.len() > OUT_BATCH {
-                if !conn.transmit(&mut self.out) {
-                    self.out.clear();
-                    return Next::Close;
-                }
-                if !conn.output.is_empty() {
-                    return Next::Wait(Awaits::Reader);
-                }
-            }
-        }
-        Next::Wait(Awaits::Request)
-    }
-
-    fn refuse(&mut self, refusal: http::Refusal) {
-        count(&self.shared.stats.malformed);
-        let (status, why) = refusal.status();
-        Answer {
-            status,
-            exit_code: None,
-            headers: "Content-Type: text/plain\r\n",
-            body: format!("{why}\n").as_bytes(),
-            head_only: false,
-            close: true,
-        }
-        .write(&mut self.out);
-    }
 }
