@@ -333,7 +333,7 @@ fn a_plain_user_measures_every_target() {
         .iter()
         .map(|entry| entry.name)
         // The broken specimens, and the services that somebody else must start.
-        .filter(|name| !["busted", "echo", "lockd+unix", "redis"].contains(name))
+        .filter(|name| !["busted", "echo", "echo+unix", "redis"].contains(name))
         .collect();
     let line = format!(
         "contend {} -w 3 -b 100us -t 100ms --runs 1 --format json -o result.jsonl",

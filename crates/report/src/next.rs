@@ -10,8 +10,9 @@ use jostle_model::plan::{Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
-use jostle_stats::path::ECHO;
+use jostle_stats::path::answering;
 use jostle_stats::summary::PointSummary;
+use std::collections::BTreeSet;
 
 /// A plan that follows, or what else to type.
 enum Step {
@@ -225,10 +226,17 @@ fn question(set: &ResultSet) -> Step {
 fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     let served = set.points.iter().any(|point| point.server.is_some());
-    let has_echo = plan.targets.iter().any(|target| target == ECHO);
+    let targets = plan.targets.iter();
+    let echoes: BTreeSet<&str> = targets.filter_map(|target| answering(target)).collect();
+    let has_echo = plan
+        .targets
+        .iter()
+        .any(|target| answering(target).is_none());
     match (plan.workload, plan.names, &plan.keys) {
         (Workload::Stream, Some(Names::One), _) => next.names = Some(Names::Own),
-        (Workload::Stream, ..) if served && !has_echo => next.targets.push(ECHO.to_owned()),
+        (Workload::Stream, ..) if served && !has_echo => {
+            next.targets.extend(echoes.into_iter().map(str::to_owned));
+        }
         (Workload::Hold, _, Some(List(keys))) => {
             let most = keys.iter().max().copied().unwrap_or(1);
             if most > 10_000 {

@@ -54,6 +54,7 @@ table::targets! {
     redis::Redis,
     null::Null,
     echo::Echo,
+    echo_unix::EchoUnix,
     delay::Delay,
     chained::Chained,
     busted::Busted,
@@ -268,7 +269,9 @@ pub struct Setup<'a> {
 /// Whoever can launch a server for the run; the keeper, which also ends it.
 /// Targets know a server's name and its protocol, not its code.
 pub trait Launcher: std::fmt::Debug {
-    /// Launches the server of this name and gives its address, `HOST:PORT`.
+    /// Launches the server of this name and gives its address: `HOST:PORT`, or
+    /// the path of its socket where the name is followed by one, as in
+    /// `lockd+unix:PATH`.
     ///
     /// # Errors
     /// In words for the user.
