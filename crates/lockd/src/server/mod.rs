@@ -15,6 +15,7 @@ mod exchange;
 mod http;
 mod info;
 mod net;
+mod poll;
 mod reserver;
 mod setup;
 mod stream;
@@ -33,6 +34,7 @@ use conn::Conn;
 use http::HttpConn;
 use info::Stats;
 use net::Listener;
+use poll::BusyPoll;
 use reserver::Reserver;
 
 pub use setup::StartError;
@@ -84,6 +86,7 @@ pub struct Server {
     scratch: Vec<u8>,
     out: Vec<u8>,
     args: Args,
+    busy_poll: BusyPoll,
     next_sweep: Time,
     /// Listeners are not watched for now, as no more files can be opened.
     deaf: bool,

@@ -10,6 +10,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::info::Stats;
 use super::net::{self, Door, Listener};
+use super::poll::BusyPoll;
 use super::reserver::Reserver;
 use super::{BELL, LISTENER, SCRATCH, Server, now};
 use crate::config::{Config, Data};
@@ -108,6 +109,7 @@ impl Server {
             scratch: vec![0; SCRATCH],
             out: Vec::new(),
             args: Args::new(),
+            busy_poll: BusyPoll::new(config.busy_poll, config.busy_poll_always),
             next_sweep: started,
             deaf: false,
             config,

@@ -53,10 +53,48 @@ impl Server {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         events.clear();
         let start = self.now();
-        if self.poll(events, self.timeout(start))? == 0 {
-            self.now();
+        if !self.busy_poll.is_on(self.table.waiting() > 0) {
+            if self.poll(events, self.timeout(start))? == 0 {
+                self.now();
+            }
+            return Ok(());
         }
+        if let Some(until) = self.busy_poll.until(start)
+            && self.poll_until(until, start, events)?
+        {
+            return Ok(());
+        }
+        let timeout = self.timeout(self.clock);
+        self.poll(events, timeout)?;
+        let end = self.now();
+        self.busy_poll.paused(end.0 - start.0);
         Ok(())
+    }
+
+    /// Asks for events again and again, until there are some or something else
+    /// is due. False: not until then.
+    fn poll_until(
+        &mut self,
+        until: Time,
+        start: Time,
+        events: &mut Vec<epoll::Event>,
+    ) -> io::Result<bool> {
+        let due = self.next_deadline().unwrap_or(until);
+        let mut before = start;
+        loop {
+            let found = self.poll(events, Some(Timespec::default()))? != 0;
+            let now = self.now();
+            let kept = self.busy_poll.asked(before, now);
+            if found || now >= due {
+                self.busy_poll.paused(now.0 - start.0);
+                return Ok(true);
+            }
+            if !kept || now >= until {
+                return Ok(false);
+            }
+            before = now;
+            rustix::thread::sched_yield();
+        }
     }
 
     fn poll(&self, events: &mut Vec<epoll::Event>, timeout: Option<Timespec>) -> io::Result<usize> {
