@@ -1,14 +1,15 @@
 //! `jostle targets`: the table of targets, for people and for the docs.
 
-use jostle_targets::TABLE;
+use jostle_targets::all;
 use jostle_targets::table::{Entry, Family};
 
 /// Headings in the order of the table.
-const FAMILIES: [(Family, &str); 5] = [
+const FAMILIES: [(Family, &str); 6] = [
     (Family::File, "File locks"),
     (Family::Semaphore, "Kernel semaphores"),
     (Family::Memory, "Locks in shared memory"),
     (Family::Service, "Lock services"),
+    (Family::Connection, "Connections"),
     (Family::Specimen, "Specimens: their truth is known"),
 ];
 
@@ -37,14 +38,13 @@ fn typed(entry: &Entry) -> String {
     format!("{}{argument}{aliases}", entry.name)
 }
 
-fn of(family: Family) -> impl Iterator<Item = &'static &'static Entry> {
-    TABLE.iter().filter(move |entry| entry.family == family)
+fn of(family: Family) -> impl Iterator<Item = &'static Entry> {
+    all().filter(move |entry| entry.family == family)
 }
 
 /// For the terminal.
 pub fn text() -> String {
-    let width = TABLE
-        .iter()
+    let width = all()
         .map(|entry| typed(entry).chars().count())
         .max()
         .unwrap_or(0);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_target_is_listed_once_under_its_heading() {
-        for entry in TABLE {
+        for entry in all() {
             let row = format!("| `{}` |", typed(entry));
             assert_eq!(markdown().matches(&row).count(), 1, "{}", entry.name);
             assert!(text().contains(entry.summary), "{}", entry.name);

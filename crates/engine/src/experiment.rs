@@ -4,6 +4,8 @@
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the point in progress.
 
+mod sweeps;
+
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{CostOrder, RunOrder};
 use crate::point::{Which, point};
@@ -162,6 +164,9 @@ struct Course<'a, 'h> {
 
 impl Course<'_, '_> {
     fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
+        if self.resolved.plan.workload == Workload::Connect {
+            return self.go_connect(environment, started_at);
+        }
         let calibration = self.calibrate()?;
         let points = self.resolved.points();
         let counted = self.resolved.plan.workload != Workload::Contend;
@@ -501,7 +506,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         stamp_every: 1,
         keys: match plan.workload {
             Workload::Contend => plan.key_count() as usize,
-            Workload::Stream | Workload::Hold => 1,
+            Workload::Stream | Workload::Hold | Workload::Connect => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),

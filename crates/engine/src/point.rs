@@ -98,7 +98,7 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold => false,
+        Workload::Hold | Workload::Connect => false,
     }
 }
 
@@ -201,7 +201,8 @@ fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
     })
 }
 
-fn histogram(merged: &Merged) -> Histogram {
+/// What the keeper merged, as a histogram with its exact figures.
+pub fn histogram(merged: &Merged) -> Histogram {
     let histogram = Histogram::from_buckets(&merged.buckets);
     let count = histogram.count();
     let exact = Distribution {

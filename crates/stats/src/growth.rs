@@ -62,6 +62,7 @@ fn place(plan: &Plan, at: At) -> String {
 fn counted(plan: &Plan, n: u64) -> String {
     let noun = match plan.workload {
         Workload::Hold => "lock",
+        Workload::Connect => "connection",
         Workload::Contend | Workload::Stream => "operation",
     };
     let plural = if n == 1 { "" } else { "s" };
@@ -95,6 +96,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let printed = few.throughput_per_s?.median / many.throughput_per_s?.median;
     let unit = match plan.workload {
         Workload::Hold => "lock",
+        Workload::Connect => "connection",
         Workload::Contend | Workload::Stream => "operation",
     };
     let (from, to) = (grouped(least), counted(plan, most));

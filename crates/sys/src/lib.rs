@@ -16,5 +16,6 @@ pub mod process;
 pub mod pthread;
 pub mod shared;
 pub mod signal;
+pub mod socket;
 pub mod stat;
 pub mod sysv;

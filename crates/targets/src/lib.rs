@@ -10,8 +10,11 @@
 //! A new target is a file with an `impl Target` and one line in the table
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
+pub mod endpoint;
 pub mod spec;
 pub mod table;
+pub mod tcp;
+pub mod unix;
 
 mod argument;
 mod file_set;
@@ -54,6 +57,14 @@ table::targets! {
     chained::Chained,
     busted::Busted,
     unfair::Unfair,
+}
+
+/// Targets that connections are opened to, and that are no locks.
+pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
+
+/// Every target, locks first.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    TABLE.iter().chain(CONNECTIONS).copied()
 }
 
 /// How an acquisition excludes others.

@@ -1,6 +1,6 @@
 //! A target as typed: its name in the table and what follows the colon.
 
-use crate::{Entry, TABLE};
+use crate::{Entry, all};
 use std::fmt;
 
 /// One target of a command line or a plan.
@@ -26,8 +26,7 @@ impl Spec {
             Some((name, argument)) => (name, Some(argument)),
             None => (typed, None),
         };
-        let entry = TABLE
-            .iter()
+        let entry = all()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name))?;
         (entry.check_argument)(argument).map_err(|problem| format!("`{typed}`: {problem}"))?;
@@ -58,8 +57,7 @@ fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
 }
 
 fn unknown(name: &str) -> String {
-    let all: Vec<String> = TABLE
-        .iter()
+    let all: Vec<String> = all()
         .map(|entry| match entry.aliases {
             [] => entry.name.to_owned(),
             aliases => format!("{} ({})", entry.name, aliases.join(", ")),
@@ -80,7 +78,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     /// Jaro-Winkler; below this a suggestion puzzles more than it helps.
     const ALIKE: f64 = 0.75;
     let name = name.to_ascii_lowercase();
-    let all = || TABLE.iter().flat_map(|entry| names(entry));
+    let all = || all().flat_map(names);
     if name.is_empty() {
         return None;
     }

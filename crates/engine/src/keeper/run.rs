@@ -154,7 +154,7 @@ impl<'a, T: Target> Run<'a, T> {
             // Who holds different locks meets nobody whom to witness.
             match order.workload {
                 Workload::Hold => 1,
-                Workload::Contend | Workload::Stream => order.keys,
+                Workload::Contend | Workload::Stream | Workload::Connect => order.keys,
             },
             order.workers,
             order.range,
