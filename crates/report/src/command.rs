@@ -47,6 +47,20 @@ static OPTIONS: &[Opt] = &[
     opt("slots", "--slots", "16384"),
     opt("timer-slack", "--timer-slack", "1ns"),
     opt("over", "--over", ""),
+    opt("open", "--open", ""),
+    opt("listeners", "--listeners", "0"),
+    opt("sources", "--sources", ""),
+    opt("ports", "--ports", "1"),
+    opt("acceptors", "--acceptors", "1"),
+    opt("accept", "--accept", "shared"),
+    opt("bind-no-port", "--bind-no-port", ""),
+    opt("port-range", "--port-range", ""),
+    opt("close", "--close", "fin"),
+    opt("rate", "--rate", ""),
+    opt("sndbuf", "--sndbuf", ""),
+    opt("rcvbuf", "--rcvbuf", ""),
+    opt("only", "--only", ""),
+    opt("during", "--during", ""),
     opt("seed", "--seed", ""),
 ];
 
@@ -77,6 +91,7 @@ pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
             match value.as_str() {
                 value if value == opt.default || bound(opt, value) => None,
                 "true" => Some(opt.option.to_owned()),
+                "false" => Some(format!("{}=false", opt.option)),
                 value => Some(format!("{} {}", opt.option, quoted(brief(opt, value)))),
             }
         })
@@ -114,6 +129,7 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::made;
+    use jostle_model::connect::{Accept, Close, Only};
     use jostle_model::plan::{Carrier, Names, Place};
     use jostle_model::{Busy, List, Nanos};
 
@@ -161,6 +177,20 @@ mod tests {
             operations: Some(List(vec![1])),
             names: Some(Names::Own),
             pipeline: Some(2),
+            open: Some(List(vec![1])),
+            listeners: Some(List(vec![1])),
+            sources: Some(List(vec![1])),
+            ports: Some(2),
+            acceptors: Some(2),
+            accept: Some(Accept::ReusePort),
+            bind_no_port: Some(false),
+            port_range: "1-2".parse().ok(),
+            close: Some(Close::Rst),
+            rate: Some(List(vec![1])),
+            sndbuf: Some(1),
+            rcvbuf: Some(1),
+            only: Some(Only::Bind),
+            during: Some("true".to_owned()),
             ..made::plan()
         };
         let Value::Object(fields) = serde_json::to_value(full).unwrap() else {

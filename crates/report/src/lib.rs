@@ -9,6 +9,7 @@
 
 mod checked;
 mod command;
+mod connections;
 mod csv;
 mod file;
 mod format;

@@ -239,6 +239,7 @@ mod tests {
                         workers: Some(workers),
                         operations: (workload == Workload::Stream).then_some(each),
                         keys: (workload == Workload::Hold).then_some(each),
+                        ..At::default()
                     },
                     run: block,
                     block,

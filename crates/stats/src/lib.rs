@@ -10,6 +10,7 @@
 pub mod censor;
 pub mod checks;
 pub mod closing;
+pub mod connecting;
 pub mod fairness;
 pub mod gamma;
 pub mod growth;
