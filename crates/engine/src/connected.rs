@@ -179,6 +179,7 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         memory_bytes_each: each(data.memory_bytes),
         sockstat: data.sockstat.clone(),
         time_wait_left: None,
+        lag_ns: data.lag_ns,
         next_limits: next_limits(curve, data),
         stopped: data
             .stopped

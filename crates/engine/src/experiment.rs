@@ -425,6 +425,7 @@ impl Course<'_, '_> {
             ),
             false => (timing.window, timing.warmup),
         };
+        order.during.clone_from(&self.resolved.plan.during);
         let data = self
             .keeper
             .run(&order, &mut || (self.hooks.ended)().is_some())?;
@@ -515,6 +516,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         open_each: plan.open_each.unwrap_or(false),
         slots: plan.slots.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        during: None,
         clock_uncertainty: Nanos::ZERO,
         seed,
     }

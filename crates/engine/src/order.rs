@@ -56,6 +56,8 @@ pub struct RunOrder {
     pub slots: usize,
     /// Of each worker.
     pub timer_slack: Nanos,
+    /// A profiler or tracer that runs along.
+    pub during: Option<String>,
     /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
     pub clock_uncertainty: Nanos,
     /// Of this run.
@@ -268,6 +270,8 @@ pub struct Yield {
     pub truth: BTreeMap<String, f64>,
     /// Facts about the target's set-up.
     pub setup: BTreeMap<String, f64>,
+    /// What ran along, and how it ended.
+    pub during: Option<String>,
 }
 
 /// What opening connections up to a listed number was like. Figures are of those

@@ -69,6 +69,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),
+        during: data.during.clone(),
         ..Point::default()
     };
     if order.try_only {

@@ -184,6 +184,7 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("as", plan.carrier.is_some(), &[Contend, Stream, Hold]),
         ("measure", plan.measure.is_some(), &[Contend, Stream, Hold]),
         ("slots", plan.slots.is_some(), &[Contend, Stream, Hold]),
+        ("over", plan.over.is_some(), &[Contend, Stream, Hold]),
         ("open", plan.open.is_some(), &[Connect]),
         ("listeners", plan.listeners.is_some(), &[Connect]),
         ("sources", plan.sources.is_some(), &[Connect]),

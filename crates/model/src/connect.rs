@@ -161,6 +161,10 @@ pub struct Connections {
     /// Sockets in TIME_WAIT that this sweep left, when all were closed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
+    /// The greatest lateness of an intended start so far (`--rate`), where the
+    /// connection before, or waiting for the server, took too long.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lag_ns: Option<u64>,
     /// Which limits come next, the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub next_limits: Vec<NextLimit>,

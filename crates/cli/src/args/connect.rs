@@ -1,6 +1,6 @@
 //! The options of `jostle connect`.
 
-use super::{Output, Times, micros, seconds, times};
+use super::{Output, micros, seconds};
 use clap::Args;
 use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Place, Plan, Workload};
@@ -79,9 +79,6 @@ pub struct How {
     /// The kernel's timer slack of each process [default: 1ns]
     #[arg(long, value_name = "TIME", value_parser = micros)]
     pub timer_slack: Option<Nanos>,
-    /// Print the share of connections that took longer than each of these, such as 1ms:10ms
-    #[arg(long, value_name = "TIMES", value_parser = times)]
-    pub over: Option<Times>,
     /// Run a profiler or tracer along; {pid} and {pids} stand for the processes
     #[arg(long, value_name = "COMMAND")]
     pub during: Option<String>,
@@ -116,7 +113,6 @@ impl Connect {
             budget: how.budget,
             place: how.place.clone(),
             timer_slack: how.timer_slack,
-            over: how.over.clone().map(|times| times.0),
             during: how.during.clone(),
             seed: how.seed,
             ..Plan::of(Workload::Connect)

@@ -314,7 +314,7 @@ impl<'a> Sweep<'a> {
                     first: nth * each,
                     count: each.min(self.order.listeners - nth * each),
                 };
-                let Ok(fds) = listener.prepare() else {
+                let Some(fds) = listener.prepare() else {
                     board.ring();
                     return 1;
                 };

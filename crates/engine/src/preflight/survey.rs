@@ -2,6 +2,8 @@
 //! bend or refuse a measurement, and one list of them.
 
 use super::bytes;
+mod sockets;
+
 use crate::environment::steal_share;
 use jostle_sys::limits::{Machine, cgroup};
 use jostle_sys::stat::machine_ticks;
@@ -72,7 +74,7 @@ const STOLEN: [f64; 2] = [0.02, 0.10];
 /// Everything that is worth saying about `machine`. `busy` is the share of CPU
 /// time in use right now, from [`busy_share`].
 pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
-    let checks: [fn(&Machine) -> Option<Finding>; 16] = [
+    let checks: [fn(&Machine) -> Option<Finding>; 21] = [
         cpus,
         siblings,
         clock_source,
@@ -89,6 +91,11 @@ pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
         swap,
         semaphores,
         shm,
+        sockets::connections,
+        sockets::ports,
+        sockets::backlog,
+        sockets::time_wait,
+        sockets::conntrack,
     ];
     let mut findings: Vec<Finding> = checks.iter().filter_map(|check| check(machine)).collect();
     findings.extend(others(machine, busy));
@@ -465,6 +472,7 @@ fn private_ipc(machine: &Machine) -> Finding {
 mod tests {
     use super::*;
     use jostle_sys::limits::cgroup::{Bound, Quota};
+    use jostle_sys::limits::net::Net;
     use jostle_sys::limits::text::{Memory, Semaphores};
     use jostle_sys::stat::MachineTicks;
 
@@ -492,6 +500,14 @@ mod tests {
         machine.cpus.clock_sources = vec!["tsc".to_owned(), "hpet".to_owned()];
         machine.cpus.invariant_tsc = Some(true);
         machine.kernel.pid_max = Some(4_194_304);
+        machine.net = Net {
+            ports: "32768-60999".parse().ok(),
+            somaxconn: Some(4_096),
+            max_time_wait: Some(131_072),
+            time_wait: Some(3),
+            conntrack: Some((262_144, 0)),
+            ..Net::default()
+        };
         machine.kernel.semaphores = Some(Semaphores {
             per_set: 32_000,
             in_all: 1_024_000_000,
@@ -604,6 +620,23 @@ mod tests {
             }),
             ("/dev/shm", Note, "mount -t tmpfs", |m| m.shm_bytes = None),
             ("/dev/shm", Note, "remount", |m| m.shm_bytes = Some(4096)),
+            ("ports of clients", Note, "ip_local_port_range", |m| {
+                m.net.ports = "60000-60099".parse().ok();
+            }),
+            (
+                "backlog of a listening socket",
+                Bends,
+                "somaxconn=4096",
+                |m| {
+                    m.net.somaxconn = Some(8);
+                },
+            ),
+            ("ports in TIME_WAIT", Note, "--close rst", |m| {
+                m.net.time_wait = Some(100_000);
+            }),
+            ("connection tracking", Note, "NOTRACK", |m| {
+                m.net.conntrack = Some((262_144, 40));
+            }),
             ("own IPC namespace", Note, "unshare", |m| {
                 m.private_ipc = false
             }),

@@ -44,9 +44,9 @@ impl Listener<'_> {
     /// Makes them. Not one less than asked for: a point that has fewer
     /// listeners than it says would be a lie.
     ///
-    /// # Errors
-    /// What the keeper shall say.
-    pub fn prepare(&self) -> Result<Vec<OwnedFd>, ()> {
+    /// None if one could not be had; what the keeper shall say of it stands on
+    /// the board.
+    pub fn prepare(&self) -> Option<Vec<OwnedFd>> {
         let mut fds = Vec::with_capacity(self.count as usize);
         for nth in self.first..self.first + self.count {
             match one(nth) {
@@ -57,11 +57,11 @@ impl Listener<'_> {
                         .set_own(self.number, Own::Errno, errno.raw_os_error() as u64);
                     self.board
                         .set_own(self.number, Own::Call, call::BIND as u64 + 1);
-                    return Err(());
+                    return None;
                 }
             }
         }
-        Ok(fds)
+        Some(fds)
     }
 
     /// Holds them until told to close.
