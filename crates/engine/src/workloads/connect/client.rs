@@ -63,12 +63,13 @@ impl Client<'_> {
                 .count(Count::Began)
                 .store(self.clock.now(), Relaxed);
         }
+        let mut accepted = first;
         let mut base = self.listed.iter().rev().find(|n| **n <= first).copied();
         for nth in first + 1..=first + share as u64 {
             if self.board.count(Count::Stop).load(Relaxed) != 0 {
                 break;
             }
-            match self.one(nth, stretch, nth - 1 - base.unwrap_or(0)) {
+            match self.one(nth, stretch, nth - 1 - base.unwrap_or(0), &mut accepted) {
                 Ok(fd) => fds.push(fd),
                 Err(failed) => {
                     self.fail(nth, failed);
@@ -105,8 +106,14 @@ impl Client<'_> {
 
     /// One connection, `since` after the last rest; what is measured lies between stamps, one call each.
     #[inline]
-    fn one(&self, nth: u64, stretch: usize, since: u64) -> Result<OwnedFd, Failed> {
-        self.let_catch_up(nth)?;
+    fn one(
+        &self,
+        nth: u64,
+        stretch: usize,
+        since: u64,
+        accepted: &mut u64,
+    ) -> Result<OwnedFd, Failed> {
+        self.let_catch_up(nth, accepted)?;
         let intended = self.keep_pace(since);
         let fd = self.plug.socket(nth)?;
         if self.plug.binds() {
@@ -134,13 +141,19 @@ impl Client<'_> {
     }
 
     /// Connections that the server has not accepted fill its backlog, and one
-    /// too many would be dropped and sent again a second later.
+    /// too many would be dropped and sent again a second later. The server's
+    /// count is looked at only when what was seen last no longer suffices: each
+    /// look takes its cache line away from the server.
     #[inline]
-    fn let_catch_up(&self, nth: u64) -> Result<(), Failed> {
+    fn let_catch_up(&self, nth: u64, accepted: &mut u64) -> Result<(), Failed> {
         let Some(backlog) = self.backlog else {
             return Ok(());
         };
-        while nth - self.board.count(Count::Accepted).load(Relaxed) > backlog {
+        while nth - *accepted > backlog {
+            *accepted = self.board.count(Count::Accepted).load(Relaxed);
+            if nth - *accepted <= backlog {
+                break;
+            }
             if signal::interrupted() {
                 return Err(Failed {
                     call: call::ACCEPT,
