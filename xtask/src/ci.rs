@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, the
 //! same for people and machines. The first failure ends it.
 
-use crate::{docs, packages, shell};
+use crate::{docs, fuzz, packages, shell};
 use anyhow::Context;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const CLIENTS: &str = "crates/lockd/tests/install-clients.sh";
 const STEPS: &[Step] = &[
     Step {
         name: "packages",
-        run: packages::ensure,
+        run: packages::ensure_all,
     },
     Step {
         name: "clients",
@@ -45,6 +45,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         run: || cargo(&["test", "--workspace"]),
+    },
+    Step {
+        name: "fuzz targets",
+        run: fuzz::replay,
     },
     Step {
         name: "documentation",

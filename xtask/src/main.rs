@@ -2,8 +2,10 @@
 //! system's packages:
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
+//! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
-//! - `cargo xtask peers`: measures jostle against small C programs.
+//! - `cargo xtask peers`: measures jostle against small C programs, jostled
+//!   against Redis.
 
 #![allow(
     clippy::print_stdout,
@@ -13,11 +15,14 @@
 
 mod ci;
 mod docs;
+mod fuzz;
+mod load;
 mod packages;
 mod peers;
 mod shell;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(about = "What developers of jostle run")]
@@ -28,29 +33,75 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Installs what tests need, then runs format, lints, tests and docs
+    /// Installs what tests need, then runs format, lints, tests, fuzz targets and docs
     Ci,
+    /// Feeds codec and lock table with inputs that libFuzzer makes up
+    Fuzz {
+        /// Only this target of fuzz/fuzz_targets
+        target: Option<String>,
+        /// For how long, each target
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+        seconds: u32,
+        /// Makes nothing up: the inputs that are there, each once
+        #[arg(long, conflicts_with_all = ["target", "seconds"])]
+        replay: bool,
+    },
     /// Writes the pages that are generated from the program
     Docs {
         /// Changes nothing; fails if a page is not what the program says
         #[arg(long)]
         check: bool,
     },
-    /// Measures jostle side by side with small C programs
+    /// Measures jostle side by side with small C programs, jostled with Redis
     Peers {
         /// Interleaved repeats of each pair
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
         repeats: u32,
-        /// Only the trials whose name contains this
+        /// Only the trials whose name contains this (with --services: is this, if one is)
         #[arg(long)]
         only: Option<String>,
+        /// jostled beside Redis, instead of jostle beside C programs
+        #[arg(long)]
+        services: bool,
+        /// Adds what `--services` measures to this file, a line for each trial
+        #[arg(long, requires = "services")]
+        save: Option<PathBuf>,
+        /// Tests that it runs: programs as they are built, in no time; the
+        /// figures mean nothing
+        #[arg(long, hide = true, requires = "services")]
+        smoke: Option<PathBuf>,
     },
+    /// Loads a server; called by `peers --services`
+    #[command(hide = true)]
+    Load(load::Load),
 }
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Ci => ci::run(),
+        Task::Fuzz { replay: true, .. } => fuzz::replay(),
+        Task::Fuzz {
+            target, seconds, ..
+        } => fuzz::run(target.as_deref(), seconds),
         Task::Docs { check } => docs::run(check),
-        Task::Peers { repeats, only } => peers::run(repeats, only.as_deref()),
+        Task::Peers {
+            repeats,
+            only,
+            services: false,
+            ..
+        } => peers::run(repeats, only.as_deref()),
+        Task::Peers {
+            repeats,
+            only,
+            save,
+            smoke,
+            ..
+        } => peers::services::run(&peers::services::Options {
+            repeats,
+            only,
+            save,
+            smoke,
+        }),
+        Task::Load(load) => load::run(&load),
     }
 }

@@ -28,14 +28,24 @@ const PACKAGES: &[Package] = &[
         why: "headers for those C programs",
     },
     Package {
+        name: "g++",
+        brings: "c++",
+        why: "compiles libFuzzer, which is C++",
+    },
+    Package {
         name: "util-linux",
         brings: "prlimit",
-        why: "tests lower limits with prlimit and look for semaphores with ipcs",
+        why: "tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset",
     },
     Package {
         name: "gnuplot-nox",
         brings: "gnuplot",
         why: "a test plots jostle's output with a script written for lockscale",
+    },
+    Package {
+        name: "chromium",
+        brings: "chromium",
+        why: "a test opens the pages of `--html` in it",
     },
     Package {
         name: "man-db",
@@ -45,12 +55,12 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "redis-server",
         brings: "redis-server",
-        why: "the peer that the target `redis` is tested on",
+        why: "the peer that the target `redis` is tested on, and jostled measured beside",
     },
     Package {
         name: "redis-tools",
         brings: "redis-cli",
-        why: "tests run redis-cli and redis-benchmark against jostled",
+        why: "tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled",
     },
     Package {
         name: "libhiredis-dev",
@@ -86,19 +96,28 @@ enum Action {
 }
 
 /// Makes sure that all packages are there, and says what it did.
-pub fn ensure() -> anyhow::Result<()> {
+pub fn ensure_all() -> anyhow::Result<()> {
+    install(&PACKAGES.iter().collect::<Vec<_>>())?;
+    println!("all {} packages are installed", PACKAGES.len());
+    Ok(())
+}
+
+/// Makes sure that these packages of the list are there; silent if they are.
+pub fn ensure(names: &[&str]) -> anyhow::Result<()> {
+    let listed = PACKAGES
+        .iter()
+        .filter(|package| names.contains(&package.name));
+    install(&listed.collect::<Vec<_>>())
+}
+
+fn install(packages: &[&'static Package]) -> anyhow::Result<()> {
     let missing = || {
-        PACKAGES
-            .iter()
-            .filter(|package| !present(package.brings))
-            .collect()
+        let missing = packages.iter().filter(|package| !present(package.brings));
+        missing.copied().collect()
     };
     let root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     match action(missing(), root, present("apt-get")) {
-        Action::Nothing => {
-            println!("all {} packages are installed", PACKAGES.len());
-            Ok(())
-        }
+        Action::Nothing => Ok(()),
         Action::Install(names) => {
             println!("installing {}", names.join(" "));
             let apt = |arguments: &[&str]| {
@@ -139,7 +158,7 @@ pub fn ensure() -> anyhow::Result<()> {
 }
 
 /// Installs only as root and where apt-get exists; elsewhere people decide.
-fn action(missing: Vec<&Package>, root: bool, apt_get: bool) -> Action {
+fn action(missing: Vec<&'static Package>, root: bool, apt_get: bool) -> Action {
     let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     match names {
         names if names.is_empty() => Action::Nothing,

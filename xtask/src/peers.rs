@@ -6,9 +6,12 @@
 //! taken within a repeat and never across. Median, lowest and highest over the
 //! repeats are printed beside what is required.
 //!
+//! [`services`] does the same for jostled and Redis.
+//!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
 mod figures;
+pub mod services;
 mod trials;
 
 use crate::shell;

@@ -177,9 +177,12 @@ pub struct Counted {
     /// What all runs together should take [default: 50s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub budget: Option<Nanos>,
-    /// What carries a worker: processes or threads [default: processes]
+    /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
     #[arg(long = "as", value_name = "CARRIER")]
     pub carrier: Option<Carrier>,
+    /// Threads that carry tasks [default: half of the CPUs]
+    #[arg(long, value_name = "N")]
+    pub generator_threads: Option<u64>,
     /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
@@ -219,9 +222,12 @@ pub struct Common {
     /// What all runs together may take, where pilots decide [default: 50s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub budget: Option<Nanos>,
-    /// What carries a worker: processes or threads [default: processes]
+    /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
     #[arg(long = "as", value_name = "CARRIER")]
     pub carrier: Option<Carrier>,
+    /// Threads that carry tasks [default: half of the CPUs]
+    #[arg(long, value_name = "N")]
+    pub generator_threads: Option<u64>,
     /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
@@ -258,6 +264,9 @@ pub struct Output {
     /// How to print the result
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// Also write a page with tables and plots for a browser, at the end
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Print neither progress nor notes
     #[arg(short, long)]
     pub quiet: bool,
@@ -288,6 +297,9 @@ pub struct Report {
     /// How to print them
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// Also write a page with tables and plots for a browser, the results overlaid
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -343,6 +355,7 @@ impl Contend {
             warmup: common.warmup,
             budget: common.budget,
             carrier: common.carrier,
+            generator_threads: common.generator_threads,
             place: common.place.clone(),
             measure: common.measure,
             keys: self.keys.map(|keys| List(vec![keys])),
@@ -372,6 +385,7 @@ impl Counted {
             runs: self.runs,
             budget: self.budget,
             carrier: self.carrier,
+            generator_threads: self.generator_threads,
             place: self.place.clone(),
             measure: self.measure,
             timer_slack: self.timer_slack,

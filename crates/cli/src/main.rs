@@ -3,6 +3,7 @@
 
 mod args;
 mod doctor;
+mod html;
 mod measure;
 mod plan_file;
 mod progress;
@@ -98,6 +99,7 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
 }
 
 fn render(report: &Report) -> Result<u8, Failure> {
+    let page = html::reserve(report.html.as_deref())?;
     let mut sets = Vec::new();
     for path in &report.results {
         sets.extend(jostle_report::read(path).map_err(anyhow::Error::from)?);
@@ -106,6 +108,7 @@ fn render(report: &Report) -> Result<u8, Failure> {
         .flat_map(|set| &set.notes)
         .for_each(|note| complain(note));
     print(&jostle_report::render(&report.format, &sets))?;
+    html::write(page, &sets)?;
     Ok(0)
 }
 

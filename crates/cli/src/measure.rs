@@ -3,7 +3,7 @@
 use crate::args::Output;
 use crate::progress::Line;
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, plan_file, print};
+use crate::{COMMIT, Failure, VERSION, html, plan_file, print};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -16,6 +16,7 @@ use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, files, ledger};
+use jostle_targets::Spec;
 use std::path::Path;
 
 /// What a forked worker takes beside its own page: kernel stack, page tables,
@@ -24,6 +25,10 @@ const WORKER_BYTES: u64 = 200 << 10;
 /// A thread has its stack, which it barely touches, and its page.
 const THREAD_BYTES: u64 = 100 << 10;
 
+/// A task has a connection, whose other end may be on this machine too, and the
+/// head of its page.
+const TASK_BYTES: u64 = 32 << 10;
+
 /// Runs these plans one after the other and returns the exit code.
 ///
 /// # Errors
@@ -31,11 +36,17 @@ const THREAD_BYTES: u64 = 100 << 10;
 /// finished points have been printed.
 pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let allowed = cpu::allowed();
+    let plans = plans.into_iter().map(settle_optional);
+    let plans = plans.collect::<Result<Vec<_>, _>>()?;
     let resolved = plans
         .into_iter()
+        .flatten()
         .map(|plan| resolve(plan, fresh_seed(), &allowed))
         .collect::<Result<Vec<Resolved>, _>>()
         .map_err(|error| Failure::Usage(error.to_string()))?;
+    if resolved.is_empty() {
+        return Err(Failure::Failed(anyhow!("nothing is left to measure")));
+    }
     if output.dry_run {
         let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
         print(&plan_file::write(&plans)?)?;
@@ -52,6 +63,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         }
         None => None,
     };
+    let page = html::reserve(output.html.as_deref())?;
     // Before anything starts a thread.
     let clock = Clock::new();
     let mut keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
@@ -95,8 +107,24 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let any = sets.iter().any(|set| !set.points.is_empty());
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
+        html::write(page, &sets)?;
     }
     conclude(exit, error, any, output.output.as_deref())
+}
+
+/// Takes those optional targets among the targets that can be reached, and says
+/// which cannot. None where nothing is left to measure.
+fn settle_optional(mut plan: Plan) -> Result<Option<Plan>, Failure> {
+    let optional = std::mem::take(&mut plan.optional);
+    let only_optional = plan.targets.is_empty() && !optional.is_empty();
+    for typed in optional {
+        let spec = Spec::parse(&typed).map_err(Failure::Usage)?;
+        match spec.reach() {
+            Ok(()) => plan.targets.push(typed),
+            Err(error) => crate::complain(&format!("{typed} is left out: {error}")),
+        }
+    }
+    Ok((!only_optional || !plan.targets.is_empty()).then_some(plan))
 }
 
 /// Several experiments end with the gravest of their codes.
@@ -234,11 +262,17 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Fail
         let need = Need {
             workers,
             carrier,
-            descriptors_each: if files { keys } else { 0 },
+            generator_threads: plan.generator_threads.unwrap_or(1),
+            descriptors_each: match () {
+                () if files => keys,
+                () if carrier == Carrier::Tasks => 1,
+                () => 0,
+            },
             semaphores,
             memory_each_bytes: match carrier {
                 Carrier::Processes => WORKER_BYTES,
                 Carrier::Threads => THREAD_BYTES,
+                Carrier::Tasks => TASK_BYTES,
             },
             shared_bytes: workers * jostle_engine::page::PAGE_BYTES as u64,
         };

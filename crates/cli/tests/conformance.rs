@@ -17,8 +17,9 @@ use std::time::Duration;
 
 /// What another program on this machine, a short window, a build without
 /// optimisation, or a lock that excludes nobody, rightly earns.
-const BYSTANDERS: [&str; 8] = [
+const BYSTANDERS: [&str; 9] = [
     "foreign_cpu",
+    "generator",
     "steal",
     "steadiness",
     "hold_accuracy",
@@ -75,8 +76,17 @@ fn typed(entry: &Entry) -> String {
 }
 
 fn carried_by(carrier: Carrier) -> impl Iterator<Item = &'static Entry> {
-    let can = move |entry: &&Entry| carrier == Carrier::Processes || entry.no_threads.is_none();
-    TABLE.iter().copied().filter(can)
+    let can = move |entry: &&Entry| match carrier {
+        Carrier::Processes => true,
+        Carrier::Threads => entry.no_threads.is_none(),
+        Carrier::Tasks => entry.is_remote(),
+    };
+    TABLE.iter().copied().filter(can).filter(can_be_sound)
+}
+
+/// All but what breaks exclusion whatever it is told.
+fn can_be_sound(entry: &&Entry) -> bool {
+    entry.name != "echo"
 }
 
 #[test]
@@ -89,15 +99,28 @@ fn every_target_does_all_that_it_declares_as_threads() {
     every_target_does_all_that_it_declares(Carrier::Threads);
 }
 
+#[test]
+fn every_target_does_all_that_it_declares_as_tasks() {
+    every_target_does_all_that_it_declares(Carrier::Tasks);
+}
+
 fn every_target_does_all_that_it_declares(carrier: Carrier) {
     let _alone = alone();
+    // Tasks share a thread, which none may keep by spinning.
+    let hold = match carrier {
+        Carrier::Tasks => "50us",
+        _ => "-50us",
+    };
     for way in WAYS {
         let targets: Vec<String> = carried_by(carrier)
             .filter(|e| (way.declared)(e))
             .map(typed)
             .collect();
+        if targets.is_empty() {
+            continue;
+        }
         let line = format!(
-            "contend {} --as {carrier} {} -w 4 -b -50us -i 10us -t 0.2 --runs 1 --format json",
+            "contend {} --as {carrier} {} -w 4 -b {hold} -i 10us -t 0.2 --runs 1 --format json",
             targets.join(" "),
             way.options
         );
@@ -210,6 +233,25 @@ fn a_lock_that_lets_two_in_is_convicted_and_the_overlaps_are_counted() {
 }
 
 #[test]
+fn a_server_that_only_answers_is_convicted_on_every_carrier() {
+    let _alone = alone();
+    for carrier in Carrier::ALL {
+        let line = format!(
+            "contend echo -w 4 -b 200us -i 10us -t 0.3 --as {carrier} --runs 1 --format json"
+        );
+        let point = jostle(&line).run().exits(3).leaves_nothing().point();
+        assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+        // It answers what it is asked: nothing else speaks against it.
+        assert!(reason(&point, "errors").is_none(), "{:?}", point.verdict);
+        assert!(
+            reason(&point, "server_counts").is_none(),
+            "{:?}",
+            point.verdict
+        );
+    }
+}
+
+#[test]
 fn a_lock_that_grants_all_refuses_nobody() {
     let _alone = alone();
     let with = |option: &str| {
@@ -306,7 +348,10 @@ fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
     let _alone = alone();
     // The recipe for Redis frees a dead owner's lock when its lease ends, after
     // 30 s: longer than a test may take.
-    for entry in TABLE.iter().filter(|entry| entry.name != "redis") {
+    for entry in TABLE
+        .iter()
+        .filter(|entry| entry.name != "redis" && can_be_sound(entry))
+    {
         let name = typed(entry);
         let line =
             format!("contend {name} -w 4 -b 60ms -i 0 -t 1.5 --warmup 50ms --runs 1 --format json");

@@ -55,10 +55,14 @@ fn accused(point: &Value) -> bool {
 
 #[test]
 fn a_stream_does_exactly_its_operations_on_every_carrier() {
-    for carrier in ["processes", "threads"] {
-        let line = format!("stream lockd flock futex -n 200:500 -w 1:2 --runs 1 --as {carrier}");
+    for (carrier, targets) in [
+        ("processes", "lockd flock futex"),
+        ("threads", "lockd flock futex"),
+        ("tasks", "lockd"),
+    ] {
+        let line = format!("stream {targets} -n 200:500 -w 1:2 --runs 1 --as {carrier}");
         let points = points(&line);
-        assert_eq!(points.len(), 3 * 4);
+        assert_eq!(points.len(), targets.split(' ').count() * 4);
         for point in &points {
             let each = point["at"]["operations"].as_u64().unwrap();
             let workers = point["at"]["workers"].as_u64().unwrap();
@@ -195,8 +199,39 @@ fn a_run_that_takes_too_long_is_ended_with_a_message() {
 
 #[test]
 fn a_lock_that_lets_two_in_is_found() {
-    let points = points("stream busted:0.05 -n 100000 -w 2 --runs 1");
-    assert_eq!(points[0]["verdict"]["is"], "INVALID");
+    // Without a hold they only meet where both have a CPU at the same time.
+    let found = (0..5).any(|_| {
+        let points = points("stream busted:0.05 -n 100000 -w 2 --runs 1");
+        points[0]["verdict"]["is"] == "INVALID"
+    });
+    assert!(found);
+}
+
+#[test]
+fn an_optional_target_that_nobody_serves_is_left_out_and_said_to_be() {
+    let place = tempfile::tempdir().unwrap();
+    let plan = place.path().join("plan.toml");
+    let run = |targets: &str| {
+        let text = format!(
+            "[[experiment]]\nworkload = \"stream\"\n{targets}\noptional = [\"redis://127.0.0.1:1\"]\n\
+             workers = 1\noperations = 10\nruns = 1\n"
+        );
+        std::fs::write(&plan, text).unwrap();
+        let output = jostle(&format!("run {} --quiet", plan.display()));
+        let said = String::from_utf8(output.stderr).unwrap();
+        let left_out = "redis://127.0.0.1:1 is left out: cannot connect to 127.0.0.1:1";
+        assert!(said.contains(left_out), "{said}");
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (code, text) = run("targets = [\"lockd\"]");
+    assert!(
+        matches!(code, Some(0 | 3)) && text.contains("lockd"),
+        "{text}"
+    );
+    assert_eq!(run("").0, Some(1));
 }
 
 #[test]

@@ -271,6 +271,7 @@ impl Course<'_, '_> {
         let estimate = |(target, at): &(usize, At)| {
             let typed = &self.resolved.specs[*target].typed;
             let pair_ns = calibration.own_cost.get(typed).map_or(0.0, |c| c.pair_ns);
+            let pair_ns = pipelined(pair_ns, self.resolved.plan.pipeline.unwrap_or(1));
             let workers = at.workers.unwrap_or(1);
             let operations = workers * at.operations.or(at.keys).unwrap_or(1);
             Timing {
@@ -483,6 +484,17 @@ impl Course<'_, '_> {
     }
 }
 
+/// What a pair takes with so many on their way: the way to the server is shared,
+/// but not what it does.
+fn pipelined(pair_ns: f64, depth: u64) -> f64 {
+    /// Client and server together, per pair, at the least.
+    const WORK_NS: f64 = 1_000.0;
+    match depth {
+        0 | 1 => pair_ns,
+        depth => (pair_ns / depth as f64).max(WORK_NS.min(pair_ns)),
+    }
+}
+
 /// A run by the plan; windows, stamps and clock are the caller's to set.
 fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
     RunOrder {
@@ -495,6 +507,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         carrier: plan
             .carrier
             .unwrap_or(jostle_model::plan::Carrier::Processes),
+        generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
         cpus: cpus(
             plan.place.as_ref().unwrap_or(&Place::None),
             &jostle_sys::cpu::allowed(),
@@ -585,6 +598,18 @@ pub(crate) mod tests {
             (-3.0, 500.0, 1), // noise
         ] {
             assert_eq!(stamp_every(stamps, cycle), every, "{stamps} {cycle}");
+        }
+    }
+
+    #[test]
+    fn requests_that_are_sent_together_share_the_way() {
+        for (pair, depth, expected) in [
+            (40_000.0, 1, 40_000.0),
+            (40_000.0, 16, 2_500.0),
+            (40_000.0, 1_000, 1_000.0),
+            (600.0, 16, 600.0),
+        ] {
+            assert_eq!(pipelined(pair, depth), expected, "{pair} {depth}");
         }
     }
 

@@ -20,6 +20,7 @@ pub mod point;
 pub mod preflight;
 pub mod resolve;
 pub mod schedule;
+pub mod tasks;
 pub mod witness;
 pub mod worker;
 pub mod workloads;

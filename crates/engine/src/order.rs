@@ -26,6 +26,8 @@ pub struct RunOrder {
     pub pipeline: usize,
     /// What carries them.
     pub carrier: Carrier,
+    /// Threads that carry tasks.
+    pub generators: usize,
     /// The CPUs they are dealt round robin; empty: wherever they like.
     pub cpus: Vec<usize>,
     /// While holding.
@@ -68,6 +70,43 @@ impl RunOrder {
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
         self.workload != Workload::Contend
+    }
+
+    /// The workers that stand for the threads of all: each its own, or the first
+    /// of each generator thread.
+    pub fn threads(&self) -> Vec<usize> {
+        match self.carrier {
+            Carrier::Processes | Carrier::Threads => (0..self.workers).collect(),
+            Carrier::Tasks => (0..self.generators)
+                .map(|nth| self.generator(nth).start)
+                .collect(),
+        }
+    }
+
+    /// The workers that generator thread number `nth` carries.
+    pub fn generator(&self, nth: usize) -> std::ops::Range<usize> {
+        let edge = |nth: usize| nth * self.workers / self.generators.max(1);
+        edge(nth)..edge(nth + 1)
+    }
+
+    /// Of the pipelined requests of a task: how many are sent together. A
+    /// connection that is alone on its thread sends a quarter of them at a time,
+    /// so that server and client work at the same time; among several the others
+    /// see to that. Small parts cost more than they bring.
+    pub fn sent_together(&self) -> u64 {
+        const LEAST: u64 = 25;
+        let depth = self.pipeline as u64;
+        match self.workers.div_ceil(self.generators.max(1)) {
+            0 | 1 => depth.div_ceil(4).max(LEAST).min(depth),
+            _ => depth,
+        }
+    }
+
+    /// Whether it is a stream whose workers wait for each other, one request at
+    /// a time, so that there are hand-offs to be seen.
+    pub fn is_contended_stream(&self) -> bool {
+        let stream = self.workload == Workload::Stream && self.pipeline <= 1;
+        stream && self.names == Names::One && self.workers > 1
     }
 
     /// The longest that a worker may need after the window's end: it finishes
@@ -197,9 +236,9 @@ pub struct Yield {
     /// From the common start to the end of each worker, where a number of
     /// operations ends the run.
     pub elapsed_ns: Vec<u64>,
-    /// Of the busiest worker: CPU time and time on the run queue as shares of
-    /// its wall time.
-    pub busiest: Option<(f64, f64)>,
+    /// Of each generator thread, or else of the busiest worker: CPU time with
+    /// time on the run queue, and the latter alone, as shares of its wall time.
+    pub generators: Vec<(f64, f64)>,
     /// Until all locks were held, and from the first release to the end.
     pub phases_ns: Option<(u64, u64)>,
     /// What the server's memory grew by until all locks were held.

@@ -53,7 +53,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         names: (order.workload == Workload::Stream).then(|| order.names.to_string()),
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
-        generators: data.busiest.map(generator).into_iter().collect(),
+        generators: data.generators.iter().copied().map(generator).collect(),
         workers: Some(Workers {
             operations: data.operations.clone(),
             longest_wait_us: data
@@ -240,8 +240,8 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
     let mut all = same;
     all.merge(&cross);
     point.handoff_ns = all.distribution(over);
-    // A stream does not look at who was there before.
-    point.blocked_share = (data.stamped > 0 && data.excludes && !order.is_counted())
+    let looked = !order.is_counted() || order.is_contended_stream();
+    point.blocked_share = (data.stamped > 0 && data.excludes && looked)
         .then(|| data.contended as f64 / data.stamped as f64);
     keep_histograms(point, data, |name| name);
 }

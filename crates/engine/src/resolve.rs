@@ -3,41 +3,24 @@
 
 mod connect;
 
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
-use jostle_model::{List, record::At};
+use jostle_model::{List, defaults, record::At};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 
-/// lockscale's list of worker counts.
-const WORKERS: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
-/// What is compared where no target is named: the two kernel locks that differ
-/// most in whom they serve next.
-const TARGETS: [&str; 2] = ["flock", "sysv"];
-/// The daemon, and beside it what needs no server at all.
-const COUNTED_TARGETS: [&str; 2] = ["lockd", "flock"];
-/// The daemon, and what its ancestor's table did.
-const HOLD_TARGETS: [&str; 2] = ["lockd", "chained"];
-const STREAM_WORKERS: [u64; 2] = [1, 2];
-/// The ends of the Open Lock Daemon's sweeps.
-const OPERATIONS: [u64; 2] = [1_000, 10_000];
-const HELD: [u64; 2] = [1_000, 10_000];
-/// What a run of so many operations may take, where the plan does not say.
-const LONGEST_RUN: Nanos = Nanos::from_millis(300_000);
 const MOST_OPERATIONS: u64 = 1_000_000_000;
 /// The requests of a batch and their replies must fit into the sockets' buffers,
 /// or client and server would wait for each other.
 const DEEPEST_PIPELINE: u64 = 1_000;
-/// What the runs of a comparison may take together.
-const BUDGET: Nanos = Nanos::from_millis(50_000);
 /// With `--quick`.
 const QUICK_WINDOW: Nanos = Nanos::from_millis(250);
 const QUICK_WARMUP: Nanos = Nanos::from_millis(100);
-const SLOTS: u64 = 16_384;
 const MOST_WORKERS: u64 = 100_000;
 const MOST_KEYS: u64 = 1_000_000;
 const MOST_SLOTS: u64 = 1_000_000;
 const MOST_RUNS: u32 = 10_000;
+const MOST_GENERATOR_THREADS: u64 = 1_024;
 
 /// A plan that asks for something impossible, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,18 +60,22 @@ impl Resolved {
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
     let may_drop = plan.workload == Workload::Contend && plan.workers.is_none();
     check_words(&plan)?;
-    match plan.workload {
-        Workload::Contend => contend_defaults(&mut plan),
-        Workload::Stream => stream_defaults(&mut plan),
-        Workload::Hold => hold_defaults(&mut plan),
-        Workload::Connect => return connect::resolve(plan, fresh_seed, allowed),
+    if plan.workload == Workload::Connect {
+        return connect::resolve(plan, fresh_seed, allowed);
     }
-    plan.budget.get_or_insert(BUDGET);
-    plan.carrier.get_or_insert(Carrier::Processes);
-    plan.place.get_or_insert(Place::None);
-    plan.measure.get_or_insert(Measure::Full);
-    plan.slots.get_or_insert(SLOTS);
-    plan.timer_slack.get_or_insert(Nanos(1));
+    debug_assert!(
+        plan.optional.is_empty(),
+        "whoever can reach them settles them"
+    );
+    if plan.targets.is_empty() {
+        plan.targets = named(defaults::targets(plan.workload));
+    }
+    plan.fill_from(defaults::swept(plan.workload));
+    plan.fill_from(defaults::options(plan.workload));
+    if plan.carrier == Some(Carrier::Tasks) {
+        plan.generator_threads
+            .get_or_insert(generator_threads(allowed.len()));
+    }
     plan.seed.get_or_insert(fresh_seed);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
@@ -100,6 +87,13 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         specs,
         may_drop,
     })
+}
+
+/// Half of the CPUs, at least one: the server that is asked needs the others,
+/// and one thread drives more connections than most servers serve. Where that
+/// is too few, the check `generator` says so.
+fn generator_threads(cpus: usize) -> u64 {
+    (cpus as u64 / 2).max(1)
 }
 
 /// Makes a plan that a person will wait for: three short runs of each point. A
@@ -115,44 +109,6 @@ pub fn quicken(plan: &mut Plan) {
 
 fn named(targets: &[&str]) -> Vec<String> {
     targets.iter().map(|name| (*name).to_owned()).collect()
-}
-
-fn contend_defaults(plan: &mut Plan) {
-    if plan.targets.is_empty() {
-        plan.targets = named(&TARGETS);
-    }
-    plan.workers.get_or_insert_with(|| List(WORKERS.to_vec()));
-    plan.hold.get_or_insert(Busy::Sleep(Nanos::from_millis(1)));
-    plan.idle.get_or_insert(Busy::Sleep(Nanos::from_micros(10)));
-    plan.keys.get_or_insert_with(|| List(vec![1]));
-    plan.shared.get_or_insert(0.0);
-    plan.range.get_or_insert(Range::Same);
-    plan.try_only.get_or_insert(false);
-    plan.open_each.get_or_insert(false);
-}
-
-/// The origin's question, on the daemon that descends from it.
-fn stream_defaults(plan: &mut Plan) {
-    if plan.targets.is_empty() {
-        plan.targets = named(&COUNTED_TARGETS);
-    }
-    plan.workers
-        .get_or_insert_with(|| List(STREAM_WORKERS.to_vec()));
-    plan.operations
-        .get_or_insert_with(|| List(OPERATIONS.to_vec()));
-    plan.names.get_or_insert(Names::One);
-    plan.pipeline.get_or_insert(1);
-    plan.duration.get_or_insert(LONGEST_RUN);
-}
-
-fn hold_defaults(plan: &mut Plan) {
-    if plan.targets.is_empty() {
-        plan.targets = named(&HOLD_TARGETS);
-    }
-    plan.workers.get_or_insert_with(|| List(vec![1]));
-    plan.keys.get_or_insert_with(|| List(HELD.to_vec()));
-    plan.pipeline.get_or_insert(1);
-    plan.duration.get_or_insert(LONGEST_RUN);
 }
 
 /// Words of other workloads, which this one would silently ignore.
@@ -270,8 +226,30 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
             "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
         );
     }
+    check_tasks(plan)?;
     if plan.budget == Some(Nanos::ZERO) {
         return refuse("--budget 0: nothing can be measured in no time");
+    }
+    Ok(())
+}
+
+fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
+    if plan.carrier != Some(Carrier::Tasks) {
+        return match plan.generator_threads {
+            None => Ok(()),
+            Some(_) => refuse("--generator-threads: they carry tasks; add --as tasks"),
+        };
+    }
+    let most = MOST_GENERATOR_THREADS;
+    if plan.generator_threads.is_some_and(|n| n == 0 || n > most) {
+        return refuse(format!("--generator-threads: 1 to {most}"));
+    }
+    let spins = |busy: Option<Busy>| matches!(busy, Some(Busy::Spin(span)) if span.0 > 0);
+    if spins(plan.hold) || spins(plan.idle) {
+        return refuse(
+            "--as tasks: a worker that spins would stop all others of its thread; a hold and idle \
+             that sleep, or --as processes",
+        );
     }
     Ok(())
 }
@@ -351,6 +329,13 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     };
     if let (Some(Carrier::Threads), Some(why)) = (plan.carrier, spec.entry.no_threads) {
         return refuse(format!("{name} --as threads: {why}"));
+    }
+    if plan.carrier == Some(Carrier::Tasks) && !spec.entry.is_remote() {
+        return refuse(format!(
+            "{name} --as tasks: a call that waits would stop all workers of its thread; \
+             --as processes, or one of: {}",
+            which(|e| e.is_remote())
+        ));
     }
     if plan.shared.is_some_and(|share| share > 0.0) && !can.shared {
         return refuse(format!(
@@ -456,6 +441,25 @@ mod tests {
                 "hold has no names",
             ),
             (
+                Workload::Stream,
+                |p| p.carrier = Some(Carrier::Tasks),
+                "flock --as tasks: a call that waits",
+            ),
+            (
+                Workload::Stream,
+                |p| p.generator_threads = Some(2),
+                "add --as tasks",
+            ),
+            (
+                Workload::Contend,
+                |p| {
+                    p.targets = vec!["lockd".into()];
+                    p.carrier = Some(Carrier::Tasks);
+                    p.hold = Some(Busy::Spin(Nanos(1)));
+                },
+                "a hold and idle that sleep",
+            ),
+            (
                 Workload::Contend,
                 |p| p.pipeline = Some(2),
                 "contend has no pipeline",
@@ -500,6 +504,19 @@ mod tests {
         for (workload, change, says) in table {
             let text = of(*workload, change).map(|_| ()).unwrap_err().0;
             assert!(text.contains(says), "{text:?} does not say {says:?}");
+        }
+    }
+
+    #[test]
+    fn tasks_leave_half_of_the_cpus_to_the_server() {
+        for (cpus, threads) in [(1, 1), (2, 1), (3, 1), (8, 4)] {
+            let mut plan = Plan::of(Workload::Stream);
+            plan.targets = vec!["lockd".into()];
+            plan.carrier = Some(Carrier::Tasks);
+            let allowed: Vec<usize> = (0..cpus).collect();
+            let resolved = resolve(plan, 7, &allowed).unwrap().plan;
+            assert_eq!(resolved.generator_threads, Some(threads), "{cpus}");
+            assert_eq!(resolve(resolved.clone(), 9, &[0]).unwrap().plan, resolved);
         }
     }
 

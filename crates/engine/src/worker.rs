@@ -137,12 +137,15 @@ impl<T: Target> Crew<'_, T> {
             Load::read(&page).less(&before).leave(&page);
         }
         // Who could not come so far is counted too: nobody waits for it.
+        if self.order.workload == Workload::Hold && page.get(Word::HeldAt) == 0 {
+            self.count(self.shared.midway());
+        }
         self.count(self.shared.finished());
         self.leave(&page, done.map(|_| ()))
     }
 
     /// A common start means that nobody works before all have arrived.
-    fn await_all(&self) {
+    pub(crate) fn await_all(&self) {
         while self.shared.opens().load(Acquire) == u64::MAX {
             let arrived = self.shared.arrived().load(Acquire);
             if arrived < self.shared.workers() as u32 {
@@ -165,7 +168,7 @@ impl<T: Target> Crew<'_, T> {
         self.target.join(worker)
     }
 
-    fn give_up(&self, page: &Page<'_>, errno: i32, message: &str) {
+    pub(crate) fn give_up(&self, page: &Page<'_>, errno: i32, message: &str) {
         page.fail(errno, message);
         self.count_ready();
     }
@@ -175,7 +178,7 @@ impl<T: Target> Crew<'_, T> {
     }
 
     /// The last one to be counted wakes the keeper.
-    fn count(&self, counter: &AtomicU32) {
+    pub(crate) fn count(&self, counter: &AtomicU32) {
         if counter.fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
             futex::wake(counter, futex::ALL);
         }
@@ -189,20 +192,31 @@ impl<T: Target> Crew<'_, T> {
     }
 
     fn await_go(&self, page: &Page<'_>) {
+        self.make_ready(page);
+        self.await_start();
+    }
+
+    /// Says that this worker waits for the common start.
+    pub(crate) fn make_ready(&self, page: &Page<'_>) {
         let usage = match self.order.carrier {
             Carrier::Processes => process::own_usage(),
-            Carrier::Threads => process::Usage::default(),
+            Carrier::Threads | Carrier::Tasks => process::Usage::default(),
         };
         page.set(Word::StartUser, usage.user_ns);
         page.set(Word::StartSystem, usage.system_ns);
         page.set(Word::Stage, Stage::Ready as u64);
         self.count_ready();
+    }
+
+    /// Until the keeper has seen all of them.
+    pub(crate) fn await_start(&self) {
         while self.shared.go().load(Acquire) == 0 {
             let _ = futex::wait(self.shared.go(), 0, None);
         }
     }
 
-    fn arrive(&self, page: &Page<'_>) {
+    /// Stamps a worker's arrival; the last one sets the window.
+    pub(crate) fn arrive(&self, page: &Page<'_>) {
         let now = self.clock.now();
         page.set(Word::Arrived, now);
         if self.shared.arrived().fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
@@ -221,10 +235,15 @@ impl<T: Target> Crew<'_, T> {
             Ok(()) => page.set(Word::Stage, Stage::Done as u64),
             Err(error) => page.fail(error.errno, &error.to_string()),
         }
+        self.await_dismissal();
+        done.is_ok()
+    }
+
+    /// Until the keeper has read all clocks.
+    pub(crate) fn await_dismissal(&self) {
         while self.shared.dismissed().load(Acquire) == 0 {
             let _ = futex::wait(self.shared.dismissed(), 0, None);
         }
-        done.is_ok()
     }
 
     /// One uncontended worker in four ways, block by block, each block in the
@@ -294,14 +313,14 @@ impl<T: Target> Crew<'_, T> {
 
 /// What a worker's own thread has used so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Load {
+pub(crate) struct Load {
     cpu_ns: u64,
     runqueue_ns: u64,
     switches: u64,
 }
 
 impl Load {
-    fn read(page: &Page<'_>) -> Load {
+    pub(crate) fn read(page: &Page<'_>) -> Load {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let ids = (page.get(Word::Pid) as u32, page.get(Word::Tid) as u32);
         let scheduled = stat::scheduled(ids.0, ids.1);
@@ -312,7 +331,7 @@ impl Load {
         }
     }
 
-    fn less(self, before: &Load) -> Load {
+    pub(crate) fn less(self, before: &Load) -> Load {
         Load {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
             runqueue_ns: self.runqueue_ns.saturating_sub(before.runqueue_ns),
@@ -320,7 +339,7 @@ impl Load {
         }
     }
 
-    fn leave(self, page: &Page<'_>) {
+    pub(crate) fn leave(self, page: &Page<'_>) {
         page.set(Word::Cpu, self.cpu_ns);
         page.set(Word::Runqueue, self.runqueue_ns);
         page.set(Word::Switches, self.switches);

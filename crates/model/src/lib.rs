@@ -1,10 +1,11 @@
 //! Pure data that every other crate shares: times and lists as users type
-//! them ([`time`], [`list`]), the resolved plan of an experiment ([`plan`]) and
-//! the versioned records of the result file ([`record`]).
+//! them ([`time`], [`list`]), the resolved plan of an experiment ([`plan`]) with its
+//! defaults ([`defaults`]), and the versioned records of the result file ([`record`]).
 //!
 //! Not for behaviour: nothing here reads a clock, a file or the machine.
 
 pub mod connect;
+pub mod defaults;
 pub mod list;
 pub mod plan;
 pub mod record;

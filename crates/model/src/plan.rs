@@ -69,6 +69,9 @@ words! {
         Processes = "processes",
         /// A thread for each worker, all in one process.
         Threads = "threads",
+        /// A connection for each worker, many of them on each of a few threads;
+        /// for targets that are servers.
+        Tasks = "tasks",
     }
 }
 
@@ -188,6 +191,10 @@ pub struct Plan {
     /// The targets as typed, such as `flock:/mnt/x` or `delay:5ms`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
+    /// Targets that are measured too where they can be reached. A resolved plan
+    /// has none: those that can be stand among its targets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub optional: Vec<String>,
     /// Swept: how many workers contend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<List>,
@@ -212,6 +219,9 @@ pub struct Plan {
     /// What carries a worker.
     #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
     pub carrier: Option<Carrier>,
+    /// Threads that carry tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_threads: Option<u64>,
     /// Which CPUs the workers use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
@@ -325,6 +335,7 @@ impl Plan {
         Plan {
             workload,
             targets: Vec::new(),
+            optional: Vec::new(),
             workers: None,
             hold: None,
             idle: None,
@@ -333,6 +344,7 @@ impl Plan {
             warmup: None,
             budget: None,
             carrier: None,
+            generator_threads: None,
             place: None,
             measure: None,
             keys: None,

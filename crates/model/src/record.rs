@@ -269,7 +269,7 @@ pub struct Point {
     /// From the first release to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_phase_s: Option<f64>,
-    /// How hard each group of workers worked.
+    /// How hard each generator thread worked, or else the busiest worker.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub generators: Vec<Generator>,
     /// Time of the tries that were refused (`--try`).
@@ -345,7 +345,7 @@ pub struct Point {
     pub verdict: Verdict,
 }
 
-/// The busiest worker of one local group.
+/// A generator thread, or the busiest of workers that have each their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// (CPU time + time runnable but not running) / its wall time.
@@ -588,6 +588,9 @@ pub enum LimitedBy {
     Target,
     /// The tool's own workers.
     Generator,
+    /// The way between them and the client's share of it: a server that only
+    /// answers does hardly better.
+    Path,
     /// A limit of the machine.
     Machine,
     /// The data cannot tell.

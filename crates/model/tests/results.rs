@@ -38,6 +38,7 @@ fn plan() -> Plan {
     Plan {
         workload: Workload::Contend,
         targets: vec!["flock".to_owned()],
+        optional: vec!["redis".to_owned()],
         workers: Some(List(vec![10])),
         hold: Some(Busy::Sleep(Nanos::from_millis(1))),
         idle: Some(Busy::Spin(Nanos::from_micros(10))),
@@ -46,6 +47,7 @@ fn plan() -> Plan {
         warmup: Some(Nanos::from_millis(50)),
         budget: Some(Nanos::from_millis(50_000)),
         carrier: Some(Carrier::Threads),
+        generator_threads: Some(1),
         place: Some(Place::Same),
         measure: Some(Measure::Full),
         keys: Some(List(vec![1])),

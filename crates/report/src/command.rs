@@ -1,7 +1,6 @@
 //! A plan as the command that asks for it, with defaults left out.
 
-use jostle_model::Plan;
-use jostle_model::plan::Workload;
+use jostle_model::{Plan, defaults};
 use serde_json::Value;
 
 /// One option of the command line.
@@ -10,58 +9,52 @@ struct Opt {
     field: &'static str,
     /// As typed.
     option: &'static str,
-    /// The value that a resolved plan has where the user said nothing; empty
-    /// where there is none that is always the same.
-    default: &'static str,
 }
 
-const fn opt(field: &'static str, option: &'static str, default: &'static str) -> Opt {
-    Opt {
-        field,
-        option,
-        default,
-    }
+const fn opt(field: &'static str, option: &'static str) -> Opt {
+    Opt { field, option }
 }
 
 /// In the order in which they are printed.
 static OPTIONS: &[Opt] = &[
-    opt("workers", "-w", ""),
-    opt("hold", "-b", "1ms"),
-    opt("idle", "-i", "10us"),
-    opt("duration", "-t", ""),
-    opt("runs", "--runs", ""),
-    opt("warmup", "--warmup", ""),
-    opt("budget", "--budget", "50s"),
-    opt("as", "--as", "processes"),
-    opt("place", "--place", "none"),
-    opt("measure", "--measure", "full"),
-    opt("keys", "--keys", "1"),
-    opt("operations", "-n", ""),
-    opt("names", "--names", "one"),
-    opt("pipeline", "--pipeline", "1"),
-    opt("shared", "--shared", "0.0"),
-    opt("range", "--range", "same"),
-    opt("try", "--try", "false"),
-    opt("acquire-timeout", "--acquire-timeout", ""),
-    opt("open-each", "--open-each", "false"),
-    opt("slots", "--slots", "16384"),
-    opt("timer-slack", "--timer-slack", "1ns"),
-    opt("over", "--over", ""),
-    opt("open", "--open", ""),
-    opt("listeners", "--listeners", "0"),
-    opt("sources", "--sources", ""),
-    opt("ports", "--ports", "1"),
-    opt("acceptors", "--acceptors", "1"),
-    opt("accept", "--accept", "shared"),
-    opt("bind-no-port", "--bind-no-port", ""),
-    opt("port-range", "--port-range", ""),
-    opt("close", "--close", "fin"),
-    opt("rate", "--rate", ""),
-    opt("sndbuf", "--sndbuf", ""),
-    opt("rcvbuf", "--rcvbuf", ""),
-    opt("only", "--only", ""),
-    opt("during", "--during", ""),
-    opt("seed", "--seed", ""),
+    opt("workers", "-w"),
+    opt("hold", "-b"),
+    opt("idle", "-i"),
+    opt("duration", "-t"),
+    opt("runs", "--runs"),
+    opt("warmup", "--warmup"),
+    opt("budget", "--budget"),
+    opt("as", "--as"),
+    opt("generator-threads", "--generator-threads"),
+    opt("place", "--place"),
+    opt("measure", "--measure"),
+    opt("keys", "--keys"),
+    opt("operations", "-n"),
+    opt("names", "--names"),
+    opt("pipeline", "--pipeline"),
+    opt("shared", "--shared"),
+    opt("range", "--range"),
+    opt("try", "--try"),
+    opt("acquire-timeout", "--acquire-timeout"),
+    opt("open-each", "--open-each"),
+    opt("slots", "--slots"),
+    opt("timer-slack", "--timer-slack"),
+    opt("over", "--over"),
+    opt("open", "--open"),
+    opt("listeners", "--listeners"),
+    opt("sources", "--sources"),
+    opt("ports", "--ports"),
+    opt("acceptors", "--acceptors"),
+    opt("accept", "--accept"),
+    opt("bind-no-port", "--bind-no-port"),
+    opt("port-range", "--port-range"),
+    opt("close", "--close"),
+    opt("rate", "--rate"),
+    opt("sndbuf", "--sndbuf"),
+    opt("rcvbuf", "--rcvbuf"),
+    opt("only", "--only"),
+    opt("during", "--during"),
+    opt("seed", "--seed"),
 ];
 
 /// The whole command, ready for a shell.
@@ -79,17 +72,14 @@ pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
     let Ok(Value::Object(fields)) = serde_json::to_value(plan) else {
         return Vec::new();
     };
-    // Of runs that end with their operations it is a bound, the same for all.
-    let bound = |opt: &Opt, value: &str| {
-        plan.workload != Workload::Contend && opt.field == "duration" && value == "300s"
-    };
+    let defaults = serde_json::to_value(defaults::options(plan.workload)).unwrap_or_default();
     OPTIONS
         .iter()
         .filter(|opt| !without.contains(&opt.field))
         .filter_map(|opt| {
-            let value = typed(fields.get(opt.field)?);
-            match value.as_str() {
-                value if value == opt.default || bound(opt, value) => None,
+            let value = fields.get(opt.field)?;
+            match typed(value).as_str() {
+                _ if defaults.get(opt.field) == Some(value) => None,
                 "true" => Some(opt.option.to_owned()),
                 "false" => Some(format!("{}=false", opt.option)),
                 value => Some(format!("{} {}", opt.option, quoted(brief(opt, value)))),
@@ -130,7 +120,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Names, Place};
+    use jostle_model::plan::{Carrier, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -191,6 +181,7 @@ mod tests {
             rcvbuf: Some(1),
             only: Some(Only::Bind),
             during: Some("true".to_owned()),
+            generator_threads: Some(2),
             ..made::plan()
         };
         let Value::Object(fields) = serde_json::to_value(full).unwrap() else {

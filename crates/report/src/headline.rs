@@ -136,6 +136,33 @@ static COUNTED: &[Column] = &[
         shown: Shown::UnlessInvalid,
         cell: spread,
     },
+    // The Open Lock Daemon's notes have the average of their runs.
+    Column {
+        title: ["mean", "ops/s"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| {
+            let several = point.runs.len() > 1;
+            point
+                .throughput_mean_per_s
+                .filter(|_| several)
+                .map(|mean| significant(mean, 3))
+        },
+    },
+    Column {
+        title: ["of", "echo"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(percent(point.of_echo?.ratio)),
+    },
+    Column {
+        title: ["", "waited"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(percent(point.blocked_share?.median)),
+    },
+    Column {
+        title: ["hand-off", "us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(micros(point.handoff_p50_ns?.median)),
+    },
     Column {
         title: ["acquire", "p50 us"],
         shown: Shown::UnlessInvalid,

@@ -16,6 +16,7 @@ mod format;
 mod gnuplot;
 mod grid;
 mod headline;
+mod html;
 mod intro;
 mod json;
 mod markdown;
@@ -28,6 +29,7 @@ mod table;
 mod made;
 
 pub use file::{FileError, Writer, read};
+pub use html::{MARK, html};
 
 use jostle_model::record::{End, Experiment, Point};
 

@@ -10,6 +10,7 @@ use jostle_model::plan::{Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
+use jostle_stats::path::ECHO;
 use jostle_stats::summary::PointSummary;
 
 /// A plan that follows, or what else to type.
@@ -33,7 +34,7 @@ pub fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let cure = [Is::Invalid, Is::Suspect]
         .into_iter()
         .find_map(|is| cure(plan, points, is));
-    match cure.unwrap_or_else(|| question(plan)) {
+    match cure.unwrap_or_else(|| question(set)) {
         Step::Measure(plan) => command(&plan),
         Step::Type(text) => text.to_owned(),
     }
@@ -159,6 +160,10 @@ fn fewest_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 fn more_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     let most = afflicted.iter().map(|a| a.workers).max()?;
     let mut plan = only(plan, afflicted);
+    if let Some(threads) = plan.generator_threads {
+        plan.generator_threads = Some(2 * threads);
+        return (2 * threads <= most).then(|| Step::Measure(Box::new(plan)));
+    }
     plan.workers = Some(List(vec![2 * most]));
     (2 * most <= MOST_WORKERS).then(|| Step::Measure(Box::new(plan)))
 }
@@ -214,13 +219,14 @@ fn longer_warmup(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 }
 
 /// What one would ask next of results against which nothing speaks.
-fn question(plan: &Plan) -> Step {
+fn question(set: &ResultSet) -> Step {
+    let plan = &set.experiment.plan;
     let mut next = follow_up(plan);
     if plan.workload == Workload::Connect {
         return connect_question(plan, next);
     }
     if plan.workload != Workload::Contend {
-        return counted_question(plan, next);
+        return counted_question(set, next);
     }
     if plan.workers.as_ref().is_some_and(|list| list.0 == [1]) {
         next.workers = Some(List(vec![1, 10, 100]));
@@ -267,11 +273,15 @@ fn connect_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// Of streams: what contention costs. Of held locks: what a hundred times as
-/// many cost, up to a million.
-fn counted_question(plan: &Plan, mut next: Plan) -> Step {
+/// Of streams: what contention costs, and how much is the way to the server. Of
+/// held locks: what a hundred times as many cost, up to a million.
+fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
+    let plan = &set.experiment.plan;
+    let served = set.points.iter().any(|point| point.server.is_some());
+    let has_echo = plan.targets.iter().any(|target| target == ECHO);
     match (plan.workload, plan.names, &plan.keys) {
         (Workload::Stream, Some(Names::One), _) => next.names = Some(Names::Own),
+        (Workload::Stream, ..) if served && !has_echo => next.targets.push(ECHO.to_owned()),
         (Workload::Hold, _, Some(List(keys))) => {
             let most = keys.iter().max().copied().unwrap_or(1);
             if most > 10_000 {

@@ -58,9 +58,9 @@ const PAIRS: [[u8; 2]; 100] = {
 };
 
 /// Writes a number so that it ends before `end`; returns where it starts.
-/// `buffer` has room for the 20 digits of the largest one.
+/// `end` leaves room for the 20 digits of the largest one.
 #[inline]
-pub(crate) fn digits_before(buffer: &mut [u8; 24], end: usize, mut value: u64) -> usize {
+pub(crate) fn digits_before(buffer: &mut [u8], end: usize, mut value: u64) -> usize {
     let mut at = end;
     while value >= 100 {
         let pair = PAIRS[(value % 100) as usize];
@@ -87,7 +87,7 @@ pub(crate) fn push_line(out: &mut Vec<u8>, kind: u8, value: i64) {
     if (0..10).contains(&value) {
         return out.extend_from_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);
     }
-    let mut buffer = [0; 24];
+    let mut buffer = [0; 48];
     buffer[22] = b'\r';
     buffer[23] = b'\n';
     let mut at = digits_before(&mut buffer, 22, value.unsigned_abs());
@@ -97,7 +97,12 @@ pub(crate) fn push_line(out: &mut Vec<u8>, kind: u8, value: i64) {
     }
     at -= 1;
     buffer[at] = kind;
-    out.extend_from_slice(&buffer[at..]);
+    // For the same reason always 24 bytes, of which those behind the line go again.
+    let end = out.len() + 24 - at;
+    if let Some(line) = buffer[at..].first_chunk::<24>() {
+        out.extend_from_slice(line);
+        out.truncate(end);
+    }
 }
 
 #[cfg(test)]

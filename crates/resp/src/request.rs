@@ -5,12 +5,17 @@
 
 use crate::line::{end_of_line, parse_i64, push_line};
 
+const FIRST: usize = 8;
+
 /// The arguments of one request, as positions in the buffer that was decoded.
 /// Kept by the caller and used again for each request, so that decoding does
 /// not allocate once it has grown to the longest request.
 #[derive(Debug, Default)]
 pub struct Args {
-    spans: Vec<(u32, u32)>,
+    /// The first of them, as many as almost every request has; and the rest.
+    first: [(u32, u32); FIRST],
+    more: Vec<(u32, u32)>,
+    count: usize,
     /// Words that the buffer does not hold as they are: quoted inline words,
     /// whose escapes are resolved. Empty for every other request.
     unquoted: Vec<u8>,
@@ -29,7 +34,7 @@ impl Args {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.spans.len()
+        self.count
     }
 
     /// Whether the request was empty (a bare line, `*0` or `*-1`), which asks
@@ -37,14 +42,18 @@ impl Args {
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.count == 0
     }
 
     /// The argument at `index`, taken from the buffer that was decoded.
     #[inline]
     #[must_use]
     pub fn get<'b>(&'b self, buffer: &'b [u8], index: usize) -> Option<&'b [u8]> {
-        let &(start, end) = self.spans.get(index)?;
+        let (start, end) = match self.first.get(index) {
+            _ if index >= self.count => return None,
+            Some(span) => *span,
+            None => *self.more.get(index - FIRST)?,
+        };
         let source = if self.inline_quoted {
             &self.unquoted[..]
         } else {
@@ -58,8 +67,19 @@ impl Args {
         (0..self.len()).filter_map(move |index| self.get(buffer, index))
     }
 
+    #[inline]
+    fn push(&mut self, start: u32, end: u32) {
+        match self.first.get_mut(self.count) {
+            Some(place) => *place = (start, end),
+            None => self.more.push((start, end)),
+        }
+        self.count += 1;
+    }
+
+    #[inline]
     fn clear(&mut self) {
-        self.spans.clear();
+        self.count = 0;
+        self.more.clear();
         self.unquoted.clear();
         self.inline_quoted = false;
     }
@@ -239,7 +259,7 @@ fn decode_array(buffer: &[u8], limits: Limits, args: &mut Args) -> Result<Progre
             None => return half_line_end(buffer, end, after),
         }
         // Bounded by limits.bytes, which is far below 2^32.
-        args.spans.push((start as u32, end as u32));
+        args.push(start as u32, end as u32);
         at = end + 2;
     }
     Ok(Progress::Complete { used: at })
@@ -294,7 +314,7 @@ fn split_words(line: &[u8], args: &mut Args) {
     for (at, byte) in line.iter().enumerate() {
         match (byte.is_ascii_whitespace(), start) {
             (true, Some(from)) => {
-                args.spans.push((from, at as u32));
+                args.push(from, at as u32);
                 start = None;
             }
             (false, None) => start = Some(at as u32),
@@ -302,7 +322,7 @@ fn split_words(line: &[u8], args: &mut Args) {
         }
     }
     if let Some(from) = start {
-        args.spans.push((from, line.len() as u32));
+        args.push(from, line.len() as u32);
     }
 }
 
@@ -328,7 +348,7 @@ fn unquote(line: &[u8], args: &mut Args) -> Result<(), RequestError> {
         if rest.first().is_some_and(|byte| !byte.is_ascii_whitespace()) {
             return Err(RequestError::UnbalancedQuotes);
         }
-        args.spans.push((from, args.unquoted.len() as u32));
+        args.push(from, args.unquoted.len() as u32);
         rest = rest.trim_ascii_start();
     }
     Ok(())

@@ -6,6 +6,7 @@
 //! together. As everywhere, runs of the same blocks decide, and the figure that
 //! is quoted is the quotient of printed medians.
 
+use crate::path;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::{Names, Plan, Workload};
@@ -39,6 +40,7 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     clauses.extend(within(plan, points));
     clauses.extend(side_by_side(plan, points));
     clauses.extend(memory(points));
+    clauses.extend(path::clause(points));
     (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
 }
 

@@ -16,6 +16,7 @@ pub mod gamma;
 pub mod growth;
 pub mod histogram;
 pub mod intervals;
+pub mod path;
 pub mod ratio;
 pub mod rng;
 pub mod summary;

@@ -3,6 +3,8 @@
 
 use crate::checks::{self, Evidence};
 use crate::intervals::estimate;
+use crate::path;
+use crate::ratio::Ratio;
 use jostle_model::record::{At, Distribution, Experiment, OwnCost, PerWorker, Point, Verdict};
 
 /// A figure over several runs.
@@ -32,6 +34,8 @@ pub struct PointSummary<'a> {
     pub runs: Vec<&'a Point>,
     /// Operations per second.
     pub throughput_per_s: Option<Estimate>,
+    /// Their mean over the runs.
+    pub throughput_mean_per_s: Option<f64>,
     /// Share of the ideal.
     pub of_ideal: Option<Estimate>,
     /// CPU per operation.
@@ -64,6 +68,8 @@ pub struct PointSummary<'a> {
     pub slab_bytes_each: Option<Estimate>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
+    /// Median time of a hand-off.
+    pub handoff_p50_ns: Option<Estimate>,
     /// Longest wait over all runs.
     pub longest_wait_ns: Option<u64>,
     /// The run whose count of served workers is the median one, so that the
@@ -71,6 +77,8 @@ pub struct PointSummary<'a> {
     pub per_worker: Option<PerWorker>,
     /// The target's cost by itself and the tool's beside it.
     pub own_cost: Option<OwnCost>,
+    /// Throughput by that of a server that only answers, where one ran beside it.
+    pub of_echo: Option<Ratio>,
     /// Over all runs: the checks of every run, and those that need several.
     pub verdict: Verdict,
 }
@@ -98,6 +106,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
             }
         }
     }
+    path::judge(&mut summaries);
     summaries
 }
 
@@ -129,6 +138,7 @@ fn summary<'a>(
         target,
         at,
         throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),
+        throughput_mean_per_s: mean(runs.iter().map(|run| run.throughput_per_s)),
         of_ideal: over_runs(|run| run.of_ideal),
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
@@ -145,18 +155,25 @@ fn summary<'a>(
         close_p50_ns: over_runs(|run| percentile(run.close_ns.as_ref()?, "p50")),
         slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
         blocked_share: over_runs(|run| run.blocked_share),
+        handoff_p50_ns: over_runs(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: runs
             .iter()
             .filter_map(|run| run.per_worker?.longest_wait_ns)
             .max(),
         per_worker: median_per_worker(&runs),
         own_cost: experiment.calibration.own_cost.get(target).copied(),
+        of_echo: None,
         verdict: checks::verdict(&Evidence {
             experiment,
             runs: &runs,
         }),
         runs,
     }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+    let count = values.len();
+    (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
 fn percentile(distribution: &Distribution, name: &str) -> Option<f64> {

@@ -8,7 +8,7 @@
 pub use rustix::io::Errno;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -189,6 +189,19 @@ pub fn unlink(path: &CStr) -> Result<(), Errno> {
 /// where there is no limit.
 pub fn descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
+}
+
+/// Raises it as far as this process may without rights.
+///
+/// # Errors
+/// The system's.
+pub fn raise_descriptor_limit() -> Result<(), Errno> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised)
 }
 
 /// The name of the file system that holds `path`, from statfs(2); its magic

@@ -17,5 +17,6 @@ pub mod pthread;
 pub mod shared;
 pub mod signal;
 pub mod socket;
+pub mod spawn;
 pub mod stat;
 pub mod sysv;

@@ -118,6 +118,16 @@ fn usage_of(raw: &libc::rusage) -> Usage {
     }
 }
 
+/// What wait4(2) tells of a child.
+pub(crate) fn ended_of(pid: u32, status: libc::c_int, usage: &libc::rusage) -> Ended {
+    Ended {
+        pid,
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        usage: usage_of(usage),
+    }
+}
+
 /// What this process has used so far.
 pub fn own_usage() -> Usage {
     // SAFETY: all-zero is a valid rusage, and the call fills it.
@@ -138,12 +148,7 @@ pub fn reap() -> Option<Ended> {
         (libc::wait4(-1, &mut status, libc::WNOHANG, &mut raw), raw)
     };
     let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
-    Some(Ended {
-        pid,
-        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
-        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
-        usage: usage_of(&raw),
-    })
+    Some(ended_of(pid, status, &raw))
 }
 
 /// Whether this child has ended; takes it if it has and nobody did before.

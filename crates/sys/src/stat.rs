@@ -48,6 +48,8 @@ pub fn own_cpu_ns() -> u64 {
 /// What the scheduler counts of one thread (/proc/PID/task/TID/schedstat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduled {
+    /// On a CPU, in nanoseconds, as of the last tick or switch.
+    pub ran_ns: u64,
     /// Runnable but not running, in nanoseconds.
     pub waited_ns: u64,
     /// Times put on a CPU.
@@ -61,8 +63,9 @@ pub fn scheduled(pid: u32, tid: u32) -> Option<Scheduled> {
     let file = File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     let read = file.read_at(&mut buffer, 0).ok()?;
     let text = std::str::from_utf8(&buffer[..read]).ok()?;
-    let mut fields = text.split_whitespace().skip(1);
+    let mut fields = text.split_whitespace();
     Some(Scheduled {
+        ran_ns: fields.next()?.parse().ok()?,
         waited_ns: fields.next()?.parse().ok()?,
         switches: fields.next()?.parse().ok()?,
     })

@@ -227,7 +227,7 @@ fn enough_descriptors(setup: &Setup<'_>) -> Result<(), SetupError> {
     };
     let in_a_process = match setup.carrier {
         Carrier::Processes => 1,
-        Carrier::Threads => setup.workers as u64,
+        Carrier::Threads | Carrier::Tasks => setup.workers as u64,
     };
     let needed = each.saturating_mul(in_a_process).saturating_add(OTHERS);
     match files::descriptor_limit() {

@@ -10,18 +10,21 @@
 //! A new target is a file with an `impl Target` and one line in the table
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
+pub mod answering;
 pub mod endpoint;
+pub mod remote;
 pub mod spec;
 pub mod table;
 pub mod tcp;
 pub mod unix;
+pub mod wire;
 
 mod argument;
 mod file_set;
 mod lockd_lock;
 mod mutex;
+mod names;
 mod record_lock;
-mod remote;
 mod semaphore;
 mod specimen;
 
@@ -53,6 +56,7 @@ table::targets! {
     lockd_unix::LockdUnix,
     redis::Redis,
     null::Null,
+    echo::Echo,
     delay::Delay,
     chained::Chained,
     busted::Busted,
@@ -117,7 +121,8 @@ pub struct CallError {
 }
 
 impl CallError {
-    fn new(call: &'static str, errno: Errno) -> CallError {
+    /// With the system's number for why.
+    pub fn new(call: &'static str, errno: Errno) -> CallError {
         CallError {
             call,
             errno: errno.raw_os_error(),
@@ -281,6 +286,15 @@ pub trait Launcher: std::fmt::Debug {
     fn launch(&self, server: &str) -> Result<String, SetupError>;
 }
 
+/// A worker's connection that somebody else drives.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The socket, blocking as it comes.
+    pub stream: remote::Stream,
+    /// What is said on it.
+    pub wire: Box<dyn wire::Wire>,
+}
+
 /// What a server tells of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFigures {
@@ -300,6 +314,14 @@ pub trait Target: Sized + Sync {
     /// Its line in the table.
     const ENTRY: Entry;
 
+    /// Whether a server that this program does not launch is there.
+    ///
+    /// # Errors
+    /// In words for the user: who does not answer, and where.
+    fn reach(_argument: Option<&str>) -> Result<(), SetupError> {
+        Ok(())
+    }
+
     /// Makes what all workers share. Everything that could outlive the run is
     /// recorded in the ledger, which removes it; `drop` need not.
     ///
@@ -312,6 +334,25 @@ pub trait Target: Sized + Sync {
     /// # Errors
     /// In words for the user, with the remedy.
     fn join(&self, worker: usize) -> Result<Self::Lock, SetupError>;
+
+    /// A connection for worker number `worker` and its protocol, for whoever
+    /// drives many of them at once (`--as tasks`). None where there is no
+    /// server.
+    ///
+    /// # Errors
+    /// In words for the user, with the remedy.
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        Ok(None)
+    }
+
+    /// Removes from a server that outlives the run what workers left there that
+    /// did not come to their end.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        Ok(())
+    }
 
     /// What a specimen knows to be true of the run that has just ended, by
     /// name; read by the keeper when all workers are gone.

@@ -4,7 +4,7 @@
 use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{ServerFigures, Setup, SetupError, Target};
+use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 
 /// A jostled.
 #[derive(Debug)]
@@ -39,6 +39,14 @@ impl Target for Lockd {
         no_threads: None,
     };
 
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        let Some(place) = argument else {
+            return Ok(());
+        };
+        let address = Address::tcp(place).map_err(SetupError)?;
+        address.connect().map(drop)
+    }
+
     fn prepare(setup: &Setup<'_>) -> Result<Lockd, SetupError> {
         let address = match setup.argument {
             Some(place) => Address::tcp(place).map_err(SetupError)?,
@@ -49,6 +57,10 @@ impl Target for Lockd {
 
     fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
         self.0.join()
+    }
+
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        self.0.dial().map(Some)
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {

@@ -1,10 +1,14 @@
 //! What `lockd` and `lockd+unix` share: a worker's connection to jostled.
 
-use crate::remote::{Address, Client, Reply, info_figure};
-use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Wait};
+use crate::names::Names;
+use crate::remote::{Address, Client, RemoteLock, info_figure};
+use crate::wire::{Answer, Asking, Reply, Request, Wire, refused};
+use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError};
 use jostle_resp::request::encode;
-use jostle_sys::clock;
 use jostle_sys::files::Errno;
+
+/// A worker's lock on a jostled.
+pub type DaemonLock = RemoteLock<DaemonWire>;
 
 /// A server, and the names of this run's locks on it.
 #[derive(Debug)]
@@ -18,16 +22,21 @@ impl Daemon {
     pub fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let daemon = Daemon {
             address,
-            names: Names::new(setup),
+            names: Names::new(setup)?,
         };
         daemon.figures()?;
         Ok(daemon)
     }
 
     pub fn join(&self) -> Result<DaemonLock, SetupError> {
-        Ok(DaemonLock {
-            client: Client::connect(&self.address)?,
-            names: self.names.clone(),
+        let client = Client::connect(&self.address)?;
+        Ok(RemoteLock::new(client, DaemonWire(self.names)))
+    }
+
+    pub fn dial(&self) -> Result<Dialled, SetupError> {
+        Ok(Dialled {
+            stream: self.address.connect()?,
+            wire: Box::new(DaemonWire(self.names)),
         })
     }
 
@@ -47,72 +56,32 @@ impl Daemon {
     }
 }
 
-/// Names that no other run has, so that runs side by side do not meet. They
-/// are written as they are needed: a million of them for each worker would take
-/// longer to make than to lock.
-#[derive(Clone, Debug)]
-pub struct Names {
-    prefix: Vec<u8>,
-}
+/// LOCK and UNLOCK. What a connection holds goes with it.
+#[derive(Clone, Copy, Debug)]
+pub struct DaemonWire(pub Names);
 
-/// Bytes of a ledger's name that go into a lock's, at most.
-const LONGEST_RUN: usize = 40;
-
-/// Room for a name: `jostle:`, the run, a colon and a number's digits.
-pub const NAME_BYTES: usize = 7 + LONGEST_RUN + 1 + 20;
-
-impl Names {
-    /// From the ledger's directory, which is this run's alone.
-    pub fn new(setup: &Setup<'_>) -> Names {
-        let run = setup
-            .ledger
-            .path()
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy();
-        let run = run.trim_start_matches("jostle-");
-        // Its end is what tells runs apart.
-        let cut = run.len().saturating_sub(LONGEST_RUN);
-        let mut prefix = b"jostle:".to_vec();
-        prefix.extend_from_slice(&run.as_bytes()[cut..]);
-        prefix.push(b':');
-        Names { prefix }
+impl Wire for DaemonWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => "LOCK",
+            Request::Release => "UNLOCK",
+        }
     }
 
-    /// The name of lock number `key`.
     #[inline]
-    pub fn write<'a>(&self, key: usize, into: &'a mut [u8; NAME_BYTES]) -> &'a [u8] {
+    fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         let mut digits = [0; 20];
-        let digits = decimal(key as u64, &mut digits);
-        let prefix = self.prefix.len();
-        into[..prefix].copy_from_slice(&self.prefix);
-        into[prefix..prefix + digits.len()].copy_from_slice(digits);
-        &into[..prefix + digits.len()]
-    }
-}
-
-/// One worker's connection. What it holds goes with it.
-#[derive(Debug)]
-pub struct DaemonLock {
-    client: Client,
-    names: Names,
-}
-
-impl Lock for DaemonLock {
-    #[inline]
-    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        let mut digits = [0; 20];
-        let (command, timeout): (&[u8], _) = match wait {
-            Wait::Try => (b"TRYLOCK", None),
-            Wait::Block { .. } => (b"LOCK", None),
-            Wait::Until(until) => {
-                // Rounded up: the user's timeout is the least that is waited.
-                let left = until.saturating_sub(clock::monotonic()).div_ceil(1_000_000);
-                (b"LOCK", Some(decimal(left, &mut digits)))
-            }
+        let (command, timeout): (&[u8], _) = match asking {
+            Asking::Try => (b"TRYLOCK", None),
+            Asking::Block => (b"LOCK", None),
+            // Rounded up: the user's timeout is the least that is waited.
+            Asking::Within { left_ns } => (
+                b"LOCK",
+                Some(decimal(left_ns.div_ceil(1_000_000), &mut digits)),
+            ),
         };
-        let mut name = [0; NAME_BYTES];
-        let mut words = [command, self.names.write(key, &mut name), b"", b"", b""];
+        let name = self.0.name(key);
+        let mut words = [command, &name, b"", b"", b""];
         let mut count = 2;
         let mut push = |word| {
             words[count] = word;
@@ -125,47 +94,34 @@ impl Lock for DaemonLock {
         if mode == Mode::Shared {
             push(b"SHARED".as_slice());
         }
-        self.client.request.clear();
-        encode(&mut self.client.request, &words[..count]);
-        Ok(match self.client.call("LOCK")? {
-            Reply::Integer(_) => Outcome::Granted,
-            Reply::Interrupted => Outcome::Interrupted,
-            Reply::Nil | Reply::Text => Outcome::Refused,
-        })
+        encode(out, &words[..count]);
     }
 
     #[inline]
-    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
-        let mut name = [0; NAME_BYTES];
-        let name = self.names.write(key, &mut name);
-        self.client.request.clear();
-        encode(&mut self.client.request, &[b"UNLOCK", name]);
-        self.client.call("UNLOCK").map(|_| ())
+    fn release(&self, key: usize, out: &mut Vec<u8>) {
+        encode(out, &[b"UNLOCK", &self.0.name(key)]);
     }
 
-    fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
-        self.client.request.clear();
-        for nth in 0..calls.count {
-            let mut name = [0; NAME_BYTES];
-            let name = self.names.write(calls.key(nth), &mut name);
-            if calls.kind != Kind::Releases {
-                encode(&mut self.client.request, &[b"LOCK", name]);
-            }
-            if calls.kind != Kind::Acquires {
-                encode(&mut self.client.request, &[b"UNLOCK", name]);
-            }
+    #[inline]
+    fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError> {
+        match reply {
+            Reply::Integer(_) => Ok(Answer::Granted),
+            Reply::Nil => Ok(Answer::Taken),
+            Reply::Error(text) => Err(refused("LOCK", text)),
+            Reply::Text(_) => Err(CallError::new("LOCK", Errno::PROTO)),
         }
-        let whole = self
-            .client
-            .exchange("LOCK", calls.replies(), |_, reply| match reply {
-                Reply::Integer(_) => Ok(()),
-                _ => Err(CallError::new("LOCK", Errno::AGAIN)),
-            })?;
-        Ok(if whole {
-            Outcome::Granted
-        } else {
-            Outcome::Interrupted
-        })
+    }
+
+    #[inline]
+    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+        match reply {
+            Reply::Error(text) => Err(refused("UNLOCK", text)),
+            _ => Ok(()),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -184,18 +140,6 @@ fn decimal(mut number: u64, into: &mut [u8; 20]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAME_BYTES, Names};
-
-    #[test]
-    fn names_carry_their_number() {
-        let names = Names {
-            prefix: b"jostle:12-3:".to_vec(),
-        };
-        let mut room = [0; NAME_BYTES];
-        assert_eq!(names.write(0, &mut room), b"jostle:12-3:0");
-        assert_eq!(names.write(999_999, &mut room), b"jostle:12-3:999999");
-    }
-
     #[test]
     fn numbers_become_digits() {
         for (number, digits) in [(0, "0"), (30, "30"), (u64::MAX, "18446744073709551615")] {

@@ -4,7 +4,7 @@ use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
 use crate::table::{Entry, Family};
-use crate::{ServerFigures, Setup, SetupError, Target, argument};
+use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
 
 /// A jostled on this machine.
 #[derive(Debug)]
@@ -31,6 +31,11 @@ impl Target for LockdUnix {
         no_threads: None,
     };
 
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        let address = Address::Unix(argument.unwrap_or_default().into());
+        address.connect().map(drop)
+    }
+
     fn prepare(setup: &Setup<'_>) -> Result<LockdUnix, SetupError> {
         let path = setup.argument.unwrap_or_default();
         Daemon::prepare(Address::Unix(path.into()), setup).map(LockdUnix)
@@ -38,6 +43,10 @@ impl Target for LockdUnix {
 
     fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
         self.0.join()
+    }
+
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        self.0.dial().map(Some)
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {

@@ -3,15 +3,13 @@
 //! released by a script that deletes the key only if it still holds the value.
 //! The recipe does not queue: who finds the lock taken asks again.
 
-use crate::lockd_lock::{NAME_BYTES, Names};
-use crate::remote::{Address, Client, Reply, info_figure};
+use crate::names::Names;
+use crate::remote::{Address, Client, RemoteLock, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{
-    CallError, Calls, Kind, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Wait,
-};
+use crate::wire::{Answer, Asking, Reply, Request, Wire, refused};
+use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError, Target};
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
-use jostle_sys::{clock, signal};
 use std::collections::BTreeMap;
 
 /// Where a Redis listens that was not told otherwise.
@@ -24,6 +22,13 @@ const POLL_NS: u64 = 1_000_000;
 /// The lease: the documentation's example.
 const LEASE_MS: &[u8] = b"30000";
 
+/// The lease of locks that are held while a million others are acquired: as
+/// long as a run may take where nothing else is said, twice over.
+const LONG_LEASE_MS: &[u8] = b"600000";
+
+/// Names of one request when a run's keys are removed.
+const REMOVED_AT_ONCE: usize = 1_000;
+
 /// Deletes KEYS[1] if it still holds ARGV[1].
 const RELEASE: &[u8] =
     b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
@@ -33,20 +38,22 @@ const RELEASE: &[u8] =
 pub struct Redis {
     address: Address,
     names: Names,
+    keys: usize,
+    lease_ms: &'static [u8],
     run: u64,
 }
 
-/// One worker's connection.
+/// One worker's side of the recipe.
 #[derive(Debug)]
-pub struct RedisLock {
-    client: Client,
+pub struct RedisWire {
     names: Names,
+    lease_ms: &'static [u8],
     value: Vec<u8>,
     script: Vec<u8>,
 }
 
 impl Target for Redis {
-    type Lock = RedisLock;
+    type Lock = RemoteLock<RedisWire>;
 
     const ENTRY: Entry = Entry {
         name: "redis",
@@ -59,8 +66,8 @@ impl Target for Redis {
                   that compares and deletes. A worker that finds the lock taken asks again every \
                   1 ms (`poll_ns` in the result): there is no queue, and none that asks later is \
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
-                  The lease frees a dead owner's lock after 30 s, and lets a second owner in where \
-                  the first holds longer than that.",
+                  The lease frees a dead owner's lock after 30 s (in `hold` after 600 s), and lets a \
+                  second owner in where the first holds longer than that.",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -74,26 +81,50 @@ impl Target for Redis {
         no_threads: None,
     };
 
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        let mut client = Client::connect(&address(argument)?)?;
+        client.ask(&[b"PING"]).map(drop)
+    }
+
     fn prepare(setup: &Setup<'_>) -> Result<Redis, SetupError> {
-        let address = Address::tcp(setup.argument.unwrap_or(USUAL)).map_err(SetupError)?;
-        Client::connect(&address)?.ask(&[b"PING"])?;
+        Redis::reach(setup.argument)?;
         Ok(Redis {
-            address,
-            names: Names::new(setup),
+            address: address(setup.argument)?,
+            names: Names::new(setup)?,
+            keys: setup.keys,
+            lease_ms: if setup.holds_many {
+                LONG_LEASE_MS
+            } else {
+                LEASE_MS
+            },
             run: setup.seed,
         })
     }
 
-    fn join(&self, worker: usize) -> Result<RedisLock, SetupError> {
+    fn join(&self, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
         let mut client = Client::connect(&self.address)?;
-        let script = client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?;
-        let value = format!("{:016x}{worker:08x}", self.run).into_bytes();
-        Ok(RedisLock {
-            client,
-            names: self.names.clone(),
-            value,
-            script,
-        })
+        let wire = self.wire(worker, &mut client)?;
+        Ok(RemoteLock::new(client, wire))
+    }
+
+    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
+        let mut client = Client::connect(&self.address)?;
+        let wire = Box::new(self.wire(worker, &mut client)?);
+        let stream = client.into_stream();
+        Ok(Some(Dialled { stream, wire }))
+    }
+
+    /// What a worker held that was killed would stay until its lease is over.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let mut client = Client::connect(&self.address)?;
+        for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
+            let last = self.keys.min(first + REMOVED_AT_ONCE);
+            let names: Vec<_> = (first..last).map(|key| self.names.name(key)).collect();
+            let mut words: Vec<&[u8]> = vec![b"UNLINK"];
+            words.extend(names.iter().map(|name| name.as_slice()));
+            client.command(&words)?;
+        }
+        Ok(())
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {
@@ -111,82 +142,70 @@ impl Target for Redis {
     }
 }
 
-impl RedisLock {
-    #[inline]
-    fn try_once(&mut self, key: usize) -> Result<Reply, CallError> {
-        self.client.request.clear();
-        self.put_set(key);
-        self.client.call("SET")
-    }
-
-    #[inline]
-    fn put_set(&mut self, key: usize) {
-        let mut name = [0; NAME_BYTES];
-        let name = self.names.write(key, &mut name);
-        let words: [&[u8]; 6] = [b"SET", name, &self.value, b"NX", b"PX", LEASE_MS];
-        encode(&mut self.client.request, &words);
-    }
-
-    #[inline]
-    fn put_release(&mut self, key: usize) {
-        let mut name = [0; NAME_BYTES];
-        let name = self.names.write(key, &mut name);
-        let words: [&[u8]; 5] = [b"EVALSHA", &self.script, b"1", name, &self.value];
-        encode(&mut self.client.request, &words);
-    }
+fn address(argument: Option<&str>) -> Result<Address, SetupError> {
+    Address::tcp(argument.unwrap_or(USUAL)).map_err(SetupError)
 }
 
-impl Lock for RedisLock {
-    #[inline]
-    fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        loop {
-            match self.try_once(key)? {
-                Reply::Text | Reply::Integer(_) => return Ok(Outcome::Granted),
-                Reply::Interrupted => return Ok(Outcome::Interrupted),
-                Reply::Nil => {}
-            }
-            let left = match wait {
-                Wait::Try => 0,
-                Wait::Until(until) => until.saturating_sub(clock::monotonic()),
-                Wait::Block { .. } => POLL_NS,
-            };
-            match left {
-                0 => return Ok(Outcome::Refused),
-                _ if signal::interrupted() => return Ok(Outcome::Interrupted),
-                left => clock::sleep(left.min(POLL_NS), signal::interrupted),
-            }
-        }
-    }
-
-    #[inline]
-    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
-        self.client.request.clear();
-        self.put_release(key);
-        self.client.call("EVALSHA").map(|_| ())
-    }
-
-    fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
-        self.client.request.clear();
-        for nth in 0..calls.count {
-            if calls.kind != Kind::Releases {
-                self.put_set(calls.key(nth));
-            }
-            if calls.kind != Kind::Acquires {
-                self.put_release(calls.key(nth));
-            }
-        }
-        let whole = self
-            .client
-            .exchange("SET", calls.replies(), |_, reply| match reply {
-                // A key that was not there any more when it was to be deleted:
-                // its lease was over.
-                Reply::Nil | Reply::Integer(0) => Err(CallError::new("SET", Errno::AGAIN)),
-                _ => Ok(()),
-            })?;
-        Ok(if whole {
-            Outcome::Granted
-        } else {
-            Outcome::Interrupted
+impl Redis {
+    fn wire(&self, worker: usize, client: &mut Client) -> Result<RedisWire, SetupError> {
+        Ok(RedisWire {
+            names: self.names,
+            lease_ms: self.lease_ms,
+            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
+            script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
         })
     }
 }
+
+impl Wire for RedisWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => "SET",
+            Request::Release => "EVALSHA",
+        }
+    }
+
+    #[inline]
+    fn acquire(&self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
+        let name = self.names.name(key);
+        let words: [&[u8]; 6] = [b"SET", &name, &self.value, b"NX", b"PX", self.lease_ms];
+        encode(out, &words);
+    }
+
+    #[inline]
+    fn release(&self, key: usize, out: &mut Vec<u8>) {
+        let name = self.names.name(key);
+        let words: [&[u8]; 5] = [b"EVALSHA", &self.script, b"1", &name, &self.value];
+        encode(out, &words);
+    }
+
+    #[inline]
+    fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError> {
+        match reply {
+            Reply::Text(_) => Ok(Answer::Granted),
+            Reply::Nil => Ok(Answer::Taken),
+            Reply::Error(text) => Err(refused("SET", text)),
+            Reply::Integer(_) => Err(CallError::new("SET", Errno::PROTO)),
+        }
+    }
+
+    #[inline]
+    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+        match reply {
+            Reply::Integer(0) => Err(LAPSED),
+            Reply::Error(text) => Err(refused("EVALSHA", text)),
+            _ => Ok(()),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        Some(POLL_NS)
+    }
+}
+
+/// The key was not there any more when it was to be deleted.
+const LAPSED: CallError = CallError {
+    call: "EVALSHA",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the lease was over before the release"),
+};

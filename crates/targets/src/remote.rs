@@ -1,25 +1,26 @@
-//! A client's connection to a lock service: blocking, one request at a time,
-//! with a buffer that is kept.
+//! A worker's connection to a lock service, blocking: what `wire` says, on a
+//! socket.
 //!
-//! Services speak RESP, whose bytes `jostle-resp` encodes and decodes; this file
-//! adds the socket. A signal that ends the run's waits ends a wait for a reply
-//! too; the connection is of no use afterwards, since the reply is still to
-//! come.
+//! A signal that ends the run's waits ends a wait for a reply too; the connection
+//! is of no use afterwards, since the reply is still to come. Services without a
+//! queue answer at once, so that their replies are waited for all the same: a
+//! grant that nobody read would leave a lock taken.
 
-use crate::{CallError, SetupError};
-use jostle_resp::token::{self, Token};
+use crate::wire::{Answer, Asking, Reply, Request, Wire};
+use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Wait};
 use jostle_sys::files::Errno;
-use jostle_sys::signal;
+use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest reply that is waited for; the services' replies are shorter by far.
-const LONGEST_REPLY: usize = 1 << 20;
 /// A service that does not accept within this is called unreachable.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// Nor may an answer that set-up needs take longer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where a service listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,22 @@ impl Address {
         }
     }
 
+    /// Connects.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn connect(&self) -> Result<Stream, SetupError> {
+        let stream = match self {
+            Address::Tcp(place) => connect_tcp(place).map(Stream::Tcp),
+            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        };
+        stream.map_err(|error| {
+            SetupError(format!(
+                "cannot connect to {self}: {error}; is the server running there?"
+            ))
+        })
+    }
+
     /// A server's own word on its process, believed where it can be looked at.
     pub fn process(&self, info: &[u8]) -> Option<u32> {
         let pid = info_figure(info, "process_id")?;
@@ -69,42 +86,78 @@ impl std::fmt::Display for Address {
     }
 }
 
+/// A connected socket.
 #[derive(Debug)]
-enum Stream {
+pub enum Stream {
+    /// Over TCP, each request sent at once.
     Tcp(TcpStream),
+    /// Over a Unix socket.
     Unix(UnixStream),
 }
 
 impl Stream {
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Whether calls wait.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_nonblocking(&self, set: bool) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            Stream::Unix(stream) => stream.write_all(bytes),
+            Stream::Tcp(stream) => stream.set_nonblocking(set),
+            Stream::Unix(stream) => stream.set_nonblocking(set),
         }
     }
 
+    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(patience),
+            Stream::Unix(stream) => stream.set_read_timeout(patience),
+        }
+    }
+
+    /// Ends the connection in both directions.
+    pub fn shut_down(&self) {
+        // One that the other side has ended already is no error.
+        let _ = match self {
+            Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
+            Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
+        };
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for &Stream {
+    #[inline]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(stream) => stream.read(into),
-            Stream::Unix(stream) => stream.read(into),
+            Stream::Tcp(stream) => (&mut &*stream).read(into),
+            Stream::Unix(stream) => (&mut &*stream).read(into),
         }
     }
 }
 
-/// What came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// A number.
-    Integer(i64),
-    /// A status or a string.
-    Text,
-    /// Nothing: a try that was refused, a wait that was over.
-    Nil,
-    /// The keeper ended the wait; the connection is of no more use.
-    Interrupted,
+impl Write for &Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).write(bytes),
+            Stream::Unix(stream) => (&mut &*stream).write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
-/// One connection.
+/// One connection, for requests that are answered one after the other.
 #[derive(Debug)]
 pub struct Client {
     stream: Stream,
@@ -120,108 +173,123 @@ impl Client {
     /// # Errors
     /// In words for the user.
     pub fn connect(address: &Address) -> Result<Client, SetupError> {
-        let stream = match address {
-            Address::Tcp(place) => connect_tcp(place).map(Stream::Tcp),
-            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        };
-        let stream = stream.map_err(|error| {
-            SetupError(format!(
-                "cannot connect to {address}: {error}; is the server running there?"
-            ))
-        })?;
         Ok(Client {
-            stream,
+            stream: address.connect()?,
             request: Vec::with_capacity(256),
             input: vec![0; 4096],
             filled: 0,
         })
     }
 
-    /// Sends `self.request` and waits for one reply.
+    /// The socket, for whoever drives it in another way.
+    pub fn into_stream(self) -> Stream {
+        self.stream
+    }
+
+    /// Sends `self.request` and waits for one reply; None where the keeper ended
+    /// the wait, which a `patient` caller does not want.
     ///
     /// # Errors
-    /// The call that failed; what the server answered with an error.
+    /// The call that failed.
     #[inline]
-    pub fn call(&mut self, name: &'static str) -> Result<Reply, CallError> {
-        self.stream
-            .write_all(&self.request)
-            .map_err(|error| failed(name, &error))?;
-        self.filled = 0;
+    pub fn call(
+        &mut self,
+        name: &'static str,
+        patient: bool,
+    ) -> Result<Option<Reply<'_>>, CallError> {
+        self.send(name)?;
         loop {
-            match self.stream.read(&mut self.input[self.filled..]) {
-                Ok(0) => return Err(CallError::new(name, Errno::CONNRESET)),
-                Ok(count) => self.filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if signal::interrupted() {
-                        return Ok(Reply::Interrupted);
-                    }
-                    continue;
-                }
-                Err(error) => return Err(failed(name, &error)),
+            if !self.receive(name, patient)? {
+                return Ok(None);
             }
-            let whole = token::next(&self.input[..self.filled], LONGEST_REPLY)
-                .map_err(|_| CallError::new(name, Errno::PROTO))?;
-            if let Some((token, _)) = whole {
-                return reply(token, name);
-            }
-            if self.filled == self.input.len() {
-                self.input.resize(2 * self.filled, 0);
+            // Decoded twice, once to know that it is whole: the first one may
+            // not outlive a buffer that grows.
+            if Reply::decode(&self.input[..self.filled], name)?.is_some() {
+                let whole = Reply::decode(&self.input[..self.filled], name)?;
+                return Ok(whole.map(|(reply, _)| reply));
             }
         }
     }
 
     /// Sends `self.request`, which asks for `replies` replies, and gives each to
-    /// `each` in order. False where the keeper ended the wait.
+    /// `each` in order. False where the keeper ended the wait, as in `call`.
     ///
     /// # Errors
-    /// The call that failed; the first that the server answered with an error,
-    /// or that `each` did not like.
+    /// The call that failed; the first reply that `each` did not like.
     pub fn exchange(
         &mut self,
         name: &'static str,
+        patient: bool,
         replies: usize,
-        mut each: impl FnMut(usize, Reply) -> Result<(), CallError>,
+        mut each: impl FnMut(usize, Reply<'_>) -> Result<(), CallError>,
     ) -> Result<bool, CallError> {
-        self.stream
-            .write_all(&self.request)
-            .map_err(|error| failed(name, &error))?;
-        self.filled = 0;
+        self.send(name)?;
         let mut seen = 0;
         while seen < replies {
-            match self.stream.read(&mut self.input[self.filled..]) {
-                Ok(0) => return Err(CallError::new(name, Errno::CONNRESET)),
-                Ok(count) => self.filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                    if signal::interrupted() {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-                Err(error) => return Err(failed(name, &error)),
+            if !self.receive(name, patient)? {
+                return Ok(false);
             }
             let mut at = 0;
-            while let Some((token, length)) =
-                token::next(&self.input[at..self.filled], LONGEST_REPLY)
-                    .map_err(|_| CallError::new(name, Errno::PROTO))?
-            {
-                each(seen, reply(token, name)?)?;
+            while let Some((reply, length)) = Reply::decode(&self.input[at..self.filled], name)? {
+                each(seen, reply)?;
                 seen += 1;
                 at += length;
             }
             self.input.copy_within(at..self.filled, 0);
             self.filled -= at;
-            if self.filled == self.input.len() {
-                self.input.resize(2 * self.filled, 0);
-            }
         }
         Ok(true)
     }
 
-    /// As [`Client::call`], for the one string that set-up asks for.
+    #[inline]
+    fn send(&mut self, name: &'static str) -> Result<(), CallError> {
+        self.filled = 0;
+        (&self.stream)
+            .write_all(&self.request)
+            .map_err(|error| failed(name, &error))
+    }
+
+    /// Reads what has come. False where the keeper ended the wait.
+    #[inline]
+    fn receive(&mut self, name: &'static str, patient: bool) -> Result<bool, CallError> {
+        if self.filled == self.input.len() {
+            self.input.resize(2 * self.filled, 0);
+        }
+        loop {
+            match (&self.stream).read(&mut self.input[self.filled..]) {
+                Ok(0) => return Err(CallError::new(name, Errno::CONNRESET)),
+                Ok(count) => {
+                    self.filled += count;
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    if !patient && signal::interrupted() {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(failed(name, &error)),
+            }
+        }
+    }
+
+    /// The string with which the server answers a command, when no run is on.
     ///
     /// # Errors
     /// In words for the user.
     pub fn ask(&mut self, words: &[&[u8]]) -> Result<Vec<u8>, SetupError> {
+        self.command(words)?.ok_or_else(|| {
+            SetupError(format!(
+                "the server's answer to {} is not a string",
+                String::from_utf8_lossy(words[0])
+            ))
+        })
+    }
+
+    /// As [`Client::ask`]; None where the answer is no string.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn command(&mut self, words: &[&[u8]]) -> Result<Option<Vec<u8>>, SetupError> {
         self.request.clear();
         jostle_resp::request::encode(&mut self.request, words);
         let said = |text: String| {
@@ -230,14 +298,17 @@ impl Client {
                 String::from_utf8_lossy(words[0])
             ))
         };
-        self.call("ask").map_err(|error| said(error.to_string()))?;
-        match token::next(&self.input[..self.filled], LONGEST_REPLY) {
-            Ok(Some((
-                Token::Bulk(bytes) | Token::Simple(bytes) | Token::Verbatim(_, bytes),
-                _,
-            ))) => Ok(bytes.to_vec()),
-            _ => Err(said("not a string".to_owned())),
-        }
+        let system = |error: io::Error| said(error.to_string());
+        self.stream
+            .set_patience(Some(ANSWER_PATIENCE))
+            .map_err(system)?;
+        let answer = match self.call("ask", true) {
+            Ok(Some(Reply::Text(text))) => Ok(Some(text.to_vec())),
+            Ok(Some(Reply::Error(text))) => Err(said(String::from_utf8_lossy(text).into_owned())),
+            Ok(_) => Ok(None),
+            Err(error) => Err(said(error.to_string())),
+        };
+        self.stream.set_patience(None).map_err(system).and(answer)
     }
 }
 
@@ -256,33 +327,132 @@ fn connect_tcp(place: &str) -> io::Result<TcpStream> {
 }
 
 #[cold]
-fn failed(name: &'static str, error: &io::Error) -> CallError {
+fn failed(call: &'static str, error: &io::Error) -> CallError {
     let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
     CallError {
-        call: name,
+        call,
         errno,
         said: None,
     }
 }
 
-#[inline]
-fn reply(token: Token<'_>, name: &'static str) -> Result<Reply, CallError> {
-    match token {
-        Token::Integer(number) => Ok(Reply::Integer(number)),
-        Token::Nil => Ok(Reply::Nil),
-        Token::Error(text) => Err(refused(name, text)),
-        _ => Ok(Reply::Text),
+/// One worker's lock on a service, waiting for each reply.
+#[derive(Debug)]
+pub struct RemoteLock<W> {
+    client: Client,
+    wire: W,
+}
+
+impl<W: Wire> RemoteLock<W> {
+    /// On this connection, in this protocol.
+    pub fn new(client: Client, wire: W) -> RemoteLock<W> {
+        RemoteLock { client, wire }
+    }
+
+    #[inline]
+    fn ask(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Option<Answer>, CallError> {
+        let asking = match wait {
+            Wait::Try => Asking::Try,
+            Wait::Block { .. } => Asking::Block,
+            Wait::Until(until) => Asking::Within {
+                left_ns: until.saturating_sub(clock::monotonic()),
+            },
+        };
+        self.client.request.clear();
+        self.wire
+            .acquire(key, mode, asking, &mut self.client.request);
+        let name = self.wire.name(Request::Acquire);
+        let patient = self.wire.polls_every_ns().is_some();
+        match self.client.call(name, patient)? {
+            Some(reply) => self.wire.acquired(reply).map(Some),
+            None => Ok(None),
+        }
     }
 }
 
-/// What the server says ends the worker, so that one leak for each is no leak.
-#[cold]
-fn refused(name: &'static str, text: &[u8]) -> CallError {
-    let said = String::from_utf8_lossy(text).into_owned();
-    CallError {
-        call: name,
-        errno: Errno::PROTO.raw_os_error(),
-        said: Some(said.leak()),
+impl<W: Wire> Lock for RemoteLock<W> {
+    #[inline]
+    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        loop {
+            match self.ask(key, mode, wait)? {
+                Some(Answer::Granted) => return Ok(Outcome::Granted),
+                Some(Answer::Taken) => {}
+                None => return Ok(Outcome::Interrupted),
+            }
+            let Some(poll) = self.wire.polls_every_ns() else {
+                return Ok(Outcome::Refused);
+            };
+            let left = match wait {
+                Wait::Try => 0,
+                Wait::Until(until) => until.saturating_sub(clock::monotonic()),
+                Wait::Block { .. } => poll,
+            };
+            match left {
+                0 => return Ok(Outcome::Refused),
+                _ if signal::interrupted() => return Ok(Outcome::Interrupted),
+                left => clock::sleep(left.min(poll), signal::interrupted),
+            }
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
+        self.client.request.clear();
+        self.wire.release(key, &mut self.client.request);
+        let name = self.wire.name(Request::Release);
+        let patient = self.wire.polls_every_ns().is_some();
+        match self.client.call(name, patient)? {
+            Some(reply) => self.wire.released(reply),
+            None => Ok(()),
+        }
+    }
+
+    fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
+        let RemoteLock { client, wire } = self;
+        client.request.clear();
+        for nth in 0..calls.count {
+            if calls.kind != Kind::Releases {
+                wire.acquire(
+                    calls.key(nth),
+                    Mode::Exclusive,
+                    Asking::Block,
+                    &mut client.request,
+                );
+            }
+            if calls.kind != Kind::Acquires {
+                wire.release(calls.key(nth), &mut client.request);
+            }
+        }
+        let name = wire.name(Request::Acquire);
+        let patient = wire.polls_every_ns().is_some();
+        let whole = client.exchange(name, patient, calls.replies(), |nth, reply| {
+            let acquires = match calls.kind {
+                Kind::Pairs => nth.is_multiple_of(2),
+                Kind::Acquires => true,
+                Kind::Releases => false,
+            };
+            match acquires {
+                true => granted_at_once(wire, reply),
+                false => wire.released(reply),
+            }
+        })?;
+        Ok(if whole {
+            Outcome::Granted
+        } else {
+            Outcome::Interrupted
+        })
+    }
+}
+
+/// Of pipelined requests: those behind it rely on the grant.
+///
+/// # Errors
+/// EAGAIN where the lock was taken.
+#[inline]
+pub fn granted_at_once(wire: &(impl Wire + ?Sized), reply: Reply<'_>) -> Result<(), CallError> {
+    match wire.acquired(reply)? {
+        Answer::Granted => Ok(()),
+        Answer::Taken => Err(CallError::new(wire.name(Request::Acquire), Errno::AGAIN)),
     }
 }
 

@@ -29,6 +29,15 @@ pub struct Entry {
     pub no_threads: Option<&'static str>,
 }
 
+impl Entry {
+    /// Whether it is a server's, so that one thread can keep requests of many
+    /// workers on their way: what takes one request before the answer to
+    /// another takes them on connections.
+    pub fn is_remote(&self) -> bool {
+        self.lock.pipeline
+    }
+}
+
 /// The headings of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {

@@ -114,13 +114,14 @@ fn columns(what: &str, [jostle, peer, ratio, requirement, verdict]: [String; 5])
         .to_owned()
 }
 
-fn spread(figure: Spread) -> String {
+/// `median [lowest-highest]`.
+pub fn spread(figure: Spread) -> String {
     let Spread { median, low, high } = figure;
     format!("{} [{}-{}]", number(median), number(low), number(high))
 }
 
 /// Three digits or so: `5.05M`, `20.1k`, `943`, `1.04`, `0.180`.
-fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 999_950.0 => format!("{:.2}M", value / 1e6),
         v if v >= 9_999.5 => format!("{:.1}k", value / 1e3),

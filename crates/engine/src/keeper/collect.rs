@@ -45,7 +45,7 @@ pub fn collect<T: Target>(
     data.server_counted = seen.server_granted;
     starts(&mut data, &pages);
     if order.is_counted() {
-        courses(&mut data, &pages, &seen, opens);
+        courses(&mut data, order, &pages, &seen, opens);
     }
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
@@ -53,7 +53,7 @@ pub fn collect<T: Target>(
         waits(&mut data, &pages, closes);
         exclusion(&mut data, &pages, witness, &dead);
     }
-    cpu(&mut data, order, &pages, &seen);
+    cpu(&mut data, order, &pages, &seen, T::ENTRY.is_remote());
     data
 }
 
@@ -128,21 +128,21 @@ fn starts(data: &mut Yield, pages: &[Page<'_>]) {
 }
 
 /// Of workers that end by themselves: how long each took, and its phases.
-fn courses(data: &mut Yield, pages: &[Page<'_>], seen: &Seen, opens: u64) {
+fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, opens: u64) {
     data.elapsed_ns = pages
         .iter()
         .map(|page| page.get(Word::Finished).saturating_sub(opens))
         .collect();
-    data.busiest = pages
-        .iter()
-        .zip(&data.elapsed_ns)
-        .filter(|(_, elapsed)| **elapsed > 0)
-        .map(|(page, elapsed)| {
-            let share = |ns: u64| ns as f64 / *elapsed as f64;
-            let queued = page.get(Word::Runqueue);
-            (share(page.get(Word::Cpu) + queued), share(queued))
-        })
-        .max_by(|one, other| one.0.total_cmp(&other.0));
+    let loads = order.threads().into_iter().map(|worker| {
+        let page = pages[worker];
+        let queued = page.get(Word::Runqueue);
+        let elapsed = match order.carrier {
+            Carrier::Processes | Carrier::Threads => data.elapsed_ns[worker],
+            Carrier::Tasks => longest_of(order, worker, &data.elapsed_ns),
+        };
+        (page.get(Word::Cpu) + queued, queued, elapsed)
+    });
+    data.generators = shares(order, loads.collect());
     if let Some(peak) = seen.peak {
         let held = pages.iter().map(|page| page.get(Word::HeldAt)).max();
         let acquiring = held.unwrap_or(0).saturating_sub(opens);
@@ -151,6 +151,31 @@ fn courses(data: &mut Yield, pages: &[Page<'_>], seen: &Seen, opens: u64) {
         data.held_bytes = peak.held_bytes;
         // What lies between is the keeper asking, not the workers working.
         data.window_ns = acquiring + releasing;
+    }
+}
+
+/// Of the tasks whose thread this worker stands for, the one that took longest.
+fn longest_of(order: &RunOrder, worker: usize, elapsed_ns: &[u64]) -> u64 {
+    let mut threads = (0..order.generators).map(|nth| order.generator(nth));
+    let tasks = threads.find(|tasks| tasks.start == worker);
+    let times = tasks.and_then(|tasks| elapsed_ns.get(tasks));
+    times.and_then(|t| t.iter().max().copied()).unwrap_or(0)
+}
+
+/// From (CPU and queue, queue, wall time) of each thread to shares of the wall
+/// time: of every generator thread, but of workers of their own only of the
+/// busiest.
+fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
+    let shares = loads
+        .into_iter()
+        .filter(|(.., wall)| *wall > 0)
+        .map(|(busy, queued, wall)| (busy as f64 / wall as f64, queued as f64 / wall as f64));
+    match order.carrier {
+        Carrier::Tasks => shares.collect(),
+        Carrier::Processes | Carrier::Threads => shares
+            .max_by(|one, other| one.0.total_cmp(&other.0))
+            .into_iter()
+            .collect(),
     }
 }
 
@@ -325,7 +350,7 @@ fn times(count: u64) -> String {
     }
 }
 
-fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
+fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remote: bool) {
     let (opened, closed) = (&seen.opened, &seen.closed);
     data.cpu_read_ns = opened.took_ns.max(closed.took_ns);
     let between = closed.at_ns.saturating_sub(opened.at_ns);
@@ -352,6 +377,15 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
         };
         data.runqueue_wait_ns = Some(moved(|s| s.waited_ns));
         data.switches = Some(moved(|s| s.switches));
+        // What is in the worker's own process keeps it busy by itself.
+        if remote {
+            let loads = from.iter().zip(to).map(|(from, to)| {
+                let queued = to.waited_ns.saturating_sub(from.waited_ns);
+                let ran = to.ran_ns.saturating_sub(from.ran_ns);
+                (ran + queued, queued, between)
+            });
+            data.generators = shares(order, loads.collect());
+        }
     }
     for (ended, workers) in &seen.children.ended {
         // Threads share one usage, which includes their making.
@@ -360,7 +394,7 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen) {
                 pages[workers.start].get(Word::StartUser),
                 pages[workers.start].get(Word::StartSystem),
             ),
-            Carrier::Threads => (0, 0),
+            Carrier::Threads | Carrier::Tasks => (0, 0),
         };
         data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
         data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);

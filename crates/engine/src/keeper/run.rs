@@ -204,6 +204,8 @@ impl<'a, T: Target> Run<'a, T> {
         };
         if result.is_err() {
             self.clear_away(&mut children);
+            // Why the run came to nothing is what the user needs to hear.
+            let _ = self.target.remove_leftovers();
         }
         let Driven {
             ramp_ns,
@@ -215,6 +217,11 @@ impl<'a, T: Target> Run<'a, T> {
         } = result?;
         self.drain(&mut children);
         let drained = self.now();
+        if self.ended_badly(&children) {
+            self.target
+                .remove_leftovers()
+                .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+        }
         let seen = Seen {
             ramp_ns,
             // Workers that all died before the window's end left it early.
@@ -234,6 +241,15 @@ impl<'a, T: Target> Run<'a, T> {
             &self.witness,
             seen,
         ))
+    }
+
+    /// Whether a worker may have left locks on a server.
+    fn ended_badly(&self, children: &Children) -> bool {
+        let badly = |ended: &Ended| ended.code != Some(0);
+        let failed = |worker| self.shared.page(worker).get(Word::Stage) == Stage::Failed as u64;
+        !children.killed.is_empty()
+            || children.ended.iter().any(|(ended, _)| badly(ended))
+            || (0..self.order.workers).any(failed)
     }
 
     /// Grants since the figures that were asked before the first worker.
@@ -451,6 +467,7 @@ impl<'a, T: Target> Run<'a, T> {
             let pid = match self.order.carrier {
                 Carrier::Processes => self.desk.forker.fork(|| crew.worker_process(workers.start)),
                 Carrier::Threads => self.desk.forker.fork(|| crew.worker_threads()),
+                Carrier::Tasks => self.desk.forker.fork(|| crew.worker_tasks()),
             };
             let pid = pid.map_err(|error| {
                 Aborted(format!(
@@ -464,7 +481,7 @@ impl<'a, T: Target> Run<'a, T> {
                 .insert(pid.as_raw_nonzero().get() as u32, workers);
             Ok(())
         };
-        if self.order.carrier == Carrier::Threads {
+        if self.order.carrier != Carrier::Processes {
             return fork(0..count, children);
         }
         for worker in 0..count {
@@ -619,7 +636,8 @@ impl<'a, T: Target> Run<'a, T> {
             return None;
         }
         let deadline = since + self.order.window.0 / READING_PER_WINDOW;
-        (0..self.order.workers)
+        let threads = self.order.threads().into_iter();
+        threads
             .map(|worker| {
                 let page = self.shared.page(worker);
                 let read = stat::scheduled(page.get(Word::Pid) as u32, page.get(Word::Tid) as u32);
@@ -653,13 +671,16 @@ impl<'a, T: Target> Run<'a, T> {
 
     /// A signal to each worker that waits for a grant or idles; owners finish.
     fn nudge(&self, children: &Children) {
+        let mut last = 0;
         for worker in children.alive.values().cloned().flatten() {
             let page = self.shared.page(worker);
             let waits = page.get(Word::PendingSince) != 0 || page.get(Word::Idling) != 0;
             let unstamped = self.order.measure == Measure::Counts;
-            if waits || unstamped {
-                let _ =
-                    signal::end_waits_of(page.get(Word::Pid) as u32, page.get(Word::Tid) as u32);
+            let tid = page.get(Word::Tid);
+            // One signal wakes all tasks of a thread.
+            if (waits || unstamped) && tid != last {
+                last = tid;
+                let _ = signal::end_waits_of(page.get(Word::Pid) as u32, tid as u32);
             }
         }
     }

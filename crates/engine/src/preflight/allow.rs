@@ -14,6 +14,8 @@ pub struct Need {
     pub workers: u64,
     /// What carries them.
     pub carrier: Carrier,
+    /// Threads that carry tasks.
+    pub generator_threads: u64,
     /// Descriptors that each worker opens for itself.
     pub descriptors_each: u64,
     /// System V semaphores, in one set; 0 for targets that use none.
@@ -88,6 +90,8 @@ impl Need {
         match (self.workers, self.carrier) {
             (1, Carrier::Processes) => "1 worker process needs".to_owned(),
             (1, Carrier::Threads) => "1 worker thread needs".to_owned(),
+            (1, Carrier::Tasks) => "1 task needs".to_owned(),
+            (n, Carrier::Tasks) => format!("{n} tasks need"),
             (n, carrier) => format!("{n} worker {carrier} need"),
         }
     }
@@ -188,7 +192,11 @@ fn raise_rlimit(flag: &str, option: &str, hard: Option<u64>, to: u64) -> String 
 }
 
 fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
-    let more = need.workers.saturating_add(OWN_TASKS);
+    let carriers = match need.carrier {
+        Carrier::Processes | Carrier::Threads => need.workers,
+        Carrier::Tasks => need.generator_threads,
+    };
+    let more = carriers.saturating_add(OWN_TASKS);
     // The tightest, so that what `at most` promises holds for all of them.
     let tightest = task_limits(machine, more)
         .into_iter()
@@ -212,7 +220,12 @@ fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
 }
 
 fn descriptors(need: &Need, machine: &Machine) -> Result<(), Refusal> {
-    let Some(soft) = machine.rlimits.descriptors.soft else {
+    // The process of the tasks raises its own limit.
+    let limit = match need.carrier {
+        Carrier::Processes | Carrier::Threads => machine.rlimits.descriptors.soft,
+        Carrier::Tasks => machine.rlimits.descriptors.hard,
+    };
+    let Some(soft) = limit else {
         return Ok(());
     };
     let (whose, needed, at_most) = match need.carrier {
@@ -221,7 +234,7 @@ fn descriptors(need: &Need, machine: &Machine) -> Result<(), Refusal> {
             need.descriptors_each.saturating_add(OWN_DESCRIPTORS),
             0,
         ),
-        Carrier::Threads => (
+        Carrier::Threads | Carrier::Tasks => (
             "in one process",
             need.workers
                 .saturating_mul(need.descriptors_each)
@@ -449,6 +462,7 @@ mod tests {
         Need {
             workers,
             carrier: Carrier::Processes,
+            generator_threads: 1,
             descriptors_each: 1,
             semaphores: 16_384,
             memory_each_bytes: 200 << 10,

@@ -3,14 +3,11 @@
 use super::{BUDGET, MOST_RUNS, Resolved, UsageError, check_place, named, refuse, specs};
 use crate::keeper::during;
 use jostle_model::connect::{Accept, Close, Only};
-use jostle_model::plan::{Place, Plan};
-use jostle_model::{List, Nanos};
+use jostle_model::plan::Plan;
+use jostle_model::{List, Nanos, defaults};
 use jostle_targets::table::Family;
 use jostle_targets::{CONNECTIONS, Spec};
 
-/// Two decades and more, and the number at which the even ones of Linux's usual
-/// range of ports are used up (14,116) between two of them.
-const OPEN: [u64; 8] = [100, 300, 1_000, 3_000, 10_000, 14_000, 15_000, 20_000];
 /// One source address beside many: that is where the surprise is.
 const SOURCES: [u64; 2] = [1, 16];
 
@@ -25,13 +22,14 @@ const MOST_BUFFER: u64 = 1 << 30;
 /// Fills in the rest of the plan.
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
     if plan.targets.is_empty() {
-        plan.targets = named(&["tcp"]);
+        plan.targets = named(defaults::targets(plan.workload));
     }
     let specs = specs(&plan)?;
     specs
         .iter()
         .try_for_each(|spec| check_target(&plan, spec))?;
-    plan.open.get_or_insert_with(|| List(OPEN.to_vec()));
+    plan.fill_from(defaults::swept(plan.workload));
+    plan.fill_from(defaults::options(plan.workload));
     let usual = plan.only.is_none()
         && plan.bind_no_port.is_none()
         && specs.iter().all(|spec| spec.typed == "tcp");
@@ -39,14 +37,6 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         true => List(SOURCES.to_vec()),
         false => List(vec![1]),
     });
-    plan.listeners.get_or_insert_with(|| List(vec![0]));
-    plan.ports.get_or_insert(1);
-    plan.accept.get_or_insert(Accept::Shared);
-    plan.acceptors.get_or_insert(1);
-    plan.close.get_or_insert(Close::Fin);
-    plan.budget.get_or_insert(BUDGET);
-    plan.place.get_or_insert(Place::None);
-    plan.timer_slack.get_or_insert(Nanos(1));
     plan.seed.get_or_insert(fresh_seed);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
@@ -213,7 +203,7 @@ pub(super) fn check_during(plan: &Plan) -> Result<(), UsageError> {
 mod tests {
     use super::super::resolve;
     use super::*;
-    use jostle_model::plan::Workload;
+    use jostle_model::plan::{Place, Workload};
 
     fn of(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
         let mut plan = Plan::of(Workload::Connect);
@@ -226,9 +216,9 @@ mod tests {
         let resolved = of(|_| {}).unwrap();
         assert_eq!(resolved.plan.targets, ["tcp"]);
         let points = resolved.points();
-        assert_eq!(points.len(), 2 * OPEN.len());
+        assert_eq!(points.len(), 2 * 8);
         assert_eq!(points[0].1.sources, Some(1));
-        assert_eq!(points[OPEN.len()].1.sources, Some(16));
+        assert_eq!(points[8].1.sources, Some(16));
         let once = resolved.plan;
         assert_eq!(resolve(once.clone(), 99, &[0, 1]).unwrap().plan, once);
     }

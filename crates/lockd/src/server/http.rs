@@ -2,6 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::{HTTP, Server, info, now};
 use crate::table::Time;
 
 /// A connection to the metrics.
@@ -14,7 +19,7 @@ pub(crate) struct HttpConn {
 }
 
 /// Scrapers at the same time; more are turned away.
-pub(crate) const CONNECTIONS: usize = 16;
+const CONNECTIONS: usize = 16;
 const REQUEST_MAX: usize = 8192;
 
 impl HttpConn {
@@ -62,4 +67,57 @@ fn page(status: &str, body: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+impl Server {
+    pub(super) fn admit_http(&mut self, fd: OwnedFd) {
+        let free = self.http.iter().position(Option::is_none);
+        let index = match free {
+            Some(index) => index,
+            None if self.http.len() < CONNECTIONS => {
+                self.http.push(None);
+                self.http.len() - 1
+            }
+            None => return,
+        };
+        let data = EventData::new_u64(HTTP | index as u64);
+        if epoll::add(&self.epoll, &fd, data, EventFlags::IN).is_ok() {
+            self.http[index] = Some(HttpConn::new(fd, now()));
+        }
+    }
+
+    pub(super) fn http_ready(&mut self, index: usize) {
+        let Some(mut conn) = self.http.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        if self.serve_http(&mut conn, index) {
+            self.http[index] = Some(conn);
+        }
+    }
+
+    /// False: done, or lost.
+    fn serve_http(&mut self, conn: &mut HttpConn, index: usize) -> bool {
+        if conn.answer.is_empty() {
+            match recv(&conn.fd, &mut self.scratch[..], RecvFlags::empty()) {
+                Ok((0, _)) => return false,
+                Ok((bytes, _)) => conn.request.extend_from_slice(&self.scratch[..bytes]),
+                Err(Errno::AGAIN | Errno::INTR) => return true,
+                Err(_) => return false,
+            }
+            let server = &*self;
+            if !conn.respond(|| info::metrics(server, now())) {
+                return true;
+            }
+            let data = EventData::new_u64(HTTP | index as u64);
+            if epoll::modify(&self.epoll, &conn.fd, data, EventFlags::OUT).is_err() {
+                return false;
+            }
+        }
+        match send(&conn.fd, &conn.answer[conn.sent..], SendFlags::NOSIGNAL) {
+            Ok(sent) => conn.sent += sent,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => return false,
+        }
+        conn.sent < conn.answer.len()
+    }
 }

@@ -9,7 +9,16 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::{SCRATCH, Server, now};
+use crate::table::Event;
 use crate::tokens::{END, RANGE, TokenStore};
+
+/// A next range of tokens is asked for when fewer are left.
+const TOKENS_LOW: u64 = RANGE / 2;
+/// With fewer left than one read can use, and the next range on its way, the
+/// server waits for the disk rather than refuse grants.
+const TOKENS_CRITICAL: u64 = SCRATCH as u64;
+const TOKENS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A thread that writes, and what it was last asked for.
 pub(crate) struct Reserver {
@@ -98,6 +107,58 @@ impl Reserver {
             Err(error) => {
                 self.trouble = Some(error.to_string());
                 Reserved::Failed
+            }
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn no_tokens(&self) -> bool {
+        self.table.tokens_left() < TOKENS_LOW && self.reserver.is_some()
+    }
+
+    pub(super) fn token_trouble(&self) -> String {
+        let trouble = self
+            .reserver
+            .as_ref()
+            .and_then(|reserver| reserver.trouble.clone());
+        trouble.unwrap_or_else(|| "the disk has not answered yet".to_owned())
+    }
+
+    /// Before commands are executed: asks for tokens in time.
+    #[inline]
+    pub(super) fn provide_tokens(&mut self) {
+        let left = self.table.tokens_left();
+        if left >= TOKENS_LOW {
+            return;
+        }
+        let Some(reserver) = &mut self.reserver else {
+            return;
+        };
+        // After a failure the sweep tries again, once a second.
+        if reserver.trouble.is_none() {
+            reserver.request(self.table.next_token() + left);
+        }
+        if left < TOKENS_CRITICAL && reserver.in_flight() && reserver.trouble.is_none() {
+            self.take_tokens(TOKENS_PATIENCE);
+        }
+    }
+
+    pub(super) fn take_tokens(&mut self, patience: Duration) {
+        let Some(reserver) = &mut self.reserver else {
+            return;
+        };
+        match reserver.answer(patience) {
+            Reserved::Upto(end) => {
+                self.stats.reservations += 1;
+                self.table
+                    .step(Event::Tokens { end }, now(), &mut self.outputs);
+            }
+            Reserved::Failed => self.stats.reservation_failures += 1,
+            Reserved::Pending => {
+                if patience >= TOKENS_PATIENCE {
+                    reserver.trouble = Some("the disk does not answer".to_owned());
+                }
             }
         }
     }

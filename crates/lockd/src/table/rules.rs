@@ -394,7 +394,7 @@ fn bounds_are_refusals_that_change_nothing() {
 fn memory_is_bounded_and_freed_places_serve_again() {
     let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
     let empty = table.bytes();
-    table.limits.memory_bytes = empty + 3 * 1024 * size_of::<Lock>();
+    table.limits.memory_bytes = empty + 3 * 1024 * (size_of::<Lock>() + size_of::<Links>());
     let now = Time(0);
     let mut out = Vec::new();
     table.step(Event::Tokens { end: u64::MAX }, now, &mut out);

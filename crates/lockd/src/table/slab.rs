@@ -15,14 +15,28 @@ const CHUNK: u32 = 1 << CHUNK_BITS;
 /// What can live in a slab: it has an empty state and room for the link of the
 /// list of free slots.
 pub(crate) trait Slot {
+    /// What stands beside it, in an array of its own: what others touch too often
+    /// for it to share a cache line with what belongs to this slot alone.
+    type Side: Copy;
+    /// The side of an unused slot.
+    const SIDE: Self::Side;
     /// An unused slot.
     fn vacant() -> Self;
+    /// Makes the slot unused.
+    #[inline]
+    fn vacate(&mut self)
+    where
+        Self: Sized,
+    {
+        *self = Self::vacant();
+    }
     /// The link of the free list; meaningful only while the slot is unused.
     fn free_link(&mut self) -> &mut u32;
 }
 
-pub(crate) struct Slab<T> {
+pub(crate) struct Slab<T: Slot> {
     chunks: Vec<Box<[T]>>,
+    sides: Vec<Box<[T::Side]>>,
     /// First of the free slots.
     free: u32,
     /// Slots that were ever used.
@@ -34,6 +48,7 @@ impl<T: Slot> Slab<T> {
     pub(crate) fn new() -> Self {
         Self {
             chunks: Vec::new(),
+            sides: Vec::new(),
             free: NIL,
             touched: 0,
             live: 0,
@@ -65,7 +80,7 @@ impl<T: Slot> Slab<T> {
     }
 
     const fn chunk_bytes() -> usize {
-        CHUNK as usize * size_of::<T>()
+        CHUNK as usize * (size_of::<T>() + size_of::<T::Side>())
     }
 
     /// An unused slot, in its vacant state.
@@ -79,6 +94,8 @@ impl<T: Slot> Slab<T> {
         }
         if self.touched as usize == self.chunks.len() << CHUNK_BITS {
             self.chunks.push((0..CHUNK).map(|_| T::vacant()).collect());
+            let sides = vec![T::SIDE; CHUNK as usize];
+            self.sides.push(sides.into_boxed_slice());
         }
         let id = self.touched;
         self.touched += 1;
@@ -91,13 +108,21 @@ impl<T: Slot> Slab<T> {
         self.live -= 1;
         let free = self.free;
         let slot = &mut self[id];
-        *slot = T::vacant();
+        slot.vacate();
         *slot.free_link() = free;
         self.free = id;
     }
 }
 
-impl<T> Index<u32> for Slab<T> {
+impl<T: Slot> Slab<T> {
+    /// What stands beside a slot.
+    #[inline]
+    pub(crate) fn side(&mut self, id: u32) -> &mut T::Side {
+        &mut self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
+    }
+}
+
+impl<T: Slot> Index<u32> for Slab<T> {
     type Output = T;
 
     #[inline]
@@ -106,7 +131,7 @@ impl<T> Index<u32> for Slab<T> {
     }
 }
 
-impl<T> IndexMut<u32> for Slab<T> {
+impl<T: Slot> IndexMut<u32> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, id: u32) -> &mut T {
         &mut self.chunks[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]

@@ -2,6 +2,7 @@
 
 use super::{Check, Evidence, percent};
 use crate::intervals::median;
+use jostle_model::plan::Carrier;
 use jostle_model::record::{Claim, Is, Reason};
 
 const BUSY: f64 = 0.9;
@@ -9,10 +10,11 @@ const BUSY: f64 = 0.9;
 /// The check.
 pub static CHECK: Check = Check {
     name: "generator",
-    asks: "Was the busiest worker that asked a server at its own limit?",
-    threshold: "(CPU time + time runnable but not running) / wall time of the busiest worker, \
-                median over the runs, at 0.9 and above: SUSPECT, and the rate is a lower bound; \
-                judged for closed loops over a network alone",
+    asks: "Was the busiest thread that asked a server at its own limit?",
+    threshold: "(CPU time + time runnable but not running) / wall time of the busiest generator \
+                thread, or of the busiest worker that has its own, median over the runs, at 0.9 \
+                and above: SUSPECT, and the rate is a lower bound; judged for closed loops over \
+                a network alone",
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \
              Denning & Buzen, Computing Surveys 10, 1978)",
     judge,
@@ -28,9 +30,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         })
         .collect();
     let busy = median(&busiest).filter(|busy| *busy >= BUSY)?;
+    let (who, remedy) = match evidence.experiment.plan.carrier {
+        Some(Carrier::Tasks) => ("generator thread", "more of them (--generator-threads)"),
+        _ => ("worker", "more workers (-w)"),
+    };
     let text = format!(
-        "the busiest worker was busy for {} of its time: the server does at least this much; \
-         more workers (-w), or give them more CPUs",
+        "the busiest {who} was busy for {} of its time: the server does at least this much; \
+         {remedy}, or give them more CPUs",
         percent(busy.min(1.0))
     );
     Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Ratio], text))
@@ -38,7 +44,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 #[cfg(test)]
 mod tests {
-    use super::CHECK;
+    use super::{CHECK, Carrier};
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, judge, point};
     use jostle_model::record::{Generator, Is, LimitedBy, Point, Server};
@@ -70,6 +76,18 @@ mod tests {
         let text = judge(&CHECK, &[run(0.956)]).unwrap().text;
         assert!(text.contains("95.6 % of its time"), "{text}");
         assert!(text.contains("at least this much"), "{text}");
+    }
+
+    #[test]
+    fn the_remedy_is_that_of_the_carrier() {
+        let mut experiment = experiment();
+        experiment.plan.carrier = Some(Carrier::Tasks);
+        let run = run(0.95);
+        let verdict = verdict(&Evidence {
+            experiment: &experiment,
+            runs: &[&run],
+        });
+        assert!(verdict.reasons[0].text.contains("--generator-threads"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! ports of the loopback address, gone with it.
 
 use jostle_lockd::{Config, Server};
+use jostle_targets::answering::Answering;
 use jostle_targets::{Launcher, SetupError};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,7 @@ impl Launcher for InProcess {
     fn launch(&self, server: &str) -> Result<String, SetupError> {
         match server {
             "lockd" => Ok(jostled().0.clone()),
+            "echo" => Ok(answering().clone()),
             other => Err(SetupError(format!("no {other} in these tests"))),
         }
     }
@@ -50,6 +52,20 @@ fn jostled() -> &'static (String, String) {
             server.run(&stop).unwrap();
         });
         (address, path)
+    })
+}
+
+/// A server that only answers.
+fn answering() -> &'static String {
+    static PLACE: OnceLock<String> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        let mut server = Answering::bind().unwrap();
+        let address = server.address().unwrap().to_string();
+        std::thread::spawn(move || {
+            let (stop, _never) = UnixStream::pair().unwrap();
+            server.run(&stop).unwrap();
+        });
+        address
     })
 }
 

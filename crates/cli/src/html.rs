@@ -1,0 +1,89 @@
+//! `--html FILE`: where the page goes. What stands in it is the report's
+//! business.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use jostle_report::ResultSet;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that the page may be written to.
+#[derive(Debug)]
+pub struct Page {
+    path: PathBuf,
+    file: File,
+    /// Whether this run made it, and so takes it away if nothing is written.
+    new: bool,
+}
+
+/// Opens the file before anything is measured, so that a mistake in its name
+/// costs no measurement. A page of jostle's is replaced, since it can be made
+/// again from the results; anything else is not.
+///
+/// # Errors
+/// Where the file holds something else, or the system refuses.
+pub fn reserve(path: Option<&Path>) -> Result<Option<Page>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let name = path.display();
+    let new = !path.exists();
+    let mut file = File::options()
+        .read(!new)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .with_context(|| {
+            format!("cannot open {name}; name a file with --html that you may write")
+        })?;
+    let ordinary = file.metadata().is_ok_and(|found| found.is_file());
+    if !new && ordinary && !replaceable(&mut file).with_context(|| format!("cannot read {name}"))? {
+        return Err(Failure::Failed(anyhow!(
+            "{name} holds something else than a page of jostle's; name another file with --html"
+        )));
+    }
+    let path = path.to_owned();
+    Ok(Some(Page { path, file, new }))
+}
+
+/// Empty, or made by this program.
+fn replaceable(file: &mut File) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    let length = jostle_report::MARK.len() as u64;
+    file.take(length).read_to_end(&mut head)?;
+    Ok(head.is_empty() || head == jostle_report::MARK.as_bytes())
+}
+
+/// Writes the page of these results.
+///
+/// # Errors
+/// Whatever the system says, such as a full disk.
+pub fn write(page: Option<Page>, sets: &[ResultSet]) -> anyhow::Result<()> {
+    let Some(mut page) = page else { return Ok(()) };
+    page.new = false;
+    let text = jostle_report::html(sets);
+    let whole = page
+        .begin()
+        .and_then(|()| page.file.write_all(text.as_bytes()));
+    whole.with_context(|| format!("cannot write {}", page.path.display()))
+}
+
+impl Page {
+    /// Devices and pipes have neither length nor beginning.
+    fn begin(&mut self) -> std::io::Result<()> {
+        if !self.file.metadata()?.is_file() {
+            return Ok(());
+        }
+        self.file.set_len(0)?;
+        std::io::Seek::rewind(&mut self.file)
+    }
+}
+
+impl Drop for Page {
+    /// An empty page helps nobody; if it cannot be removed, it harms nobody.
+    fn drop(&mut self) {
+        if self.new {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A task of `contend`: acquire, hold, release, idle, until the window closes.
+
+use super::{Job, Next};
+use crate::page::{Page, Stage, Word, phase};
+use crate::worker::Crew;
+use crate::workloads::recorder::{Grant, Recorder};
+use jostle_model::plan::Measure;
+use jostle_sys::clock;
+use jostle_targets::wire::{Answer, Asking, Reply, Request, Wire};
+use jostle_targets::{CallError, Mode, Wait};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// One worker.
+pub struct Contending<'a> {
+    notes: Recorder<'a>,
+    wire: Box<dyn Wire>,
+    state: State,
+    /// The operation under way.
+    key: usize,
+    mode: Mode,
+    attempt: u64,
+    stamped: bool,
+    wait: Wait,
+    grant: Option<Grant>,
+    /// No attempt begins any more.
+    over: bool,
+    /// Of workers that only count: grants, those before the window, and what
+    /// the keeper's flag said last.
+    total: u64,
+    base: u64,
+    seen: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// A request for the lock is on its way.
+    Asked,
+    /// The lock was taken, and the service has no queue.
+    Polling,
+    Holding,
+    /// The release is on its way.
+    Leaving,
+}
+
+impl<'a> Contending<'a> {
+    /// Worker number `worker` of a thread whose first is `first`.
+    pub fn new<T>(
+        crew: &Crew<'a, T>,
+        worker: usize,
+        first: usize,
+        wire: Box<dyn Wire>,
+    ) -> Contending<'a> {
+        let (order, clock) = (crew.order, crew.clock);
+        let notes = Recorder::new(order, clock, crew.shared, crew.witness, worker, first);
+        Contending {
+            wait: notes.block(),
+            notes,
+            wire,
+            state: State::Idle,
+            key: 0,
+            mode: Mode::Exclusive,
+            attempt: 0,
+            stamped: false,
+            grant: None,
+            over: false,
+            total: 0,
+            base: 0,
+            seen: phase::BEFORE,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.notes.order.measure == Measure::Full
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) -> Next {
+        (self.key, self.mode) = self.notes.choose();
+        self.stamped = self.is_full() && self.notes.is_due();
+        self.attempt = match self.stamped {
+            true => self.notes.clock.now(),
+            false => 0,
+        };
+        if self.over || self.stamped && self.attempt >= self.notes.closes() {
+            return Next::Done;
+        }
+        self.notes.page.set(Word::PendingSince, self.attempt.max(1));
+        self.wait = self.notes.patience(self.attempt);
+        self.ask(out)
+    }
+
+    fn ask(&mut self, out: &mut Vec<u8>) -> Next {
+        let asking = match self.wait {
+            Wait::Try => Asking::Try,
+            Wait::Block { .. } => Asking::Block,
+            Wait::Until(until) => Asking::Within {
+                left_ns: until.saturating_sub(clock::monotonic()),
+            },
+        };
+        self.wire.acquire(self.key, self.mode, asking, out);
+        self.state = State::Asked;
+        Next::Reply
+    }
+
+    fn answered(&mut self, answer: Answer, out: &mut Vec<u8>) -> Next {
+        match answer {
+            // Nobody waits for it any more.
+            Answer::Granted if self.over => self.give_back(out),
+            Answer::Granted => self.own(out),
+            Answer::Taken if self.over => Next::Done,
+            Answer::Taken => self.taken(out),
+        }
+    }
+
+    fn taken(&mut self, out: &mut Vec<u8>) -> Next {
+        let left = match (self.wire.polls_every_ns(), self.wait) {
+            (None, _) | (_, Wait::Try) => 0,
+            (Some(poll), Wait::Until(until)) => poll.min(until.saturating_sub(clock::monotonic())),
+            (Some(poll), Wait::Block { .. }) => poll,
+        };
+        if left > 0 {
+            self.state = State::Polling;
+            return Next::At(self.notes.clock.now() + left);
+        }
+        if self.is_full() {
+            self.notes.refused(self.attempt);
+            self.notes.advance();
+        }
+        self.idle(out)
+    }
+
+    fn own(&mut self, out: &mut Vec<u8>) -> Next {
+        let holds = match self.is_full() {
+            true => {
+                let grant =
+                    self.notes
+                        .granted::<true>(self.key, self.mode, self.attempt, self.stamped);
+                self.grant = Some(grant);
+                self.notes.holds(&grant)
+            }
+            false => self.counted(),
+        };
+        match self.notes.order.hold.span().0 {
+            span if span > 0 && holds => {
+                self.state = State::Holding;
+                Next::At(self.notes.clock.now() + span)
+            }
+            _ => self.give_back(out),
+        }
+    }
+
+    /// False if the window was over.
+    fn counted(&mut self) -> bool {
+        self.look();
+        if self.seen == phase::AFTER {
+            return false;
+        }
+        self.total += 1;
+        self.notes.page.set(Word::Total, self.total);
+        true
+    }
+
+    fn look(&mut self) {
+        let now = self.notes.shared.phase().load(Relaxed);
+        if now != self.seen {
+            if self.seen == phase::BEFORE {
+                self.base = self.total;
+                self.notes.page.set(Word::Base, self.base);
+            }
+            self.seen = now;
+        }
+    }
+
+    fn give_back(&mut self, out: &mut Vec<u8>) -> Next {
+        if let Some(grant) = &mut self.grant {
+            self.notes.leaving::<true, true>(grant);
+        }
+        self.wire.release(self.key, out);
+        self.state = State::Leaving;
+        Next::Reply
+    }
+
+    fn left(&mut self, out: &mut Vec<u8>) -> Next {
+        let closed = match self.grant.take() {
+            Some(grant) => {
+                let closed = self.notes.released(&grant);
+                self.notes.advance();
+                closed
+            }
+            None => self.seen == phase::AFTER,
+        };
+        if closed { Next::Done } else { self.idle(out) }
+    }
+
+    fn idle(&mut self, out: &mut Vec<u8>) -> Next {
+        self.state = State::Idle;
+        match self.notes.order.idle.span().0 {
+            _ if self.over => Next::Done,
+            0 => self.begin(out),
+            span => Next::At(self.notes.clock.now() + span),
+        }
+    }
+}
+
+impl Job for Contending<'_> {
+    fn start(&mut self, out: &mut Vec<u8>) -> Next {
+        self.notes.page.set(Word::Stage, Stage::Working as u64);
+        self.begin(out)
+    }
+
+    fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
+        let (mut used, mut next) = (0, Next::Same);
+        while let Some((reply, length)) = Reply::decode(&bytes[used..], self.name())? {
+            used += length;
+            next = match self.state {
+                State::Leaving => {
+                    self.wire.released(reply)?;
+                    self.left(out)
+                }
+                _ => {
+                    let answer = self.wire.acquired(reply)?;
+                    self.answered(answer, out)
+                }
+            };
+        }
+        Ok((used, next))
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> Next {
+        match self.state {
+            State::Idle => self.begin(out),
+            State::Polling => self.ask(out),
+            State::Holding => self.give_back(out),
+            State::Asked | State::Leaving => Next::Reply,
+        }
+    }
+
+    /// A hold in progress is finished.
+    fn wind_up(&mut self) -> Next {
+        self.over = true;
+        if !self.is_full() {
+            self.look();
+        }
+        match self.state {
+            State::Idle => Next::Done,
+            State::Holding | State::Leaving => Next::Same,
+            State::Asked | State::Polling => {
+                if self.is_full() {
+                    self.notes.censored(self.attempt);
+                }
+                // Without a queue the answer is on its way, and may be a grant
+                // that outlives the connection.
+                match self.state == State::Asked && self.wire.polls_every_ns().is_some() {
+                    true => Next::Same,
+                    false => Next::Done,
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, _well: bool) {
+        self.notes.page.set(Word::PendingSince, 0);
+        if !self.is_full() {
+            let operations = self.total - self.base;
+            self.notes.page.set(Word::Operations, operations);
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.wire.name(match self.state {
+            State::Leaving => Request::Release,
+            _ => Request::Acquire,
+        })
+    }
+
+    fn page(&self) -> Page<'_> {
+        self.notes.page
+    }
+}

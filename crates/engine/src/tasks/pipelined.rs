@@ -1,0 +1,242 @@
+//! A task of `stream` or `hold` that keeps many requests on their way, and sends
+//! more as replies come.
+
+use super::steps::Finish;
+use super::{Job, Next};
+use crate::page::{Page, Word};
+use crate::worker::Crew;
+use crate::workloads::tally::Tally;
+use jostle_model::plan::Workload;
+use jostle_targets::remote::granted_at_once;
+use jostle_targets::wire::{Asking, Reply, Request, Wire};
+use jostle_targets::{CallError, Kind, Mode, Target};
+use std::collections::VecDeque;
+
+/// Of a stream's requests, which are always the same: how many bytes stand
+/// ready.
+const READY: usize = 16 * 1024;
+
+/// One worker.
+pub struct Pipelined<'a> {
+    notes: Tally<'a>,
+    wire: Box<dyn Wire>,
+    end: Finish<'a>,
+    kind: Kind,
+    first: usize,
+    /// Operations that may be on their way, and how many are sent together.
+    depth: u64,
+    together: u64,
+    sent: u64,
+    done: u64,
+    /// Of a pair the grant has come, the release not yet.
+    half: bool,
+    batches: VecDeque<Batch>,
+    /// When the last batch was answered.
+    answered: u64,
+    pairs: Vec<u8>,
+    pair_bytes: usize,
+}
+
+/// Requests that were sent together.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    sent: u64,
+    nth: u64,
+    count: u64,
+    left: u64,
+}
+
+impl<'a> Pipelined<'a> {
+    /// Worker number `worker` of a thread whose first is `first`.
+    pub fn new<T: Target>(
+        crew: &'a Crew<'a, T>,
+        worker: usize,
+        first: usize,
+        wire: Box<dyn Wire>,
+    ) -> Pipelined<'a> {
+        let (order, clock) = (crew.order, crew.clock);
+        let notes = Tally::new(order, clock, crew.shared, crew.witness, worker, first);
+        let depth = order.pipeline as u64;
+        let mut task = Pipelined {
+            first: notes.first_key(),
+            kind: match order.workload {
+                Workload::Hold => Kind::Acquires,
+                _ => Kind::Pairs,
+            },
+            notes,
+            wire,
+            end: Finish::new(crew),
+            depth,
+            together: order.sent_together(),
+            sent: 0,
+            done: 0,
+            half: false,
+            batches: VecDeque::new(),
+            answered: 0,
+            pairs: Vec::new(),
+            pair_bytes: 1,
+        };
+        if task.kind == Kind::Pairs {
+            task.prepare_pairs();
+        }
+        task
+    }
+
+    fn prepare_pairs(&mut self) {
+        let mut pair = Vec::new();
+        self.put_acquire(self.first, &mut pair);
+        self.wire.release(self.first, &mut pair);
+        self.pair_bytes = pair.len();
+        self.pairs = pair.repeat((READY / pair.len()).clamp(1, self.together as usize));
+    }
+
+    fn put_acquire(&self, key: usize, out: &mut Vec<u8>) {
+        self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
+    }
+
+    /// How many can be sent now: not in dribs and drabs, since each sending costs
+    /// as much as many requests do. Zero for none.
+    fn sendable(&self) -> u64 {
+        let count = self.together.min(self.notes.order.operations - self.sent);
+        let room = self.depth - (self.sent - self.done);
+        if room < count { 0 } else { count }
+    }
+
+    /// Each batch is sent by itself: two in one would stay together for ever, as
+    /// the server reads and answers them as one.
+    fn send(&mut self, out: &mut Vec<u8>) -> Next {
+        let count = self.sendable();
+        if count == 0 {
+            return Next::Reply;
+        }
+        let now = self.notes.clock.now();
+        self.put(count, out);
+        self.batches.push_back(Batch {
+            sent: now,
+            nth: self.sent,
+            count,
+            left: count,
+        });
+        self.sent += count;
+        match self.sendable() {
+            0 => Next::Reply,
+            _ => Next::Sent,
+        }
+    }
+
+    fn put(&self, count: u64, out: &mut Vec<u8>) {
+        let keys = (self.sent..self.sent + count).map(|nth| self.first + nth as usize);
+        match self.kind {
+            Kind::Acquires => keys.for_each(|key| self.put_acquire(key, out)),
+            Kind::Releases => keys.for_each(|key| self.wire.release(key, out)),
+            Kind::Pairs => {
+                let mut left = count as usize * self.pair_bytes;
+                while left > 0 {
+                    let bytes = left.min(self.pairs.len());
+                    out.extend_from_slice(&self.pairs[..bytes]);
+                    left -= bytes;
+                }
+            }
+        }
+    }
+
+    /// Checks every reply at the head of `bytes`: how many bytes, and how many
+    /// operations are done by them.
+    fn check(&mut self, bytes: &[u8]) -> Result<(usize, u64), CallError> {
+        let (mut used, mut done) = (0, 0);
+        let wire = &*self.wire;
+        while let Some((reply, length)) =
+            Reply::decode(&bytes[used..], wire.name(Request::Acquire))?
+        {
+            used += length;
+            match (self.kind, self.half) {
+                (Kind::Pairs, false) => {
+                    granted_at_once(wire, reply)?;
+                    self.half = true;
+                    continue;
+                }
+                (Kind::Acquires, _) => granted_at_once(wire, reply)?,
+                (Kind::Pairs, true) | (Kind::Releases, _) => wire.released(reply)?,
+            }
+            self.half = false;
+            done += 1;
+        }
+        Ok((used, done))
+    }
+
+    fn account(&mut self, mut done: u64) {
+        self.notes.count(self.kind, done);
+        self.done += done;
+        let now = self.notes.clock.now();
+        while let Some(batch) = self.batches.front_mut().filter(|_| done > 0) {
+            let part = done.min(batch.left);
+            batch.left -= part;
+            done -= part;
+            if batch.left > 0 {
+                break;
+            }
+            let alone = now - batch.sent.max(self.answered);
+            self.notes
+                .batch(self.kind, batch.nth, batch.count, now - batch.sent, alone);
+            self.answered = now;
+            self.batches.pop_front();
+        }
+    }
+
+    fn go_on(&mut self, out: &mut Vec<u8>) -> Next {
+        if self.done < self.notes.order.operations {
+            return self.send(out);
+        }
+        match self.kind {
+            Kind::Acquires => {
+                self.end.held(&self.notes);
+                (self.kind, self.sent, self.done) = (Kind::Releases, 0, 0);
+                Next::Others
+            }
+            Kind::Pairs | Kind::Releases => Next::Done,
+        }
+    }
+}
+
+impl Job for Pipelined<'_> {
+    fn start(&mut self, out: &mut Vec<u8>) -> Next {
+        self.notes
+            .page
+            .set(Word::PendingSince, self.notes.clock.now());
+        self.go_on(out)
+    }
+
+    fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
+        let (used, done) = self.check(bytes)?;
+        if done == 0 {
+            return Ok((used, Next::Same));
+        }
+        self.account(done);
+        Ok((used, self.go_on(out)))
+    }
+
+    /// All have acquired their locks.
+    fn due(&mut self, out: &mut Vec<u8>) -> Next {
+        self.go_on(out)
+    }
+
+    fn wind_up(&mut self) -> Next {
+        Next::Done
+    }
+
+    fn ended(&mut self, well: bool) {
+        let all = self.done == self.notes.order.operations && self.kind != Kind::Acquires;
+        self.end.ended(&self.notes, well && all);
+    }
+
+    fn name(&self) -> &'static str {
+        self.wire.name(match self.kind {
+            Kind::Releases => Request::Release,
+            Kind::Pairs | Kind::Acquires => Request::Acquire,
+        })
+    }
+
+    fn page(&self) -> Page<'_> {
+        self.notes.page
+    }
+}

@@ -1,0 +1,214 @@
+//! A task of `stream` or `hold` that sends one request at a time.
+
+use super::{Job, Next};
+use crate::page::{Page, Word};
+use crate::worker::Crew;
+use crate::workloads::tally::{Pair, Tally};
+use jostle_model::plan::Workload;
+use jostle_sys::files::Errno;
+use jostle_targets::wire::{Answer, Asking, Reply, Request, Wire};
+use jostle_targets::{CallError, Kind, Mode};
+
+/// One worker.
+pub struct Steps<'a> {
+    notes: Tally<'a>,
+    wire: Box<dyn Wire>,
+    end: Finish<'a>,
+    kind: Kind,
+    first: usize,
+    /// The operation under way.
+    nth: u64,
+    begun: u64,
+    pair: Pair,
+    releases: bool,
+}
+
+/// How the end of a task is made known.
+pub struct Finish<'a>(Box<dyn Fn(Told) + 'a>);
+
+/// To everybody who waits for the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// All its locks are held, or never will be.
+    Held,
+    /// It is done, or never will be.
+    Finished,
+}
+
+impl<'a> Finish<'a> {
+    /// Counted with the crew.
+    pub fn new<T: jostle_targets::Target>(crew: &'a Crew<'a, T>) -> Finish<'a> {
+        Finish(Box::new(|told| match told {
+            Told::Held => crew.count(crew.shared.midway()),
+            Told::Finished => crew.count(crew.shared.finished()),
+        }))
+    }
+
+    /// All locks are held.
+    pub fn held(&self, notes: &Tally<'_>) {
+        notes.page.set(Word::HeldAt, notes.clock.now());
+        (self.0)(Told::Held);
+    }
+
+    /// The end, which may have come before all locks were held.
+    pub fn ended(&self, notes: &Tally<'_>, well: bool) {
+        notes.page.set(Word::PendingSince, 0);
+        if well {
+            notes.page.set(Word::Finished, notes.clock.now());
+        }
+        if notes.order.workload == Workload::Hold && notes.page.get(Word::HeldAt) == 0 {
+            (self.0)(Told::Held);
+        }
+        (self.0)(Told::Finished);
+    }
+}
+
+impl<'a> Steps<'a> {
+    /// Worker number `worker` of a thread whose first is `first`.
+    pub fn new<T: jostle_targets::Target>(
+        crew: &'a Crew<'a, T>,
+        worker: usize,
+        first: usize,
+        wire: Box<dyn Wire>,
+    ) -> Steps<'a> {
+        let (order, clock) = (crew.order, crew.clock);
+        let notes = Tally::new(order, clock, crew.shared, crew.witness, worker, first);
+        Steps {
+            first: notes.first_key(),
+            kind: match order.workload {
+                Workload::Hold => Kind::Acquires,
+                _ => Kind::Pairs,
+            },
+            notes,
+            wire,
+            end: Finish::new(crew),
+            nth: 0,
+            begun: 0,
+            pair: Pair::default(),
+            releases: false,
+        }
+    }
+
+    fn key(&self) -> usize {
+        match self.kind {
+            Kind::Pairs => self.first,
+            Kind::Acquires | Kind::Releases => self.first + self.nth as usize,
+        }
+    }
+
+    /// The next request, or the next phase.
+    fn begin(&mut self, out: &mut Vec<u8>) -> Next {
+        if self.nth == self.notes.order.operations {
+            return match self.kind {
+                Kind::Acquires => {
+                    self.end.held(&self.notes);
+                    (self.kind, self.nth) = (Kind::Releases, 0);
+                    Next::Others
+                }
+                Kind::Pairs | Kind::Releases => Next::Done,
+            };
+        }
+        self.begun = self.notes.begin();
+        match self.kind {
+            Kind::Releases => self.give_back(out),
+            Kind::Pairs | Kind::Acquires => {
+                self.notes.waits(self.begun);
+                self.ask(out)
+            }
+        }
+    }
+
+    fn ask(&mut self, out: &mut Vec<u8>) -> Next {
+        let key = self.key();
+        self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
+        self.releases = false;
+        Next::Reply
+    }
+
+    fn give_back(&mut self, out: &mut Vec<u8>) -> Next {
+        self.wire.release(self.key(), out);
+        self.releases = true;
+        Next::Reply
+    }
+
+    fn acquired(&mut self, out: &mut Vec<u8>) -> Next {
+        if self.kind == Kind::Pairs {
+            self.pair = self.notes.passes(self.first, self.begun);
+            return self.give_back(out);
+        }
+        self.notes.granted();
+        if self.begun > 0 {
+            let took = self.notes.clock.now() - self.begun;
+            self.notes.acquired(self.nth, took);
+        }
+        self.nth += 1;
+        self.begin(out)
+    }
+
+    fn released(&mut self, out: &mut Vec<u8>) -> Next {
+        match self.kind {
+            Kind::Pairs => self.notes.passed(self.nth, &self.pair),
+            Kind::Acquires | Kind::Releases => self.notes.released(self.nth, self.begun),
+        }
+        self.nth += 1;
+        self.begin(out)
+    }
+
+    fn taken(&self) -> Result<Next, CallError> {
+        match self.wire.polls_every_ns() {
+            Some(poll) => Ok(Next::At(self.notes.clock.now() + poll)),
+            None => Err(CallError::new(self.name(), Errno::AGAIN)),
+        }
+    }
+}
+
+impl Job for Steps<'_> {
+    fn start(&mut self, out: &mut Vec<u8>) -> Next {
+        self.begin(out)
+    }
+
+    fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
+        let (mut used, mut next) = (0, Next::Same);
+        while let Some((reply, length)) = Reply::decode(&bytes[used..], self.name())? {
+            used += length;
+            next = if self.releases {
+                self.wire.released(reply)?;
+                self.released(out)
+            } else {
+                match self.wire.acquired(reply)? {
+                    Answer::Granted => self.acquired(out),
+                    Answer::Taken => self.taken()?,
+                }
+            };
+        }
+        Ok((used, next))
+    }
+
+    /// It polls, or all have acquired their locks.
+    fn due(&mut self, out: &mut Vec<u8>) -> Next {
+        match self.kind {
+            Kind::Releases => self.begin(out),
+            Kind::Pairs | Kind::Acquires => self.ask(out),
+        }
+    }
+
+    fn wind_up(&mut self) -> Next {
+        Next::Done
+    }
+
+    fn ended(&mut self, well: bool) {
+        let all = self.nth == self.notes.order.operations && self.kind != Kind::Acquires;
+        self.end.ended(&self.notes, well && all);
+    }
+
+    fn name(&self) -> &'static str {
+        self.wire.name(match self.releases {
+            true => Request::Release,
+            false => Request::Acquire,
+        })
+    }
+
+    fn page(&self) -> Page<'_> {
+        self.notes.page
+    }
+}

@@ -1,0 +1,307 @@
+//! What a worker of `contend` records of its cycles, and what it draws for them:
+//! everything but the lock itself and the waiting, which differ by carrier.
+//!
+//! The four steps of a cycle that leave a trace are granted, leaving, released,
+//! and not granted; each is compiled for what is recorded, so that what is not
+//! costs nothing.
+
+use crate::order::RunOrder;
+use crate::page::{Figure, Page, SLICES, Shared, Word};
+use crate::witness::{Before, Guard, Witness};
+use jostle_stats::rng::Rng;
+use jostle_sys::clock::{Clock, UNKNOWN_CPU};
+use jostle_targets::{Mode, Wait};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// One worker's notes.
+pub struct Recorder<'a> {
+    /// What to do.
+    pub order: &'a RunOrder,
+    /// The scale of the stamps.
+    pub clock: Clock,
+    /// The run's memory.
+    pub shared: &'a Shared,
+    /// The worker's own counters.
+    pub page: Page<'a>,
+    /// Where distributions are folded: the worker's page, or one that it shares
+    /// with the others of its thread.
+    figures: Page<'a>,
+    guard: Guard<'a>,
+    rng: Rng,
+    to_monotonic: u64,
+    last_resort_ns: u64,
+    gap: u64,
+}
+
+/// A grant, from its stamp to its release.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    key: usize,
+    mode: Mode,
+    /// Stamps; zero where this operation has none.
+    attempt: u64,
+    grant: u64,
+    cpu: u32,
+    stamped: bool,
+    before: Before,
+    release: u64,
+}
+
+impl<'a> Recorder<'a> {
+    /// Of worker number `worker`, which folds its distributions into the page of
+    /// worker `figures`.
+    pub fn new(
+        order: &'a RunOrder,
+        clock: Clock,
+        shared: &'a Shared,
+        witness: &'a Witness,
+        worker: usize,
+        figures: usize,
+    ) -> Recorder<'a> {
+        let page = shared.page(worker);
+        Recorder {
+            order,
+            clock,
+            shared,
+            page,
+            figures: shared.page(figures),
+            guard: witness.guard(worker, page, order.seed),
+            rng: Rng::stream(order.seed, worker as u64),
+            to_monotonic: shared.to_monotonic().load(Relaxed),
+            last_resort_ns: shared.last_resort().load(Relaxed),
+            gap: 0,
+        }
+    }
+
+    /// Whether the next operation is stamped.
+    #[inline(always)]
+    pub fn is_due(&self) -> bool {
+        self.gap == 0
+    }
+
+    /// Goes on to the operation after.
+    #[inline(always)]
+    pub fn advance(&mut self) {
+        let every = self.order.stamp_every;
+        self.gap = match self.gap {
+            0 if every == 1 => 0,
+            0 => self.rng.geometric(every as f64) - 1,
+            left => left - 1,
+        };
+    }
+
+    /// The lock of the next operation.
+    #[inline(always)]
+    pub fn choose(&mut self) -> (usize, Mode) {
+        let key = match self.order.keys {
+            1 => 0,
+            keys => self.rng.below(keys as u64) as usize,
+        };
+        let mode = match self.order.shared {
+            share if share > 0.0 && self.rng.unit_f64() < share => Mode::Shared,
+            _ => Mode::Exclusive,
+        };
+        (key, mode)
+    }
+
+    /// How long an attempt may wait that began at this stamp, if it has one.
+    #[inline(always)]
+    pub fn patience(&self, attempt: u64) -> Wait {
+        match (self.order.try_only, self.order.acquire_timeout) {
+            (true, _) => Wait::Try,
+            (false, None) => self.block(),
+            (false, Some(timeout)) => {
+                let from = match attempt {
+                    0 => self.clock.now(),
+                    stamp => stamp,
+                };
+                Wait::Until(from.wrapping_add(self.to_monotonic).wrapping_add(timeout.0))
+            }
+        }
+    }
+
+    /// Until granted, or nobody waits any more.
+    #[inline(always)]
+    pub fn block(&self) -> Wait {
+        Wait::Block {
+            last_resort_ns: self.last_resort_ns,
+        }
+    }
+
+    /// When the window closes; `u64::MAX` until all have arrived.
+    #[inline(always)]
+    pub fn closes(&self) -> u64 {
+        self.shared.closes().load(Relaxed)
+    }
+
+    /// The lock is ours: the grant's stamp, and the witness's mark.
+    #[inline(always)]
+    pub fn granted<const WITNESS: bool>(
+        &mut self,
+        key: usize,
+        mode: Mode,
+        attempt: u64,
+        stamped: bool,
+    ) -> Grant {
+        let (grant, cpu) = if stamped {
+            self.clock.stamp()
+        } else {
+            (0, UNKNOWN_CPU)
+        };
+        self.page.set(Word::PendingSince, 0);
+        self.page.add(Word::Total, 1);
+        if WITNESS {
+            self.guard.enter(key, mode);
+        }
+        let before = if stamped {
+            self.guard.before(key, mode)
+        } else {
+            Before::default()
+        };
+        if WITNESS && mode == Mode::Exclusive {
+            let opens = self.shared.opens().load(Relaxed);
+            let opens = if opens == u64::MAX { 0 } else { opens };
+            self.guard.streak(key, attempt, grant, opens);
+        }
+        Grant {
+            key,
+            mode,
+            attempt,
+            grant,
+            cpu,
+            stamped,
+            before,
+            release: 0,
+        }
+    }
+
+    /// Whether the owner still does what it wanted the lock for. A grant that
+    /// came after the window is given back at once.
+    #[inline(always)]
+    pub fn holds(&self, grant: &Grant) -> bool {
+        grant.grant < self.closes()
+    }
+
+    /// The hold is over: the mark goes, and the release is stamped.
+    #[inline(always)]
+    pub fn leaving<const STAMPS: bool, const WITNESS: bool>(&mut self, grant: &mut Grant) {
+        if WITNESS {
+            self.guard.leave(grant.key, grant.mode);
+        }
+        if STAMPS {
+            let (release, cpu) = self.clock.stamp();
+            self.guard.releasing(grant.key, grant.mode, release, cpu);
+            grant.release = release;
+        }
+    }
+
+    /// The release has returned. True if the window has closed.
+    #[inline(always)]
+    pub fn released(&mut self, of: &Grant) -> bool {
+        let (opens, closes) = (self.shared.opens().load(Relaxed), self.closes());
+        if !of.stamped {
+            // The hold of an unstamped operation is shorter than the error
+            // that counting it by its release makes at the window's edges.
+            if of.release >= opens && of.release < closes {
+                self.page.add(Word::Operations, 1);
+                self.figures
+                    .slice(slice_of(of.release, opens, closes), None);
+            }
+            return of.release >= closes;
+        }
+        let released = self.clock.now();
+        let wait = of.grant - of.attempt;
+        if of.grant >= opens && of.grant < closes {
+            self.page.add(Word::Operations, 1);
+            self.page.add(Word::Stamped, 1);
+            self.figures.fold(Figure::Acquire, wait);
+            self.figures.fold(Figure::Hold, of.release - of.grant);
+            self.figures.fold(Figure::Release, released - of.release);
+            self.page.raise(Word::LongestWait, wait);
+            self.figures
+                .slice(slice_of(of.grant, opens, closes), Some(wait));
+            if of.before.release > of.attempt {
+                handed_over(
+                    self.order,
+                    &self.page,
+                    &self.figures,
+                    of.before,
+                    of.grant,
+                    of.cpu,
+                );
+            }
+        }
+        if of.grant >= closes {
+            self.censored(of.attempt);
+        }
+        of.grant >= closes
+    }
+
+    /// This attempt had no grant when the window closed.
+    #[cold]
+    pub fn censored(&self, attempt: u64) {
+        if attempt < self.closes() {
+            self.page.set(Word::CensoredAt, attempt);
+        }
+    }
+
+    /// A try was refused, or the time of an attempt was up.
+    #[cold]
+    pub fn refused(&mut self, attempt: u64) {
+        self.page.set(Word::PendingSince, 0);
+        let now = self.clock.now();
+        if now < self.shared.opens().load(Relaxed) || now >= self.closes() {
+            return;
+        }
+        let word = match self.order.try_only {
+            true => Word::Refusals,
+            false => Word::Timeouts,
+        };
+        self.page.add(word, 1);
+        if attempt > 0 {
+            self.figures.fold(Figure::Refused, now - attempt);
+        }
+    }
+}
+
+/// Notes a grant that another owner's release made way for.
+pub fn handed_over(
+    order: &RunOrder,
+    page: &Page<'_>,
+    figures: &Page<'_>,
+    before: Before,
+    grant: u64,
+    cpu: u32,
+) {
+    page.add(Word::Contended, 1);
+    if before.release > grant + order.clock_uncertainty.0 {
+        page.add(Word::BeforeRelease, 1);
+        return;
+    }
+    let crossed = before.cpu != UNKNOWN_CPU && cpu != UNKNOWN_CPU && before.cpu != cpu;
+    let figure = if crossed {
+        Figure::HandoffCross
+    } else {
+        Figure::HandoffSame
+    };
+    figures.fold(figure, grant.saturating_sub(before.release));
+}
+
+/// Which tenth of the window a stamp lies in.
+#[inline(always)]
+fn slice_of(stamp: u64, opens: u64, closes: u64) -> usize {
+    ((stamp - opens) as u128 * SLICES as u128 / (closes - opens).max(1) as u128) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_slices_share_the_window_evenly() {
+        let slices: Vec<usize> = [100, 109, 110, 150, 199]
+            .map(|s| slice_of(s, 100, 200))
+            .into();
+        assert_eq!(slices, [0, 0, 1, 5, 9]);
+    }
+}

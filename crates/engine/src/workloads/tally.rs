@@ -1,0 +1,269 @@
+//! What a worker of `stream` or `hold` records of its operations: everything but
+//! the calls themselves and the waiting, which differ by carrier.
+
+use super::recorder::handed_over;
+use crate::order::RunOrder;
+use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
+use crate::witness::{Before, Guard, Witness};
+use jostle_model::plan::{Measure, Names, Workload};
+use jostle_stats::rng::Rng;
+use jostle_sys::clock::{Clock, UNKNOWN_CPU};
+use jostle_targets::{Kind, Mode};
+
+/// One worker's notes.
+pub struct Tally<'a> {
+    /// What to do.
+    pub order: &'a RunOrder,
+    /// The scale of the stamps.
+    pub clock: Clock,
+    /// The worker's own counters.
+    pub page: Page<'a>,
+    /// Where distributions are folded: the worker's page, or one that it shares
+    /// with the others of its thread.
+    figures: Page<'a>,
+    guard: Guard<'a>,
+    worker: usize,
+    stamps: Stamps,
+    full: bool,
+    /// Several workers take one lock: there are hand-offs to look for.
+    meets: bool,
+}
+
+/// Which operations are stamped.
+struct Stamps {
+    every: u64,
+    gap: u64,
+    rng: Rng,
+}
+
+impl Stamps {
+    #[inline(always)]
+    fn due(&mut self) -> bool {
+        match (self.every, self.gap) {
+            (0, _) => false,
+            (1, _) => true,
+            (every, 0) => {
+                self.gap = self.rng.geometric(every as f64) - 1;
+                true
+            }
+            _ => {
+                self.gap -= 1;
+                false
+            }
+        }
+    }
+}
+
+/// An operation of a stream that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pair {
+    stamped: bool,
+    attempt: u64,
+    grant: u64,
+    release: u64,
+}
+
+impl<'a> Tally<'a> {
+    /// Of worker number `worker`, which folds its distributions into the page of
+    /// worker `figures`.
+    pub fn new(
+        order: &'a RunOrder,
+        clock: Clock,
+        shared: &'a Shared,
+        witness: &'a Witness,
+        worker: usize,
+        figures: usize,
+    ) -> Tally<'a> {
+        let page = shared.page(worker);
+        page.set(Word::Stage, Stage::Working as u64);
+        let full = order.measure == Measure::Full;
+        Tally {
+            order,
+            clock,
+            page,
+            figures: shared.page(figures),
+            guard: witness.guard(worker, page, order.seed),
+            worker,
+            stamps: Stamps {
+                every: if full { order.stamp_every } else { 0 },
+                gap: 0,
+                rng: Rng::stream(order.seed, worker as u64),
+            },
+            full,
+            meets: full && order.is_contended_stream(),
+        }
+    }
+
+    /// The lock of a stream, or the first of those that are held.
+    pub fn first_key(&self) -> usize {
+        match (self.order.workload, self.order.names) {
+            (Workload::Hold, _) => self.worker * self.order.operations as usize,
+            (_, Names::One) => 0,
+            (_, Names::Own) => self.worker,
+        }
+    }
+
+    /// The stamp of a call that begins; zero where this one has none.
+    #[inline(always)]
+    pub fn begin(&mut self) -> u64 {
+        if self.stamps.due() {
+            self.clock.now()
+        } else {
+            0
+        }
+    }
+
+    /// An attempt begins that was begun with this stamp.
+    #[inline(always)]
+    pub fn waits(&self, attempt: u64) {
+        self.page.set(Word::PendingSince, attempt.max(1));
+    }
+
+    /// It came to a grant.
+    #[inline(always)]
+    pub fn granted(&self) {
+        self.page.set(Word::PendingSince, 0);
+        self.page.add(Word::Total, 1);
+    }
+
+    /// As [`Tally::granted`] for a stream, whose owner leaves at once: to be
+    /// followed by the release.
+    #[inline(always)]
+    pub fn passes(&mut self, key: usize, attempt: u64) -> Pair {
+        self.granted();
+        let stamped = attempt > 0;
+        let (grant, cpu) = if stamped {
+            self.clock.stamp()
+        } else {
+            (0, UNKNOWN_CPU)
+        };
+        if self.full {
+            self.guard.enter(key, Mode::Exclusive);
+            if self.meets && stamped {
+                self.look_back(self.guard.before(key, Mode::Exclusive), attempt, grant, cpu);
+            }
+            self.guard.leave(key, Mode::Exclusive);
+        }
+        let mut release = 0;
+        if self.meets {
+            let (stamp, cpu) = self.clock.stamp();
+            self.guard.releasing(key, Mode::Exclusive, stamp, cpu);
+            release = stamp;
+        } else if stamped {
+            release = self.clock.now();
+        }
+        Pair {
+            stamped,
+            attempt,
+            grant,
+            release,
+        }
+    }
+
+    #[inline(always)]
+    fn look_back(&self, before: Before, attempt: u64, grant: u64, cpu: u32) {
+        if before.release > attempt {
+            handed_over(self.order, &self.page, &self.figures, before, grant, cpu);
+        }
+    }
+
+    /// The release of operation number `nth` of a stream has returned.
+    #[inline(always)]
+    pub fn passed(&self, nth: u64, pair: &Pair) {
+        self.page.add(Word::Operations, 1);
+        if pair.stamped {
+            let released = self.clock.now();
+            self.acquired(nth, pair.grant - pair.attempt);
+            self.figures.fold(Figure::Release, released - pair.release);
+        }
+    }
+
+    /// Lock number `nth` was acquired, in so long.
+    #[inline(always)]
+    pub fn acquired(&self, nth: u64, took: u64) {
+        self.page.add(Word::Stamped, 1);
+        self.figures.fold(Figure::Acquire, took);
+        self.page.raise(Word::LongestWait, took);
+        self.figures.slice(self.slice(nth), Some(took));
+    }
+
+    /// Lock number `nth` was released; `from` is zero where that has no stamp.
+    #[inline(always)]
+    pub fn released(&self, nth: u64, from: u64) {
+        self.page.add(Word::Operations, 1);
+        if from > 0 {
+            let took = self.clock.now() - from;
+            self.figures.fold(Figure::Release, took);
+            self.figures.slice_releases(self.slice(nth), 1, took);
+        }
+    }
+
+    /// So many calls from number `nth` on are done.
+    #[inline(always)]
+    pub fn count(&self, kind: Kind, count: u64) {
+        if kind != Kind::Releases {
+            self.page.add(Word::Total, count);
+        }
+        if kind != Kind::Acquires {
+            self.page.add(Word::Operations, count);
+        }
+    }
+
+    /// Requests that were sent together have all been answered, in so long;
+    /// `alone` is the part of it in which none before them was on its way.
+    pub fn batch(&self, kind: Kind, nth: u64, count: u64, took: u64, alone: u64) {
+        if !self.full {
+            return;
+        }
+        let slice = self.slice(nth);
+        if kind == Kind::Releases {
+            self.figures.fold(Figure::Release, took);
+            self.figures.slice_releases(slice, count, alone);
+        } else {
+            self.page.add(Word::Stamped, count);
+            self.figures.fold(Figure::Acquire, took);
+            self.figures.slice_batch(slice, count, alone);
+        }
+    }
+
+    /// Which tenth of the worker's operations number `nth` belongs to.
+    #[inline(always)]
+    fn slice(&self, nth: u64) -> usize {
+        slice_of(nth, self.order.operations)
+    }
+}
+
+/// Which tenth of `operations` number `nth` belongs to.
+#[inline(always)]
+fn slice_of(nth: u64, operations: u64) -> usize {
+    (nth * SLICES as u64 / operations.max(1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_slices_share_the_operations_evenly() {
+        let of = |operations: u64| (0..operations).map(move |nth| slice_of(nth, operations));
+        for slice in 0..SLICES {
+            assert_eq!(of(1000).filter(|s| *s == slice).count(), 100);
+        }
+        assert_eq!(of(3).collect::<Vec<_>>(), [0, 3, 6]);
+    }
+
+    #[test]
+    fn one_in_so_many_is_stamped() {
+        let stamped = |every| {
+            let mut stamps = Stamps {
+                every,
+                gap: 0,
+                rng: Rng::stream(7, 0),
+            };
+            (0..10_000).filter(|_| stamps.due()).count()
+        };
+        assert_eq!((stamped(0), stamped(1)), (0, 10_000));
+        let tenth = stamped(10);
+        assert!((900..1_100).contains(&tenth), "{tenth}");
+    }
+}

@@ -1,0 +1,186 @@
+//! The commands that take, release and renew locks.
+
+use jostle_resp::{Writer, parse_u64};
+
+use super::{Call, Server};
+use crate::table::{Event, LockRequest, Mode, Refusal, Reply};
+
+/// What can stand behind the name.
+#[derive(Default)]
+struct Options {
+    ttl_ms: Option<u64>,
+    wait_ms: Option<u64>,
+    shared: bool,
+}
+
+/// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
+const MS_MAX: u64 = 1 << 40;
+
+fn options(call: &Call<'_>, may_wait: bool) -> Result<Options, &'static str> {
+    let mut options = Options::default();
+    let mut index = 2;
+    while index < call.args.len() {
+        let word = call.arg(index);
+        let number = || {
+            let digits = call.args.get(call.request, index + 1);
+            digits.and_then(parse_u64).filter(|ms| *ms <= MS_MAX)
+        };
+        if word.eq_ignore_ascii_case(b"TTL") && options.ttl_ms.is_none() {
+            let ms = number().filter(|ms| *ms > 0);
+            options.ttl_ms = Some(ms.ok_or("ERR TTL is milliseconds, 1 to 1099511627776")?);
+            index += 2;
+        } else if word.eq_ignore_ascii_case(b"WAIT") && may_wait && options.wait_ms.is_none() {
+            options.wait_ms = Some(number().ok_or("ERR WAIT is milliseconds, 0 to 1099511627776")?);
+            index += 2;
+        } else if word.eq_ignore_ascii_case(b"SHARED") && !options.shared {
+            options.shared = true;
+            index += 1;
+        } else {
+            return Err("ERR syntax error");
+        }
+    }
+    Ok(options)
+}
+
+pub(super) fn lock(server: &mut Server, call: Call<'_>) {
+    acquire(server, call, true);
+}
+
+pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
+    acquire(server, call, false);
+}
+
+#[inline]
+fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
+    let options = match options(&call, may_wait) {
+        Ok(options) => options,
+        Err(text) => return call.reply().error(text),
+    };
+    let request = LockRequest {
+        session: call.conn.session,
+        name: call.arg(1),
+        ttl_ms: options.ttl_ms,
+        wait_ms: if may_wait { options.wait_ms } else { Some(0) },
+        mode: if options.shared {
+            Mode::Shared
+        } else {
+            Mode::Exclusive
+        },
+    };
+    match server.step(Event::Lock(request), call.now) {
+        Reply::Granted(token) => call.reply().integer(token as i64),
+        Reply::Queued => {
+            call.conn.waiting = true;
+            if request.ttl_ms.is_some() {
+                // For the case that the client is gone when the lease comes.
+                call.conn.wanted.clear();
+                call.conn.wanted.extend_from_slice(request.name);
+            }
+        }
+        Reply::Busy => call.reply().nil(),
+        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
+        _ => call
+            .reply()
+            .error("ALREADYHELD this connection holds the lock"),
+    }
+}
+
+pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
+    let token = if call.args.len() > 2 {
+        match parse_u64(call.arg(2)) {
+            Some(token) => Some(token),
+            None => return call.reply().error("ERR the token is not a number"),
+        }
+    } else {
+        None
+    };
+    let (session, name) = (call.conn.session, call.arg(1));
+    match server.step(
+        Event::Unlock {
+            session,
+            name,
+            token,
+        },
+        call.now,
+    ) {
+        Reply::Released => call.reply().integer(1),
+        Reply::NotHeld => call.reply().error("NOTHELD nobody holds the lock"),
+        _ if token.is_some() => call
+            .reply()
+            .error("NOTOWNER the lock is held with another token"),
+        _ => call
+            .reply()
+            .error("NOTOWNER the lock was not taken by this connection"),
+    }
+}
+
+pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
+    if !call.arg(3).eq_ignore_ascii_case(b"TTL") {
+        return call.reply().error("ERR syntax error");
+    }
+    let Some(token) = parse_u64(call.arg(2)) else {
+        return call.reply().error("ERR the token is not a number");
+    };
+    let Some(ttl_ms) = parse_u64(call.arg(4)).filter(|ms| (1..=MS_MAX).contains(ms)) else {
+        return call
+            .reply()
+            .error("ERR TTL is milliseconds, 1 to 1099511627776");
+    };
+    let name = call.arg(1);
+    match server.step(
+        Event::Renew {
+            name,
+            token,
+            ttl_ms,
+        },
+        call.now,
+    ) {
+        Reply::Renewed => call.reply().integer(1),
+        Reply::NoLease => call
+            .reply()
+            .error("NOLEASE the lock is its connection's and has no TTL"),
+        _ => call.reply().error("NOTOWNER no lease with this token"),
+    }
+}
+
+pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
+    let name = call.arg(1);
+    if let Reply::Forced(holders) = server.step(Event::Force { name }, call.now) {
+        call.reply().integer(holders as i64);
+    }
+}
+
+impl Server {
+    /// Says why a lock was not granted.
+    #[cold]
+    pub(crate) fn refuse(&self, reply: &mut Writer<'_>, refusal: Refusal) {
+        let limits = &self.config.table;
+        reply.error(&match refusal {
+            Refusal::Tokens => format!(
+                "NOTOKENS no fencing tokens can be reserved: {}",
+                self.token_trouble()
+            ),
+            Refusal::Memory => format!(
+                "OOM the lock table may not exceed {} bytes (--max-memory)",
+                limits.memory_bytes
+            ),
+            Refusal::WaitersOfLock => format!(
+                "TOOMANYWAITERS {} wait for this lock (--max-waiters-per-lock)",
+                limits.waiters_per_lock
+            ),
+            Refusal::Waiters => {
+                format!(
+                    "TOOMANYWAITERS {} wait for locks (--max-waiters)",
+                    limits.waiters
+                )
+            }
+            Refusal::Name => {
+                format!(
+                    "BADNAME a name has 1 to {} bytes (--max-name)",
+                    limits.name_bytes
+                )
+            }
+            Refusal::Sessions => "ERR too many connections".to_owned(),
+        });
+    }
+}

@@ -1,0 +1,332 @@
+//! The commands: one table, which dispatch, `COMMAND`, the counters and the
+//! tests walk. What they do stands in the rooms beside it.
+
+mod admin;
+mod locks;
+mod session;
+mod tools;
+
+use jostle_resp::{Args, Writer};
+
+use super::Server;
+use super::conn::Conn;
+use crate::table::Time;
+use admin::{holder, holders, info_command, waiters};
+use locks::{force_unlock, lock, renew, trylock, unlock};
+use session::{auth, client, hello, ping, reset, select};
+use tools::{command, config};
+
+/// One request being executed.
+pub(crate) struct Call<'a> {
+    pub(crate) conn: &'a mut Conn,
+    pub(crate) args: &'a Args,
+    pub(crate) request: &'a [u8],
+    pub(crate) out: &'a mut Vec<u8>,
+    pub(crate) now: Time,
+}
+
+impl<'a> Call<'a> {
+    #[inline]
+    fn arg(&self, index: usize) -> &'a [u8] {
+        // The command's arity was checked; beyond it there is nothing.
+        self.args.get(self.request, index).unwrap_or_default()
+    }
+
+    fn rest(&self, from: usize) -> impl Iterator<Item = &'a [u8]> {
+        let (args, request) = (self.args, self.request);
+        (from..args.len()).filter_map(move |index| args.get(request, index))
+    }
+
+    #[inline]
+    fn reply(&mut self) -> Writer<'_> {
+        Writer::new(self.out, self.conn.protocol)
+    }
+}
+
+/// A command.
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    /// What follows the name, for people.
+    pub(crate) arguments: &'static str,
+    pub(crate) summary: &'static str,
+    /// Arguments with the name, at least and at most.
+    arity: (usize, usize),
+    /// Whether it works before AUTH.
+    open: bool,
+    run: fn(&mut Server, Call<'_>),
+}
+
+const ANY: usize = usize::MAX;
+
+/// All commands; those that are asked for most stand first, as they are looked
+/// up in this order.
+pub(crate) static COMMANDS: &[Spec] = &[
+    Spec {
+        name: "LOCK",
+        arguments: "name [TTL ms] [WAIT ms] [SHARED]",
+        summary: "Acquires a lock, waiting in line if need be; returns the fencing token, or nil \
+                  when WAIT has passed.",
+        arity: (2, 7),
+        open: false,
+        run: lock,
+    },
+    Spec {
+        name: "UNLOCK",
+        arguments: "name [token]",
+        summary: "Releases a lock that this connection took, or the one with this token.",
+        arity: (2, 3),
+        open: false,
+        run: unlock,
+    },
+    Spec {
+        name: "TRYLOCK",
+        arguments: "name [TTL ms] [SHARED]",
+        summary: "Acquires a lock if that is possible at once; returns the fencing token, or nil.",
+        arity: (2, 5),
+        open: false,
+        run: trylock,
+    },
+    Spec {
+        name: "RENEW",
+        arguments: "name token TTL ms",
+        summary: "Lets a lease end this long from now.",
+        arity: (5, 5),
+        open: false,
+        run: renew,
+    },
+    Spec {
+        name: "PING",
+        arguments: "[message]",
+        summary: "Answers PONG, or the message.",
+        arity: (1, 2),
+        open: false,
+        run: ping,
+    },
+    Spec {
+        name: "HOLDER",
+        arguments: "name",
+        summary: "Lists the holders of a lock: none, one, or those who share it.",
+        arity: (2, 2),
+        open: false,
+        run: holder,
+    },
+    Spec {
+        name: "HOLDERS",
+        arguments: "[pattern] [LIMIT n]",
+        summary: "Lists the holders of all locks whose names match, at most 1000 unless told.",
+        arity: (1, 4),
+        open: false,
+        run: holders,
+    },
+    Spec {
+        name: "WAITERS",
+        arguments: "name",
+        summary: "Lists who waits for a lock, the next one first.",
+        arity: (2, 2),
+        open: false,
+        run: waiters,
+    },
+    Spec {
+        name: "FORCEUNLOCK",
+        arguments: "name",
+        summary: "Takes a lock away from its holders; returns how many there were.",
+        arity: (2, 2),
+        open: false,
+        run: force_unlock,
+    },
+    Spec {
+        name: "INFO",
+        arguments: "[section ...]",
+        summary: "Counters and gauges.",
+        arity: (1, ANY),
+        open: false,
+        run: info_command,
+    },
+    Spec {
+        name: "HELLO",
+        arguments: "[version [AUTH user password] [SETNAME name]]",
+        summary: "Agrees on the version of the protocol.",
+        arity: (1, 7),
+        open: true,
+        run: hello,
+    },
+    Spec {
+        name: "AUTH",
+        arguments: "[user] password",
+        summary: "Gives the password; the user, if any, is `default`.",
+        arity: (2, 3),
+        open: true,
+        run: auth,
+    },
+    Spec {
+        name: "CLIENT",
+        arguments: "ID | SETNAME name | GETNAME | SETINFO key value | LIST | INFO",
+        summary: "Names this connection, or lists all.",
+        arity: (2, ANY),
+        open: false,
+        run: client,
+    },
+    Spec {
+        name: "ECHO",
+        arguments: "message",
+        summary: "Answers the message.",
+        arity: (2, 2),
+        open: false,
+        run: |_, mut call| {
+            let message = call.arg(1);
+            call.reply().bulk(message);
+        },
+    },
+    Spec {
+        name: "SELECT",
+        arguments: "0",
+        summary: "There is one database, and its number is 0.",
+        arity: (2, 2),
+        open: false,
+        run: select,
+    },
+    Spec {
+        name: "COMMAND",
+        arguments: "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
+        summary: "Describes the commands.",
+        arity: (1, ANY),
+        open: false,
+        run: command,
+    },
+    Spec {
+        name: "CONFIG",
+        arguments: "GET pattern [pattern ...]",
+        summary: "Settings that tools for Redis ask for.",
+        arity: (2, ANY),
+        open: false,
+        run: config,
+    },
+    Spec {
+        name: "RESET",
+        arguments: "",
+        summary: "Forgets the connection's name, version and password; its locks stay.",
+        arity: (1, 1),
+        open: true,
+        run: reset,
+    },
+    Spec {
+        name: "QUIT",
+        arguments: "",
+        summary: "Answers OK and closes the connection.",
+        arity: (1, 1),
+        open: true,
+        run: |_, mut call| {
+            call.reply().simple("OK");
+            call.conn.closing = true;
+        },
+    },
+];
+
+/// Up to 8 letters as one number, without regard to case: letters differ from
+/// their capitals by one bit, and no other byte becomes a letter.
+#[inline]
+const fn key(name: &[u8]) -> u64 {
+    let mut word = 0;
+    let mut at = 0;
+    while at < name.len() && at < 8 {
+        word |= ((name[at] & !0x20) as u64) << (8 * at);
+        at += 1;
+    }
+    word
+}
+
+static KEYS: [u64; 19] = {
+    let mut keys = [0; 19];
+    let mut at = 0;
+    while at < keys.len() {
+        keys[at] = key(COMMANDS[at].name.as_bytes());
+        at += 1;
+    }
+    keys
+};
+
+/// The place of a command in [`COMMANDS`].
+#[inline]
+fn find(name: &[u8]) -> Option<usize> {
+    // The two that matter most, without a loop.
+    match name {
+        [b'L' | b'l', b'O' | b'o', b'C' | b'c', b'K' | b'k'] => return Some(0),
+        [
+            b'U' | b'u',
+            b'N' | b'n',
+            b'L' | b'l',
+            b'O' | b'o',
+            b'C' | b'c',
+            b'K' | b'k',
+        ] => {
+            return Some(1);
+        }
+        _ => {}
+    }
+    let wanted = key(name);
+    let same = |index: &usize| COMMANDS[*index].name.as_bytes().eq_ignore_ascii_case(name);
+    (0..KEYS.len())
+        .filter(|index| KEYS[*index] == wanted)
+        .find(same)
+}
+
+/// How often each command was asked for, in the order of [`COMMANDS`].
+pub(crate) type PerCommand = [u64; KEYS.len()];
+
+/// Executes a request that is not empty.
+#[inline]
+pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
+    server.stats.commands += 1;
+    call.conn.commands += 1;
+    let Some(index) = find(call.arg(0)) else {
+        return unknown(call);
+    };
+    let spec = &COMMANDS[index];
+    server.stats.per_command[index] += 1;
+    if call.args.len() < spec.arity.0 || call.args.len() > spec.arity.1 {
+        let name = spec.name.to_ascii_lowercase();
+        return call.reply().error(&format!(
+            "ERR wrong number of arguments for '{name}' command"
+        ));
+    }
+    if !call.conn.authenticated && !spec.open {
+        return call.reply().error("NOAUTH Authentication required.");
+    }
+    // The two that matter most are called by name: the compiler can look inside.
+    match index {
+        0 => lock(server, call),
+        1 => unlock(server, call),
+        _ => (spec.run)(server, call),
+    }
+}
+
+#[cold]
+fn unknown(mut call: Call<'_>) {
+    if !call.conn.authenticated {
+        return call.reply().error("NOAUTH Authentication required.");
+    }
+    let name = call.arg(0);
+    let shown = name[..name.len().min(64)].escape_ascii();
+    call.reply()
+        .error(&format!("ERR unknown command '{shown}'"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+        for (index, spec) in COMMANDS.iter().enumerate() {
+            assert_eq!(find(spec.name.as_bytes()), Some(index));
+            assert_eq!(find(spec.name.to_lowercase().as_bytes()), Some(index));
+            assert_eq!(find(&spec.name.as_bytes()[1..]), None);
+            assert!(spec.summary.ends_with('.'), "{}", spec.name);
+        }
+        assert_eq!(KEYS.len(), COMMANDS.len());
+        assert_eq!((COMMANDS[0].name, COMMANDS[1].name), ("LOCK", "UNLOCK"));
+        for name in ["", "GET", "LOCKX", "AVERYLONGNAMEINDEED", "l\x0fck"] {
+            assert_eq!(find(name.as_bytes()), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The commands about the connection itself: who it is, and how it talks.
+
+use jostle_resp::{Protocol, parse_u64};
+use subtle::ConstantTimeEq;
+
+use super::{Call, Server};
+use crate::config::PASSWORD_MAX;
+use crate::server::conn::Conn;
+use crate::server::info;
+
+/// Compares in a time that does not tell how much was right.
+fn same_password(expected: &str, given: &[u8]) -> bool {
+    let pad = |bytes: &[u8]| {
+        let mut padded = [0; PASSWORD_MAX];
+        let length = bytes.len().min(PASSWORD_MAX);
+        padded[..length].copy_from_slice(&bytes[..length]);
+        padded
+    };
+    let same = pad(expected.as_bytes()).ct_eq(&pad(given));
+    let length = (expected.len() as u64).ct_eq(&(given.len() as u64));
+    (same & length).into()
+}
+
+/// Checks a user and password; says what is wrong.
+fn authenticate(
+    server: &mut Server,
+    conn: &mut Conn,
+    user: &[u8],
+    given: &[u8],
+) -> Result<(), &'static str> {
+    let Some(expected) = server.config.password.as_deref() else {
+        return Err(
+            "ERR AUTH <password> called without any password configured for the default \
+                    user. Are you sure your configuration is correct?",
+        );
+    };
+    if !same_password(expected, given) || user != b"default" {
+        server.stats.auth_failures += 1;
+        return Err("WRONGPASS invalid username-password pair or user is disabled.");
+    }
+    conn.authenticated = true;
+    Ok(())
+}
+
+pub(super) fn auth(server: &mut Server, mut call: Call<'_>) {
+    let (user, given) = match call.args.len() {
+        2 => (&b"default"[..], call.arg(1)),
+        _ => (call.arg(1), call.arg(2)),
+    };
+    match authenticate(server, call.conn, user, given) {
+        Ok(()) => call.reply().simple("OK"),
+        Err(text) => call.reply().error(text),
+    }
+}
+
+pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
+    let mut protocol = call.conn.protocol;
+    if call.args.len() > 1 {
+        protocol = match call.arg(1) {
+            b"2" => Protocol::Resp2,
+            b"3" => Protocol::Resp3,
+            _ => return call.reply().error("NOPROTO unsupported protocol version"),
+        };
+    }
+    let mut name = None;
+    let mut index = 2;
+    while index < call.args.len() {
+        let (word, left) = (call.arg(index), call.args.len() - index - 1);
+        if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
+            let (user, given) = (call.arg(index + 1), call.arg(index + 2));
+            if let Err(text) = authenticate(server, call.conn, user, given) {
+                return call.reply().error(text);
+            }
+            index += 3;
+        } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
+            name = Some(call.arg(index + 1));
+            index += 2;
+        } else {
+            return call.reply().error("ERR syntax error in HELLO");
+        }
+    }
+    if !call.conn.authenticated {
+        return call.reply().error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        );
+    }
+    if let Some(name) = name
+        && let Err(text) = set_text(&mut call.conn.name, name)
+    {
+        return call.reply().error(text);
+    }
+    call.conn.protocol = protocol;
+    let number = call.conn.session.number() as i64;
+    let mut reply = call.reply();
+    reply.map(7);
+    for (key, value) in [
+        ("server", "jostled"),
+        ("version", env!("CARGO_PKG_VERSION")),
+    ] {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(protocol.number());
+    reply.bulk(b"id");
+    reply.integer(number);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// Names are shown in lists, whose fields are separated by spaces.
+fn set_text(place: &mut Vec<u8>, text: &[u8]) -> Result<(), &'static str> {
+    if text.len() > 128 || !text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Err(
+            "ERR names have at most 128 bytes, without spaces, newlines or special \
+                    characters.",
+        );
+    }
+    place.clear();
+    place.extend_from_slice(text);
+    Ok(())
+}
+
+pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
+    let subcommand = call.arg(1).to_ascii_uppercase();
+    let text = call.arg(call.args.len() - 1);
+    let done = match (&subcommand[..], call.args.len()) {
+        (b"ID", 2) => {
+            let number = call.conn.session.number();
+            return call.reply().integer(number as i64);
+        }
+        (b"GETNAME", 2) => {
+            let name = std::mem::take(&mut call.conn.name);
+            if name.is_empty() {
+                call.reply().nil();
+            } else {
+                call.reply().bulk(&name);
+            }
+            call.conn.name = name;
+            return;
+        }
+        (b"SETNAME", 3) => set_text(&mut call.conn.name, text),
+        (b"SETINFO", 4) if call.arg(2).eq_ignore_ascii_case(b"LIB-NAME") => {
+            set_text(&mut call.conn.library, text)
+        }
+        (b"SETINFO", 4) if call.arg(2).eq_ignore_ascii_case(b"LIB-VER") => {
+            set_text(&mut call.conn.library_version, text)
+        }
+        (b"INFO", 2) => {
+            let line = info::client_line(server, call.conn, call.now);
+            return call.reply().verbatim(&line);
+        }
+        (b"LIST", 2) => {
+            server.long = true;
+            let mut text = info::client_line(server, call.conn, call.now);
+            for conn in server.conns.iter().flatten() {
+                text.push_str(&info::client_line(server, conn, call.now));
+            }
+            return call.reply().verbatim(&text);
+        }
+        _ => Err("ERR unknown subcommand or wrong number of arguments for 'client'"),
+    };
+    match done {
+        Ok(()) => call.reply().simple("OK"),
+        Err(text) => call.reply().error(text),
+    }
+}
+
+pub(super) fn ping(_: &mut Server, mut call: Call<'_>) {
+    if call.args.len() > 1 {
+        let message = call.arg(1);
+        call.reply().bulk(message);
+    } else {
+        call.reply().simple("PONG");
+    }
+}
+
+pub(super) fn select(_: &mut Server, mut call: Call<'_>) {
+    match parse_u64(call.arg(1)) {
+        Some(0) => call.reply().simple("OK"),
+        _ => call.reply().error("ERR DB index is out of range"),
+    }
+}
+
+pub(super) fn reset(server: &mut Server, mut call: Call<'_>) {
+    call.conn.name.clear();
+    call.conn.protocol = Protocol::Resp2;
+    call.conn.authenticated = server.config.password.is_none();
+    call.reply().simple("RESET");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_the_same_only_if_they_are() {
+        assert!(same_password("secret", b"secret"));
+        for given in ["", "secre", "secret\0", "Secret", "secrets"] {
+            assert!(!same_password("secret", given.as_bytes()), "{given:?}");
+        }
+    }
+}

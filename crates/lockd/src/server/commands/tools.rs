@@ -1,0 +1,95 @@
+//! What tools and libraries for Redis ask before they do anything.
+
+use jostle_resp::Writer;
+
+use super::{COMMANDS, Call, Server, Spec, find};
+use crate::server::info;
+
+pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
+    let subcommand = call.arg(1).to_ascii_uppercase();
+    let named: Vec<Option<&Spec>> = if call.args.len() > 2 {
+        call.rest(2)
+            .map(|name| find(name).map(|index| &COMMANDS[index]))
+            .collect()
+    } else {
+        COMMANDS.iter().map(Some).collect()
+    };
+    let mut reply = call.reply();
+    match &subcommand[..] {
+        b"COUNT" => reply.integer(COMMANDS.len() as i64),
+        b"LIST" => {
+            reply.array(COMMANDS.len());
+            COMMANDS
+                .iter()
+                .for_each(|spec| reply.bulk(spec.name.to_lowercase().as_bytes()));
+        }
+        b"DOCS" => {
+            let known: Vec<&Spec> = named.into_iter().flatten().collect();
+            reply.map(known.len());
+            for spec in known {
+                write_docs(&mut reply, spec);
+            }
+        }
+        b"" | b"INFO" => {
+            reply.array(named.len());
+            for spec in named {
+                match spec {
+                    Some(spec) => write_spec(&mut reply, spec),
+                    None => reply.nil(),
+                }
+            }
+        }
+        _ => reply.error("ERR unknown subcommand for 'command'"),
+    }
+}
+
+fn write_docs(reply: &mut Writer<'_>, spec: &Spec) {
+    reply.bulk(spec.name.to_lowercase().as_bytes());
+    reply.map(3);
+    for (key, value) in [
+        ("summary", spec.summary),
+        ("since", "0.1.0"),
+        ("group", "locks"),
+    ] {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}
+
+/// Name, arity, flags, and where the keys stand: the six fields that every
+/// version of the protocol has.
+fn write_spec(reply: &mut Writer<'_>, spec: &Spec) {
+    let exact = spec.arity.0 == spec.arity.1;
+    let arity = spec.arity.0 as i64;
+    let key = i64::from(spec.arguments.starts_with("name"));
+    reply.array(6);
+    reply.bulk(spec.name.to_lowercase().as_bytes());
+    reply.integer(if exact { arity } else { -arity });
+    reply.set(1);
+    reply.simple(if spec.open { "no_auth" } else { "fast" });
+    for number in [key, key, key] {
+        reply.integer(number);
+    }
+}
+
+pub(super) fn config(server: &mut Server, mut call: Call<'_>) {
+    if !call.arg(1).eq_ignore_ascii_case(b"GET") || call.args.len() < 3 {
+        return call
+            .reply()
+            .error("ERR only CONFIG GET is supported; settings are flags and a file");
+    }
+    let values = info::settings(&server.config);
+    let patterns: Vec<Vec<u8>> = call.rest(2).map(<[u8]>::to_ascii_lowercase).collect();
+    let wanted = |key: &str| {
+        patterns
+            .iter()
+            .any(|pattern| info::glob(pattern, key.as_bytes()))
+    };
+    let found: Vec<_> = values.iter().filter(|(key, _)| wanted(key)).collect();
+    let mut reply = call.reply();
+    reply.map(found.len());
+    for (key, value) in found {
+        reply.bulk(key.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}

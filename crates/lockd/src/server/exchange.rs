@@ -1,0 +1,221 @@
+//! One client's turn: read, execute, answer.
+
+use jostle_resp::{Progress, Writer};
+use rustix::event::epoll::EventFlags;
+
+use super::commands::{self, Call};
+use super::conn::Conn;
+use super::stream::Received;
+use super::{Server, now};
+use crate::table::Time;
+
+/// Replies gathered before they are sent although more commands are there.
+const OUT_BATCH: usize = 256 * 1024;
+
+impl Server {
+    /// Reads, executes and answers. False: the connection is to be closed.
+    pub(super) fn serve(&mut self, conn: &mut Conn, flags: EventFlags) -> bool {
+        // A lease must have reached its client, or be passed on, before more of
+        // its commands are executed: they may ask for another.
+        if conn.fresh_lease.is_some() && !self.flush(conn) {
+            return false;
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::RDHUP) && !conn.ended {
+            loop {
+                match self.receive(conn) {
+                    // One read a turn, so that nobody has to wait for a client
+                    // that sends without end; but what TLS has taken from the
+                    // socket, epoll would not tell of again.
+                    Some(true) if conn.stream.is_tls() => {}
+                    Some(_) => break,
+                    None => return false,
+                }
+            }
+        }
+        self.flush(conn)
+    }
+
+    /// One read and what follows from it. `Some(true)`: there may be more;
+    /// `None`: the connection is lost.
+    pub(super) fn receive(&mut self, conn: &mut Conn) -> Option<bool> {
+        if conn.closing || conn.input.len() >= self.config.max_request {
+            return Some(false);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let received = conn.stream.receive(&mut scratch);
+        // After the read: whatever it gave was sent before this.
+        let now = now();
+        let outcome = match received {
+            Ok(Received::Bytes(bytes)) => {
+                self.stats.bytes_in += bytes as u64;
+                self.take_input(conn, &scratch[..bytes], now);
+                Some(true)
+            }
+            Ok(Received::Nothing) => Some(false),
+            Ok(Received::End) => {
+                conn.ended = true;
+                // Whoever waits is gone; replies already earned are still sent.
+                if conn.waiting { None } else { Some(false) }
+            }
+            Err(_) => None,
+        };
+        self.note_incomplete(conn, now);
+        self.scratch = scratch;
+        outcome
+    }
+
+    /// Executes what has arrived, straight from the read buffer if nothing was
+    /// left over from before. What comes behind a LOCK that waits is kept. (The
+    /// table must not be touched here for one who waits: it might grant, and
+    /// would not find the connection in its place.)
+    fn take_input(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) {
+        if conn.waiting {
+            conn.input.extend_from_slice(bytes);
+        } else if conn.input.is_empty() {
+            let used = self.execute(conn, bytes, now);
+            conn.input.extend_from_slice(&bytes[used..]);
+        } else {
+            conn.input.extend_from_slice(bytes);
+            self.execute_input(conn, now);
+        }
+    }
+
+    pub(super) fn execute_input(&mut self, conn: &mut Conn, now: Time) {
+        let input = std::mem::take(&mut conn.input);
+        let used = self.execute(conn, &input, now);
+        conn.input = input;
+        conn.consume(used);
+    }
+
+    /// Keeps the time since when the client owes us the rest of something.
+    pub(super) fn note_incomplete(&self, conn: &mut Conn, now: Time) {
+        let partial = !conn.input.is_empty() && !conn.waiting;
+        if partial || !conn.authenticated || conn.stream.is_handshaking() {
+            // A whole request in between starts the time anew.
+            if partial && conn.last_request == now {
+                conn.incomplete_since = Some(now);
+            }
+            conn.incomplete_since.get_or_insert(now);
+        } else {
+            conn.incomplete_since = None;
+        }
+    }
+
+    /// Executes the requests that `bytes` holds, until one waits or is cut off;
+    /// returns how many bytes they were.
+    pub(super) fn execute(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) -> usize {
+        self.provide_tokens();
+        let limits = jostle_resp::Limits {
+            bytes: self.config.max_request,
+            ..Default::default()
+        };
+        let mut args = std::mem::take(&mut self.args);
+        let mut out = std::mem::take(&mut self.out);
+        let mut used = 0;
+        conn.more = false;
+        while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
+            if std::mem::take(&mut self.long) {
+                conn.more = true;
+                self.later.push_back(conn.session);
+                break;
+            }
+            let request = &bytes[used..];
+            match jostle_resp::request::decode(request, limits, &mut args) {
+                Ok(Progress::Complete { used: length }) => {
+                    used += length;
+                    conn.needed = 0;
+                    if !args.is_empty() {
+                        let call = Call {
+                            conn,
+                            args: &args,
+                            request,
+                            out: &mut out,
+                            now,
+                        };
+                        commands::execute(self, call);
+                    }
+                }
+                Ok(Progress::Incomplete { needed }) => conn.needed = needed,
+                Err(error) => {
+                    self.stats.protocol_errors += 1;
+                    self.stats.closed_request += 1;
+                    let text = format!("ERR Protocol error: {error}");
+                    Writer::new(&mut out, conn.protocol).error(&text);
+                    conn.closing = true;
+                }
+            }
+            if out.len() > OUT_BATCH && !self.send(conn, &mut out, now) {
+                conn.closing = true;
+            }
+        }
+        self.long = false;
+        if used > 0 {
+            conn.last_request = now;
+        }
+        // Grants to others go first: somebody waits for them, while the replies
+        // here tell what is done already.
+        while let Some(session) = self.dirty.pop_front() {
+            self.deliver(session);
+        }
+        if !out.is_empty() {
+            self.send(conn, &mut out, now);
+        }
+        self.out = out;
+        self.args = args;
+        used
+    }
+
+    /// Sends `out`, as far as it goes, and keeps the rest with the connection.
+    /// False if that is more than allowed; the connection is then useless.
+    pub(super) fn send(&mut self, conn: &mut Conn, out: &mut Vec<u8>, now: Time) -> bool {
+        self.stats.bytes_out += out.len() as u64;
+        let mut sent = 0;
+        if conn.pending() == 0 && !conn.stream.wants_write() {
+            match conn.stream.transmit(out) {
+                Ok(bytes) => sent = bytes,
+                Err(_) => {
+                    out.clear();
+                    conn.ended = true;
+                    conn.closing = true;
+                    return false;
+                }
+            }
+        }
+        if sent < out.len() {
+            conn.output.extend_from_slice(&out[sent..]);
+            conn.stuck_since.get_or_insert(now);
+        }
+        out.clear();
+        let fits = conn.pending() <= self.config.max_output;
+        if !fits {
+            self.stats.closed_output += 1;
+            // What it has not read it will not get.
+            conn.output.clear();
+            conn.sent = 0;
+            conn.ended = true;
+            conn.closing = true;
+        }
+        fits
+    }
+
+    /// Sends what waits; false if the connection is over.
+    pub(super) fn flush(&mut self, conn: &mut Conn) -> bool {
+        if conn.pending() > 0 || conn.stream.wants_write() {
+            if conn.pending() > self.config.max_output {
+                self.stats.closed_output += 1;
+                return false;
+            }
+            // A client that gave up just now must not take a lease with it.
+            if conn.fresh_lease.is_some() && conn.stream.peer_is_gone() {
+                return false;
+            }
+            if conn.flush(now()).is_err() {
+                return false;
+            }
+            conn.fresh_lease = None;
+        }
+        let sent = conn.pending() == 0 && !conn.stream.wants_write();
+        let over = conn.closing || (conn.ended && !conn.more);
+        !(over && sent && !conn.waiting)
+    }
+}

@@ -1,0 +1,211 @@
+//! From a configuration to a server that listens.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use jostle_resp::Args;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+use super::info::Stats;
+use super::net::{self, Door, Listener};
+use super::reserver::Reserver;
+use super::{BELL, LISTENER, SCRATCH, Server, now};
+use crate::config::{Config, Data};
+use crate::table::{Event, HashKey, Table};
+use crate::tokens::{END, FileStore, StoreError, TokenStore};
+
+/// Descriptors for other things than clients.
+const SPARE_FILES: usize = 64;
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address or socket path cannot be listened on.
+    #[error("cannot listen on {place}: {error}")]
+    Listen {
+        /// Which.
+        place: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The first range of tokens cannot be made durable.
+    #[error("cannot reserve fencing tokens: {0}")]
+    Tokens(String),
+    /// The certificate or key cannot be used.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// A call that should not fail.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<rustix::io::Errno> for StartError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+impl Server {
+    /// Opens the data directory and everything that is listened on. From here
+    /// on clients can connect; they are served by [`Server::run`].
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn bind(config: Config) -> Result<Self, StartError> {
+        match &config.data {
+            Data::None => Self::with_tokens(config, None, 1),
+            Data::Directory(path) => {
+                let (store, first) = FileStore::open(path)?;
+                Self::with_tokens(config, Some(Box::new(store)), first)
+            }
+        }
+    }
+
+    /// [`Server::bind`] with another store of tokens, of which `first` was never
+    /// given out.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn with_tokens(
+        config: Config,
+        store: Option<Box<dyn TokenStore>>,
+        first: u64,
+    ) -> Result<Self, StartError> {
+        let started = now();
+        let max_connections = net::connections_that_fit(config.max_connections, SPARE_FILES);
+        let mut server = Self {
+            table: Table::new(config.table, HashKey::random(), first),
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            listeners: Vec::new(),
+            #[cfg(feature = "tls")]
+            tls: config
+                .tls
+                .as_ref()
+                .map(load_tls)
+                .transpose()
+                .map_err(StartError::Tls)?,
+            conns: Vec::new(),
+            http: Vec::new(),
+            reserver: store.map(Reserver::start).transpose()?,
+            stats: Stats::default(),
+            started,
+            max_connections,
+            buffered: 0,
+            dirty: VecDeque::new(),
+            resumed: VecDeque::new(),
+            later: VecDeque::new(),
+            long: false,
+            outputs: Vec::new(),
+            scratch: vec![0; SCRATCH],
+            out: Vec::new(),
+            args: Args::new(),
+            next_sweep: started,
+            deaf: false,
+            config,
+        };
+        server.first_tokens()?;
+        server.listen()?;
+        Ok(server)
+    }
+
+    fn first_tokens(&mut self) -> Result<(), StartError> {
+        if let Some(reserver) = &mut self.reserver {
+            reserver.request(self.table.next_token());
+            self.take_tokens(Duration::from_secs(3600));
+            if self.table.tokens_left() == 0 {
+                return Err(StartError::Tokens(self.token_trouble()));
+            }
+            let bell = self.reserver.as_ref().map(Reserver::bell);
+            if let Some(bell) = bell {
+                epoll::add(&self.epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
+            }
+        } else {
+            self.step(Event::Tokens { end: END }, self.started);
+        }
+        Ok(())
+    }
+
+    pub(super) fn listen(&mut self) -> Result<(), StartError> {
+        let failed = |place: String| move |error| StartError::Listen { place, error };
+        let mut listeners = Vec::new();
+        let tcp = |address: &SocketAddr, door| {
+            Listener::tcp(*address, door).map_err(failed(address.to_string()))
+        };
+        for address in &self.config.listen {
+            listeners.push(tcp(address, Door::Tcp)?);
+        }
+        #[cfg(feature = "tls")]
+        for address in self.config.tls.iter().flat_map(|tls| &tls.listen) {
+            listeners.push(tcp(address, Door::Tls)?);
+        }
+        if let Some(address) = &self.config.metrics {
+            listeners.push(tcp(address, Door::Metrics)?);
+        }
+        if let Some((path, mode)) = &self.config.unix {
+            let place = path.display().to_string();
+            listeners.push(Listener::unix(path, *mode).map_err(failed(place))?);
+        }
+        for (index, listener) in listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENER | index as u64);
+            epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)?;
+        }
+        self.listeners = listeners;
+        Ok(())
+    }
+
+    /// The addresses that clients can connect to, with the ports that port 0
+    /// became.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let doors = self
+            .listeners
+            .iter()
+            .filter(|listener| listener.door != Door::Metrics);
+        doors.filter_map(|listener| listener.address)
+    }
+
+    /// The address of the metrics.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        let found = self
+            .listeners
+            .iter()
+            .find(|listener| listener.door == Door::Metrics);
+        found.and_then(|listener| listener.address)
+    }
+
+    /// Connections that are allowed: fewer than configured where the limit of
+    /// open files does not allow more.
+    #[must_use]
+    pub fn max_connections(&self) -> usize {
+        self.max_connections
+    }
+}
+
+#[cfg(feature = "tls")]
+fn load_tls(
+    config: &crate::config::TlsConfig,
+) -> Result<std::sync::Arc<rustls::ServerConfig>, String> {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let failed = |path: &std::path::Path, error: &dyn std::fmt::Display| {
+        format!("{}: {error}", path.display())
+    };
+    let certs = CertificateDer::pem_file_iter(&config.cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| failed(&config.cert, &error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&config.key).map_err(|error| failed(&config.key, &error))?;
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let server = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(certs, key)
+        .map_err(|error| failed(&config.cert, &error))?;
+    Ok(std::sync::Arc::new(server))
+}

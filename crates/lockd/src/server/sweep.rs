@@ -1,0 +1,92 @@
+//! What is looked at once a second: clients that are slow, idle or greedy.
+
+use std::time::Duration;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::conn::Conn;
+use super::{LISTENER, Server};
+use crate::table::Time;
+
+/// How often timeouts of connections are looked at.
+const SWEEP_NS: u64 = 1_000_000_000;
+/// A scraper's time to send its request and to read the answer.
+const HTTP_TIMEOUT_NS: u64 = 5_000_000_000;
+
+/// Why a client is disconnected.
+enum Fault {
+    Slow,
+    Idle,
+    Greedy,
+}
+
+impl Server {
+    pub(super) fn sweep(&mut self, now: Time) {
+        self.next_sweep = Time(now.0 + SWEEP_NS);
+        if self.deaf {
+            self.hear_again();
+        }
+        if self.no_tokens()
+            && let Some(reserver) = &mut self.reserver
+        {
+            reserver.request(self.table.next_token() + self.table.tokens_left());
+        }
+        self.buffered = self
+            .conns
+            .iter()
+            .flatten()
+            .map(|conn| conn.buffered())
+            .sum();
+        for slot in 0..self.conns.len() {
+            let Some(conn) = &self.conns[slot] else {
+                continue;
+            };
+            let Some(fault) = self.fault_of(conn, now) else {
+                continue;
+            };
+            match fault {
+                Fault::Slow => self.stats.closed_slow += 1,
+                Fault::Idle => self.stats.closed_idle += 1,
+                Fault::Greedy => self.stats.closed_output += 1,
+            }
+            if let Some(conn) = self.conns[slot].take() {
+                self.close(conn);
+            }
+        }
+        for place in &mut self.http {
+            if place
+                .as_ref()
+                .is_some_and(|conn| now.0 - conn.since.0 > HTTP_TIMEOUT_NS)
+            {
+                *place = None;
+            }
+        }
+    }
+
+    /// Why a connection is to be closed, if it is.
+    fn fault_of(&self, conn: &Conn, now: Time) -> Option<Fault> {
+        let passed = |since: Option<Time>, limit: Option<Duration>| {
+            since.zip(limit).is_some_and(|(since, limit)| {
+                u128::from(now.0.saturating_sub(since.0)) > limit.as_nanos()
+            })
+        };
+        let patience = self.config.request_timeout;
+        if passed(conn.incomplete_since, patience) || passed(conn.stuck_since, patience) {
+            return Some(Fault::Slow);
+        }
+        let of_use = conn.waiting || self.table.owns_any(conn.session);
+        if !of_use && passed(Some(conn.last_request), self.config.idle_timeout) {
+            return Some(Fault::Idle);
+        }
+        let full = self.buffered > self.config.max_buffers;
+        (full && conn.buffered() > 64 << 10).then_some(Fault::Greedy)
+    }
+
+    fn hear_again(&mut self) {
+        self.deaf = false;
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENER | index as u64);
+            let _ = epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What happens because time has passed: leases that lapse, waits that end.
+
+use super::entries::{Kind, Ref, State};
+use super::slab::NIL;
+use super::timers::Place;
+use super::{EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, SessionId, TIMERS_PER_STEP, Table, Time};
+
+impl<const FAULT: u8> Table<FAULT> {
+    #[cold]
+    pub(super) fn run_timers(&mut self, now: Time, outputs: &mut Vec<Output>) {
+        let now = if FAULT == EARLY_EXPIRY {
+            Time(now.0 + 3_000_000)
+        } else {
+            now
+        };
+        self.behind = !self.work_off_timers(now, outputs);
+        if self.behind {
+            self.timers.hurry();
+        } else {
+            self.timers.settle();
+        }
+    }
+
+    /// Does what is due, a bounded amount at a time; false: there is more.
+    fn work_off_timers(&mut self, now: Time, outputs: &mut Vec<Output>) -> bool {
+        let mut budget = TIMERS_PER_STEP;
+        loop {
+            while budget > 0
+                && let Some((deadline, entry)) = self.timers.pop_due(now.0)
+            {
+                if *self.deadline_of(entry) == deadline {
+                    self.expire(entry, deadline, now, outputs);
+                }
+                budget -= 1;
+            }
+            if self.cascading == NIL {
+                match self.timers.advance(now.0) {
+                    Some(list) => self.cascading = list,
+                    None => return budget > 0,
+                }
+            }
+            self.cascade(&mut budget);
+            if budget == 0 {
+                return false;
+            }
+        }
+    }
+
+    /// Places the entries of the list that time has reached again, nearer to now.
+    fn cascade(&mut self, budget: &mut usize) {
+        let head = Ref::new(Kind::Wheel, self.cascading);
+        while *budget > 0 {
+            let entry = self.wheel[self.cascading as usize].next;
+            if entry == head {
+                self.cascading = NIL;
+                return;
+            }
+            let deadline = *self.deadline_of(entry);
+            self.unlink(entry);
+            self.set_deadline_link(entry, deadline);
+            *budget -= 1;
+        }
+    }
+
+    /// While timers are behind: ends what is due of the holds of one lock, so
+    /// that a lapsed lease is of no use to anybody however late its timer comes.
+    #[cold]
+    pub(super) fn look_up_behind(
+        &mut self,
+        hash: u32,
+        name: &[u8],
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Option<u32> {
+        loop {
+            let id = self.find(hash, name)?;
+            let lock = &self.locks[id];
+            let due = |entry: &Ref| *self.deadline_of(*entry) <= now.0;
+            let lapsed = if lock.exclusive {
+                Some(Ref::new(Kind::Lock, id)).filter(due)
+            } else {
+                let sharing = self.queues[lock.queue].sharing.head;
+                let line = std::iter::successors((sharing != NIL).then_some(sharing), |at| {
+                    let next = self.claims[*at].next();
+                    (next != NIL).then_some(next)
+                });
+                line.map(|at| Ref::new(Kind::Claim, at)).find(due)
+            };
+            let Some(entry) = lapsed else {
+                return Some(id);
+            };
+            let deadline = *self.deadline_of(entry);
+            self.expire(entry, deadline, now, outputs);
+        }
+    }
+
+    /// A deadline has passed. Whoever is served by it is served as of that
+    /// instant: a waiter whose time ran until just after it still gets the lock,
+    /// however late the step comes.
+    fn expire(&mut self, entry: Ref, deadline: u64, now: Time, outputs: &mut Vec<Output>) {
+        let waiter =
+            entry.kind() == Kind::Claim && self.claims[entry.index()].state == State::Waiting;
+        let lock = if waiter {
+            let lock = self.claims[entry.index()].lock;
+            self.time_out(entry.index(), outputs);
+            lock
+        } else {
+            self.counters.expired += 1;
+            self.end_entry(entry)
+        };
+        if FAULT == LOST_WAKE_UP && !waiter {
+            return;
+        }
+        self.serve(lock, deadline, now, outputs);
+    }
+
+    pub(super) fn time_out(&mut self, claim: u32, outputs: &mut Vec<Output>) {
+        let session = SessionId(self.claims[claim].session);
+        self.counters.wait_timeouts += 1;
+        self.end_wait(claim);
+        outputs.push(Output {
+            session,
+            outcome: Outcome::TimedOut,
+        });
+    }
+
+    pub(super) fn deadline_of(&self, entry: Ref) -> &u64 {
+        match entry.kind() {
+            Kind::Lock => &self.locks[entry.index()].deadline,
+            _ => &self.claims[entry.index()].deadline,
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_deadline(&mut self, entry: Ref, deadline: u64) {
+        match entry.kind() {
+            Kind::Lock => self.locks[entry.index()].deadline = deadline,
+            _ => self.claims[entry.index()].deadline = deadline,
+        }
+        self.set_deadline_link(entry, deadline);
+    }
+
+    #[inline]
+    fn set_deadline_link(&mut self, entry: Ref, deadline: u64) {
+        if let Place::List(list) = self.timers.place(entry, deadline) {
+            self.link(Ref::new(Kind::Wheel, list), entry);
+        }
+    }
+}

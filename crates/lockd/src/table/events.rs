@@ -1,0 +1,263 @@
+//! What goes into the table and what comes out: times, requests, events,
+//! replies, outputs, bounds, counters. Only data; the rules are elsewhere.
+
+use super::entries::NEVER;
+
+/// Nanoseconds of a monotonic clock, from any origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub u64);
+
+impl Time {
+    pub(super) fn after_ms(self, ms: u64) -> u64 {
+        // The last instant is taken: it means never.
+        self.0
+            .saturating_add(ms.saturating_mul(1_000_000))
+            .min(NEVER - 1)
+    }
+}
+
+/// A client's connection, as the table knows it. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub(super) u64);
+
+impl SessionId {
+    pub(super) const SLOT_BITS: u32 = 20;
+
+    /// A small number that is this session's alone while it is open: a place in
+    /// an array.
+    #[inline]
+    #[must_use]
+    pub fn slot(self) -> usize {
+        (self.0 & ((1 << Self::SLOT_BITS) - 1)) as usize
+    }
+
+    /// The number as an administrator sees it.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Alone, or together with others of the same kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One holder.
+    Exclusive,
+    /// Any number of holders.
+    Shared,
+}
+
+/// A wish for a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct LockRequest<'n> {
+    /// Who asks.
+    pub session: SessionId,
+    /// Any bytes, 1 to [`Limits::name_bytes`] of them.
+    pub name: &'n [u8],
+    /// The lease in milliseconds, at least 1; `None`: until the session ends.
+    pub ttl_ms: Option<u64>,
+    /// How long to wait, in milliseconds; `None`: as long as it takes; 0: not
+    /// at all.
+    pub wait_ms: Option<u64>,
+    /// Alone or shared.
+    pub mode: Mode,
+}
+
+/// What happens to the table.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'n> {
+    /// A client has connected.
+    Open,
+    /// A session wants a lock. It must not be waiting already.
+    Lock(LockRequest<'n>),
+    /// A session gives a lock back.
+    Unlock {
+        /// Who asks.
+        session: SessionId,
+        /// Which lock.
+        name: &'n [u8],
+        /// Of the hold that is meant; `None`: the one that this session took.
+        token: Option<u64>,
+    },
+    /// A lease shall end this long from now, be that later or sooner.
+    Renew {
+        /// Which lock.
+        name: &'n [u8],
+        /// Of the hold that is meant.
+        token: u64,
+        /// At least 1.
+        ttl_ms: u64,
+    },
+    /// An administrator takes a lock away from all of its holders.
+    Force {
+        /// Which lock.
+        name: &'n [u8],
+    },
+    /// A session gives up its wait, without an output for it.
+    Cancel {
+        /// Whose.
+        session: SessionId,
+    },
+    /// A client is gone: its wait ends, and what it owns without a lease.
+    Close {
+        /// Which.
+        session: SessionId,
+    },
+    /// Tokens below this may be given out from now on.
+    Tokens {
+        /// The first one that may not.
+        end: u64,
+    },
+    /// Only time passes.
+    Tick,
+}
+
+/// Why a request cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The range of fencing tokens is used up and no further one is reserved.
+    Tokens,
+    /// The table may not take more memory.
+    Memory,
+    /// As many wait for this lock as may.
+    WaitersOfLock,
+    /// As many wait for all locks together as may.
+    Waiters,
+    /// The name is empty or too long.
+    Name,
+    /// As many sessions are open as can be.
+    Sessions,
+}
+
+/// The answer to the event's own session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The lock is held, with this token.
+    Granted(u64),
+    /// The session waits; an [`Output`] will end it.
+    Queued,
+    /// The lock is held by another, or waited for, and the request does not wait.
+    Busy,
+    /// This session owns the lock already, without a lease.
+    AlreadyHeld,
+    /// The hold is over.
+    Released,
+    /// The lock is held, but not by the one who was meant.
+    NotOwner,
+    /// Nobody holds the lock.
+    NotHeld,
+    /// The lease has a new end.
+    Renewed,
+    /// The hold is its connection's: there is no lease to renew.
+    NoLease,
+    /// So many holders have lost the lock.
+    Forced(u64),
+    /// A session.
+    Opened(SessionId),
+    /// Nothing was changed.
+    Refused(Refusal),
+    /// Done; there is nothing to say.
+    Done,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The lock is held, with this token.
+    Granted {
+        /// The fencing token.
+        token: u64,
+        /// Whether it is a lease, which the end of the session would not end.
+        lease: bool,
+    },
+    /// The time to wait has passed.
+    TimedOut,
+    /// It can no longer be granted.
+    Refused(Refusal),
+}
+
+/// The end of a session's wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Whose wait.
+    pub session: SessionId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Bounds of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a name; at most 65535.
+    pub name_bytes: usize,
+    /// Waiters of one lock.
+    pub waiters_per_lock: u32,
+    /// Waiters of all locks together.
+    pub waiters: u32,
+    /// Bytes of memory for locks, waiters, names and their index.
+    pub memory_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            name_bytes: 512,
+            waiters_per_lock: 100_000,
+            waiters: 1_000_000,
+            memory_bytes: 1 << 30,
+        }
+    }
+}
+
+/// How often what has happened, since the table exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Locks granted at once.
+    pub granted_at_once: u64,
+    /// Locks granted after a wait.
+    pub granted_after_wait: u64,
+    /// Holds ended by UNLOCK.
+    pub released: u64,
+    /// Holds ended because their connection did.
+    pub released_by_disconnect: u64,
+    /// Leases that ran out.
+    pub expired: u64,
+    /// Holds ended by FORCEUNLOCK.
+    pub forced: u64,
+    /// Leases renewed.
+    pub renewed: u64,
+    /// Waits begun.
+    pub waits: u64,
+    /// Waits ended by their time.
+    pub wait_timeouts: u64,
+    /// Waits ended because the client was gone, or by [`Event::Cancel`].
+    pub wait_cancels: u64,
+    /// Requests that did not want to wait and would have had to.
+    pub busy: u64,
+    /// Requests refused, waiting ones included.
+    pub refused: u64,
+    /// Releases and renewals of a lock that was not the asker's.
+    pub not_owner: u64,
+    /// Releases of a lock that nobody held.
+    pub not_held: u64,
+    /// Nanoseconds that granted waits took, together.
+    pub waited_ns: u64,
+    /// Granted waits of at most 2^0, 2^1, ... 2^15 milliseconds, and longer.
+    pub waited_ms_log2: [u64; 17],
+}
+
+impl Counters {
+    /// All locks granted.
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        self.granted_at_once + self.granted_after_wait
+    }
+
+    pub(super) fn waited(&mut self, ns: u64) {
+        self.granted_after_wait += 1;
+        self.waited_ns = self.waited_ns.saturating_add(ns);
+        let ms = ns.div_ceil(1_000_000).max(1);
+        let bucket = (64 - (ms - 1).leading_zeros()) as usize;
+        self.waited_ms_log2[bucket.min(16)] += 1;
+    }
+}

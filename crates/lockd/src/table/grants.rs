@@ -1,0 +1,217 @@
+//! How a hold begins and ends, and who is next.
+
+use super::entries::{Kind, NEVER, Ref, State};
+use super::holders::owner_hash;
+use super::slab::NIL;
+use super::{Outcome, Output, Refusal, SessionId, TOKEN_REUSE, Table, Time};
+
+impl<const FAULT: u8> Table<FAULT> {
+    #[inline]
+    pub(super) fn take_token(&mut self) -> Option<u64> {
+        if self.next_token >= self.tokens_end {
+            return None;
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        Some(if FAULT == TOKEN_REUSE && token.is_multiple_of(16) {
+            token - 1
+        } else {
+            token
+        })
+    }
+
+    /// Gives the lock to those at the head of its queue, as far as it can be
+    /// given, as of the instant `at`; drops the lock when nobody wants it.
+    #[inline]
+    pub(super) fn serve(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
+        if self.locks[id].queue == NIL {
+            if !self.locks[id].exclusive {
+                self.drop_lock(id);
+            }
+            return;
+        }
+        self.serve_queue(id, at, now, outputs);
+    }
+
+    fn serve_queue(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
+        loop {
+            let lock = &self.locks[id];
+            let queue = &self.queues[lock.queue];
+            let (head, sharing) = (queue.waiting.head, queue.sharing.len);
+            if head == NIL {
+                break;
+            }
+            let claim = &self.claims[head];
+            if claim.deadline <= at {
+                self.time_out(head, outputs);
+                continue;
+            }
+            if lock.exclusive || (claim.exclusive && sharing != 0) {
+                return;
+            }
+            self.grant(id, head, now, outputs);
+        }
+        let lock = &self.locks[id];
+        if self.queues[lock.queue].sharing.len == 0 {
+            self.queues.give(lock.queue);
+            let exclusive = lock.exclusive;
+            self.locks[id].queue = NIL;
+            if !exclusive {
+                self.drop_lock(id);
+            }
+        }
+    }
+
+    /// Ends the wait of the first in line with a grant, or, if there are no
+    /// tokens, with a refusal.
+    pub(super) fn grant(&mut self, id: u32, claim_id: u32, now: Time, outputs: &mut Vec<Output>) {
+        let claim = &self.claims[claim_id];
+        let (session, ttl_ms, exclusive) = (claim.session, claim.ttl_ms, claim.exclusive);
+        let waited_ns = now.0 - claim.since;
+        let outcome = match self.take_token() {
+            None => {
+                self.counters.refused += 1;
+                self.end_wait(claim_id);
+                Outcome::Refused(Refusal::Tokens)
+            }
+            Some(token) => {
+                self.counters.waited(waited_ns);
+                if exclusive {
+                    self.end_wait(claim_id);
+                    self.hold(id, session, token, ttl_ms, now);
+                } else {
+                    self.leave_queue(claim_id);
+                    self.share(claim_id, token, ttl_ms, now);
+                }
+                Outcome::Granted {
+                    token,
+                    lease: ttl_ms != 0,
+                }
+            }
+        };
+        outputs.push(Output {
+            session: SessionId(session),
+            outcome,
+        });
+    }
+
+    /// Makes a session the exclusive holder.
+    #[inline]
+    pub(super) fn hold(&mut self, id: u32, session: u64, token: u64, ttl_ms: u64, now: Time) {
+        let lock = &mut self.locks[id];
+        lock.token = token;
+        lock.session = session;
+        lock.exclusive = true;
+        self.sessions[SessionId(session).slot()].last = id;
+        self.own(Ref::new(Kind::Lock, id), session, ttl_ms, now);
+    }
+
+    /// Puts a hold under its deadline or into its session's list.
+    #[inline]
+    pub(super) fn own(&mut self, entry: Ref, session: u64, ttl_ms: u64, now: Time) {
+        self.held += 1;
+        if ttl_ms == 0 {
+            let slot = SessionId(session).slot() as u32;
+            self.link(Ref::new(Kind::Session, slot), entry);
+        } else {
+            self.leases += 1;
+            self.set_deadline(entry, now.after_ms(ttl_ms));
+        }
+    }
+
+    pub(super) fn share_at_once(
+        &mut self,
+        id: u32,
+        session: u64,
+        token: u64,
+        ttl_ms: u64,
+        now: Time,
+    ) {
+        let claim_id = self.claims.take();
+        let claim = &mut self.claims[claim_id];
+        claim.session = session;
+        claim.lock = id;
+        self.share(claim_id, token, ttl_ms, now);
+    }
+
+    /// Makes a claim, which is in no list, one of the holders of its lock.
+    pub(super) fn share(&mut self, claim_id: u32, token: u64, ttl_ms: u64, now: Time) {
+        let claim = &mut self.claims[claim_id];
+        claim.state = State::Sharing;
+        claim.token = token;
+        claim.deadline = NEVER;
+        let (lock, session) = (claim.lock, claim.session);
+        claim.set_owner_hash(owner_hash(lock, session));
+        let queue = self.queue_of(lock);
+        self.queues[queue]
+            .sharing
+            .push_back(&mut self.claims, claim_id);
+        self.owners.insert(&mut self.claims, claim_id);
+        self.tokens.insert(&mut self.claims, claim_id);
+        self.own(Ref::new(Kind::Claim, claim_id), session, ttl_ms, now);
+    }
+
+    // Ends.
+
+    /// Ends the exclusive hold of a lock.
+    #[inline]
+    pub(super) fn end_hold(&mut self, id: u32) {
+        self.unlink(Ref::new(Kind::Lock, id));
+        let lock = &mut self.locks[id];
+        self.held -= 1;
+        self.leases -= u64::from(lock.deadline != NEVER);
+        lock.deadline = NEVER;
+        lock.exclusive = false;
+    }
+
+    /// Ends a shared hold.
+    pub(super) fn end_share(&mut self, claim_id: u32) {
+        self.unlink(Ref::new(Kind::Claim, claim_id));
+        let claim = &self.claims[claim_id];
+        self.held -= 1;
+        self.leases -= u64::from(claim.deadline != NEVER);
+        let queue = self.locks[claim.lock].queue;
+        self.queues[queue]
+            .sharing
+            .remove(&mut self.claims, claim_id);
+        self.owners.remove(&mut self.claims, claim_id);
+        self.tokens.remove(&mut self.claims, claim_id);
+        self.claims.give(claim_id);
+    }
+
+    /// Ends a hold of either kind; says of which lock.
+    pub(super) fn end_entry(&mut self, entry: Ref) -> u32 {
+        if entry.kind() == Kind::Lock {
+            self.end_hold(entry.index());
+            return entry.index();
+        }
+        let lock = self.claims[entry.index()].lock;
+        self.end_share(entry.index());
+        lock
+    }
+
+    /// Takes a waiter out of the queue; its claim stays.
+    fn leave_queue(&mut self, claim_id: u32) {
+        self.unlink(Ref::new(Kind::Claim, claim_id));
+        let claim = &self.claims[claim_id];
+        let queue = self.locks[claim.lock].queue;
+        self.sessions[SessionId(claim.session).slot()].waiting = NIL;
+        self.queues[queue]
+            .waiting
+            .remove(&mut self.claims, claim_id);
+        self.waiting -= 1;
+    }
+
+    /// Takes a waiter out of the queue and drops its claim.
+    pub(super) fn end_wait(&mut self, claim_id: u32) {
+        self.leave_queue(claim_id);
+        self.claims.give(claim_id);
+    }
+
+    #[inline]
+    fn drop_lock(&mut self, id: u32) {
+        self.names.remove(&mut self.locks, id);
+        self.locks[id].drop_name(&mut self.blocks);
+        self.locks.give(id);
+    }
+}

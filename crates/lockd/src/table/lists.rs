@@ -1,0 +1,38 @@
+//! The circular lists that entries stand in: of the timer wheel, or of what a
+//! session's connection owns.
+
+use super::Table;
+use super::entries::{Kind, Links, Ref};
+
+impl<const FAULT: u8> Table<FAULT> {
+    #[inline]
+    pub(super) fn links(&mut self, entry: Ref) -> &mut Links {
+        match entry.kind() {
+            Kind::Lock => self.locks.side(entry.index()),
+            Kind::Claim => &mut self.claims[entry.index()].links,
+            Kind::Wheel => &mut self.wheel[entry.index() as usize],
+            Kind::Session => &mut self.sessions[entry.index() as usize].owned,
+        }
+    }
+
+    /// Appends an entry, which is in no list, to the list of `head`.
+    #[inline]
+    pub(super) fn link(&mut self, head: Ref, entry: Ref) {
+        let last = std::mem::replace(&mut self.links(head).prev, entry);
+        self.links(last).next = entry;
+        *self.links(entry) = Links {
+            prev: last,
+            next: head,
+        };
+    }
+
+    /// Takes an entry out of its list, if it is in one.
+    #[inline]
+    pub(super) fn unlink(&mut self, entry: Ref) {
+        let links = std::mem::replace(self.links(entry), Links::ALONE);
+        if links.prev != Ref::NONE {
+            self.links(links.prev).next = links.next;
+            self.links(links.next).prev = links.prev;
+        }
+    }
+}

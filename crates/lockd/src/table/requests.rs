@@ -1,0 +1,236 @@
+//! What sessions ask for: to take a lock, to give it back, to renew a lease, to
+//! take a lock away from others.
+
+use super::entries::{self, Block, Kind, NEVER, Ref, State, blocks_for};
+use super::slab::NIL;
+use super::{
+    LockRequest, Mode, OVERTAKING, Output, Refusal, Reply, SessionId, Table, Time,
+    UNLOCK_WITHOUT_OWNER_CHECK,
+};
+
+impl<const FAULT: u8> Table<FAULT> {
+    #[inline]
+    pub(super) fn lock(
+        &mut self,
+        request: LockRequest<'_>,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        if request.name.is_empty() || request.name.len() > self.limits.name_bytes {
+            return self.refuse(Refusal::Name);
+        }
+        debug_assert!(self.sessions[request.session.slot()].waiting == NIL);
+        let hash = self.hash(request.name);
+        match self.look_up(hash, request.name, now, outputs) {
+            None => self.lock_free(request, hash, now),
+            Some(id) => self.lock_held(id, request, now),
+        }
+    }
+
+    /// Takes a lock that nobody holds.
+    #[inline]
+    fn lock_free(&mut self, request: LockRequest<'_>, hash: u32, now: Time) -> Reply {
+        if self.locks.growth() != 0 || request.name.len() > entries::NAME_INLINE {
+            let blocks = blocks_for(request.name.len()) * size_of::<Block>();
+            let full = self.locks.touched() == Ref::COUNT;
+            if full || self.bytes() + self.locks.growth() + blocks > self.limits.memory_bytes {
+                return self.refuse(Refusal::Memory);
+            }
+        }
+        if request.mode == Mode::Shared && self.no_room_for_claim() {
+            return self.refuse(Refusal::Memory);
+        }
+        let Some(token) = self.take_token() else {
+            return self.refuse(Refusal::Tokens);
+        };
+        let id = self.locks.take();
+        let lock = &mut self.locks[id];
+        lock.used = true;
+        lock.hash = hash;
+        lock.set_name(&mut self.blocks, request.name);
+        self.names.insert(&mut self.locks, id);
+        self.counters.granted_at_once += 1;
+        let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
+        match request.mode {
+            Mode::Exclusive => self.hold(id, session, token, ttl_ms, now),
+            Mode::Shared => self.share_at_once(id, session, token, ttl_ms, now),
+        }
+        Reply::Granted(token)
+    }
+
+    /// Asks for a lock that somebody holds.
+    fn lock_held(&mut self, id: u32, request: LockRequest<'_>, now: Time) -> Reply {
+        if self.owns(id, request.session.0) {
+            return Reply::AlreadyHeld;
+        }
+        let lock = &self.locks[id];
+        let queued = if lock.queue == NIL {
+            0
+        } else {
+            self.queues[lock.queue].waiting.len
+        };
+        let in_turn = queued == 0 || FAULT == OVERTAKING;
+        if request.mode == Mode::Shared && !lock.exclusive && in_turn {
+            if self.no_room_for_claim() {
+                return self.refuse(Refusal::Memory);
+            }
+            let Some(token) = self.take_token() else {
+                return self.refuse(Refusal::Tokens);
+            };
+            self.counters.granted_at_once += 1;
+            let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
+            self.share_at_once(id, session, token, ttl_ms, now);
+            return Reply::Granted(token);
+        }
+        if request.wait_ms == Some(0) {
+            self.counters.busy += 1;
+            return Reply::Busy;
+        }
+        if queued >= self.limits.waiters_per_lock {
+            return self.refuse(Refusal::WaitersOfLock);
+        }
+        if self.waiting >= self.limits.waiters {
+            return self.refuse(Refusal::Waiters);
+        }
+        if self.no_room_for_claim() {
+            return self.refuse(Refusal::Memory);
+        }
+        self.enqueue(id, request, now);
+        Reply::Queued
+    }
+
+    fn enqueue(&mut self, id: u32, request: LockRequest<'_>, now: Time) {
+        let claim_id = self.claims.take();
+        let claim = &mut self.claims[claim_id];
+        claim.session = request.session.0;
+        claim.since = now.0;
+        claim.ttl_ms = request.ttl_ms.unwrap_or(0);
+        claim.lock = id;
+        claim.state = State::Waiting;
+        claim.exclusive = request.mode == Mode::Exclusive;
+        let queue = self.queue_of(id);
+        self.queues[queue]
+            .waiting
+            .push_back(&mut self.claims, claim_id);
+        if let Some(wait_ms) = request.wait_ms {
+            self.set_deadline(Ref::new(Kind::Claim, claim_id), now.after_ms(wait_ms));
+        }
+        self.sessions[request.session.slot()].waiting = claim_id;
+        self.waiting += 1;
+        self.counters.waits += 1;
+    }
+
+    #[inline]
+    pub(super) fn unlock(
+        &mut self,
+        session: SessionId,
+        name: &[u8],
+        token: Option<u64>,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        let found = match self.last_of(session, name) {
+            None => self.look_up(self.hash(name), name, now, outputs),
+            last => last,
+        };
+        let Some(id) = found else {
+            self.counters.not_held += 1;
+            return Reply::NotHeld;
+        };
+        let lock = &self.locks[id];
+        if lock.exclusive {
+            let meant = match token {
+                Some(token) => lock.token == token,
+                None => lock.session == session.0 || FAULT == UNLOCK_WITHOUT_OWNER_CHECK,
+            };
+            if !meant {
+                self.counters.not_owner += 1;
+                return Reply::NotOwner;
+            }
+            self.end_hold(id);
+        } else {
+            let claim = match token {
+                Some(token) => self.sharer_by_token(id, token),
+                None => self.sharer_by_session(id, session.0),
+            };
+            let Some(claim) = claim else {
+                self.counters.not_owner += 1;
+                return Reply::NotOwner;
+            };
+            self.end_share(claim);
+        }
+        self.counters.released += 1;
+        self.serve(id, now.0, now, outputs);
+        Reply::Released
+    }
+
+    /// The lock that a session was granted last, if it has this name: most often
+    /// it is the one that is given back, and then need not be looked for.
+    #[inline]
+    fn last_of(&self, session: SessionId, name: &[u8]) -> Option<u32> {
+        let last = self.sessions[session.slot()].last;
+        if last == NIL || self.behind {
+            return None;
+        }
+        let lock = &self.locks[last];
+        (lock.used && lock.has_name(&self.blocks, name)).then_some(last)
+    }
+
+    pub(super) fn renew(
+        &mut self,
+        name: &[u8],
+        token: u64,
+        ttl_ms: u64,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        let found = self.look_up(self.hash(name), name, now, outputs);
+        let Some(entry) = found.and_then(|id| self.hold_of(id, token)) else {
+            self.counters.not_owner += 1;
+            return Reply::NotOwner;
+        };
+        if *self.deadline_of(entry) == NEVER {
+            return Reply::NoLease;
+        }
+        self.unlink(entry);
+        self.set_deadline(entry, now.after_ms(ttl_ms));
+        self.counters.renewed += 1;
+        Reply::Renewed
+    }
+
+    /// The hold of a lock that a token means.
+    fn hold_of(&self, id: u32, token: u64) -> Option<Ref> {
+        let lock = &self.locks[id];
+        if lock.exclusive {
+            (lock.token == token).then_some(Ref::new(Kind::Lock, id))
+        } else {
+            self.sharer_by_token(id, token)
+                .map(|claim| Ref::new(Kind::Claim, claim))
+        }
+    }
+
+    pub(super) fn force(&mut self, name: &[u8], now: Time, outputs: &mut Vec<Output>) -> Reply {
+        let Some(id) = self.look_up(self.hash(name), name, now, outputs) else {
+            return Reply::Forced(0);
+        };
+        let mut ended = 0;
+        if self.locks[id].exclusive {
+            self.end_hold(id);
+            ended = 1;
+        } else {
+            let queue = self.locks[id].queue;
+            while self.queues[queue].sharing.head != NIL {
+                self.end_share(self.queues[queue].sharing.head);
+                ended += 1;
+            }
+        }
+        self.counters.forced += ended;
+        self.serve(id, now.0, now, outputs);
+        Reply::Forced(ended)
+    }
+
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Reply {
+        self.counters.refused += 1;
+        Reply::Refused(refusal)
+    }
+}

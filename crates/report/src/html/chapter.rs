@@ -1,0 +1,372 @@
+//! Which experiments are drawn together: a chapter for each workload, its swept
+//! axis, and the series in it.
+
+use super::chart::Style;
+use super::labels::labels;
+use super::scale::Axis;
+use crate::ResultSet;
+use jostle_model::record::{At, Distribution, Is, Point};
+use jostle_stats::summary::{PointSummary, summarize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything of one workload.
+#[derive(Debug)]
+pub struct Chapter<'a> {
+    /// The verb.
+    pub workload: &'static str,
+    /// Which of the sets belong to it.
+    pub sets: Vec<usize>,
+    /// What tells each of them from the others; empty of one alone.
+    pub labels: Vec<String>,
+    /// What is swept, by its name in `at`.
+    pub swept: String,
+    /// In the order of sets and targets.
+    pub series: Vec<Series<'a>>,
+}
+
+/// What one line of a figure shows.
+#[derive(Debug)]
+pub struct Series<'a> {
+    /// Position in the chapter.
+    pub index: usize,
+    /// Which of the chapter's experiments it belongs to.
+    pub set: usize,
+    /// How it is drawn everywhere.
+    pub style: Style,
+    /// The target, and what else tells it from the others.
+    pub label: String,
+    /// The target as typed.
+    pub target: &'a str,
+    /// Ascending.
+    pub spots: Vec<Spot<'a>>,
+}
+
+/// One point of a series.
+#[derive(Debug)]
+pub struct Spot<'a> {
+    /// The swept value.
+    pub x: f64,
+    /// All that is known of it.
+    pub point: PointSummary<'a>,
+    /// Of each of its runs the distributions, by their names in the record.
+    pub times: Vec<BTreeMap<String, Distribution>>,
+}
+
+impl Spot<'_> {
+    /// Whether its figures may be shown.
+    pub fn usable(&self) -> bool {
+        self.point.verdict.is != Is::Invalid
+    }
+}
+
+/// One chapter for each workload, in the order of its first experiment.
+pub fn chapters(sets: &[ResultSet]) -> Vec<Chapter<'_>> {
+    let mut order: Vec<&'static str> = Vec::new();
+    for set in sets {
+        let workload = set.experiment.plan.workload.as_str();
+        if !order.contains(&workload) {
+            order.push(workload);
+        }
+    }
+    order.into_iter().map(|w| chapter(w, sets)).collect()
+}
+
+fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
+    let of_it = |at: &usize| all[*at].experiment.plan.workload.as_str() == workload;
+    let sets: Vec<usize> = (0..all.len()).filter(of_it).collect();
+    let members: Vec<&ResultSet> = sets.iter().map(|at| &all[*at]).collect();
+    let ats = members
+        .iter()
+        .flat_map(|set| set.points.iter().map(|p| p.at));
+    let (swept, others) = dimensions(workload, ats);
+    let mut series: Vec<Series<'_>> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
+    let labels = labels(&members);
+    for (set, member) in members.iter().enumerate() {
+        for point in summarize(&member.experiment, &member.points) {
+            let values = named(point.at);
+            let Some(x) = values.get(&swept).copied() else {
+                continue;
+            };
+            let beside = others.iter().filter_map(|name| {
+                let value = *values.get(name)? as u64;
+                Some(format!("{value} {}", few(name, value)))
+            });
+            let target = std::iter::once(point.target.to_owned());
+            let name = target.chain(beside).collect::<Vec<_>>().join(" · ");
+            let label = match labels[set].as_str() {
+                "" => name.clone(),
+                label => format!("{name} · {label}"),
+            };
+            let known = names.iter().position(|known| *known == name);
+            let of_name = known.unwrap_or_else(|| {
+                names.push(name);
+                names.len() - 1
+            });
+            let target = point.target;
+            let times = point.runs.iter().map(|run| times(run)).collect();
+            let spot = Spot { x, point, times };
+            match series.iter_mut().find(|s| s.set == set && s.label == label) {
+                Some(series) => series.spots.push(spot),
+                None => series.push(Series {
+                    index: of_name,
+                    set,
+                    style: Style::default(),
+                    label,
+                    target,
+                    spots: vec![spot],
+                }),
+            }
+        }
+    }
+    // What is to be compared stands side by side.
+    series.sort_by_key(|series| (series.index, series.set));
+    let several = members.len() > 1 && names.len() > 1;
+    for (at, series) in series.iter_mut().enumerate() {
+        series.style = match several {
+            true => Style::of(series.index, series.set, series.set),
+            false => Style::of(at, at, series.set),
+        };
+        series.index = at;
+        series.spots.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    Chapter {
+        workload,
+        sets,
+        labels,
+        swept,
+        series,
+    }
+}
+
+/// What is swept, and what else varies. Of several that vary the workload's
+/// own, else the one with the most values.
+fn dimensions(workload: &str, ats: impl Iterator<Item = At>) -> (String, Vec<String>) {
+    let mut values: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for at in ats {
+        for (name, value) in named(at) {
+            values.entry(name).or_default().insert(value as u64);
+        }
+    }
+    let own = match workload {
+        "stream" => "operations",
+        "hold" => "keys",
+        "connect" => "open",
+        "spread" => "generators",
+        "rate" => "rate",
+        _ => "workers",
+    };
+    let spread = |name: &String| (values[name].len().min(2), name == own, values[name].len());
+    let swept = values.keys().max_by_key(|name| spread(name));
+    let swept = swept.cloned().unwrap_or_else(|| own.to_owned());
+    let varies = |(name, values): (String, BTreeSet<u64>)| (values.len() > 1).then_some(name);
+    let mut others: Vec<String> = values.into_iter().filter_map(varies).collect();
+    others.retain(|name| *name != swept);
+    (swept, others)
+}
+
+/// The swept values by name, as the record has them; what a later version adds
+/// is among them.
+fn named(at: At) -> BTreeMap<String, f64> {
+    let value = serde_json::to_value(at).unwrap_or_default();
+    serde_json::from_value(value).unwrap_or_default()
+}
+
+/// Every distribution of a run: fields in nanoseconds that count their values.
+/// Found by their form, so that those of other workloads are among them.
+fn times(run: &Point) -> BTreeMap<String, Distribution> {
+    let lean = Point {
+        histograms: BTreeMap::new(),
+        workers: None,
+        ..run.clone()
+    };
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(lean) else {
+        return BTreeMap::new();
+    };
+    let of_times = |(name, value): (String, serde_json::Value)| {
+        let is_one = name.ends_with("_ns") && value.get("count").is_some();
+        // Waits are more than a distribution, and have fields of their own.
+        let is_one = is_one && value.get("kaplan_meier").is_none();
+        let found: Distribution = serde_json::from_value(value).ok().filter(|_| is_one)?;
+        (found.count > 0).then_some((name, found))
+    };
+    fields.into_iter().filter_map(of_times).collect()
+}
+
+/// `1 worker`, `2 workers`, `5 in flight`.
+fn few(name: &str, value: u64) -> String {
+    let words = name.replace('_', " ");
+    match (value, words.strip_suffix('s')) {
+        (1, Some(one)) => one.to_owned(),
+        _ => words,
+    }
+}
+
+impl Chapter<'_> {
+    /// What the horizontal axis counts.
+    pub fn swept_words(&self) -> String {
+        match (self.swept.as_str(), self.workload) {
+            ("operations", _) => "operations of each worker".to_owned(),
+            ("keys", "hold") => "locks held by each worker".to_owned(),
+            ("open", _) => "connections open".to_owned(),
+            ("listeners", _) => "listening sockets".to_owned(),
+            ("rate", _) => "offered a second".to_owned(),
+            (other, _) => other.replace('_', " "),
+        }
+    }
+
+    /// `10 workers`.
+    pub fn place(&self, x: f64) -> String {
+        let value = crate::format::significant(x, 1);
+        format!("{value} {}", few(&self.swept, x as u64))
+    }
+
+    /// What an operation is called.
+    pub fn noun(&self) -> &'static str {
+        match self.workload {
+            "contend" => "lock",
+            "connect" => "connection",
+            "rate" | "spread" => "request",
+            _ => "operation",
+        }
+    }
+
+    /// As throughput counts them.
+    pub fn per_second(&self) -> &'static str {
+        match self.workload {
+            "contend" => "locks/s",
+            "connect" => "connections/s",
+            "rate" | "spread" => "requests/s",
+            _ => "ops/s",
+        }
+    }
+
+    /// All swept values, ascending, each once.
+    pub fn xs(&self) -> Vec<f64> {
+        let spots = self.series.iter().flat_map(|series| &series.spots);
+        let mut xs: Vec<f64> = spots.map(|spot| spot.x).collect();
+        xs.sort_by(f64::total_cmp);
+        xs.dedup();
+        xs
+    }
+
+    /// Whether anything is swept. Where nothing is, the series themselves stand
+    /// side by side.
+    pub fn sweeps(&self) -> bool {
+        self.xs().len() > 1
+    }
+
+    /// The horizontal axis.
+    pub fn x_axis(&self, pixels: [f64; 2]) -> Axis {
+        match self.sweeps() {
+            true => Axis::of_sweep(&self.xs(), pixels),
+            false => {
+                let names: Vec<String> = self.series.iter().map(|s| s.label.clone()).collect();
+                Axis::of_names(&names, pixels)
+            }
+        }
+    }
+
+    /// Where a spot stands on that axis.
+    pub fn x_of(&self, series: &Series<'_>, x: f64) -> f64 {
+        match self.sweeps() {
+            true => x,
+            false => series.index as f64 + 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use jostle_model::List;
+    use jostle_model::plan::Workload;
+
+    fn labels_of(chapter: &Chapter<'_>) -> Vec<String> {
+        chapter.series.iter().map(|s| s.label.clone()).collect()
+    }
+
+    /// Runs of a stream of one target, by operations and workers.
+    fn stream(points: &[(u64, u64)]) -> ResultSet {
+        let mut set = made::set();
+        set.experiment.plan.workload = Workload::Stream;
+        set.experiment.plan.operations = Some(List(vec![1000]));
+        set.points.truncate(points.len());
+        for (point, (operations, workers)) in set.points.iter_mut().zip(points) {
+            point.target = "flock".to_owned();
+            point.at.operations = Some(*operations);
+            point.at.workers = Some(*workers);
+        }
+        set
+    }
+
+    #[test]
+    fn a_comparison_is_one_chapter_with_a_series_for_each_target() {
+        let sets = [made::set()];
+        let found = &chapters(&sets)[0];
+        assert_eq!(labels_of(found), ["flock", "sysv"]);
+        assert_eq!(found.swept, "workers");
+        assert_eq!(found.xs(), [10.0, 1000.0]);
+        assert_eq!(found.place(1000.0), "1,000 workers");
+        assert!(found.sweeps());
+    }
+
+    #[test]
+    fn what_varies_beside_the_axis_is_a_series_of_its_own() {
+        let set = stream(&[(1000, 1), (1000, 2), (10_000, 1), (10_000, 2)]);
+        let sets = [set];
+        let found = &chapters(&sets)[0];
+        assert_eq!(found.swept, "operations");
+        assert_eq!(labels_of(found), ["flock · 1 worker", "flock · 2 workers"]);
+        let workers_only = [stream(&[(1000, 1), (1000, 2), (1000, 4)])];
+        assert_eq!(chapters(&workers_only)[0].swept, "workers");
+    }
+
+    #[test]
+    fn several_experiments_are_overlaid_by_workload_and_told_apart() {
+        let (old, mut new) = (made::set(), made::set());
+        new.experiment.environment.kernel = "Linux 6.19".to_owned();
+        let sets = [old, stream(&[(1000, 1)]), new];
+        let found = chapters(&sets);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].sets, [0, 2]);
+        assert_eq!(
+            labels_of(&found[0]),
+            [
+                "flock · Linux 6.18",
+                "flock · Linux 6.19",
+                "sysv · Linux 6.18",
+                "sysv · Linux 6.19"
+            ]
+        );
+        // A target keeps its colour, an experiment its shape and dashes.
+        let styles = found[0].series.iter().map(|series| series.style);
+        let expected = [(0, 0), (0, 1), (1, 0), (1, 1)];
+        assert!(styles.eq(expected.map(|(target, set)| Style::of(target, set, set))));
+        assert_eq!(labels_of(&found[1]), ["flock"]);
+    }
+
+    #[test]
+    fn without_a_sweep_series_stand_side_by_side() {
+        let sets = [made::counts_only()];
+        let found = &chapters(&sets)[0];
+        assert!(!found.sweeps());
+        assert_eq!(found.x_of(&found.series[1], 2.0), 2.0);
+        assert_eq!(found.x_axis([0.0, 200.0]).log_ticks.len(), 2);
+    }
+
+    #[test]
+    fn distributions_are_found_by_their_form() {
+        let set = made::set();
+        let found: Vec<String> = times(&set.points[0]).into_keys().collect();
+        assert_eq!(found, ["handoff_ns", "hold_ns", "release_ns"]);
+    }
+
+    #[test]
+    fn a_result_without_runs_is_a_chapter_without_series() {
+        let mut set = made::set();
+        set.points.clear();
+        assert!(chapters(&[set])[0].series.is_empty());
+    }
+}

@@ -1,0 +1,222 @@
+//! What is drawn of a chapter: groups of figures, each with the table of its
+//! data. What was not measured has no figure.
+//!
+//! A new figure over the sweep is one line in `MEASURES` (overlay.rs), a new
+//! distribution one in `SPREADS` (bands.rs).
+
+mod along;
+mod bands;
+mod overlay;
+mod shares;
+
+use super::chapter::{Chapter, Series, Spot};
+use super::chart::{Look, Mark, Size, Told};
+use jostle_model::record::Is;
+use maud::{Markup, html};
+
+/// Of figures that are read first.
+const LARGE: Size = (560.0, 300.0);
+/// Of those beside them, and of small multiples.
+const SMALL: Size = (372.0, 232.0);
+
+/// Figures that answer one question.
+#[derive(Debug)]
+pub struct Group {
+    /// The question's subject.
+    pub title: &'static str,
+    /// In the order in which they are read.
+    pub figures: Vec<Figure>,
+}
+
+/// One figure: a drawing, or one for each series, and its data.
+#[derive(Debug)]
+pub struct Figure {
+    /// What it shows.
+    pub title: String,
+    /// What a reader has to know to read it.
+    pub note: String,
+    /// Without any, the note says it all.
+    pub charts: Vec<Panel>,
+    /// The same as figures.
+    pub data: Data,
+}
+
+impl Figure {
+    /// The class that makes it as wide as its drawings, whatever its caption.
+    pub fn width(&self) -> &'static str {
+        match &self.charts[..] {
+            [only] if only.size == SMALL => "small",
+            [only] if only.size == LARGE => "large",
+            [] => "small",
+            _ => "many",
+        }
+    }
+}
+
+/// One drawing.
+#[derive(Debug)]
+pub struct Panel {
+    /// Its width and height.
+    pub size: Size,
+    /// Of small multiples: which series it is.
+    pub caption: Option<Markup>,
+    /// The SVG.
+    pub drawing: Markup,
+}
+
+/// The table behind a figure.
+#[derive(Debug, Default)]
+pub struct Data {
+    /// One for each column.
+    pub headings: Vec<String>,
+    /// From top to bottom.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// One cell of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// As it was recorded, and as it is read.
+    Figure(f64, String),
+    /// Not measured.
+    None,
+}
+
+impl Cell {
+    fn text(text: impl Into<String>) -> Cell {
+        Cell::Text(text.into())
+    }
+}
+
+/// All groups of a chapter that have anything to show.
+pub fn groups(chapter: &Chapter<'_>) -> Vec<Group> {
+    let overlaid = |group| overlay::figures(chapter, group);
+    let banded = |group| bands::figures(chapter, group);
+    let groups = [
+        ("Throughput and cost", overlaid(Subject::Cost)),
+        ("Waiting", banded(Subject::Waiting)),
+        (
+            "Fairness",
+            both(shares::figures(chapter), overlaid(Subject::Fairness)),
+        ),
+        ("Along the run", along::figures(chapter)),
+        ("Hand-off", banded(Subject::HandOff)),
+        ("Other times", banded(Subject::Other)),
+        ("The machine and the tool", overlaid(Subject::Machine)),
+    ];
+    let groups = groups.into_iter();
+    groups
+        .filter(|(_, figures)| !figures.is_empty())
+        .map(|(title, figures)| Group { title, figures })
+        .collect()
+}
+
+fn both(mut first: Vec<Figure>, second: Vec<Figure>) -> Vec<Figure> {
+    first.extend(second);
+    first
+}
+
+/// What a figure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Cost,
+    Waiting,
+    Fairness,
+    HandOff,
+    Other,
+    Machine,
+}
+
+/// Above a panel of small multiples.
+fn caption(series: &Series<'_>) -> Markup {
+    html! { (series.style.swatch()) " " (series.label) }
+}
+
+/// A drawing for each series on the same axes, or one for all where nothing is
+/// swept. One or two of them are large.
+fn panels<'s, 'a, T>(
+    chapter: &Chapter<'_>,
+    all: &[(&'s Series<'a>, T)],
+    draw: impl Fn(Size, &[&(&'s Series<'a>, T)]) -> Markup,
+) -> Vec<Panel> {
+    if !chapter.sweeps() {
+        return vec![Panel {
+            size: LARGE,
+            caption: None,
+            drawing: draw(LARGE, &all.iter().collect::<Vec<_>>()),
+        }];
+    }
+    let size = if all.len() > 2 { SMALL } else { LARGE };
+    let panel = |one: &(&'s Series<'a>, T)| Panel {
+        size,
+        caption: (chapter.series.len() > 1).then(|| caption(one.0)),
+        drawing: draw(size, &[one]),
+    };
+    all.iter().map(panel).collect()
+}
+
+/// Pixels by which the marks of a series stand beside the swept value, so that
+/// those of different series do not hide each other.
+fn beside(chapter: &Chapter<'_>, series: &Series<'_>) -> f64 {
+    let count = chapter.series.len() as f64;
+    match chapter.sweeps() {
+        true => (series.index as f64 - (count - 1.0) / 2.0) * (14.0 / count).min(5.0),
+        false => 0.0,
+    }
+}
+
+/// What the hover texts of a point have in common: whose figures these are, and
+/// what speaks against them.
+fn told(chapter: &Chapter<'_>, series: &Series<'_>, spot: &Spot<'_>) -> Told {
+    let reasons = spot.point.verdict.reasons.iter();
+    let reasons: Vec<String> = reasons
+        .map(|reason| format!("{}: {}", reason.is, reason.text))
+        .collect();
+    Told {
+        whose: format!("{}, {}", series.label, chapter.place(spot.x)),
+        doubts: reasons.join("\n"),
+    }
+}
+
+/// How the mark of a figure looks.
+fn look(spot: &Spot<'_>) -> Look {
+    match spot.point.verdict.is {
+        Is::Valid => Look::Valid,
+        Is::Suspect => Look::Suspect,
+        Is::Invalid => Look::Invalid,
+    }
+}
+
+/// In the place of figures that must not be read.
+fn cross(x: f64) -> Mark {
+    Mark {
+        look: Look::Invalid,
+        at: (x, 0.0),
+        says: String::new(),
+    }
+}
+
+/// First columns of every table of data.
+fn key_headings(chapter: &Chapter<'_>) -> Vec<String> {
+    vec!["series".to_owned(), chapter.swept.replace('_', " ")]
+}
+
+fn key_cells(series: &Series<'_>, spot: &Spot<'_>) -> Vec<Cell> {
+    vec![
+        Cell::text(&series.label),
+        Cell::Figure(spot.x, crate::format::significant(spot.x, 1)),
+    ]
+}
+
+/// The reasons stand below the headline.
+fn verdict_cell(spot: &Spot<'_>) -> Cell {
+    Cell::text(spot.point.verdict.is.to_string())
+}
+
+/// Spots that may be shown, in stretches without an INVALID one between.
+fn stretches<'s, 'a>(series: &'s Series<'a>) -> Vec<&'s [Spot<'a>]> {
+    let stretches = series.spots.split(|spot| !spot.usable());
+    stretches.filter(|stretch| !stretch.is_empty()).collect()
+}

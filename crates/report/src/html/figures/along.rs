@@ -1,0 +1,316 @@
+//! Along the run: its ten slices, a drawing for each series with a line for
+//! each point, and whether they drift.
+
+use super::{Cell, Chapter, Data, Figure, key_cells, key_headings, panels, told, verdict_cell};
+use crate::html::chapter::{Series, Spot};
+use crate::html::chart::{Chart, Look, Mark, Size, frame};
+use crate::html::scale::Axis;
+use crate::html::units::{Unit, compact};
+use jostle_model::record::Slice;
+use jostle_stats::intervals::median;
+use jostle_stats::trend::{mann_kendall, theil_sen};
+
+/// A drift worth a word, its probability by chance, and in what share of the
+/// runs: those of the check `steadiness`, here for times as well.
+const DRIFT: f64 = 0.10;
+const P: f64 = 0.01;
+const RUNS_SHARE: f64 = 2.0 / 3.0;
+/// Lines of a drawing, from the palest to the full colour.
+const SHADES: usize = 5;
+
+/// Lines of a drawing, at most.
+const LINES: usize = 9;
+
+/// One figure of each slice.
+struct Track {
+    title: &'static str,
+    note: &'static str,
+    unit: fn(&Chapter<'_>) -> Unit,
+    of: fn(&Slice) -> Option<f64>,
+    /// Whether slices are tenths of the operations as well, not of the window
+    /// alone.
+    counted: bool,
+}
+
+static TRACKS: &[Track] = &[
+    Track {
+        title: "Mean time to acquire",
+        note: "over ten slices of the run; medians over the runs",
+        unit: |_| Unit::Time(1.0),
+        of: |slice| slice.mean_wait_ns,
+        counted: true,
+    },
+    Track {
+        title: "Mean time to release",
+        note: "over ten slices of the run; medians over the runs",
+        unit: |_| Unit::Time(1.0),
+        of: |slice| slice.mean_release_ns,
+        counted: true,
+    },
+    Track {
+        title: "Acquisitions",
+        note: "in each tenth of the window; medians over the runs",
+        unit: |_| Unit::Number("acquisitions"),
+        of: |slice| Some(slice.operations as f64),
+        counted: false,
+    },
+];
+
+/// Of one point: the slices over all runs, and the drift if there is one.
+struct Course<'s, 'a> {
+    spot: &'s Spot<'a>,
+    slices: Vec<(f64, f64)>,
+    drift: Option<f64>,
+}
+
+/// Those that were recorded.
+pub fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+    let counted = !matches!(chapter.workload, "contend" | "rate" | "spread");
+    let tracks = TRACKS.iter().filter(|track| track.counted || !counted);
+    tracks.filter_map(|track| figure(chapter, track)).collect()
+}
+
+fn figure(chapter: &Chapter<'_>, track: &Track) -> Option<Figure> {
+    let all: Vec<(&Series<'_>, Vec<Course<'_, '_>>)> = chapter
+        .series
+        .iter()
+        .map(|series| (series, courses(track, series)))
+        .filter(|(_, courses)| !courses.is_empty())
+        .collect();
+    if all.is_empty() {
+        return None;
+    }
+    let unit = (track.unit)(chapter);
+    let charts = panels(chapter, &all, |size, shown| {
+        draw(chapter, track, size, &all, shown)
+    });
+    Some(Figure {
+        title: track.title.to_owned(),
+        note: track.note.to_owned(),
+        charts,
+        data: data(chapter, unit, &all),
+    })
+}
+
+fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<Course<'s, 'a>> {
+    let course = |spot: &'s Spot<'a>| {
+        let slices = |run: &[Slice]| -> Vec<Option<f64>> { run.iter().map(track.of).collect() };
+        let runs: Vec<Vec<Option<f64>>> = spot
+            .point
+            .runs
+            .iter()
+            .map(|run| slices(&run.series))
+            .collect();
+        let count = runs.iter().map(Vec::len).max()?;
+        let over_runs = |slice: usize| {
+            let known: Vec<f64> = runs.iter().filter_map(|run| *run.get(slice)?).collect();
+            Some((slice as f64 + 1.0, median(&known)?))
+        };
+        let slices: Vec<(f64, f64)> = (0..count).filter_map(over_runs).collect();
+        let told = slices.iter().any(|(_, value)| *value > 0.0);
+        told.then(|| Course {
+            spot,
+            slices,
+            drift: drift(&runs),
+        })
+    };
+    let usable = series.spots.iter().filter(|spot| spot.usable());
+    usable.filter_map(course).collect()
+}
+
+/// From beginning to end, as a share of the mean, where runs agree on it.
+fn drift(runs: &[Vec<Option<f64>>]) -> Option<f64> {
+    let of_run = |run: &Vec<Option<f64>>| {
+        let values: Vec<f64> = run.iter().copied().collect::<Option<_>>()?;
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let drift = theil_sen(&values)? * values.len() as f64 / mean;
+        drift.is_finite().then(|| (drift, mann_kendall(&values).p))
+    };
+    let judged: Vec<(f64, f64)> = runs.iter().filter_map(of_run).collect();
+    let towards = |sign: f64| -> Vec<f64> {
+        let sure = judged
+            .iter()
+            .filter(|(drift, p)| drift * sign > DRIFT && *p < P);
+        sure.map(|(drift, _)| *drift).collect()
+    };
+    let (up, down) = (towards(1.0), towards(-1.0));
+    let agreed = if up.len() >= down.len() { up } else { down };
+    let enough = agreed.len() as f64 >= RUNS_SHARE * judged.len() as f64;
+    median(&agreed).filter(|_| enough)
+}
+
+fn percent(drift: f64) -> String {
+    format!("{:+.0} %", 100.0 * drift)
+}
+
+/// As many lines as can be told apart, the first and the last among them; the
+/// table has all.
+fn thinned<'c, 's, 'a>(courses: &'c [Course<'s, 'a>]) -> Vec<&'c Course<'s, 'a>> {
+    let last = courses.len().saturating_sub(1);
+    match courses.len() > LINES {
+        true => (0..LINES)
+            .map(|n| &courses[n * last / (LINES - 1)])
+            .collect(),
+        false => courses.iter().collect(),
+    }
+}
+
+type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Course<'s, 'a>>);
+
+fn draw(
+    chapter: &Chapter<'_>,
+    track: &Track,
+    size: Size,
+    all: &[OfSeries<'_, '_>],
+    shown: &[&OfSeries<'_, '_>],
+) -> maud::Markup {
+    let unit = (track.unit)(chapter);
+    let name_of = |series: &Series<'_>, course: &Course<'_, '_>| {
+        let name = match chapter.sweeps() {
+            true => compact(course.spot.x),
+            false => series.label.clone(),
+        };
+        match course.drift {
+            Some(drift) => format!("{name} {}", percent(drift)),
+            None => name,
+        }
+    };
+    let names = all
+        .iter()
+        .flat_map(|(series, courses)| courses.iter().map(|course| name_of(series, course)));
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    let (across, up) = frame(size, longest);
+    let known = all.iter().flat_map(|(_, courses)| courses);
+    let values: Vec<f64> = known.flat_map(|c| c.slices.iter().map(|s| s.1)).collect();
+    let tenths: Vec<String> = (1..=10).map(|n| n.to_string()).collect();
+    let x = (
+        Axis::of_names(&tenths, across),
+        "tenth of the run".to_owned(),
+    );
+    let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
+    let mut chart = Chart::new(size, longest, x, y);
+    for (series, courses) in shown {
+        let courses = thinned(courses);
+        for (at, course) in courses.iter().enumerate() {
+            let shade = match courses.len() {
+                1 => SHADES,
+                several => 1 + at * (SHADES - 1) / (several - 1),
+            };
+            let class = format!("{} shade{shade}", series.style.colour());
+            chart.line(&class, series.style.dashes(), &course.slices);
+            let mut told = told(chapter, series, course.spot);
+            if let Some(drift) = course.drift {
+                told.whose += &format!("\ndrifts by {} along the run", percent(drift));
+            }
+            let mark = |slice: &(f64, f64)| Mark {
+                look: Look::Unseen,
+                at: *slice,
+                says: format!("tenth {}: {}", slice.0, unit.exact(slice.1)),
+            };
+            let marks: Vec<Mark> = course.slices.iter().map(mark).collect();
+            chart.marks(series.style, 0.0, &told, &marks);
+            if let Some((_, last)) = course.slices.last() {
+                let class = if course.drift.is_some() {
+                    "drift"
+                } else {
+                    "quiet"
+                };
+                chart.label(class, *last, &name_of(series, course));
+            }
+        }
+    }
+    let whose = match shown {
+        [(series, _)] => format!(" of {}", series.label),
+        _ => String::new(),
+    };
+    chart.draw(&format!("{}{whose}, along the run", track.title))
+}
+
+fn data(chapter: &Chapter<'_>, unit: Unit, all: &[OfSeries<'_, '_>]) -> Data {
+    let mut headings = key_headings(chapter);
+    headings.extend((1..=10).map(|slice| slice.to_string()));
+    headings.extend(["drift".to_owned(), "verdict".to_owned()]);
+    let mut rows = Vec::new();
+    for (series, courses) in all {
+        for course in courses {
+            let mut cells = key_cells(series, course.spot);
+            cells.extend((1..=10).map(|slice| {
+                let known = course.slices.iter().find(|(at, _)| *at == f64::from(slice));
+                known.map_or(Cell::None, |(_, v)| Cell::Figure(*v, unit.cell(*v)))
+            }));
+            let drift = course
+                .drift
+                .map(|drift| Cell::Figure(drift, percent(drift)));
+            cells.push(drift.unwrap_or_else(|| Cell::text("none")));
+            cells.push(verdict_cell(course.spot));
+            rows.push(cells);
+        }
+    }
+    Data { headings, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(values: [u32; 10]) -> Vec<Option<f64>> {
+        values.map(|value| Some(f64::from(value))).to_vec()
+    }
+
+    const RISING: [u32; 10] = [90, 92, 95, 97, 99, 101, 103, 105, 108, 110];
+    const LEVEL: [u32; 10] = [99, 101, 100, 98, 102, 97, 103, 99, 101, 100];
+
+    #[test]
+    fn a_drift_is_flagged_where_two_thirds_of_the_runs_agree() {
+        let rises = drift(&[run(RISING), run(RISING), run(LEVEL)]).unwrap();
+        assert!((rises - 0.22).abs() < 0.02, "{rises}");
+        let mut falling = RISING;
+        falling.reverse();
+        assert!(drift(&[run(falling)]).unwrap() < -0.2);
+        for steady in [
+            vec![run(LEVEL), run(LEVEL), run(LEVEL)],
+            vec![run(RISING), run(LEVEL), run(LEVEL)],
+            vec![run(RISING), run(falling)],
+            // By 5 %, however surely.
+            vec![run([975, 980, 985, 990, 995, 1000, 1005, 1010, 1015, 1020])],
+            vec![vec![None; 10]],
+            vec![],
+        ] {
+            assert_eq!(drift(&steady), None, "{steady:?}");
+        }
+    }
+
+    #[test]
+    fn of_many_lines_some_are_drawn_the_ends_among_them() {
+        let mut set = crate::made::set();
+        set.points
+            .retain(|point| point.target == "flock" && point.at.workers == Some(10));
+        for (n, point) in (1..).zip(&mut set.points) {
+            point.at.workers = Some(n);
+        }
+        let mut points = set.points.clone();
+        for n in 7..=40 {
+            points.extend(set.points.first().cloned().map(|mut point| {
+                point.at.workers = Some(n);
+                point
+            }));
+        }
+        for slice in points.iter_mut().flat_map(|point| &mut point.series) {
+            slice.operations = 94;
+        }
+        set.points = points;
+        let sets = [set];
+        let chapter = &crate::html::chapter::chapters(&sets)[0];
+        let found = courses(&TRACKS[2], &chapter.series[0]);
+        let drawn: Vec<f64> = thinned(&found).iter().map(|course| course.spot.x).collect();
+        assert_eq!((found.len(), drawn.len()), (40, LINES));
+        assert_eq!((drawn[0], drawn[LINES - 1]), (1.0, 40.0));
+    }
+
+    #[test]
+    fn what_a_slice_did_not_measure_is_no_drift() {
+        let mut gap = run(RISING);
+        gap[3] = None;
+        assert_eq!(drift(&[gap]), None);
+    }
+}

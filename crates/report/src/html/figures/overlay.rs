@@ -1,0 +1,393 @@
+//! Figures with one value for each run, all series in one drawing: the median
+//! over the runs, its interval, and each run.
+
+use super::{
+    Cell, Chapter, Data, Figure, LARGE, Panel, SMALL, Subject, beside, cross, key_cells,
+    key_headings, look, stretches, told, verdict_cell,
+};
+use crate::html::chapter::{Series, Spot};
+use crate::html::chart::{Chart, Mark, Size, frame};
+use crate::html::scale::Axis;
+use crate::html::units::Unit;
+use jostle_model::record::Point;
+use jostle_stats::intervals::{estimate, median};
+use jostle_stats::summary::Estimate;
+
+/// One figure over the sweep.
+struct Measure {
+    subject: Subject,
+    title: &'static str,
+    note: &'static str,
+    unit: fn(&Chapter<'_>) -> Unit,
+    /// Of one run; None where it was not measured.
+    of: fn(&Point) -> Option<f64>,
+}
+
+/// In the order in which they are read.
+static MEASURES: &[Measure] = &[
+    Measure {
+        subject: Subject::Cost,
+        title: "Throughput",
+        note: "higher is better",
+        unit: |chapter| Unit::PerSecond(chapter.per_second()),
+        of: |run| Some(run.throughput_per_s),
+    },
+    Measure {
+        subject: Subject::Cost,
+        title: "CPU time of the workers for one operation",
+        note: "waiting included; lower is better",
+        unit: |_| Unit::Time(1e3),
+        of: |run| run.cpu_us_per_operation,
+    },
+    Measure {
+        subject: Subject::Cost,
+        title: "Time for one operation, all workers together",
+        note: "the run by its operations; level where cost is linear in their number",
+        unit: |_| Unit::Time(1e9),
+        of: |run| {
+            let counted = run.per_worker.is_none() && run.operations > 0;
+            counted.then(|| run.window_s / run.operations as f64)
+        },
+    },
+    Measure {
+        subject: Subject::Cost,
+        title: "CPU time of the server for one operation",
+        note: "lower is better",
+        unit: |_| Unit::Time(1e3),
+        of: |run| run.server?.cpu_us_per_operation,
+    },
+    Measure {
+        subject: Subject::Cost,
+        title: "Memory of the server for one held lock",
+        note: "lower is better",
+        unit: |_| Unit::Bytes,
+        of: |run| run.server?.bytes_per_held_lock,
+    },
+    Measure {
+        subject: Subject::Machine,
+        title: "Blocked share",
+        note: "acquisitions that found the lock taken",
+        unit: |_| Unit::Share,
+        of: |run| run.blocked_share,
+    },
+    Measure {
+        subject: Subject::Fairness,
+        title: "Workers that got nothing",
+        note: "share of all workers; lower is better",
+        unit: |_| Unit::Share,
+        of: |run| {
+            let workers = run.at.workers.filter(|workers| *workers > 1)?;
+            Some(run.per_worker?.none as f64 / workers as f64)
+        },
+    },
+    Measure {
+        subject: Subject::Fairness,
+        title: "Dispersion among workers",
+        note: "near 0 a queue, near 1 a lottery, above favouritism",
+        unit: |_| Unit::Number("variance / mean"),
+        of: |run| {
+            let several = run.at.workers.is_some_and(|workers| workers > 1);
+            run.per_worker.filter(|_| several).map(|s| s.dispersion)
+        },
+    },
+    Measure {
+        subject: Subject::Fairness,
+        title: "Jain's index",
+        note: "1: all got the same; few turns by lot give less",
+        unit: |_| Unit::Index,
+        of: |run| {
+            let several = run.at.workers.is_some_and(|workers| workers > 1);
+            run.per_worker.filter(|_| several).map(|s| s.jain)
+        },
+    },
+    Measure {
+        subject: Subject::Machine,
+        title: "Context switches for one operation",
+        note: "times that a worker was put on a CPU",
+        unit: |_| Unit::Number("switches / operation"),
+        of: |run| {
+            let switches = run.context_switches.filter(|_| run.operations > 0)?;
+            Some(switches as f64 / run.operations as f64)
+        },
+    },
+    Measure {
+        subject: Subject::Machine,
+        title: "How busy the busiest worker was",
+        note: "running or runnable; near 100 % the tool is the limit",
+        unit: |_| Unit::Share,
+        of: |run| {
+            let shares = run.generators.iter().map(|g| g.busy_share);
+            shares.reduce(f64::max)
+        },
+    },
+    Measure {
+        subject: Subject::Machine,
+        title: "CPU time stolen by the hypervisor",
+        note: "of busy and stolen time of the whole machine",
+        unit: |_| Unit::Share,
+        of: |run| run.machine.steal_share,
+    },
+];
+
+/// Those of this subject that were measured.
+pub fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
+    let of_it = MEASURES.iter().filter(|m| m.subject == subject);
+    of_it.filter_map(|m| figure(chapter, m)).collect()
+}
+
+/// A spot and what is known of one measure there.
+struct Known<'s, 'a> {
+    series: &'s Series<'a>,
+    spot: &'s Spot<'a>,
+    over_runs: Estimate,
+    runs: Vec<f64>,
+}
+
+fn known<'s, 'a>(
+    measure: &Measure,
+    series: &'s Series<'a>,
+    spot: &'s Spot<'a>,
+) -> Option<Known<'s, 'a>> {
+    let runs: Vec<f64> = spot
+        .point
+        .runs
+        .iter()
+        .filter_map(|r| (measure.of)(r))
+        .collect();
+    Some(Known {
+        series,
+        spot,
+        over_runs: estimate(&runs)?,
+        runs,
+    })
+}
+
+fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
+    let unit = (measure.unit)(chapter);
+    let spots = || {
+        let series = chapter.series.iter();
+        series.flat_map(|series| series.spots.iter().map(move |spot| (series, spot)))
+    };
+    let usable = spots().filter(|(_, spot)| spot.usable());
+    let found: Vec<Known<'_, '_>> = usable.filter_map(|(a, b)| known(measure, a, b)).collect();
+    if found.is_empty() {
+        return None;
+    }
+    let all_zero = found
+        .iter()
+        .all(|known| known.runs.iter().all(|v| *v == 0.0));
+    let title = measure.title.replace("operation", chapter.noun());
+    let note = match all_zero {
+        true => format!("{} at every point", unit.exact(0.0)),
+        false => measure.note.to_owned(),
+    };
+    let charts = match all_zero {
+        true => Vec::new(),
+        false => vec![Panel {
+            size: size(chapter, measure),
+            caption: None,
+            drawing: draw(chapter, measure, &title, &found),
+        }],
+    };
+    Some(Figure {
+        title,
+        note,
+        charts,
+        data: data(chapter, unit, spots(), &found),
+    })
+}
+
+/// Points of a series up to which the single runs are drawn: beyond, dots of
+/// neighbours hide each other, and the bars say as much.
+const DOTTED: usize = 40;
+
+/// Labels so long need room beside a small drawing.
+const LONG_LABEL: usize = 14;
+
+fn size(chapter: &Chapter<'_>, measure: &Measure) -> Size {
+    match measure.subject {
+        Subject::Cost => LARGE,
+        _ if longest_label(chapter) > LONG_LABEL => LARGE,
+        _ => SMALL,
+    }
+}
+
+/// In letters; side by side, series are named below.
+fn longest_label(chapter: &Chapter<'_>) -> usize {
+    let letters = chapter
+        .series
+        .iter()
+        .map(|series| series.label.chars().count());
+    letters.max().filter(|_| chapter.sweeps()).unwrap_or(0)
+}
+
+fn draw(
+    chapter: &Chapter<'_>,
+    measure: &Measure,
+    title: &str,
+    found: &[Known<'_, '_>],
+) -> maud::Markup {
+    let unit = (measure.unit)(chapter);
+    let size = size(chapter, measure);
+    let ideals = match measure.title {
+        "Throughput" => ideals(chapter),
+        _ => Vec::new(),
+    };
+    let longest = longest_label(chapter);
+    let (across, up) = frame(size, longest);
+    let values: Vec<f64> = found
+        .iter()
+        .flat_map(|known| &known.runs)
+        .copied()
+        .chain(ideals.iter().flatten().map(|(_, y)| *y))
+        .collect();
+    let x = (chapter.x_axis(across), x_title(chapter));
+    let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
+    let mut chart = Chart::new(size, longest, x, y);
+    for ideal in &ideals {
+        match ideal.as_slice() {
+            [(x, y)] => chart.line("ideal", "5 4", &[(x - 0.4, *y), (x + 0.4, *y)]),
+            points => chart.line("ideal", "5 4", points),
+        }
+        if let Some((_, y)) = ideal.last().filter(|_| longest > 0) {
+            chart.label("ideal", *y, "ideal");
+        }
+    }
+    for series in &chapter.series {
+        draw_series(&mut chart, chapter, series, unit, found);
+    }
+    chart.draw(&format!("{title}, by {}", chapter.swept_words()))
+}
+
+/// Below the horizontal axis.
+pub fn x_title(chapter: &Chapter<'_>) -> String {
+    match (chapter.sweeps(), chapter.xs().first()) {
+        (false, Some(x)) => chapter.place(*x),
+        _ => chapter.swept_words(),
+    }
+}
+
+fn draw_series(
+    chart: &mut Chart,
+    chapter: &Chapter<'_>,
+    series: &Series<'_>,
+    unit: Unit,
+    found: &[Known<'_, '_>],
+) {
+    let class = series.style.colour();
+    let by = beside(chapter, series);
+    let of_series: Vec<&Known<'_, '_>> = found
+        .iter()
+        .filter(|known| known.series.index == series.index)
+        .collect();
+    let median_at = |spot: &Spot<'_>| {
+        let known = of_series.iter().find(|known| known.spot.x == spot.x)?;
+        Some((chapter.x_of(series, spot.x), known.over_runs.median))
+    };
+    for stretch in stretches(series) {
+        let line: Vec<(f64, f64)> = stretch.iter().filter_map(median_at).collect();
+        chart.line(&class, series.style.dashes(), &line);
+    }
+    for known in &of_series {
+        let x = chapter.x_of(series, known.spot.x);
+        let runs: Vec<(f64, f64)> = known.runs.iter().map(|y| (x, *y)).collect();
+        if runs.len() > 1 && of_series.len() <= DOTTED {
+            chart.dots(&class, &runs, by);
+        }
+        if runs.len() > 1 {
+            chart.bar(&class, x, (known.over_runs.low, known.over_runs.high), by);
+        }
+        let median = known.over_runs.median;
+        let mark = Mark {
+            look: look(known.spot),
+            at: (x, median),
+            says: unit.exact(median) + &interval(unit, &known.over_runs),
+        };
+        chart.marks(
+            series.style,
+            by,
+            &told(chapter, series, known.spot),
+            &[mark],
+        );
+    }
+    for spot in series.spots.iter().filter(|spot| !spot.usable()) {
+        let cross = cross(chapter.x_of(series, spot.x));
+        chart.marks(series.style, by, &told(chapter, series, spot), &[cross]);
+    }
+    if let Some(last) = of_series.last().filter(|_| chapter.sweeps()) {
+        chart.label(&class, last.over_runs.median, &series.label);
+    }
+}
+
+fn interval(unit: Unit, known: &Estimate) -> String {
+    let (low, high) = (unit.exact(known.low), unit.exact(known.high));
+    match (known.runs, known.interval) {
+        (1, _) => "\none run".to_owned(),
+        (n, true) => format!("\n{low} to {high}: 95 % interval of the median of {n} runs"),
+        (n, false) => format!("\n{low} to {high}: range of {n} runs"),
+    }
+}
+
+/// What nothing could exceed: one line where it is the same for all series,
+/// else one for each.
+fn ideals(chapter: &Chapter<'_>) -> Vec<Vec<(f64, f64)>> {
+    let line = |series: &Series<'_>| -> Vec<(f64, f64)> {
+        let usable = series.spots.iter().filter(|spot| spot.usable());
+        let ceiling = |spot: &Spot<'_>| {
+            let runs = spot.point.runs.iter().filter_map(|run| run.ceiling_per_s);
+            let over_runs = median(&runs.collect::<Vec<_>>())?;
+            Some((chapter.x_of(series, spot.x), over_runs))
+        };
+        usable.filter_map(ceiling).collect()
+    };
+    let lines: Vec<Vec<(f64, f64)>> = chapter.series.iter().map(line).collect();
+    let mut all = lines.concat();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    all.dedup();
+    let the_same = all.windows(2).all(|pair| pair[0].0 != pair[1].0);
+    let lines = if the_same { vec![all] } else { lines };
+    lines.into_iter().filter(|line| !line.is_empty()).collect()
+}
+
+fn data<'s, 'a: 's>(
+    chapter: &Chapter<'_>,
+    unit: Unit,
+    spots: impl Iterator<Item = (&'s Series<'a>, &'s Spot<'a>)>,
+    found: &[Known<'_, '_>],
+) -> Data {
+    let mut headings = key_headings(chapter);
+    headings.push(unit.heading("median"));
+    headings.extend(["from", "to", "of", "each run", "verdict"].map(str::to_owned));
+    let row = |(series, spot): (&Series<'_>, &Spot<'_>)| {
+        let mut cells = key_cells(series, spot);
+        let known = found
+            .iter()
+            .find(|known| known.series.index == series.index && known.spot.x == spot.x);
+        cells.extend(match known {
+            None => vec![Cell::None; 5],
+            Some(known) => {
+                let figure = |value: f64| Cell::Figure(value, unit.cell(value));
+                let over = &known.over_runs;
+                let kind = if over.interval {
+                    "95 % interval"
+                } else {
+                    "range"
+                };
+                let runs: Vec<String> = known.runs.iter().map(|v| unit.cell(*v)).collect();
+                vec![
+                    figure(over.median),
+                    figure(over.low),
+                    figure(over.high),
+                    Cell::text(format!("{kind}, {} runs", over.runs)),
+                    Cell::text(runs.join(" · ")),
+                ]
+            }
+        });
+        cells.push(verdict_cell(spot));
+        cells
+    };
+    Data {
+        headings,
+        rows: spots.map(row).collect(),
+    }
+}

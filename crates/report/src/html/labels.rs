@@ -1,0 +1,241 @@
+//! What sets several experiments apart: the words that label their series, and
+//! the table of all that differs.
+
+use crate::ResultSet;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What differs from one start to the next on the same machine, and so tells
+/// nothing.
+const NOISE: [&str; 3] = ["memory_available_bytes", "steal_share_since_boot", "seed"];
+
+/// What a reader looks for first. Other facts follow, those of [`LAST`] at the
+/// end.
+const FIRST: [&str; 7] = [
+    "kernel",
+    "file_systems",
+    "jostle",
+    "libc",
+    "cpu_model",
+    "cores",
+    "host",
+];
+const LAST: [&str; 12] = [
+    "limits",
+    "cgroup",
+    "memory_bytes",
+    "targets",
+    "workers",
+    "operations",
+    "keys",
+    "runs",
+    "duration",
+    "warmup",
+    "budget",
+    "started_at",
+];
+
+/// A fact that is not the same everywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Its path in the record.
+    pub name: String,
+    /// In each experiment; None where it is absent.
+    pub values: Vec<Option<String>>,
+}
+
+impl Difference {
+    /// As a label says it: values that speak for themselves do so alone.
+    fn words(&self, at: usize) -> String {
+        let name = self.name.rsplit('.').next().unwrap_or(&self.name);
+        let alone = ["kernel", "libc", "cpu_model", "started_at"].contains(&name)
+            || self.name.starts_with("file_systems.");
+        match &self.values[at] {
+            None => format!("no {name}"),
+            Some(value) if alone => value.clone(),
+            Some(value) if name == "cores" => format!("{value} cores"),
+            Some(value) => format!("{name} {value}"),
+        }
+    }
+}
+
+/// All that differs, in the order in which readers ask for it.
+pub fn differences(sets: &[&ResultSet]) -> Vec<Difference> {
+    let facts: Vec<BTreeMap<String, String>> = sets.iter().map(|set| facts(set)).collect();
+    let mut names: Vec<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
+    names.sort_by_key(|name| (rank(name), name.as_str()));
+    names.dedup();
+    let of_all = |name: &String| Difference {
+        name: name.clone(),
+        values: facts.iter().map(|facts| facts.get(name).cloned()).collect(),
+    };
+    names
+        .into_iter()
+        .map(of_all)
+        .filter(|fact| fact.values.iter().any(|value| *value != fact.values[0]))
+        .collect()
+}
+
+/// A label for each experiment: as many differences as tell them apart, the
+/// most telling first. Those that nothing tells apart are numbered; one alone
+/// needs none.
+pub fn labels(sets: &[&ResultSet]) -> Vec<String> {
+    let mut labels = vec![String::new(); sets.len()];
+    if sets.len() < 2 {
+        return labels;
+    }
+    let mut kinds = 1;
+    for difference in differences(sets) {
+        let longer: Vec<String> = (0..sets.len())
+            .map(|at| match labels[at].as_str() {
+                "" => difference.words(at),
+                so_far => format!("{so_far}, {}", difference.words(at)),
+            })
+            .collect();
+        let told_apart = distinct(&longer);
+        if told_apart > kinds {
+            (labels, kinds) = (longer, told_apart);
+        }
+        if kinds == sets.len() {
+            return labels;
+        }
+    }
+    let numbered = labels.iter().enumerate();
+    numbered
+        .map(|(at, label)| format!("{label} #{}", at + 1).trim_start().to_owned())
+        .collect()
+}
+
+fn distinct(labels: &[String]) -> usize {
+    labels
+        .iter()
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
+}
+
+fn rank(name: &str) -> usize {
+    let head = name.split('.').next().unwrap_or(name);
+    let among = |list: &[&str]| list.iter().position(|known| *known == head);
+    let of_plan = FIRST.len() + 1;
+    among(&FIRST)
+        .or(among(&LAST).map(|at| of_plan + at))
+        .unwrap_or(FIRST.len())
+}
+
+fn facts(set: &ResultSet) -> BTreeMap<String, String> {
+    let mut facts = flat(&set.experiment.environment);
+    facts.extend(flat(&set.experiment.plan));
+    facts.insert("started_at".to_owned(), set.experiment.started_at.clone());
+    facts.retain(|name, _| !NOISE.contains(&name.as_str()));
+    facts
+}
+
+/// A record as path to text, `file_systems.flock` to `tmpfs`.
+pub fn flat(record: &impl Serialize) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if let Ok(value) = serde_json::to_value(record) {
+        collect("", &value, &mut found);
+    }
+    found
+}
+
+fn collect(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                collect(&path, value, found);
+            }
+        }
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(text).collect();
+            found.insert(path.to_owned(), items.join(":"));
+        }
+        value => {
+            found.insert(path.to_owned(), text(value));
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use jostle_model::plan::Place;
+
+    fn of(sets: &[&ResultSet]) -> Vec<String> {
+        labels(sets)
+    }
+
+    #[test]
+    fn two_kernels_are_labelled_by_their_kernels() {
+        let (old, mut new) = (made::set(), made::set());
+        new.experiment.environment.kernel = "Linux 6.19".to_owned();
+        new.experiment.environment.memory_available_bytes = 7;
+        new.experiment.plan.seed = Some(7);
+        new.experiment.started_at = "2026-12-01T00:00:00Z".to_owned();
+        assert_eq!(of(&[&old, &new]), ["Linux 6.18", "Linux 6.19"]);
+        let names: Vec<String> = differences(&[&old, &new])
+            .into_iter()
+            .map(|d| d.name)
+            .collect();
+        assert_eq!(names, ["kernel", "started_at"]);
+    }
+
+    #[test]
+    fn an_option_is_named_with_its_value() {
+        let (free, mut same) = (made::set(), made::set());
+        same.experiment.plan.place = Some(Place::Same);
+        same.experiment.plan.runs = Some(9);
+        assert_eq!(of(&[&free, &same]), ["place none", "place same"]);
+    }
+
+    #[test]
+    fn as_many_differences_as_are_needed_and_no_more() {
+        let set = |host: &str, kernel: &str| {
+            let mut set = made::set();
+            set.experiment.environment.host = host.to_owned();
+            set.experiment.environment.kernel = kernel.to_owned();
+            set
+        };
+        let sets = [
+            set("reef", "6.18"),
+            set("reef", "6.19"),
+            set("lagoon", "6.19"),
+        ];
+        let sets: Vec<&ResultSet> = sets.iter().collect();
+        assert_eq!(
+            of(&sets),
+            ["6.18, host reef", "6.19, host reef", "6.19, host lagoon"]
+        );
+        assert_eq!(of(&sets[..2]), ["6.18", "6.19"]);
+    }
+
+    #[test]
+    fn what_nothing_tells_apart_is_numbered_and_one_alone_has_no_label() {
+        let set = made::set();
+        assert_eq!(of(&[&set, &set]), ["#1", "#2"]);
+        assert_eq!(of(&[&set]), [""]);
+    }
+
+    #[test]
+    fn what_is_absent_is_said_to_be() {
+        let (mut with, without) = (made::set(), made::set());
+        with.experiment.environment.governor = Some("powersave".to_owned());
+        assert_eq!(
+            of(&[&with, &without]),
+            ["governor powersave", "no governor"]
+        );
+    }
+}

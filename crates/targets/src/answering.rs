@@ -1,0 +1,296 @@
+//! A server that only answers: the other half of the specimen `echo`.
+//!
+//! It reads requests as a lock service does, on the same sockets and in the same
+//! framing, and replies at once as if every lock were free. It keeps nothing,
+//! but for a count of what it granted. What it reaches, no service that does
+//! something can exceed on this path with this client.
+
+use jostle_resp::reply::{Protocol, Writer};
+use jostle_resp::request::{self, Args, Limits, Progress};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// What one reading may bring.
+const ROOM: usize = 64 * 1024;
+const EVENTS: usize = 256;
+/// Events of the listener and of whoever ends the server; connections count
+/// from there.
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const FIRST: u64 = 2;
+
+/// The server, bound to a free port of the loopback address.
+#[derive(Debug)]
+pub struct Answering {
+    listener: TcpListener,
+    epoll: OwnedFd,
+    clients: Vec<Option<Client>>,
+    free: Vec<usize>,
+    room: Vec<u8>,
+    args: Args,
+    counted: Counted,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    grants: i64,
+}
+
+#[derive(Debug)]
+struct Client {
+    stream: TcpStream,
+    /// The beginning of a request.
+    kept: Vec<u8>,
+    out: Vec<u8>,
+    sent: usize,
+    /// The client does not read.
+    full: bool,
+}
+
+impl Answering {
+    /// Binds it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind() -> io::Result<Answering> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&epoll, &listener, LISTENER)?;
+        Ok(Answering {
+            listener,
+            epoll,
+            clients: Vec::new(),
+            free: Vec::new(),
+            room: Vec::new(),
+            args: Args::new(),
+            counted: Counted::default(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until `stop` can be read or closes.
+    ///
+    /// # Errors
+    /// The system's, of the server itself; a client's end its connection.
+    pub fn run(&mut self, stop: impl AsFd) -> io::Result<()> {
+        watch(&self.epoll, &stop, STOP)?;
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    STOP => return Ok(()),
+                    LISTENER => self.accept()?,
+                    number => self.serve((number - FIRST) as usize),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                // A client that has gone again.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(error),
+            };
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            let place = self.free.pop().unwrap_or(self.clients.len());
+            watch(&self.epoll, &stream, place as u64 + FIRST)?;
+            let client = Some(Client {
+                stream,
+                kept: Vec::new(),
+                out: Vec::new(),
+                sent: 0,
+                full: false,
+            });
+            match self.clients.get_mut(place) {
+                Some(old) => *old = client,
+                None => self.clients.push(client),
+            }
+        }
+    }
+
+    fn serve(&mut self, place: usize) {
+        let Some(Some(client)) = self.clients.get_mut(place) else {
+            return;
+        };
+        let served = client
+            .hear(&mut self.room, &mut self.args, &mut self.counted)
+            .and_then(|open| match open {
+                true => client.send(&self.epoll, place),
+                false => Err(ErrorKind::UnexpectedEof.into()),
+            });
+        if served.is_err() {
+            // Its descriptor leaves epoll by being closed.
+            self.clients[place] = None;
+            self.free.push(place);
+        }
+    }
+}
+
+fn watch(epoll: &OwnedFd, who: impl AsFd, number: u64) -> io::Result<()> {
+    let data = epoll::EventData::new_u64(number);
+    epoll::add(epoll, who, data, epoll::EventFlags::IN)?;
+    Ok(())
+}
+
+impl Client {
+    /// Answers what has come. False at the end of the connection.
+    fn hear(
+        &mut self,
+        room: &mut Vec<u8>,
+        args: &mut Args,
+        counted: &mut Counted,
+    ) -> io::Result<bool> {
+        // Who does not read is not answered: its requests wait in its socket.
+        if self.full {
+            return Ok(true);
+        }
+        let kept = self.kept.len();
+        if room.len() < kept + ROOM {
+            room.resize(kept + ROOM, 0);
+        }
+        room[..kept].copy_from_slice(&self.kept);
+        let filled = match self.stream.read(&mut room[kept..]) {
+            Ok(0) => return Ok(false),
+            Ok(count) => kept + count,
+            Err(error) if is_passing(&error) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        let mut at = 0;
+        while at < filled {
+            match request::decode(&room[at..filled], Limits::default(), args) {
+                Ok(Progress::Complete { used }) => {
+                    answer(&room[at..filled], args, counted, &mut self.out);
+                    at += used;
+                }
+                Ok(Progress::Incomplete { .. }) => break,
+                Err(_) => return Err(ErrorKind::InvalidData.into()),
+            }
+        }
+        self.kept.clear();
+        self.kept.extend_from_slice(&room[at..filled]);
+        Ok(true)
+    }
+
+    fn send(&mut self, epoll: &OwnedFd, place: usize) -> io::Result<()> {
+        while self.sent < self.out.len() {
+            match self.stream.write(&self.out[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if is_passing(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let full = self.sent < self.out.len();
+        if !full {
+            self.out.clear();
+            self.sent = 0;
+        }
+        if full != self.full {
+            self.full = full;
+            let flags = match full {
+                true => epoll::EventFlags::OUT,
+                false => epoll::EventFlags::IN,
+            };
+            let data = epoll::EventData::new_u64(place as u64 + FIRST);
+            epoll::modify(epoll, &self.stream, data, flags)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// As a service would whose locks are all free.
+fn answer(request: &[u8], args: &Args, counted: &mut Counted, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out, Protocol::Resp2);
+    match args.get(request, 0).unwrap_or_default() {
+        b"LOCK" | b"TRYLOCK" => {
+            counted.grants += 1;
+            writer.integer(counted.grants);
+        }
+        b"UNLOCK" | b"EVALSHA" | b"DEL" | b"UNLINK" => writer.integer(1),
+        b"INFO" => {
+            let pid = std::process::id();
+            let text = format!("process_id:{pid}\r\ngrants:{}\r\n", counted.grants);
+            writer.bulk(text.as_bytes());
+        }
+        _ => writer.simple("OK"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    /// What is answered to these bytes, sent in such pieces.
+    fn answers(pieces: &[&[u8]], length: usize) -> String {
+        let mut server = Answering::bind().unwrap();
+        let address = server.address().unwrap();
+        let (stop, end) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&end).unwrap());
+            let mut client = TcpStream::connect(address).unwrap();
+            for piece in pieces {
+                client.write_all(piece).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let mut answer = vec![0; length];
+            client.read_exact(&mut answer).unwrap();
+            drop(stop);
+            String::from_utf8(answer).unwrap()
+        })
+    }
+
+    #[test]
+    fn every_lock_is_free() {
+        let requests: &[u8] =
+            b"*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n*2\r\n$4\r\nLOCK\r\n$1\r\na\r\n*2\r\n$6\r\nUNLOCK\r\n$1\r\na\r\nPING\r\n";
+        let expected = ":1\r\n:2\r\n:1\r\n+OK\r\n";
+        assert_eq!(answers(&[requests], expected.len()), expected);
+        // Whatever it comes in.
+        let (head, tail) = requests.split_at(40);
+        assert_eq!(answers(&[head, tail], expected.len()), expected);
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_loses_no_answer() {
+        let mut server = Answering::bind().unwrap();
+        let address = server.address().unwrap();
+        let (stop, end) = UnixStream::pair().unwrap();
+        const ASKED: usize = 2_000_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| server.run(&end).unwrap());
+            let client = TcpStream::connect(address).unwrap();
+            let mut writer = client.try_clone().unwrap();
+            // The replies fill the sockets long before all has been asked.
+            scope.spawn(move || writer.write_all(&b"PING\r\n".repeat(ASKED)).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            let mut answers = vec![0; ASKED * 5];
+            (&client).read_exact(&mut answers).unwrap();
+            assert!(answers.chunks(5).all(|answer| answer == b"+OK\r\n"));
+            drop(stop);
+        });
+    }
+}

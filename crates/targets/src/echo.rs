@@ -1,0 +1,53 @@
+//! `echo`: a server that answers every request at once, as if each lock were
+//! free. What is measured on it is the path and the client.
+
+use crate::lockd::LOCK;
+use crate::lockd_lock::{Daemon, DaemonLock};
+use crate::remote::Address;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
+
+/// The server that only answers.
+#[derive(Debug)]
+pub struct Echo(Daemon);
+
+impl Target for Echo {
+    type Lock = DaemonLock;
+
+    const ENTRY: Entry = Entry {
+        name: "echo",
+        aliases: &[],
+        argument: None,
+        check_argument: argument::none,
+        family: Family::Specimen,
+        summary: "a server that only answers and excludes nobody: the path's and the client's ceiling",
+        details: "Launched for the run as `lockd` is, asked as it is, over TCP; it reads each \
+                  request and answers it at once, whoever owns what. A service that reaches nine \
+                  tenths of it under the same load is bound by the path (`limited_by`). As a lock \
+                  it is broken on purpose, and the witness must say so.",
+        // As a claim: it is the witness that shows it false.
+        lock: LockCapabilities {
+            survives_owner: false,
+            ..LOCK
+        },
+        no_threads: None,
+    };
+
+    fn prepare(setup: &Setup<'_>) -> Result<Echo, SetupError> {
+        let place = setup.launcher.launch("echo")?;
+        let address = Address::tcp(&place).map_err(SetupError)?;
+        Daemon::prepare(address, setup).map(Echo)
+    }
+
+    fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {
+        self.0.join()
+    }
+
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        self.0.dial().map(Some)
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.0.figures().map(Some)
+    }
+}

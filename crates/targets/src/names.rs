@@ -1,0 +1,118 @@
+//! The names of a run's locks on a service that others use too.
+//!
+//! Every name is 20 bytes long, `jostle:RUN:LOCK`, so that what a server keeps
+//! for each held lock is what a name of that length costs. The locks of a run
+//! come in an order that looks random: in a row, as numbers, they would lie
+//! side by side in a server's table and in its caches.
+
+use crate::{Setup, SetupError};
+use std::hash::{BuildHasher, RandomState};
+
+/// Bytes of every name.
+pub const BYTES: usize = 20;
+
+const PREFIX: &[u8; 7] = b"jostle:";
+/// Where the lock's own part begins: after the prefix, the run and a colon.
+const LOCK_AT: usize = 15;
+/// Five characters of five bits.
+const LOCK_BITS: u32 = 25;
+
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Names that no other run has, so that runs side by side do not meet. They
+/// are written as they are needed: a million of them for each worker would take
+/// longer to make than to lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    first: [u8; BYTES],
+}
+
+impl Names {
+    /// For the locks of this run, drawn at random from 2^35.
+    ///
+    /// # Errors
+    /// For more locks than there are names.
+    pub fn new(setup: &Setup<'_>) -> Result<Names, SetupError> {
+        if setup.keys > 1 << LOCK_BITS {
+            return Err(SetupError(format!(
+                "{} locks: at most {} have names",
+                setup.keys,
+                1u64 << LOCK_BITS
+            )));
+        }
+        // The ledger is this run's alone on this host, the hash's key is random:
+        // neither another run nor another host has both.
+        Ok(Names::of_run(
+            RandomState::new().hash_one(setup.ledger.path()),
+        ))
+    }
+
+    fn of_run(run: u64) -> Names {
+        let mut first = [b':'; BYTES];
+        first[..PREFIX.len()].copy_from_slice(PREFIX);
+        characters(run, &mut first[PREFIX.len()..LOCK_AT - 1]);
+        Names { first }
+    }
+
+    /// The name of lock number `key`.
+    #[inline]
+    pub fn name(&self, key: usize) -> [u8; BYTES] {
+        let mut name = self.first;
+        characters(shuffled(key as u64), &mut name[LOCK_AT..]);
+        name
+    }
+}
+
+#[inline]
+fn characters(mut number: u64, into: &mut [u8]) {
+    for place in into.iter_mut().rev() {
+        *place = ALPHABET[(number & 31) as usize];
+        number >>= 5;
+    }
+}
+
+/// Another number of 25 bits for each number of 25 bits: multiplying by an odd
+/// number and adding the upper half to the lower one can both be undone.
+#[inline]
+fn shuffled(number: u64) -> u64 {
+    const MASK: u64 = (1 << LOCK_BITS) - 1;
+    let mut n = number & MASK;
+    for factor in [0x0a3_2d85, 0x147_a3d9] {
+        n = n.wrapping_mul(factor) & MASK;
+        n ^= n >> 13;
+    }
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_have_one_length_and_are_all_different() {
+        let names = Names::of_run(0x1234_5678_9abc);
+        let all: HashSet<[u8; BYTES]> = (0..1_000_000).map(|key| names.name(key)).collect();
+        assert_eq!(all.len(), 1_000_000);
+        let text = String::from_utf8(names.name(7).to_vec()).unwrap();
+        assert!(
+            text.starts_with("jostle:") && text.as_bytes()[14] == b':',
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn another_run_has_other_names() {
+        assert_ne!(Names::of_run(1).name(0), Names::of_run(2).name(0));
+    }
+
+    #[test]
+    fn the_order_looks_random() {
+        let names = Names::of_run(1);
+        let rises = (0..10_000).filter(|key| names.name(*key) < names.name(key + 1));
+        // Of a random order half of the steps rise, give or take 50 (one
+        // standard deviation is 29).
+        let rises = rises.count();
+        assert!((4_800..5_200).contains(&rises), "{rises}");
+    }
+}

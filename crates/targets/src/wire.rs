@@ -1,0 +1,154 @@
+//! What a client and a lock service say to each other, without the socket: a
+//! service's requests as bytes, and what its replies mean.
+//!
+//! Whoever has a socket drives it: [`RemoteLock`] a blocking one, one worker at
+//! a time; the engine's generators thousands of non-blocking ones (`--as
+//! tasks`). Both so speak one and the same protocol.
+//!
+//! [`RemoteLock`]: crate::remote::RemoteLock
+
+use crate::{CallError, Mode};
+use jostle_resp::token::{self, Token};
+use jostle_sys::files::Errno;
+
+/// Longest reply that is waited for; the services' replies are shorter by far.
+const LONGEST_REPLY: usize = 1 << 20;
+
+/// How long a service may take to grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// No time.
+    Try,
+    /// Until it grants.
+    Block,
+    /// At most so long.
+    Within {
+        /// From now on.
+        left_ns: u64,
+    },
+}
+
+/// The two requests of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// For the lock.
+    Acquire,
+    /// To give it up.
+    Release,
+}
+
+/// What came back to a request for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The lock is ours.
+    Granted,
+    /// It is another's, or the time was up.
+    Taken,
+}
+
+/// One worker's side of a service's protocol.
+pub trait Wire: std::fmt::Debug + Send {
+    /// The request's name, for messages.
+    fn name(&self, request: Request) -> &'static str;
+
+    /// Appends the request for lock number `key`.
+    fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>);
+
+    /// Appends the request that gives it up.
+    fn release(&self, key: usize, out: &mut Vec<u8>);
+
+    /// What the reply to [`Wire::acquire`] means.
+    ///
+    /// # Errors
+    /// What the service answered with an error.
+    fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError>;
+
+    /// What the reply to [`Wire::release`] means.
+    ///
+    /// # Errors
+    /// What the service answered with an error; a lock that was lost before.
+    fn released(&self, reply: Reply<'_>) -> Result<(), CallError>;
+
+    /// Between two tries, where the service keeps no queue and so answers at
+    /// once. None where it does: then a connection that goes gives up its place
+    /// and its locks.
+    fn polls_every_ns(&self) -> Option<u64>;
+}
+
+/// What came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// A number.
+    Integer(i64),
+    /// A status or a string.
+    Text(&'a [u8]),
+    /// Nothing: a try that was refused, a wait that was over.
+    Nil,
+    /// What the service did not like.
+    Error(&'a [u8]),
+}
+
+impl<'a> Reply<'a> {
+    /// The reply that `input` begins with and the bytes it takes; None while it
+    /// is not whole.
+    ///
+    /// # Errors
+    /// EPROTO in the name of `call` where it is none.
+    #[inline]
+    pub fn decode(
+        input: &'a [u8],
+        call: &'static str,
+    ) -> Result<Option<(Reply<'a>, usize)>, CallError> {
+        let whole =
+            token::next(input, LONGEST_REPLY).map_err(|_| CallError::new(call, Errno::PROTO))?;
+        Ok(whole.map(|(token, length)| {
+            let reply = match token {
+                Token::Integer(number) => Reply::Integer(number),
+                Token::Nil => Reply::Nil,
+                Token::Error(text) => Reply::Error(text),
+                Token::Bulk(text) | Token::Simple(text) | Token::Verbatim(_, text) => {
+                    Reply::Text(text)
+                }
+                _ => Reply::Text(b""),
+            };
+            (reply, length)
+        }))
+    }
+}
+
+/// What a service says against a request ends the worker, so that one leak for
+/// each is no leak.
+#[cold]
+pub(crate) fn refused(call: &'static str, text: &[u8]) -> CallError {
+    CallError {
+        call,
+        errno: Errno::PROTO.raw_os_error(),
+        said: Some(String::from_utf8_lossy(text).into_owned().leak()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read_as_they_come() {
+        type Case<'a> = (&'a [u8], Option<(Reply<'a>, usize)>);
+        let table: [Case<'_>; 6] = [
+            (b":12\r\n:1\r\n", Some((Reply::Integer(12), 5))),
+            (b"+OK\r\n", Some((Reply::Text(b"OK"), 5))),
+            (b"$-1\r\n", Some((Reply::Nil, 5))),
+            (b"-ERR no\r\n", Some((Reply::Error(b"ERR no"), 9))),
+            (b"$3\r\nab", None),
+            (b"", None),
+        ];
+        for (input, expected) in table {
+            assert_eq!(Reply::decode(input, "LOCK").unwrap(), expected);
+        }
+        let error = Reply::decode(b"?\r\n", "LOCK").unwrap_err();
+        assert_eq!(
+            (error.call, error.errno),
+            ("LOCK", Errno::PROTO.raw_os_error())
+        );
+    }
+}
