@@ -1,6 +1,6 @@
 //! Defaults and refusals of `connect`.
 
-use super::{BUDGET, MOST_RUNS, Resolved, UsageError, check_place, named, refuse, specs};
+use super::{MOST_RUNS, Resolved, UsageError, check_place, named, refuse, specs};
 use crate::keeper::during;
 use jostle_model::connect::{Accept, Close, Only};
 use jostle_model::plan::Plan;
