@@ -170,7 +170,8 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         parities: (load.has_ports && curve.order.only.is_none()).then_some(parities),
         port_range: ports.filter(|_| load.has_ports),
         pairs: load.pairs(),
-        slab_bytes_each: each(data.slab_bytes),
+        // What shrank meanwhile was somebody else's.
+        slab_bytes_each: each(data.slab_bytes).filter(|bytes| *bytes > 0.0),
         slab_caches: data
             .caches
             .iter()

@@ -4,6 +4,7 @@
 use crate::ResultSet;
 use crate::format::{counted, grouped, significant};
 use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use jostle_model::connect::Close;
 use jostle_model::record::Point;
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
@@ -111,6 +112,11 @@ fn opened(set: &ResultSet) -> String {
 }
 
 fn time_wait(set: &ResultSet) -> Option<String> {
+    let plan = &set.experiment.plan;
+    // The count is the machine's: others may have left some meanwhile.
+    if plan.only.is_some() || plan.close == Some(Close::Rst) {
+        return None;
+    }
     let left = |point: &Point| point.connections.as_ref()?.time_wait_left;
     let most = set.points.iter().filter_map(left).max()?;
     (most > 0).then(|| {

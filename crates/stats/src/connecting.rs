@@ -166,9 +166,13 @@ fn why(
     let avoids = match flat_with {
         Some(sources) => format!("--sources {sources} avoids it, as measured here"),
         None if plan.ports.unwrap_or(1) == 1 => {
-            "more source addresses (--sources) or destination ports (--ports) avoid it".to_owned()
+            "more source addresses (--sources) or destination ports (--ports) avoid it, and so does \
+             a range of the sockets' own (--port-range)"
+                .to_owned()
         }
-        None => "more source addresses (--sources) avoid it".to_owned(),
+        None => "more source addresses (--sources) or a range of the sockets' own (--port-range) \
+                 avoid it"
+            .to_owned(),
     };
     Some(format!(
         "the {} {first} ports of {range} are used up, and each call looks at all of them again \
@@ -344,7 +348,8 @@ mod tests {
                 "connect() takes 60 times as long with 15,000 open as with 14,000 (544 us instead \
                  of 9.1 us); the 14,116 even ports of 32768-60999 are used up, and each call looks \
                  at all of them again before it tries the odd ones; more source addresses \
-                 (--sources) or destination ports (--ports) avoid it."
+                 (--sources) or destination ports (--ports) avoid it, and so does a range of the \
+                 sockets' own (--port-range)."
                     .to_owned()
             )]
         );

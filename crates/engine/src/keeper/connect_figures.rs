@@ -1,7 +1,8 @@
 //! What the keeper reads of a sweep of `connect` at each listed number, and of
 //! its closing: CPU clocks, histograms, the kernel's memory.
 
-use super::connect::{Kind, Sweep};
+use super::connect::Sweep;
+use super::connect_crew::Kind;
 use crate::order::{Closed, Merged, Reached, SideYield};
 use crate::workloads::connect::board::{Count, Figure, Own, Tally};
 use crate::workloads::connect::decade;
@@ -119,7 +120,7 @@ impl Figures {
                 .then(|| self.side(sweep, Kind::Server, self.clocks.server, clocks.server)),
             lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
             machine: machine(&self.clocks, &clocks),
-            slab_bytes: memory.slab_bytes as i64 - self.memory.slab_bytes as i64,
+            slab_bytes: memory.socket_bytes() as i64 - self.memory.socket_bytes() as i64,
             memory_bytes: self.memory.available_bytes as i64 - memory.available_bytes as i64,
             caches: self.caches(&memory, opened),
             sockstat: memory.tcp,

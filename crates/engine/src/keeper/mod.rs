@@ -8,6 +8,7 @@
 
 mod collect;
 mod connect;
+mod connect_crew;
 mod connect_figures;
 pub mod during;
 mod run;

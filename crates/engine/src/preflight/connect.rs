@@ -31,6 +31,8 @@ pub struct Load {
     pub ports: u64,
     /// Ports that the plan narrows to.
     pub port_range: Option<PortRange>,
+    /// Whether sockets are bound and no more.
+    pub alone: bool,
     /// Whether a port is taken before its destination is known, by bind().
     pub binds_port: bool,
     /// Processes that accept at the same time.
@@ -65,6 +67,7 @@ impl Load {
             sources,
             ports: plan.ports.unwrap_or(1),
             port_range: plan.port_range,
+            alone,
             binds_port: bound(plan, sources) == Some(false),
             acceptors: plan.acceptors.unwrap_or(1),
             listeners: at.listeners.unwrap_or(0),
@@ -98,7 +101,8 @@ impl Load {
 /// Memory that is left to others whatever happens: a tenth, at most 1 GiB.
 pub fn memory_floor(machine: &Machine) -> u64 {
     let total = machine.memory.map_or(0, |memory| memory.total_bytes);
-    (total / 10).min(1 << 30)
+    let bound = machine.cgroup.memory.as_ref().map_or(total, |b| b.max);
+    (total.min(bound) / 10).min(1 << 30)
 }
 
 /// Every limit with the number of connections at which it is reached, the
@@ -289,16 +293,22 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Load, machine: &Machine
     let more = || range.map_or_else(|| "--sources 2".to_owned(), |range| more_ports(load, range));
     let what = match (error, call) {
         ("EADDRNOTAVAIL", _) if load.has_ports => format!(
-            "no port of {ports} is left from {} to {}; {}",
+            "no port of {ports} is left from {} to {}{}; {}",
             counted(load.sources, "source address", "source addresses"),
             counted(load.ports, "destination port", "destination ports"),
+            resting(open, load, range, machine),
             more()
         ),
         ("EADDRINUSE", _) => format!(
-            "bind() finds no free port of {ports} on {}; {}, or --bind-no-port, with which \
-             connect() shares ports between destinations",
+            "no port of {ports} is left on {}; {}{}",
             counted(load.sources, "source address", "source addresses"),
-            more()
+            more(),
+            match load.alone {
+                true => "",
+                false =>
+                    ", or --bind-no-port, with which connect() shares ports between \
+                          destinations",
+            }
         ),
         ("EMFILE", _) => format!(
             "the process has no descriptor left of {} (RLIMIT_NOFILE); `ulimit -Hn` shows how \
@@ -353,7 +363,20 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Load, machine: &Machine
     } else {
         format!("{call}(): ")
     };
-    format!("{error} after {open} connections: {call}{what}")
+    let things = if load.alone { "sockets" } else { "connections" };
+    format!("{error} after {open} {things}: {call}{what}")
+}
+
+/// Where fewer were open than there are ports: what else has some.
+fn resting(open: u64, load: &Load, range: Option<PortRange>, machine: &Machine) -> String {
+    let all = range.map_or(0, PortRange::count) * load.pairs();
+    match machine.net.time_wait {
+        Some(resting) if resting > 0 && open + machine.net.reserved < all => format!(
+            " ({resting} rested in TIME_WAIT before: that takes a minute, and --close rst leaves \
+             none)"
+        ),
+        _ => String::new(),
+    }
 }
 
 fn counted(n: u64, one: &str, many: &str) -> String {
@@ -388,6 +411,7 @@ mod tests {
         sources: 1,
         ports: 1,
         port_range: None,
+        alone: false,
         binds_port: false,
         acceptors: 1,
         listeners: 0,
@@ -492,11 +516,32 @@ mod tests {
         ];
         for (call, error, says) in table {
             let text = explain(call, error, 101, &ONE, &machine());
+            assert!(!text.contains("TIME_WAIT"), "{text}");
             assert!(
                 text.starts_with(&format!("{error} after 100 connections: ")),
                 "{text}"
             );
             assert!(text.contains(says), "{text}");
         }
+        let mut rested = machine();
+        rested.net.time_wait = Some(28_000);
+        let early = explain("connect", "EADDRNOTAVAIL", 101, &ONE, &rested);
+        assert!(
+            early.contains("28000 rested in TIME_WAIT before"),
+            "{early}"
+        );
+        let full = explain("connect", "EADDRNOTAVAIL", 28_233, &ONE, &rested);
+        assert!(!full.contains("TIME_WAIT"), "{full}");
+        let alone = Load {
+            alone: true,
+            binds_port: true,
+            ..ONE
+        };
+        let bound = explain("bind", "EADDRINUSE", 101, &alone, &machine());
+        assert!(
+            bound.starts_with("EADDRINUSE after 100 sockets: bind(): no port"),
+            "{bound}"
+        );
+        assert!(!bound.contains("--bind-no-port"), "{bound}");
     }
 }

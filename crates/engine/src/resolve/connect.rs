@@ -104,9 +104,14 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     let local = ["//127.", "//localhost:"]
         .iter()
         .any(|here| place.starts_with(here));
-    if many(&plan.sources) && !local && !unix {
+    let bound = [
+        (many(&plan.sources), "--sources"),
+        (plan.bind_no_port.is_some(), "--bind-no-port"),
+    ];
+    let bound = bound.iter().find(|(set, _)| *set);
+    if let Some((_, option)) = bound.filter(|_| !local && !unix) {
         return refuse(format!(
-            "{name}: the addresses of --sources lie in 127.0.0.0/8 and reach this machine only; \
+            "{name}: the addresses of {option} lie in 127.0.0.0/8 and reach this machine only; \
              leave it out"
         ));
     }

@@ -127,8 +127,8 @@ pub struct KernelMemory {
     pub slab_bytes: u64,
     /// MemAvailable.
     pub available_bytes: u64,
-    /// Objects in use times their size, by cache; empty without the right to
-    /// read /proc/slabinfo.
+    /// Objects in use times what one takes of its slab, by cache; empty without
+    /// the right to read /proc/slabinfo.
     pub caches: BTreeMap<String, u64>,
     /// TCP sockets of this network namespace, by state.
     pub tcp: BTreeMap<String, u64>,
@@ -151,10 +151,45 @@ impl KernelMemory {
     }
 }
 
-/// Name, objects in use, objects, size: slabinfo(5).
+/// Caches that hold no part of an open connection: what the page cache and file
+/// systems keep of files (reading /proc fills some of it), and what is left of
+/// connections that are closed.
+const OF_NO_CONNECTION: [&str; 6] = [
+    "extent_status",
+    "buffer_head",
+    "radix_tree_node",
+    "jbd2_",
+    "ext4_",
+    "tw_sock_",
+];
+
+impl KernelMemory {
+    /// What sockets and their files take of the slabs: of single caches where
+    /// they can be read, all of Slab where not. Slabs are handed back late and
+    /// in whole pages, so that their sum says little after many connections have
+    /// been closed; objects in use are counted at once.
+    pub fn socket_bytes(&self) -> u64 {
+        let of_files = |name: &str| {
+            let inodes = name.ends_with("inode_cache");
+            let of_sockets = ["sock_inode_cache", "lsm_inode_cache"].contains(&name);
+            (inodes && !of_sockets) || OF_NO_CONNECTION.iter().any(|start| name.starts_with(start))
+        };
+        let each = self.caches.iter();
+        let kept = each.filter(|(name, _)| !of_files(name));
+        match self.caches.is_empty() {
+            true => self.slab_bytes,
+            false => kept.map(|(_, bytes)| bytes).sum(),
+        }
+    }
+}
+
+/// Name, objects in use, objects, size, objects in a slab, its pages: slabinfo(5).
 fn caches(text: &str) -> BTreeMap<String, u64> {
+    let page = rustix::param::page_size() as u64;
     let of = |line: &str| {
-        let bytes = field::<u64>(line, 1)? * field::<u64>(line, 3)?;
+        let (used, in_slab, pages): (u64, u64, u64) =
+            (field(line, 1)?, field(line, 4)?, field(line, 5)?);
+        let bytes = (used * pages * page).checked_div(in_slab)?;
         Some((line.split_whitespace().next()?.to_owned(), bytes))
     };
     text.lines().skip(2).filter_map(of).collect()
@@ -203,7 +238,28 @@ mod tests {
         assert_eq!((tcp["inuse"], tcp["tw"], tcp["mem"]), (1, 3, 91));
         let slab = "slabinfo - version: 2.1\n# name <active_objs> ...\n\
                     TCP 78 130 2368 13 8 : tunables 0 0 0 : slabdata 10 10 0\n";
-        assert_eq!(caches(slab)["TCP"], 78 * 2368);
+        assert_eq!(caches(slab)["TCP"], 78 * 8 * 4096 / 13);
+    }
+
+    #[test]
+    fn files_and_closed_connections_are_no_memory_of_open_ones() {
+        let mut memory = KernelMemory {
+            slab_bytes: 1_000,
+            ..KernelMemory::default()
+        };
+        assert_eq!(memory.socket_bytes(), 1_000, "where caches cannot be read");
+        let caches = [
+            ("TCP", 1),
+            ("sock_inode_cache", 2),
+            ("dentry", 4),
+            ("lsm_inode_cache", 8),
+            ("proc_inode_cache", 100),
+            ("ext4_inode_cache", 100),
+            ("radix_tree_node", 100),
+            ("tw_sock_TCP", 100),
+        ];
+        memory.caches = caches.map(|(name, n)| (name.to_owned(), n)).into();
+        assert_eq!(memory.socket_bytes(), 15);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub fn connections(machine: &Machine) -> Option<Finding> {
         sources: 64,
         ports: 8,
         port_range: None,
+        alone: false,
         binds_port: false,
         acceptors: 1,
         listeners: 0,
