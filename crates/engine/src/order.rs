@@ -3,7 +3,7 @@
 
 use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
-use jostle_model::record::{Buckets, Machine};
+use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -311,6 +311,8 @@ pub struct Yield {
     pub setup: BTreeMap<String, f64>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
+    /// What the machine itself took, before and after.
+    pub anchor: Option<Anchor>,
 }
 
 /// What opening connections up to a listed number was like. Figures are of those

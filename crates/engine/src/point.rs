@@ -70,6 +70,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         truth: data.truth.clone(),
         setup: data.setup.clone(),
         during: data.during.clone(),
+        anchor: data.anchor,
         ..Point::default()
     };
     if order.try_only {

@@ -4,6 +4,7 @@
 //! safely: stamps, fork, shared pages, futexes, semaphores, process-shared
 //! mutexes. Not for policy: nothing here decides what to measure.
 
+pub mod bare;
 pub mod clock;
 pub mod cpu;
 pub mod errno;

@@ -3,18 +3,18 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// linux/in.h; since Linux 6.3.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
 
-fn set(fd: BorrowedFd<'_>, option: libc::c_int, value: u32) -> io::Result<()> {
+fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: u32) -> io::Result<()> {
     // SAFETY: the pointer is to a live local of the length given, and the
     // descriptor is open as long as it is borrowed.
     let done = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::IPPROTO_IP,
+            level,
             option,
             (&raw const value).cast(),
             size_of::<u32>() as libc::socklen_t,
@@ -32,7 +32,7 @@ fn set(fd: BorrowedFd<'_>, option: libc::c_int, value: u32) -> io::Result<()> {
 /// # Errors
 /// The system's; ENOPROTOOPT before Linux 4.2.
 pub fn bind_address_no_port(fd: BorrowedFd<'_>) -> io::Result<()> {
-    set(fd, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
 
 /// Narrows the ports that the kernel may choose for this socket (ip(7),
@@ -43,8 +43,25 @@ pub fn bind_address_no_port(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub fn local_port_range(fd: BorrowedFd<'_>, low: u16, high: u16) -> io::Result<()> {
     set(
         fd,
+        libc::IPPROTO_IP,
         IP_LOCAL_PORT_RANGE,
         u32::from(high) << 16 | u32::from(low),
+    )
+}
+
+/// Lets a listening TCP socket wake its server only once a connection has sent
+/// something (tcp(7), TCP_DEFER_ACCEPT): one wake-up instead of two for a client
+/// that speaks first. One that stays silent for `seconds` is handed over as it
+/// is.
+///
+/// # Errors
+/// The system's.
+pub fn defer_accept(listener: impl AsFd, seconds: u32) -> io::Result<()> {
+    set(
+        listener.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_DEFER_ACCEPT,
+        seconds,
     )
 }
 
@@ -67,7 +84,6 @@ mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
     use std::net::{Ipv4Addr, SocketAddrV4};
-    use std::os::fd::AsFd;
 
     fn bound_port(option: impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> u16 {
         let fd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();

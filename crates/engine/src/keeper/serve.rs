@@ -1,5 +1,6 @@
 //! The keeper's own life: one request after the other, until its parent goes.
 
+use super::anchor;
 use super::connect::Sweep;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
@@ -165,6 +166,17 @@ struct Visit<'a> {
     cost: Option<&'a CostOrder>,
 }
 
+impl Visit<'_> {
+    /// A run between its two anchors.
+    fn anchored<T: Target>(&self, run: &Run<'_, T>) -> Result<Reply, Aborted> {
+        let before = anchor::passes(self.desk, &self.order.cpus);
+        let mut data = run.perform()?;
+        let after = anchor::passes(self.desk, &self.order.cpus);
+        data.anchor = anchor::anchor(&before, &after);
+        Ok(Reply::Ran(Box::new(data)))
+    }
+}
+
 impl Visitor for Visit<'_> {
     type Out = Reply;
 
@@ -173,7 +185,7 @@ impl Visitor for Visit<'_> {
         let servers = Servers::new(self.desk);
         let run = Run::<T>::prepare(self.desk, self.ledger, &servers, self.order, self.spec);
         let done = run.and_then(|run| match self.cost {
-            None => run.perform().map(|data| Reply::Ran(Box::new(data))),
+            None => self.anchored(&run),
             Some(cost) => run.cost(cost).map(Reply::Cost),
         });
         match done {
