@@ -93,7 +93,10 @@ fn every_plan_of_the_repository_can_be_run() {
         );
         for quick in ["", "--quick"] {
             let line = format!("run {} --dry-run {quick}", path.display());
-            let resolved = jostle(&line).run().exits(0).says_nothing().stdout;
+            let done = jostle(&line).run().exits(0);
+            let absent = |line: &str| line.contains(" is left out: ");
+            assert!(done.stderr.lines().all(absent), "{}", done.transcript());
+            let resolved = done.stdout;
             assert_eq!(
                 resolved.matches("[[experiment]]").count(),
                 text.matches("\n[[experiment]]").count()

@@ -11,9 +11,12 @@
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
 pub mod answering;
+pub mod endpoint;
 pub mod remote;
 pub mod spec;
 pub mod table;
+pub mod tcp;
+pub mod unix;
 pub mod wire;
 
 mod argument;
@@ -59,6 +62,14 @@ table::targets! {
     chained::Chained,
     busted::Busted,
     unfair::Unfair,
+}
+
+/// Targets that connections are opened to, and that are no locks.
+pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
+
+/// Every target, locks first.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    TABLE.iter().chain(CONNECTIONS).copied()
 }
 
 /// How an acquisition excludes others.
