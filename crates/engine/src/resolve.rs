@@ -1,6 +1,8 @@
 //! From a plan as typed to one that can be run: defaults filled in, the grid
 //! expanded, and everything that makes no sense refused before anything starts.
 
+mod requests;
+
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_model::{List, defaults, record::At};
@@ -71,9 +73,11 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
             .get_or_insert(generator_threads(allowed.len()));
     }
     plan.seed.get_or_insert(fresh_seed);
+    let specs = specs(&plan)?;
+    requests::fill_in(&mut plan, &specs);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
-    let specs = specs(&plan)?;
+    requests::check(&plan, &specs)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
         plan,
@@ -124,6 +128,11 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("operations", plan.operations.is_some(), &[Stream]),
         ("names", plan.names.is_some(), &[Stream]),
         ("pipeline", plan.pipeline.is_some(), &[Stream, Hold]),
+        ("expect", plan.expect.is_some(), &[Stream]),
+        ("call-timeout", plan.call_timeout.is_some(), &[Stream]),
+        ("command-output", plan.command_output.is_some(), &[Stream]),
+        ("null", plan.null.is_some(), &[Stream]),
+        ("numbers", plan.numbers.is_some(), &[Stream]),
     ];
     let stranger = set
         .iter()
@@ -283,6 +292,9 @@ pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
 
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if spec.entry.is_asked() {
+        return requests::check_target(plan, spec);
+    }
     let (name, can) = (&spec.typed, &spec.entry.lock);
     let which = |can: fn(&jostle_targets::Entry) -> bool| -> String {
         let names: Vec<&str> = jostle_targets::TABLE

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 8] = [
+const KEYED_BY_DATA: [&str; 9] = [
+    "codes",
     "errors",
     "file_systems",
     "histograms",
@@ -57,6 +58,11 @@ fn plan() -> Plan {
         slots: Some(16),
         timer_slack: Some(Nanos(1)),
         over: Some(vec![Nanos::from_millis(1_000)]),
+        expect: Some(List(vec![0])),
+        call_timeout: Some(Nanos::from_millis(10_000)),
+        command_output: Some("out".to_owned()),
+        null: Some("exec:true".to_owned()),
+        numbers: Some(1_000),
         seed: Some(7),
     }
 }
@@ -246,6 +252,20 @@ fn point() -> Point {
         stamp_every: Some(1),
         stamped: Some(1),
         exclusion: Some(exclusion()),
+        service_ns: Some(distribution()),
+        phases: vec![Phase {
+            phase: "spawn".to_owned(),
+            span: distribution(),
+        }],
+        failed_ns: Some(distribution()),
+        codes: map("0", 1),
+        children_user_s: Some(0.1),
+        children_system_s: Some(0.1),
+        null: Some(Null {
+            target: "exec:true".to_owned(),
+            service_ns: distribution(),
+            cpu_us_per_operation: 1.0,
+        }),
         server: Some(Server {
             counted: Some(1),
             difference: Some(1),

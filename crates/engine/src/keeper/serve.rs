@@ -3,7 +3,8 @@
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
-use crate::order::{CostOrder, Reply, Request, RunOrder};
+use crate::order::{CostOrder, Reply, Request, RequestOrder, RunOrder};
+use crate::workloads::requests::Requesting;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cgroup;
@@ -12,6 +13,9 @@ use jostle_targets::{Spec, Target, Visitor, visit};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// How long killed processes may take to be gone.
+const ORPHANS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the keeper has at hand for every run.
 #[derive(Debug)]
@@ -48,6 +52,7 @@ impl Desk {
     fn set_up(stream: &UnixStream, clock: Clock) -> Result<Desk, String> {
         // Where we may not, the ledger knows what to remove.
         let _ = process::private_ipc();
+        process::adopt_orphans().map_err(|e| format!("cannot adopt orphans: {e}"))?;
         Ok(Desk {
             stream: stream
                 .try_clone()
@@ -100,12 +105,20 @@ impl Desk {
             spec: &spec,
             cost,
         };
-        let reply = visit(spec.entry, visitor);
+        let reply = match &order.requests {
+            Some(request) => visitor.request(request),
+            None => visit(spec.entry, visitor),
+        };
+        // What commands have started and left, or were when their worker ended.
+        let alone = process::end_children(ORPHANS_PATIENCE);
         match ledger.sweep() {
             Err(left) => Reply::Failed(format!(
                 "could not remove what the run made: {}",
                 left.join("; ")
             )),
+            Ok(()) if !alone => {
+                Reply::Failed("could not end the processes that the run has started".to_owned())
+            }
             Ok(()) => reply,
         }
     }
@@ -130,13 +143,41 @@ struct Visit<'a> {
     cost: Option<&'a CostOrder>,
 }
 
+impl Visit<'_> {
+    /// A run of requests.
+    fn request(self, request: &RequestOrder) -> Reply {
+        // As below.
+        let servers = Servers::new(self.desk);
+        let (order, entry) = (self.order, self.spec.entry);
+        let run = Run::prepare(
+            self.desk,
+            self.ledger,
+            &servers,
+            order,
+            self.spec,
+            |setup| Requesting::prepare(entry, setup, order, request),
+        );
+        match run.and_then(|run| run.perform()) {
+            Ok(data) => Reply::Ran(Box::new(data)),
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
+    }
+}
+
 impl Visitor for Visit<'_> {
     type Out = Reply;
 
     fn visit<T: Target>(self) -> Reply {
         // Declared before the run, so that the servers outlive it.
         let servers = Servers::new(self.desk);
-        let run = Run::<T>::prepare(self.desk, self.ledger, &servers, self.order, self.spec);
+        let run = Run::<T>::prepare(
+            self.desk,
+            self.ledger,
+            &servers,
+            self.order,
+            self.spec,
+            T::prepare,
+        );
         let done = run.and_then(|run| match self.cost {
             None => run.perform().map(|data| Reply::Ran(Box::new(data))),
             Some(cost) => run.cost(cost).map(Reply::Cost),

@@ -4,4 +4,5 @@
 pub mod contend;
 pub mod counted;
 pub mod recorder;
+pub mod requests;
 pub mod tally;
