@@ -15,20 +15,31 @@ const PAGES: &[(&str, &[&str])] = &[
     ("dist/jostle-hold.1", &["man", "hold"]),
     ("dist/jostle-run.1", &["man", "run"]),
     ("dist/jostle-report.1", &["man", "report"]),
+    ("dist/jostle-compare.1", &["man", "compare"]),
 ];
+
+/// The same of `procd`, which prints its client's page too.
+const PROCD_PAGES: &[(&str, &[&str])] = &[
+    ("dist/procd.1", &["--man", "procd"]),
+    ("dist/jostle-call.1", &["--man", "jostle-call"]),
+];
+
+/// Each page with the program that prints it and its arguments.
+fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
+    let of = |program| move |(page, arguments): &(_, _)| (*page, program, *arguments);
+    let jostle = PAGES.iter().map(of("jostle"));
+    jostle.chain(PROCD_PAGES.iter().map(of("procd")))
+}
 
 /// Writes all pages, or compares them.
 pub fn run(check: bool) -> anyhow::Result<()> {
-    shell::run(&mut shell::cargo(&[
-        "build",
-        "--quiet",
-        "--package",
-        "jostle",
-    ]))?;
-    let jostle = shell::target_directory().join("debug/jostle");
+    let build = ["build", "--quiet", "--package", "jostle"];
+    let procd = ["--package", "jostle-procd"];
+    shell::run(&mut shell::cargo(&[&build[..], &procd].concat()))?;
+    let programs = shell::target_directory().join("debug");
     let mut stale = Vec::new();
-    for (page, arguments) in PAGES {
-        let text = shell::output(Command::new(&jostle).args(*arguments))?;
+    for (page, program, arguments) in pages() {
+        let text = shell::output(Command::new(programs.join(program)).args(arguments))?;
         let path = shell::root().join(page);
         if check {
             let stored = std::fs::read_to_string(&path).unwrap_or_default();
@@ -44,11 +55,11 @@ pub fn run(check: bool) -> anyhow::Result<()> {
             stale.join("\n")
         );
     }
-    let manuals = PAGES
-        .iter()
-        .map(|(page, _)| *page)
-        .filter(|page| page.ends_with(".1"));
-    manuals.into_iter().try_for_each(render_manual)
+    let mut manuals = pages().map(|(page, ..)| page);
+    manuals.try_for_each(|page| match page.ends_with(".1") {
+        true => render_manual(page),
+        false => Ok(()),
+    })
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -5,7 +5,8 @@
 //! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
-//!   against Redis.
+//!   against Redis;
+//! - `cargo xtask validate`: plants a truth and counts how often it is found.
 
 #![allow(
     clippy::print_stdout,
@@ -20,6 +21,7 @@ mod load;
 mod packages;
 mod peers;
 mod shell;
+mod validate;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -71,6 +73,11 @@ enum Task {
         #[arg(long, hide = true, requires = "services")]
         smoke: Option<PathBuf>,
     },
+    /// Plants a truth and counts how often the statistics find it
+    Validate {
+        #[command(subcommand)]
+        subject: validate::Subject,
+    },
     /// Loads a server; called by `peers --services`
     #[command(hide = true)]
     Load(load::Load),
@@ -84,6 +91,7 @@ fn main() -> anyhow::Result<()> {
             target, seconds, ..
         } => fuzz::run(target.as_deref(), seconds),
         Task::Docs { check } => docs::run(check),
+        Task::Validate { subject } => validate::run(&subject),
         Task::Peers {
             repeats,
             only,

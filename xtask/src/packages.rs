@@ -73,6 +73,11 @@ const PACKAGES: &[Package] = &[
         why: "finds hiredis for that client",
     },
     Package {
+        name: "curl",
+        brings: "curl",
+        why: "tests call the procedures of procd with it",
+    },
+    Package {
         name: "openssl",
         brings: "openssl",
         why: "makes certificates for the tests of TLS",

@@ -23,7 +23,7 @@ pub struct Cli {
 
 const AFTER: &str = "\
 Exit codes: 0 done; 1 it failed; 2 usage; 3 done, but a point is INVALID;
-130 interrupted, 143 terminated (finished points are kept and printed).
+4 compare found a regression; 130 interrupted, 143 terminated (finished points are kept and printed).
 
 Start with: jostle contend";
 
@@ -41,6 +41,8 @@ pub enum Verb {
     Run(Run),
     /// Print result files again, in any format
     Report(Report),
+    /// Say what differs between two results; exit code 4 on a regression
+    Compare(Compare),
     /// List the targets and what each can do
     Targets(Targets),
     /// Show this machine's limits that would bend a measurement, with remedies
@@ -297,6 +299,66 @@ pub struct Report {
     /// Also write a page with tables and plots for a browser, the results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A figure differs if its interval excludes 1 and it lies beyond the threshold, is the same\n\
+    if the whole interval lies within, and is undecided else. Between two results it is measured\n\
+    by what the machine itself took before and after each run (docs/compare.md).\n\
+    Exit codes: 4 a figure got worse; 0 none surely did; 1 there is nothing to compare."
+)]
+pub struct Compare {
+    /// The result that is compared with
+    #[arg(value_name = "BASE")]
+    pub base: PathBuf,
+    /// The result that is judged; without it, --targets names two of BASE
+    #[arg(value_name = "NEW")]
+    pub new: Option<PathBuf>,
+    /// A target of BASE and one of NEW (or of BASE) under another name
+    #[arg(long, value_name = "A,B", value_parser = pair)]
+    pub targets: Option<Pair>,
+    /// Per cent up to which a difference is of no consequence
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    pub threshold: f64,
+    /// Compare every figure, not only the throughput
+    #[arg(long)]
+    pub all: bool,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = compare_formats())]
+    pub format: String,
+}
+
+/// Two names; a type of its own, so that clap sees one value.
+#[derive(Clone, Debug)]
+pub struct Pair(pub [String; 2]);
+
+fn pair(text: &str) -> Result<Pair, String> {
+    match text.split_once(',') {
+        Some((one, other)) if !one.is_empty() && !other.is_empty() => {
+            Ok(Pair([one.to_owned(), other.to_owned()]))
+        }
+        _ => Err("two targets with a comma between them, such as flock,sysv".to_owned()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number: f64 = text
+        .trim_end_matches('%')
+        .parse()
+        .map_err(|_| "a number of per cent, such as 5".to_owned())?;
+    match number > 0.0 && number < 100.0 {
+        true => Ok(number / 100.0),
+        false => Err("more than 0 and less than 100".to_owned()),
+    }
+}
+
+fn compare_formats() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(
+        jostle_report::compare::COMPARE_FORMATS
+            .iter()
+            .map(|(name, help)| clap::builder::PossibleValue::new(name).help(help)),
+    )
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 //! itself; it hands plans to the engine and records to the report.
 
 mod args;
+mod compare;
 mod doctor;
 mod html;
 mod measure;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
+        Verb::Compare(compare) => compare::compare(&compare),
         Verb::Targets(targets) => list(&targets.format),
         Verb::Doctor => examine(),
         Verb::Serve { server } => serve::serve(&server),

@@ -201,11 +201,10 @@ fn one(
 }
 
 fn result_set(outcome: Outcome) -> Option<ResultSet> {
-    Some(ResultSet::new(
-        outcome.experiment?,
-        outcome.points,
-        Some(outcome.end),
-    ))
+    Some(ResultSet {
+        fits: outcome.fits,
+        ..ResultSet::new(outcome.experiment?, outcome.points, Some(outcome.end))
+    })
 }
 
 fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {

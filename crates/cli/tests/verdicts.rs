@@ -10,7 +10,7 @@ mod common;
 
 use common::cgroup::Cgroup;
 use common::{Jostle, Place, alone, in_five_tries, jostle, reason};
-use jostle_model::record::{Is, Point};
+use jostle_model::record::{Is, LimitedBy, Point};
 use std::fs;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -49,11 +49,24 @@ fn acquits(check: &str, mut measure: impl FnMut() -> Point) {
 
 /// Runs it while so many threads keep the CPUs busy, one more after each span.
 fn among_burners<T>(count: u32, one_more_every: Duration, run: impl FnOnce() -> T) -> T {
+    among_burners_on(&[], count, one_more_every, run)
+}
+
+/// As [`among_burners`], on these CPUs only, if any are named.
+fn among_burners_on<T>(
+    cpus: &[usize],
+    count: u32,
+    one_more_every: Duration,
+    run: impl FnOnce() -> T,
+) -> T {
     let done = AtomicBool::new(false);
     let done = &done;
     std::thread::scope(|scope| {
         for nth in 0..count {
             scope.spawn(move || {
+                if !cpus.is_empty() {
+                    jostle_sys::cpu::pin(cpus).unwrap();
+                }
                 std::thread::sleep(one_more_every * nth);
                 let mut sum = 0u64;
                 while !done.load(Ordering::Relaxed) {
@@ -81,6 +94,26 @@ fn other_programs_on_the_cpus_are_noticed() {
         "other programs used",
     );
     acquits("foreign_cpu", || measured(line));
+}
+
+#[test]
+fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
+    let _alone = alone();
+    let cpu = jostle_sys::cpu::allowed()[0];
+    let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
+    // Four that never sleep want the generator's CPU as well.
+    let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
+    convicts(&starved, "generator", Is::Suspect, "at least this much");
+    let generator = starved.generators[0];
+    assert!(generator.runqueue_share > 0.4, "{generator:?}");
+    assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
+    // One that waits for its server, and for nobody else.
+    acquits("generator", || {
+        measured("contend lockd -w 4 -b 1ms -t 0.5 --as tasks")
+    });
+    acquits("generator", || {
+        measured("stream lockd -n 3000 -w 1 --as tasks --place cross")
+    });
 }
 
 #[test]

@@ -13,13 +13,13 @@ use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{
-    At, Calibration, End, Environment, Experiment, Is, Null, OwnCost, Point, Record, SCHEMA,
+    At, Calibration, End, Environment, Experiment, Fit, Is, Null, OwnCost, Point, Record, SCHEMA,
 };
 use jostle_model::time::Busy;
 use jostle_stats::checks::{self, Evidence};
-use jostle_stats::intervals;
 use jostle_stats::rng::Rng;
 use jostle_stats::summary;
+use jostle_stats::{fit, intervals};
 use jostle_sys::clock::{self, Clock};
 use jostle_targets::Spec;
 use std::collections::BTreeMap;
@@ -97,6 +97,8 @@ pub struct Outcome {
     pub experiment: Option<Experiment>,
     /// In the order of the runs.
     pub points: Vec<Point>,
+    /// How figures grow, where something was swept and all runs were made.
+    pub fits: Vec<Fit>,
     /// What was given up for the budget, in words.
     pub concessions: Vec<String>,
     /// How it ended.
@@ -132,6 +134,7 @@ pub fn run(
         started,
         experiment: None,
         points: Vec::new(),
+        fits: Vec::new(),
         concessions: Vec::new(),
         hooks: &mut hooks,
     };
@@ -140,12 +143,14 @@ pub fn run(
     let Course {
         experiment,
         points,
+        fits,
         concessions,
         ..
     } = course;
     Outcome {
         experiment,
         points,
+        fits,
         concessions,
         end,
     }
@@ -158,6 +163,7 @@ struct Course<'a, 'h> {
     started: Instant,
     experiment: Option<Experiment>,
     points: Vec<Point>,
+    fits: Vec<Fit>,
     concessions: Vec<String>,
     hooks: &'a mut Hooks<'h>,
 }
@@ -190,7 +196,8 @@ impl Course<'_, '_> {
         };
         self.sink(Record::Experiment(Box::new(experiment.clone())))?;
         self.experiment = Some(experiment.clone());
-        self.blocks(&experiment, &points, &schedule)
+        self.blocks(&experiment, &points, &schedule)?;
+        self.fit()
     }
 
     fn asked(&self) -> Asked {
@@ -508,6 +515,19 @@ impl Course<'_, '_> {
             (run(order)?, null)
         };
         Ok((data, requested::null(&nothing, &null)))
+    }
+
+    /// How the figures grow over what was swept.
+    fn fit(&mut self) -> Result<(), Stop> {
+        let Some(experiment) = &self.experiment else {
+            return Ok(());
+        };
+        let points = summary::summarize(experiment, &self.points);
+        self.fits = fit::fits(experiment, &points);
+        for fit in self.fits.clone() {
+            self.sink(Record::Fit(Box::new(fit)))?;
+        }
+        Ok(())
     }
 
     fn end(&mut self, stop: Option<Stop>) -> End {

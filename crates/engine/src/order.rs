@@ -2,7 +2,7 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
-use jostle_model::record::{Buckets, Machine};
+use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
@@ -282,6 +282,8 @@ pub struct Yield {
     pub truth: BTreeMap<String, f64>,
     /// Facts about the target's set-up.
     pub setup: BTreeMap<String, f64>,
+    /// What the machine itself took, before and after.
+    pub anchor: Option<Anchor>,
     /// What requests came to, where workers made any.
     pub requests: Option<Box<RequestYield>>,
 }

@@ -71,6 +71,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),
+        anchor: data.anchor,
         ..Point::default()
     };
     if order.try_only {

@@ -282,12 +282,67 @@ fn point() -> Point {
         }],
         truth: map("planted", 1.0),
         setup: map("slots", 1.0),
+        anchor: Some(Anchor {
+            step_ns: 1.0,
+            call_ns: 1.0,
+            wake_ns: 1.0,
+            line_ns: Some(1.0),
+        }),
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
     }
 }
 
-fn records() -> [Value; 3] {
+fn interval() -> Interval {
+    Interval {
+        estimate: 1.0,
+        low: 0.9,
+        high: 1.1,
+    }
+}
+
+fn fit() -> Fit {
+    let law = FitLaw {
+        law: "N".to_owned(),
+        a: 1.0,
+        b: 1.0,
+        p: 0.5,
+    };
+    Fit {
+        target: "flock".to_owned(),
+        figure: "time_per_operation_ns".to_owned(),
+        over: "workers".to_owned(),
+        at: At::default(),
+        values: 7,
+        runs: 6,
+        from: 10,
+        to: 1000,
+        finding: "laws".to_owned(),
+        ratio: Some(interval()),
+        laws: vec![law.clone()],
+        exponent: Some(interval()),
+        bends: vec![FitBend {
+            after: 10,
+            before: 20,
+        }],
+        parts: vec![FitPart {
+            from: 10,
+            to: 1000,
+            ratio: Some(interval()),
+            laws: vec![law],
+        }],
+        usl: Some(Usl {
+            rate_per_s: 1.0,
+            contention: 0.1,
+            coherence: 0.1,
+            suspect: Some("superlinear".to_owned()),
+        }),
+        peak: Some(10),
+        text: "it grows".to_owned(),
+    }
+}
+
+fn records() -> [Value; 4] {
     let end = End {
         exit: 0,
         error: Some("interrupted".to_owned()),
@@ -296,6 +351,7 @@ fn records() -> [Value; 3] {
     [
         Record::Experiment(Box::new(experiment())),
         Record::Point(Box::new(point())),
+        Record::Fit(Box::new(fit())),
         Record::End(end),
     ]
     .map(|record| serde_json::to_value(record).unwrap())
@@ -349,7 +405,7 @@ fn the_example_shows_no_field_that_a_point_does_not_have() {
     let page = page();
     let (_, example) = page.split_once("```json\n").unwrap();
     let example: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
-    let [_, point, _] = records();
+    let [_, point, _, _] = records();
     let (mut shown, mut known) = (BTreeSet::new(), BTreeSet::new());
     names(&example, true, &mut shown);
     names(&point, true, &mut known);

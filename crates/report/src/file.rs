@@ -235,8 +235,10 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
             sets.push(ResultSet::new(*experiment, Vec::new(), None));
         }
         (Record::Point(point), Some(set)) => set.points.push(*point),
+        (Record::Fit(fit), Some(set)) => set.fits.push(*fit),
         (Record::End(end), Some(set)) => set.end = Some(end),
         (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
+        (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),
         (Record::End(_), None) => return Err("an end that belongs to no experiment"),
     }
     Ok(())
@@ -284,7 +286,9 @@ mod tests {
         let experiment = Record::Experiment(Box::new(set.experiment.clone()));
         let points = set.points.iter().cloned().map(Box::new).map(Record::Point);
         let end = set.end.clone().map(Record::End);
-        [experiment].into_iter().chain(points).chain(end).collect()
+        let fits = set.fits.iter().cloned().map(Box::new).map(Record::Fit);
+        let head = [experiment].into_iter().chain(points);
+        head.chain(fits).chain(end).collect()
     }
 
     fn write(path: &Path, sets: &[ResultSet]) {

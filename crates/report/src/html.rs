@@ -151,6 +151,14 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
                     dd { (sentence) }
                 } }
             }
+            @for (target, sentence) in &page.growth {
+                @if target.is_empty() { p { (sentence) } } @else {
+                    dl.sentences {
+                        dt { (mark_of(chapter, at, target)) (target) }
+                        dd { (sentence) }
+                    }
+                }
+            }
             @for comparison in &page.comparisons { p { (comparison) } }
             @if let Some(checked) = &page.checked { p.note { (checked) } }
             p.next { "Next: " code { (page.next) } }
@@ -351,6 +359,7 @@ mod tests {
                 let sentences = console
                     .sentences
                     .iter()
+                    .chain(&console.growth)
                     .map(|(_, sentence)| sentence.clone());
                 let lines = sentences
                     .chain(console.comparisons)

@@ -12,7 +12,9 @@ fn lines(set: &ResultSet) -> impl Iterator<Item = String> {
     let experiment = Record::Experiment(Box::new(set.experiment.clone()));
     let points = set.points.iter().cloned().map(Box::new).map(Record::Point);
     let end = set.end.clone().map(Record::End);
-    let records = std::iter::once(experiment).chain(points).chain(end);
+    let fits = set.fits.iter().cloned().map(Box::new).map(Record::Fit);
+    let records = std::iter::once(experiment).chain(points).chain(fits);
+    let records = records.chain(end);
     // Records are plain data with text keys, which always can be written.
     records.filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
 }

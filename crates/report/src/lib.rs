@@ -9,6 +9,7 @@
 
 mod checked;
 mod command;
+pub mod compare;
 mod csv;
 mod file;
 mod format;
@@ -30,7 +31,7 @@ mod made;
 pub use file::{FileError, Writer, read};
 pub use html::{MARK, html};
 
-use jostle_model::record::{End, Experiment, Point};
+use jostle_model::record::{End, Experiment, Fit, Point};
 
 /// One experiment with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,9 @@ pub struct ResultSet {
     pub experiment: Experiment,
     /// Its runs, in the order in which they were made.
     pub points: Vec<Point>,
+    /// How figures grow; where the file holds none, they are made from the
+    /// points.
+    pub fits: Vec<Fit>,
     /// How it ended; absent where the file stops before.
     pub end: Option<End>,
     /// What a reader of the file should know about it, one sentence each.
@@ -51,6 +55,7 @@ impl ResultSet {
         ResultSet {
             experiment,
             points,
+            fits: Vec::new(),
             end,
             notes: Vec::new(),
         }

@@ -26,8 +26,11 @@ fn page(page: &Page) -> String {
         blocks.push("Share of the acquisitions that waited longer:\n".to_owned());
         blocks.push(over.markdown());
     }
-    let sentences = page.sentences.iter();
-    let sentences = sentences.map(|(target, sentence)| format!("**{target}** {sentence}"));
+    let sentences = page.sentences.iter().chain(&page.growth);
+    let sentences = sentences.map(|(target, sentence)| match target.is_empty() {
+        true => sentence.clone(),
+        false => format!("**{target}** {sentence}"),
+    });
     blocks.push(items(sentences.chain(page.comparisons.iter().cloned())));
     blocks.extend(
         page.ended

@@ -8,8 +8,11 @@ use crate::headline::{Headline, headline};
 use crate::intro::intro;
 use crate::next::next;
 use crate::over::over;
+use jostle_model::record::Fit;
 use jostle_stats::closing::{comparison, sentences};
-use jostle_stats::summary::summarize;
+use jostle_stats::fit::{closing, fits};
+use jostle_stats::summary::{PointSummary, summarize};
+use std::borrow::Cow;
 
 /// One experiment, from top to bottom.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub struct Page {
     pub sentences: Vec<(String, String)>,
     /// Targets beside the first one.
     pub comparisons: Vec<String>,
+    /// How the figures of each target grow.
+    pub growth: Vec<(String, String)>,
     /// That it ended early, and why.
     pub ended: Option<String>,
     /// What was checked, and what the measuring cost.
@@ -53,9 +58,19 @@ fn page(set: &ResultSet) -> Page {
         over: over(times, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
+        growth: closing(&growth(set, &points)),
         ended: ended(set),
         checked: (!points.is_empty()).then(|| checked(set, &points)),
         next: next(set, &points),
+    }
+}
+
+/// As the file has it; made from the points where it has none, which an
+/// experiment that was cut short does not.
+pub fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
+    match set.fits.is_empty() {
+        true => Cow::Owned(fits(&set.experiment, points)),
+        false => Cow::Borrowed(&set.fits),
     }
 }
 

@@ -47,11 +47,19 @@ fn conclusions(page: &Page) -> String {
     let names = page
         .sentences
         .iter()
+        .chain(&page.growth)
         .map(|(target, _)| target.chars().count());
     let width = names.max().unwrap_or(0);
     let mut text = String::new();
     for (target, sentence) in &page.sentences {
         text += &wrap(&format!("{target:<width$}  "), sentence, WIDTH);
+    }
+    for (target, sentence) in &page.growth {
+        let first = match target.is_empty() {
+            true => String::new(),
+            false => format!("{target:<width$}  "),
+        };
+        text += &wrap(&first, sentence, WIDTH);
     }
     for comparison in &page.comparisons {
         text += &wrap("", comparison, WIDTH);

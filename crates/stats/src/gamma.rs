@@ -99,7 +99,7 @@ fn away_from_zero(value: f64, tiny: f64) -> f64 {
 /// ln Gamma(x) for x > 0 by Stirling's series (DLMF 5.11.1) from x = 15 on,
 /// where the first term left out is under 1e-13; smaller arguments are lifted
 /// by Gamma(x) = Gamma(x + 1) / x.
-fn ln_gamma(x: f64) -> f64 {
+pub(crate) fn ln_gamma(x: f64) -> f64 {
     let mut x = x;
     let mut lifted = 0.0;
     while x < 15.0 {

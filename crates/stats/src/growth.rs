@@ -6,6 +6,7 @@
 //! together. As everywhere, runs of the same blocks decide, and the figure that
 //! is quoted is the quotient of printed medians.
 
+use crate::fit;
 use crate::path;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
@@ -71,7 +72,7 @@ fn counted(plan: &Plan, n: u64) -> String {
 }
 
 /// `28215` as `28,215`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -90,7 +91,12 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let few = column().min_by_key(|point| size(point.at))?;
     let many = column().max_by_key(|point| size(point.at))?;
     let (least, most) = (size(few.at)?, size(many.at)?);
-    if least == most {
+    // Where a curve can be fitted, its own sentence says more.
+    let fewest_runs = column().map(|point| point.runs.len()).min()?;
+    let fitted = column().count() >= fit::LEAST_VALUES
+        && fewest_runs >= fit::LEAST_RUNS
+        && most as f64 / least.max(1) as f64 >= fit::LEAST_SPAN;
+    if least == most || fitted {
         return None;
     }
     let ratio = by_block(&few.runs, &many.runs, cost)?;

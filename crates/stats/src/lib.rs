@@ -7,15 +7,19 @@
 //! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
 //! branch on data nor allocate.
 
+pub mod beta;
 pub mod censor;
 pub mod checks;
 pub mod closing;
+pub mod comparison;
 pub mod fairness;
+pub mod fit;
 pub mod gamma;
 pub mod growth;
 pub mod histogram;
 pub mod intervals;
 pub mod path;
+pub mod planted;
 pub mod ratio;
 pub mod rng;
 pub mod summary;

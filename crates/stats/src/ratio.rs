@@ -72,7 +72,38 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
         high,
         interval: cut.is_some(),
         blocks: logs.len(),
-        outcome: outcome(ratio, low, high, cut.is_some()),
+        outcome: outcome([ratio, low, high], cut.is_some(), EQUAL_WITHIN),
+    })
+}
+
+/// The ratio of the second figure to the first where nothing pairs their runs:
+/// those of two sessions. None where a side has no usable run.
+///
+/// The estimate is the median of all differences of one log of either side
+/// (Hodges & Lehmann, as above); the interval runs from the c-th smallest to the
+/// c-th largest, where c is the largest number with P(U < c) <= 2.5 % for the
+/// rank-sum statistic U (Mann & Whitney, Ann. Math. Statist. 18, 1947; Hollander,
+/// Wolfe & Chicken, section 4.3). Four runs of each are the fewest with an
+/// interval; `blocks` is the smaller number.
+pub fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
+    let logs = |figures: &[f64]| -> Vec<f64> {
+        let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
+        usable.map(|x| x.ln()).collect()
+    };
+    let (base, other) = (logs(base), logs(other));
+    let all = base.iter().flat_map(|b| other.iter().map(move |o| o - b));
+    let differences = sorted(&all.collect::<Vec<_>>())?;
+    let cut = cut(rank_sum_distribution(base.len(), other.len()));
+    let from = cut.unwrap_or(1) - 1;
+    let ends = [differences[from], differences[differences.len() - 1 - from]];
+    let (ratio, low, high) = (middle(&differences).exp(), ends[0].exp(), ends[1].exp());
+    Some(Ratio {
+        ratio,
+        low,
+        high,
+        interval: cut.is_some(),
+        blocks: base.len().min(other.len()),
+        outcome: outcome([ratio, low, high], cut.is_some(), EQUAL_WITHIN),
     })
 }
 
@@ -92,8 +123,10 @@ pub fn by_block(
     paired(&pairs)
 }
 
-fn outcome(ratio: f64, low: f64, high: f64, interval: bool) -> Outcome {
-    let (least, most) = (1.0 - EQUAL_WITHIN, 1.0 + EQUAL_WITHIN);
+/// What may be said of an estimate, its lower and its upper end, where shares up
+/// to `within` are of no consequence.
+pub fn outcome([ratio, low, high]: [f64; 3], interval: bool, within: f64) -> Outcome {
+    let (least, most) = (1.0 - within, 1.0 + within);
     if !interval {
         Outcome::Undecided
     } else if low >= least && high <= most {
@@ -116,9 +149,14 @@ fn walsh_averages(values: &[f64]) -> Vec<f64> {
 /// The largest c with P(T < c) <= 2.5 %, where T is the signed-rank statistic
 /// of n differences without effect. None under 6, where even c = 1 is too much.
 fn signed_rank_cut(n: usize) -> Option<usize> {
+    cut(signed_rank_distribution(n))
+}
+
+/// The largest c with P(T < c) <= 2.5 %, from the probabilities of T = 0, 1, ...
+fn cut(distribution: Vec<f64>) -> Option<usize> {
     let mut below = 0.0;
     let mut cut = 0;
-    for probability in signed_rank_distribution(n) {
+    for probability in distribution {
         below += probability;
         if below > (1.0 - COVERAGE) / 2.0 {
             break;
@@ -126,6 +164,27 @@ fn signed_rank_cut(n: usize) -> Option<usize> {
         cut += 1;
     }
     (cut > 0).then_some(cut)
+}
+
+/// P(U = u) for u = 0, 1, ..., m n, exactly: of m + n values in random order the
+/// largest is one of the first m, and then exceeds all n others, or it is not.
+fn rank_sum_distribution(m: usize, n: usize) -> Vec<f64> {
+    // counts[i] after j rounds: the distribution for i and j.
+    let mut rows: Vec<Vec<f64>> = vec![vec![1.0]; m + 1];
+    for j in 1..=n {
+        for i in 1..=m {
+            let mut row = vec![0.0; i * j + 1];
+            let share = i as f64 / (i + j) as f64;
+            for (u, p) in rows[i - 1].iter().enumerate() {
+                row[u + j] += share * p;
+            }
+            for (u, p) in rows[i].iter().enumerate() {
+                row[u] += (1.0 - share) * p;
+            }
+            rows[i] = row;
+        }
+    }
+    rows.swap_remove(m)
 }
 
 /// P(T = t) for t = 0, 1, ..., n(n+1)/2, exactly: each rank is in the sum or
@@ -175,6 +234,51 @@ mod tests {
         for (n, cut) in [(10, 9), (12, 14), (15, 26), (20, 53)] {
             assert_eq!(signed_rank_cut(n), Some(cut), "{n}");
         }
+    }
+
+    #[test]
+    fn the_rank_sum_distribution_is_the_tabulated_one() {
+        // Two and two: U = 0, 1, 2, 2, 3, 4 of the six orders.
+        let found = rank_sum_distribution(2, 2);
+        for (p, n) in found.iter().zip([1.0, 1.0, 2.0, 1.0, 1.0]) {
+            assert!((p - n / 6.0).abs() < 1e-12, "{found:?}");
+        }
+        // Largest U with P(U' <= U) <= 2.5 %, from the usual tables, plus one.
+        let table = [
+            (3, 4, None),
+            (4, 4, Some(1)),
+            (5, 5, Some(3)),
+            (6, 6, Some(6)),
+            (6, 9, Some(11)),
+            (9, 9, Some(18)),
+            (12, 12, Some(38)),
+        ];
+        for (m, n, expected) in table {
+            assert_eq!(cut(rank_sum_distribution(m, n)), expected, "{m} {n}");
+            assert_eq!(cut(rank_sum_distribution(n, m)), expected, "{n} {m}");
+        }
+    }
+
+    #[test]
+    fn runs_that_nothing_pairs_cover_the_truth_too() {
+        let mut rng = Rng::new(5);
+        for (m, n) in [(4, 4), (6, 9), (12, 12)] {
+            let trials = 3000;
+            let mut covered = 0;
+            for _ in 0..trials {
+                let mut drawn = |level: f64, count: usize| -> Vec<f64> {
+                    (0..count)
+                        .map(|_| level * (0.05 * rng.normal()).exp())
+                        .collect()
+                };
+                let found = unpaired(&drawn(1000.0, m), &drawn(1100.0, n)).unwrap();
+                covered += u32::from(found.low <= 1.1 && 1.1 <= found.high);
+            }
+            let share = f64::from(covered) / f64::from(trials);
+            assert!(share > 0.95 - 0.012, "{m} and {n}: {share}");
+        }
+        assert_eq!(unpaired(&[], &[1.0]), None);
+        assert!(!unpaired(&[1.0, 2.0, 3.0], &[1.0; 4]).unwrap().interval);
     }
 
     #[test]

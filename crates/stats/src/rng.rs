@@ -91,6 +91,12 @@ impl Rng {
         (gap as u64).saturating_add(1)
     }
 
+    /// A standard normal number (Box & Muller, Ann. Math. Statist. 29, 1958).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit_f64()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit_f64()).cos()
+    }
+
     /// Puts a slice into random order (Fisher & Yates; Durstenfeld 1964).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

@@ -4,6 +4,7 @@
 //! safely: stamps, fork, shared pages, futexes, semaphores, process-shared
 //! mutexes. Not for policy: nothing here decides what to measure.
 
+pub mod bare;
 pub mod clock;
 pub mod cpu;
 pub mod errno;
@@ -16,6 +17,7 @@ pub mod process;
 pub mod pthread;
 pub mod shared;
 pub mod signal;
+pub mod socket;
 pub mod spawn;
 pub mod stat;
 pub mod sysv;

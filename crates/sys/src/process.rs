@@ -206,14 +206,26 @@ pub fn own_usage() -> Usage {
 
 /// Takes one child that has ended, if there is one.
 pub fn reap() -> Option<Ended> {
+    reap_of(-1)
+}
+
+fn reap_of(which: libc::pid_t) -> Option<Ended> {
     let mut status = 0;
     // SAFETY: all-zero is a valid rusage; both pointers are to live locals.
     let (pid, raw) = unsafe {
         let mut raw: libc::rusage = std::mem::zeroed();
-        (libc::wait4(-1, &mut status, libc::WNOHANG, &mut raw), raw)
+        (
+            libc::wait4(which, &mut status, libc::WNOHANG, &mut raw),
+            raw,
+        )
     };
     let pid = u32::try_from(pid).ok().filter(|pid| *pid > 0)?;
     Some(ended_of(pid, status, &raw))
+}
+
+/// Takes this child if it has ended.
+pub fn reap_one(pid: u32) -> Option<Ended> {
+    reap_of(pid as libc::pid_t)
 }
 
 /// Whether this child has ended; takes it if it has and nobody did before.

@@ -372,7 +372,9 @@ impl Running {
         let keeper = self.keeper();
         let workers = processes::children(keeper).into_iter();
         workers
-            .filter(|child| child.name == "jostle-worker" || child.name == "jostle-threads")
+            .filter(|child| {
+                ["jostle-worker", "jostle-threads", "jostle-tasks"].contains(&child.name.as_str())
+            })
             .collect()
     }
 

@@ -6,6 +6,7 @@
 //! should the keeper itself be killed. `serve` is the keeper's life, `run`
 //! one run of a point.
 
+mod anchor;
 mod collect;
 mod run;
 mod serve;

@@ -1,9 +1,11 @@
 //! The keeper's own life: one request after the other, until its parent goes.
 
+use super::anchor;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
 use crate::order::{CostOrder, Reply, Request, RequestOrder, RunOrder};
+use crate::work::Work;
 use crate::workloads::requests::Requesting;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger::Ledger;
@@ -157,10 +159,19 @@ impl Visit<'_> {
             self.spec,
             |setup| Requesting::prepare(entry, setup, order, request),
         );
-        match run.and_then(|run| run.perform()) {
-            Ok(data) => Reply::Ran(Box::new(data)),
+        match run.and_then(|run| self.anchored(&run)) {
+            Ok(reply) => reply,
             Err(Aborted(text)) => Reply::Failed(text),
         }
+    }
+
+    /// A run between its two anchors.
+    fn anchored<T: Work>(&self, run: &Run<'_, T>) -> Result<Reply, Aborted> {
+        let before = anchor::passes(self.desk, &self.order.cpus);
+        let mut data = run.perform()?;
+        let after = anchor::passes(self.desk, &self.order.cpus);
+        data.anchor = anchor::anchor(&before, &after);
+        Ok(Reply::Ran(Box::new(data)))
     }
 }
 
@@ -179,7 +190,7 @@ impl Visitor for Visit<'_> {
             T::prepare,
         );
         let done = run.and_then(|run| match self.cost {
-            None => run.perform().map(|data| Reply::Ran(Box::new(data))),
+            None => self.anchored(&run),
             Some(cost) => run.cost(cost).map(Reply::Cost),
         });
         match done {

@@ -1,0 +1,51 @@
+//! `jostle compare`: two files in, what differs out, and an exit code for
+//! scripts.
+
+use crate::args::Compare;
+use crate::{Failure, complain, print};
+use jostle_report::ResultSet;
+use jostle_report::compare::{CompareError, Input};
+use std::path::Path;
+
+/// A figure got worse: stronger than an INVALID point.
+const REGRESSION: u8 = 4;
+
+/// Prints the comparison and returns the exit code.
+///
+/// # Errors
+/// Files that cannot be read, and results that have nothing in common.
+pub fn compare(asked: &Compare) -> Result<u8, Failure> {
+    let base = read(&asked.base)?;
+    let new = asked.new.as_deref().map(read).transpose()?;
+    let new_path = asked.new.as_ref().unwrap_or(&asked.base);
+    let targets = asked.targets.as_ref();
+    let input = Input {
+        base_name: &asked.base.to_string_lossy(),
+        base: &base,
+        new_name: &new_path.to_string_lossy(),
+        new: new.as_deref(),
+        targets: targets.map(|pair| pair.0.each_ref().map(String::as_str)),
+        within: asked.threshold,
+        all: asked.all,
+    };
+    let compared = jostle_report::compare::compare(&input).map_err(|error| match error {
+        CompareError::NothingInCommon { .. } => Failure::Failed(error.into()),
+        CompareError::OneResult | CompareError::NoTarget { .. } => {
+            Failure::Usage(error.to_string())
+        }
+    })?;
+    print(&compared.render(&asked.format))?;
+    Ok(if compared.has_regressed() {
+        REGRESSION
+    } else {
+        0
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<ResultSet>, Failure> {
+    let sets = jostle_report::read(path).map_err(anyhow::Error::from)?;
+    sets.iter()
+        .flat_map(|set| &set.notes)
+        .for_each(|note| complain(note));
+    Ok(sets)
+}

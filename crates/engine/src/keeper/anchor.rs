@@ -1,0 +1,312 @@
+//! The anchor: what this machine takes for a bare loop, a bare system call, a bare
+//! wake-up and a cache line's way from CPU to CPU, just before and just after a
+//! run.
+//!
+//! Results of two sessions differ by what the machine did in between (clock
+//! frequency, neighbours, where the hypervisor puts its CPUs) as well as by what
+//! was changed. A lock's time is made of these four, in a mix that we do not
+//! know; where the machine moved, they move with it. `jostle compare` divides
+//! them out.
+//!
+//! Two processes of the keeper's do it, pinned, while no worker exists: one
+//! loops and calls, and wakes the other one, which wakes it back. Not for the
+//! tool's own cost, which is the calibration's business.
+
+use super::serve::Desk;
+use jostle_model::record::Anchor;
+use jostle_stats::intervals;
+use jostle_sys::clock::Clock;
+use jostle_sys::futex::{self, Words};
+use jostle_sys::shared::Region;
+use jostle_sys::{clock, cpu, process};
+use rustix::process::Pid;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+/// Passes on one side of a run; their median stands, so that a burst of some
+/// milliseconds leaves it alone.
+const PASSES: usize = 7;
+/// Each part of a pass is long against a stamp, short against a scheduler's
+/// slice.
+const STEPS: u32 = 100_000;
+const CALLS: u32 = 3_000;
+const WAKES: u32 = 40;
+const ROUNDS: u32 = 1_000;
+/// Loop, call, wake-up, line.
+const PARTS: usize = 4;
+
+/// Where even this is too much to ask, the run goes without an anchor.
+const PATIENCE_NS: u64 = 500_000_000;
+
+/// The passes on one side of a run, each in nanoseconds a step, a call, a
+/// wake-up and a line's way; the last is 0 with a single CPU.
+pub type Passes = Vec<[f64; PARTS]>;
+
+/// One side. Empty where processes or memory for it are not to be had: a run is
+/// worth more than its anchor.
+pub fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
+    let allowed = cpu::allowed();
+    let cpus = if cpus.is_empty() { &allowed } else { cpus };
+    let shared = Region::new(PASSES * PARTS * 8).and_then(|r| Ok((r, Words::new(3)?)));
+    let (Ok((results, words)), Some(near), Some(far)) = (shared, cpus.first(), cpus.last()) else {
+        return Passes::new();
+    };
+    let cells = results.words64(0, PASSES * PARTS);
+    let pair = Pair {
+        keeper: rustix::process::getpid(),
+        clock: desk.clock,
+        words: &words,
+        until: clock::monotonic() + PATIENCE_NS,
+        apart: near != far,
+    };
+    let Ok(echo) = desk.forker.fork(|| pair.echo(*far)) else {
+        return Passes::new();
+    };
+    let caller = desk.forker.fork(|| pair.call(*near, cells));
+    let whole = caller.is_ok_and(|pid| pair.await_end(pid));
+    pair.ask(END);
+    pair.await_end(echo);
+    if !whole {
+        return Passes::new();
+    }
+    let pass = |cells: &[AtomicU64]| {
+        let value = |part: usize| f64::from_bits(cells[part].load(Relaxed));
+        std::array::from_fn(value)
+    };
+    cells.chunks_exact(PARTS).map(pass).collect()
+}
+
+/// The medians over the passes on both sides of a run; None where a side is
+/// empty.
+pub fn anchor(before: &Passes, after: &Passes) -> Option<Anchor> {
+    if before.is_empty() || after.is_empty() {
+        return None;
+    }
+    let column = |part: usize| {
+        let all = before.iter().chain(after).map(|pass| pass[part]);
+        intervals::median(&all.collect::<Vec<_>>()).filter(|ns| *ns > 0.0)
+    };
+    Some(Anchor {
+        step_ns: column(0)?,
+        call_ns: column(1)?,
+        wake_ns: column(2)?,
+        line_ns: column(3),
+    })
+}
+
+/// Words that the two share: what the echo is asked for, what it answers, and
+/// the line that goes to and fro.
+const ASK: usize = 0;
+const ANSWER: usize = 1;
+const LINE: usize = 2;
+
+/// What the echo can be asked for.
+const NOTHING: u32 = 0;
+const WAKE: u32 = 1;
+const SPIN: u32 = 2;
+const END: u32 = 3;
+
+/// What both processes know.
+struct Pair<'a> {
+    keeper: Pid,
+    clock: Clock,
+    words: &'a Words,
+    /// When they give up, on the kernel's monotonic clock.
+    until: u64,
+    /// Whether each has a CPU of its own.
+    apart: bool,
+}
+
+impl Pair<'_> {
+    /// True if it came to its end by itself, and well.
+    fn await_end(&self, pid: Pid) -> bool {
+        let pid = pid.as_raw_nonzero().get() as u32;
+        loop {
+            if let Some(ended) = process::reap_one(pid) {
+                return ended.code == Some(0);
+            }
+            if self.is_late() {
+                process::kill(pid);
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        clock::monotonic() > self.until
+    }
+
+    fn settle(&self, at: usize) -> bool {
+        process::set_name("jostle-anchor");
+        process::die_with(self.keeper).is_ok()
+            && process::leave_group().is_ok()
+            && cpu::pin(&[at]).is_ok()
+    }
+
+    fn ask(&self, what: u32) {
+        let word = self.words.word(ASK);
+        word.store(what, Release);
+        futex::wake(word, futex::ALL);
+    }
+
+    /// False if it took too long.
+    fn sleep_while(&self, word: usize, value: u32) -> bool {
+        let word = self.words.word(word);
+        while word.load(Acquire) == value {
+            let _ = futex::wait(word, value, Some(self.until));
+            if self.is_late() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// False if it took too long.
+    fn spin_until(&self, value: u32) -> bool {
+        const BETWEEN_LOOKS: u32 = 10_000;
+        let line = self.words.word(LINE);
+        loop {
+            for _ in 0..BETWEEN_LOOKS {
+                if line.load(Acquire) == value {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if self.is_late() {
+                return false;
+            }
+        }
+    }
+
+    /// The second process. Returns its exit code.
+    fn echo(&self, at: usize) -> i32 {
+        if !self.settle(at) {
+            return 1;
+        }
+        let (ask, answer) = (self.words.word(ASK), self.words.word(ANSWER));
+        while self.sleep_while(ASK, NOTHING) {
+            let asked = ask.load(Acquire);
+            if asked == END {
+                return 0;
+            }
+            // The caller asks for more only after this one is answered.
+            ask.store(NOTHING, Relaxed);
+            if asked == SPIN && !self.answer_rounds() {
+                return 1;
+            }
+            answer.store(1, Release);
+            futex::wake(answer, 1);
+        }
+        1
+    }
+
+    /// The first process. Returns its exit code.
+    fn call(&self, at: usize, cells: &[AtomicU64]) -> i32 {
+        if !self.settle(at) {
+            return 1;
+        }
+        // The first pass warms caches and brings the other one to its place.
+        let warm = &cells[..PARTS];
+        for pass in std::iter::once(warm).chain(cells.chunks_exact(PARTS)) {
+            let Some(measured) = self.pass() else {
+                return 1;
+            };
+            for (cell, ns) in pass.iter().zip(measured) {
+                cell.store(ns.to_bits(), Relaxed);
+            }
+        }
+        0
+    }
+
+    fn pass(&self) -> Option<[f64; PARTS]> {
+        let stepping = self.clock.now();
+        std::hint::black_box(steps(stepping));
+        let calling = self.clock.now();
+        for _ in 0..CALLS {
+            std::hint::black_box(rustix::process::getppid());
+        }
+        let waking = self.clock.now();
+        if !(0..WAKES).all(|_| self.round_trip(WAKE)) {
+            return None;
+        }
+        let woken = self.clock.now();
+        let each = |ns: u64, count: u32| ns as f64 / f64::from(count);
+        Some([
+            each(calling - stepping, STEPS),
+            each(waking - calling, CALLS),
+            each(woken - waking, 2 * WAKES),
+            if self.apart { self.line()? } else { 0.0 },
+        ])
+    }
+
+    fn round_trip(&self, what: u32) -> bool {
+        self.words.word(ANSWER).store(0, Relaxed);
+        self.ask(what);
+        self.sleep_while(ANSWER, 0)
+    }
+
+    /// Nanoseconds of one way, both spinning. On one CPU they would wait for
+    /// the scheduler instead.
+    fn line(&self) -> Option<f64> {
+        let line = self.words.word(LINE);
+        line.store(0, Relaxed);
+        self.words.word(ANSWER).store(0, Relaxed);
+        self.ask(SPIN);
+        // The first round waits for the other one to wake up.
+        line.store(1, Release);
+        if !self.spin_until(2) {
+            return None;
+        }
+        let started = self.clock.now();
+        let well = (1..ROUNDS).all(|round| {
+            line.store(2 * round + 1, Release);
+            self.spin_until(2 * round + 2)
+        });
+        let ended = self.clock.now();
+        let done = well && self.sleep_while(ANSWER, 0);
+        done.then(|| (ended - started) as f64 / f64::from(2 * (ROUNDS - 1)))
+    }
+
+    /// The line comes with odd numbers and goes back with even ones.
+    fn answer_rounds(&self) -> bool {
+        (0..ROUNDS).all(|round| {
+            let came = self.spin_until(2 * round + 1);
+            self.words.word(LINE).store(2 * round + 2, Release);
+            came
+        })
+    }
+}
+
+/// Steps that depend on each other, so that no compiler and no CPU skips any
+/// (xorshift64: Marsaglia, J. Stat. Softw. 8, 2003).
+fn steps(seed: u64) -> u64 {
+    (0..STEPS).fold(seed | 1, |mut x, _| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^ (x << 17)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_anchor_is_the_median_of_both_sides() {
+        let side = vec![[3.0, 30.0, 300.0, 0.0]; 3];
+        let mut after = side.clone();
+        after[1] = [1e9; 4];
+        let found = anchor(&side, &after).unwrap();
+        let expected = Anchor {
+            step_ns: 3.0,
+            call_ns: 30.0,
+            wake_ns: 300.0,
+            line_ns: None,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(anchor(&side, &Passes::new()), None);
+    }
+}

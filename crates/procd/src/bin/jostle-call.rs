@@ -1,0 +1,214 @@
+//! The thin client: calls a procedure of procd and exits with its code. It lives
+//! for a fraction of a millisecond, so it starts without the C library (see
+//! `jostle_sys::bare`); what it says and understands stands in `call.rs`.
+
+#![no_main]
+#![no_builtins]
+
+#[allow(dead_code, reason = "compiled in as it is; the library uses all of it")]
+#[path = "../call.rs"]
+mod call;
+
+use call::{FAILED, Given, Head, Options, SocketAddress, UNREACHABLE, USAGE, Wanted, Writer};
+use jostle_sys::bare::{self, Errno, Start};
+
+jostle_sys::bare_main!(run);
+
+const STDOUT: i32 = 1;
+const STDERR: i32 = 2;
+
+/// How often the client looks for the reply before it goes to sleep: to be woken
+/// takes longer than most replies.
+const LOOKS: u32 = 64;
+
+struct Process(Start);
+
+impl Given for Process {
+    fn arguments(&self) -> usize {
+        self.0.arguments()
+    }
+    fn argument(&self, index: usize) -> &[u8] {
+        self.0.argument(index)
+    }
+    fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.variable(name)
+    }
+}
+
+/// Why there is no exit code of the procedure's: the client's own, and why.
+struct Failure(u8, &'static str);
+
+fn run(start: Start) -> u8 {
+    let process = Process(start);
+    let options = match call::options(&process) {
+        Ok(Wanted::Call(options)) => options,
+        Ok(Wanted::Help) => return print(call::HELP),
+        Ok(Wanted::Version) => {
+            return print(concat!("jostle-call ", env!("CARGO_PKG_VERSION"), "\n"));
+        }
+        Err(why) => return complain(USAGE, why),
+    };
+    match exchange(&process, &options) {
+        Ok(code) => code,
+        Err(Failure(USAGE, why)) => complain(USAGE, why),
+        Err(Failure(code, why)) => {
+            if !options.quiet {
+                complain(code, why);
+            }
+            options.failure.unwrap_or(code)
+        }
+    }
+}
+
+fn print(text: &str) -> u8 {
+    write(STDOUT, text.as_bytes());
+    0
+}
+
+fn complain(code: u8, why: &str) -> u8 {
+    write(STDERR, b"jostle-call: ");
+    write(STDERR, why.as_bytes());
+    // The engine's own words end with one.
+    if !why.ends_with('\n') {
+        write(STDERR, b"\n");
+    }
+    code
+}
+
+/// Nobody is told if this fails: the exit code is what counts.
+fn write(fd: i32, mut bytes: &[u8]) {
+    while let Ok(count @ 1..) = bare::write(fd, bytes) {
+        bytes = bytes.get(count..).unwrap_or_default();
+        if bytes.is_empty() {
+            return;
+        }
+    }
+}
+
+fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
+    let Some(address) = SocketAddress::parse(options.address) else {
+        return Err(Failure(
+            USAGE,
+            "the address is neither HOST:PORT with a numeric host nor unix:PATH",
+        ));
+    };
+    let silent = |why| move |_: Errno| Failure(UNREACHABLE, why);
+    let fd = bare::stream_socket(address.family()).map_err(silent("no socket can be had"))?;
+    prepare(fd, &address, options).map_err(silent("the socket cannot be set up"))?;
+    bare::connect(fd, address.as_bytes()).map_err(silent("the engine cannot be reached"))?;
+    let mut writer = Writer::new(|bytes: &[u8], more| send(fd, bytes, more));
+    let sent = writer.request(process, options);
+    // An engine that refuses answers before all is sent: its answer comes first.
+    let reply = receive(fd, options);
+    match (sent, reply) {
+        (Err(_), Err(_)) => Err(Failure(UNREACHABLE, "the engine does not take the request")),
+        (_, reply) => reply,
+    }
+}
+
+fn prepare(fd: i32, address: &SocketAddress, options: &Options<'_>) -> Result<(), Errno> {
+    const LINGER: i32 = 13;
+    const RECEIVE_TIMEOUT: i32 = 20;
+    const SEND_TIMEOUT: i32 = 21;
+    let mut time = [0; 2 * size_of::<isize>()];
+    let (seconds, micros) = time.split_at_mut(size_of::<isize>());
+    seconds.copy_from_slice(&((options.timeout_ms / 1000) as isize).to_ne_bytes());
+    micros.copy_from_slice(&((options.timeout_ms % 1000 * 1000) as isize).to_ne_bytes());
+    bare::set_socket_option(fd, RECEIVE_TIMEOUT, &time)?;
+    bare::set_socket_option(fd, SEND_TIMEOUT, &time)?;
+    if address.is_unix() {
+        return Ok(());
+    }
+    // Closed by a reset: all that was to come has come, and no port is left in
+    // TIME_WAIT on either side, of which a busy mail server would run out.
+    bare::set_socket_option(fd, LINGER, &[1, 0, 0, 0, 0, 0, 0, 0])
+}
+
+fn send(fd: i32, mut bytes: &[u8], more: bool) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match bare::send(fd, bytes, more) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(Errno(4)) => {} // EINTR
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The next bytes; an error if none come.
+fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Failure> {
+    let mut looks = 0;
+    loop {
+        match bare::receive(fd, buffer, looks == LOOKS) {
+            Ok(0) => return Err(Failure(UNREACHABLE, "the engine closed the connection")),
+            Ok(count) => return Ok(count),
+            Err(Errno(11)) if looks < LOOKS => {
+                looks += 1;
+                bare::let_others_run();
+            }
+            Err(Errno(4)) => {} // EINTR
+            Err(Errno(11)) => {
+                return Err(Failure(UNREACHABLE, "the engine did not answer in time"));
+            }
+            Err(_) => return Err(Failure(UNREACHABLE, "the connection broke")),
+        }
+    }
+}
+
+fn receive(fd: i32, options: &Options<'_>) -> Result<u8, Failure> {
+    let mut buffer = [0; 1024];
+    let mut filled = 0;
+    let head = loop {
+        let space = buffer.get_mut(filled..).unwrap_or_default();
+        if space.is_empty() {
+            return Err(Failure(UNREACHABLE, "the reply's head is too long"));
+        }
+        filled += read(fd, space)?;
+        let bytes = buffer.get(..filled).unwrap_or_default();
+        if let Some(head) = call::head(bytes).map_err(|why| Failure(UNREACHABLE, why))? {
+            break head;
+        }
+    };
+    let code = match head {
+        Head {
+            status: 200,
+            exit_code: Some(code),
+            ..
+        } => Ok(code),
+        Head { status: 200, .. } => Err(Failure(FAILED, "the reply has no exit code")),
+        Head { status: 401, .. } => Err(Failure(FAILED, "the token is missing or wrong")),
+        Head { status: 404, .. } => Err(Failure(FAILED, "not found")),
+        Head { status: 503, .. } => Err(Failure(FAILED, "the engine is busy")),
+        _ => Err(Failure(FAILED, "the procedure failed")),
+    };
+    let to = match code {
+        Ok(_) => Some(STDOUT),
+        Err(_) if options.quiet => None,
+        Err(_) => Some(STDERR),
+    };
+    copy(fd, head, &mut buffer, filled, to)?;
+    code
+}
+
+/// Passes the body on.
+fn copy(
+    fd: i32,
+    head: Head,
+    buffer: &mut [u8],
+    filled: usize,
+    to: Option<i32>,
+) -> Result<(), Failure> {
+    let mut left = head.body;
+    let (mut from, mut until) = (head.length, filled);
+    loop {
+        let bytes = buffer.get(from..until).unwrap_or_default();
+        if let Some(to) = to.filter(|_| !bytes.is_empty()) {
+            write(to, bytes);
+        }
+        left = left.saturating_sub(bytes.len() as u64);
+        if left == 0 {
+            return Ok(());
+        }
+        (from, until) = (0, read(fd, buffer)?);
+    }
+}

@@ -1,0 +1,367 @@
+//! What the thin client `jostle-call` says, understands and decides: options,
+//! the request, the reply. No I/O and no memory of its own, and of `std` only
+//! what is also in `core`: the client starts without the C library, and this
+//! file is compiled into it.
+
+/// Exit code if the client is used wrongly (EX_USAGE of sysexits.h).
+pub const USAGE: u8 = 64;
+/// Exit code if the engine gives no answer (EX_UNAVAILABLE).
+pub const UNREACHABLE: u8 = 69;
+/// Exit code if the engine answers that there is no exit code (EX_SOFTWARE).
+pub const FAILED: u8 = 70;
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Calls a procedure of procd, and exits with its exit code.
+
+Usage: jostle-call [OPTION...] PROCEDURE [ARG...]
+
+  jostle-call /sizecheck file=in/4711 max=100000
+  jostle-call -a unix:/run/procd/socket -f 0 /blocked_sender file=in/4711 example.net
+
+An ARG with a `=` is a named argument, any other a positional one. What the
+procedure prints goes to standard output.
+
+Options, which stand before PROCEDURE; each has a variable of the environment:
+  -a ADDRESS  where the engine listens: HOST:PORT with a numeric host or
+              `localhost`, or unix:PATH  [JOSTLE_CALL_ADDRESS, 127.0.0.1:7887]
+  -t MS       give up when nothing has happened for so many milliseconds
+              [JOSTLE_CALL_TIMEOUT, 5000]
+  -f CODE     exit with this code if there is none of the procedure's: 0 to fail
+              open, a rejecting one to fail closed  [JOSTLE_CALL_FAILURE]
+  -q          say nothing on standard error
+  --help, --version
+
+The token of an engine that needs one is taken from JOSTLE_CALL_TOKEN alone.
+
+Exit codes, beside the procedure's own:
+  64  wrong usage
+  69  the engine cannot be reached, or did not answer in time; -f replaces it
+  70  it answered, but the procedure does not exist, failed, or was cut off;
+      -f replaces it
+";
+
+/// Where arguments and environment come from.
+pub trait Given {
+    /// How many arguments, the program's name among them.
+    fn arguments(&self) -> usize;
+    /// One of them; empty beyond the last.
+    fn argument(&self, index: usize) -> &[u8];
+    /// A variable of the environment.
+    fn variable(&self, name: &[u8]) -> Option<&[u8]>;
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// A call.
+    Call(Options<'a>),
+    /// The help text.
+    Help,
+    /// The version.
+    Version,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options<'a> {
+    /// Where to.
+    pub address: &'a [u8],
+    /// Milliseconds of patience for each wait.
+    pub timeout_ms: u32,
+    /// The exit code if there is none of the procedure's.
+    pub failure: Option<u8>,
+    /// Say nothing.
+    pub quiet: bool,
+    /// What the engine may need.
+    pub token: Option<&'a [u8]>,
+    /// Which argument names the procedure; the rest are its own.
+    pub procedure: usize,
+}
+
+/// Reads options and environment.
+///
+/// # Errors
+/// What is wrong.
+pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
+    let mut options = Options {
+        address: given
+            .variable(b"JOSTLE_CALL_ADDRESS")
+            .unwrap_or(b"127.0.0.1:7887"),
+        timeout_ms: 5000,
+        failure: None,
+        quiet: false,
+        token: given.variable(b"JOSTLE_CALL_TOKEN"),
+        procedure: 1,
+    };
+    if let Some(value) = given.variable(b"JOSTLE_CALL_TIMEOUT") {
+        options.timeout_ms = timeout(value)?;
+    }
+    if let Some(value) = given.variable(b"JOSTLE_CALL_FAILURE") {
+        options.failure = Some(code(value)?);
+    }
+    while let [b'-', ..] = given.argument(options.procedure) {
+        let value = given.argument(options.procedure + 1);
+        options.procedure += 2;
+        match given.argument(options.procedure - 2) {
+            b"-a" => options.address = value,
+            b"-t" => options.timeout_ms = timeout(value)?,
+            b"-f" => options.failure = Some(code(value)?),
+            b"-q" => {
+                options.quiet = true;
+                options.procedure -= 1;
+            }
+            b"--help" | b"-h" => return Ok(Wanted::Help),
+            b"--version" | b"-V" => return Ok(Wanted::Version),
+            _ => return Err("there is no such option; see --help"),
+        }
+    }
+    if given.argument(options.procedure).is_empty() {
+        return Err("which procedure? see --help");
+    }
+    Ok(Wanted::Call(options))
+}
+
+fn timeout(text: &[u8]) -> Result<u32, &'static str> {
+    number(text)
+        .filter(|ms| (1..=3_600_000).contains(ms))
+        .map(|ms| ms as u32)
+        .ok_or("the timeout is not within 1 to 3600000 milliseconds")
+}
+
+fn code(text: &[u8]) -> Result<u8, &'static str> {
+    number(text)
+        .filter(|code| *code <= 255)
+        .map(|code| code as u8)
+        .ok_or("the exit code is not within 0 to 255")
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let mut number: u64 = 0;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    (!text.is_empty()).then_some(number)
+}
+
+/// A socket address as the kernel lays it out (socket(7)).
+#[derive(Clone, Copy, Debug)]
+pub struct SocketAddress {
+    bytes: [u8; 110],
+    length: usize,
+}
+
+impl SocketAddress {
+    const UNIX: u16 = 1;
+    const IPV4: u16 = 2;
+    const IPV6: u16 = 10;
+
+    /// Reads `HOST:PORT` or `unix:PATH`; no names are looked up.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<SocketAddress> {
+        let mut bytes = [0; 110];
+        if let Some(path) = text.strip_prefix(b"unix:") {
+            // The last byte stays zero.
+            if path.is_empty() || path.len() > 107 {
+                return None;
+            }
+            bytes
+                .get_mut(..2)?
+                .copy_from_slice(&Self::UNIX.to_ne_bytes());
+            bytes.get_mut(2..2 + path.len())?.copy_from_slice(path);
+            let length = 2 + path.len() + 1;
+            return Some(SocketAddress { bytes, length });
+        }
+        let text = core::str::from_utf8(text).ok()?;
+        let address = match text.strip_prefix("localhost:") {
+            Some(port) => core::net::SocketAddr::from(([127, 0, 0, 1], port.parse::<u16>().ok()?)),
+            None => text.parse().ok()?,
+        };
+        bytes
+            .get_mut(2..4)?
+            .copy_from_slice(&address.port().to_be_bytes());
+        let (family, length) = match address {
+            core::net::SocketAddr::V4(address) => {
+                bytes.get_mut(4..8)?.copy_from_slice(&address.ip().octets());
+                (Self::IPV4, 16)
+            }
+            core::net::SocketAddr::V6(address) => {
+                bytes
+                    .get_mut(8..24)?
+                    .copy_from_slice(&address.ip().octets());
+                let scope = address.scope_id().to_ne_bytes();
+                bytes.get_mut(24..28)?.copy_from_slice(&scope);
+                (Self::IPV6, 28)
+            }
+        };
+        bytes.get_mut(..2)?.copy_from_slice(&family.to_ne_bytes());
+        Some(SocketAddress { bytes, length })
+    }
+
+    /// The address family.
+    #[must_use]
+    pub fn family(&self) -> u16 {
+        u16::from_ne_bytes([self.bytes[0], self.bytes[1]])
+    }
+
+    /// It is a Unix socket.
+    #[must_use]
+    pub fn is_unix(&self) -> bool {
+        self.family() == Self::UNIX
+    }
+
+    /// What connect(2) wants.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// Writes a request of any length through a small buffer into `send`, which is
+/// told whether more follows.
+pub struct Writer<F> {
+    buffer: [u8; 512],
+    filled: usize,
+    send: F,
+}
+
+impl<E, F: FnMut(&[u8], bool) -> Result<(), E>> Writer<F> {
+    /// A writer.
+    pub fn new(send: F) -> Self {
+        Writer {
+            buffer: [0; 512],
+            filled: 0,
+            send,
+        }
+    }
+
+    fn byte(&mut self, byte: u8) -> Result<(), E> {
+        if let Some(place) = self.buffer.get_mut(self.filled) {
+            *place = byte;
+            self.filled += 1;
+            return Ok(());
+        }
+        self.flush(true)?;
+        self.buffer[0] = byte;
+        self.filled = 1;
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), E> {
+        bytes.iter().try_for_each(|byte| self.byte(*byte))
+    }
+
+    fn flush(&mut self, more: bool) -> Result<(), E> {
+        (self.send)(self.buffer.get(..self.filled).unwrap_or_default(), more)
+    }
+
+    /// `keep` are bytes that stay although they mean something.
+    fn encoded(&mut self, byte: u8, keep: &[u8]) -> Result<(), E> {
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        if byte.is_ascii_alphanumeric()
+            || b"-._~/:@,;!$'()*+".contains(&byte)
+            || keep.contains(&byte)
+        {
+            return self.byte(byte);
+        }
+        self.byte(b'%')?;
+        self.byte(HEX[usize::from(byte >> 4)])?;
+        self.byte(HEX[usize::from(byte & 15)])
+    }
+
+    /// Writes the whole request.
+    ///
+    /// # Errors
+    /// Those of `send`.
+    pub fn request(&mut self, given: &impl Given, options: &Options<'_>) -> Result<(), E> {
+        self.bytes(b"GET ")?;
+        let procedure = given.argument(options.procedure);
+        if procedure.first() != Some(&b'/') {
+            self.byte(b'/')?;
+        }
+        for byte in procedure {
+            self.encoded(*byte, b"%?&=")?;
+        }
+        let mut separator = if procedure.contains(&b'?') {
+            b'&'
+        } else {
+            b'?'
+        };
+        for index in options.procedure + 1..given.arguments() {
+            self.byte(separator)?;
+            separator = b'&';
+            let mut keep = &b"="[..];
+            for byte in given.argument(index) {
+                self.encoded(*byte, keep)?;
+                if *byte == b'=' {
+                    keep = b"";
+                }
+            }
+        }
+        self.bytes(b" HTTP/1.1\r\nHost: procd\r\nConnection: close\r\n")?;
+        if let Some(token) = options.token {
+            self.bytes(b"Authorization: Bearer ")?;
+            self.bytes(token)?;
+            self.bytes(b"\r\n")?;
+        }
+        self.bytes(b"\r\n")?;
+        self.flush(false)
+    }
+}
+
+/// The head of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its status.
+    pub status: u16,
+    /// The procedure's exit code.
+    pub exit_code: Option<u8>,
+    /// Bytes of the body.
+    pub body: u64,
+    /// Bytes of the head.
+    pub length: usize,
+}
+
+/// Reads a reply's head; `None` if it is not whole.
+///
+/// # Errors
+/// What is wrong.
+pub fn head(bytes: &[u8]) -> Result<Option<Head>, &'static str> {
+    const NONSENSE: &str = "what answers there is not procd";
+    let start = bytes.get(..12).unwrap_or(bytes);
+    let expected = b"HTTP/1.1 ";
+    if start.iter().zip(expected).any(|(a, b)| a != b) {
+        return Err(NONSENSE);
+    }
+    let Some(length) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let status = start.get(9..).and_then(number).ok_or(NONSENSE)?;
+    let mut head = Head {
+        status: status as u16,
+        exit_code: None,
+        body: 0,
+        length: length + 4,
+    };
+    for line in bytes
+        .get(..length)
+        .unwrap_or_default()
+        .split(|b| *b == b'\n')
+    {
+        if let Some(value) = value(line, b"exit-code:") {
+            head.exit_code = Some(code(value).map_err(|_| NONSENSE)?);
+        } else if let Some(value) = value(line, b"content-length:") {
+            head.body = number(value).ok_or(NONSENSE)?;
+        }
+    }
+    Ok(Some(head))
+}
+
+fn value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, value) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+}

@@ -1,0 +1,206 @@
+//! Tests of `call`, outside it because the client compiles that file in.
+
+use crate::call::*;
+
+struct Line<'a>(&'a [&'a [u8]], &'a [(&'a str, &'a str)]);
+
+impl Given for Line<'_> {
+    fn arguments(&self) -> usize {
+        self.0.len() + 1
+    }
+    fn argument(&self, index: usize) -> &[u8] {
+        self.0
+            .get(index.wrapping_sub(1))
+            .copied()
+            .unwrap_or_default()
+    }
+    fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        let found = self.1.iter().find(|(key, _)| key.as_bytes() == name);
+        found.map(|(_, value)| value.as_bytes())
+    }
+}
+
+fn asked<'a>(line: &'a Line<'a>) -> Options<'a> {
+    match options(line) {
+        Ok(Wanted::Call(options)) => options,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is sent, and in how many pieces.
+fn request(words: &[&[u8]]) -> (String, usize) {
+    let line = Line(words, &[]);
+    let (mut bytes, mut pieces, mut last) = (Vec::new(), 0, true);
+    let mut writer = Writer::new(|piece: &[u8], more| -> Result<(), ()> {
+        assert!(last && piece.len() <= 512, "something came after the end");
+        bytes.extend_from_slice(piece);
+        (pieces, last) = (pieces + 1, more);
+        Ok(())
+    });
+    writer.request(&line, &asked(&line)).unwrap();
+    assert!(!last, "the last piece said that more would follow");
+    (String::from_utf8(bytes).unwrap(), pieces)
+}
+
+fn target(words: &[&[u8]]) -> String {
+    let (text, _) = request(words);
+    let first = text.lines().next().unwrap().to_owned();
+    first
+        .strip_prefix("GET ")
+        .unwrap()
+        .strip_suffix(" HTTP/1.1")
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn arguments_become_the_target() {
+    for (words, expected) in [
+        (&[&b"/a"[..]][..], "/a"),
+        (&[b"a"], "/a"),
+        (&[b"/a", b"x", b"y"], "/a?x&y"),
+        (&[b"/a?x=1", b"y"], "/a?x=1&y"),
+        (
+            &[b"/sizecheck", b"file=/var/x y", b"max=10"],
+            "/sizecheck?file=/var/x%20y&max=10",
+        ),
+        (&[b"/a", b"k=a=b&c"], "/a?k=a%3Db%26c"),
+        (&[b"/a", b"50%+\x00\xff"], "/a?50%25+%00%FF"),
+        (&[b"/a", b""], "/a?"),
+        (&[b"/a b"], "/a%20b"),
+    ] {
+        assert_eq!(target(words), expected);
+    }
+}
+
+#[test]
+fn what_is_encoded_is_decoded_to_the_same() {
+    let all: Vec<u8> = (0..=255).collect();
+    let mut named = b"name=".to_vec();
+    named.extend(&all);
+    let positional: Vec<u8> = all.iter().copied().filter(|byte| *byte != b'=').collect();
+    let target = target(&[b"/p", &positional, &named]);
+    let args = crate::query::Args::parse(&target.as_bytes()[3..]).unwrap();
+    assert_eq!(args.positional, [positional]);
+    assert_eq!(args.get("name"), Some(&all[..]));
+}
+
+#[test]
+fn a_long_request_goes_in_pieces() {
+    let long = [b'x'; 5000];
+    let (text, pieces) = request(&[b"/a", &long]);
+    assert!(text.contains(&"x".repeat(5000)) && text.ends_with("\r\n\r\n"));
+    assert_eq!(pieces, text.len().div_ceil(512));
+    assert_eq!(request(&[b"/a"]).1, 1);
+}
+
+#[test]
+fn options_win_over_the_environment() {
+    let env = [
+        ("JOSTLE_CALL_ADDRESS", "1.2.3.4:5"),
+        ("JOSTLE_CALL_TIMEOUT", "7"),
+        ("JOSTLE_CALL_FAILURE", "3"),
+        ("JOSTLE_CALL_TOKEN", "s"),
+    ];
+    let line = Line(&[b"/a", b"-q"], &env);
+    let options = asked(&line);
+    assert_eq!(
+        (options.address, options.timeout_ms),
+        (&b"1.2.3.4:5"[..], 7)
+    );
+    assert_eq!((options.failure, options.token), (Some(3), Some(&b"s"[..])));
+    assert!(!options.quiet, "what follows the procedure is its own");
+    let line = Line(
+        &[b"-q", b"-f", b"0", b"-a", b"unix:/x", b"-t", b"9", b"/a"],
+        &env,
+    );
+    let options = asked(&line);
+    assert_eq!((options.address, options.timeout_ms), (&b"unix:/x"[..], 9));
+    assert_eq!(
+        (options.failure, options.quiet, options.procedure),
+        (Some(0), true, 8)
+    );
+}
+
+#[test]
+fn wrong_usage_is_refused() {
+    for words in [
+        &[][..],
+        &[&b""[..]],
+        &[b"-q"],
+        &[b"-x", b"/a"],
+        &[b"-f", b"256", b"/a"],
+        &[b"-f"],
+        &[b"-f", b"-1", b"/a"],
+        &[b"-t", b"0", b"/a"],
+        &[b"-t", b"1s", b"/a"],
+    ] {
+        assert!(options(&Line(words, &[])).is_err(), "{words:?}");
+    }
+    assert_eq!(options(&Line(&[b"--help"], &[])), Ok(Wanted::Help));
+    assert_eq!(
+        options(&Line(&[b"-q", b"--version"], &[])),
+        Ok(Wanted::Version)
+    );
+}
+
+#[test]
+fn addresses_are_laid_out_as_the_kernel_wants_them() {
+    let bytes = |text: &str| {
+        let address = SocketAddress::parse(text.as_bytes())?;
+        Some((address.family(), address.as_bytes()[2..].to_vec()))
+    };
+    let mut four = vec![0x1e, 0xcf, 127, 0, 0, 1];
+    four.resize(14, 0);
+    assert_eq!(bytes("127.0.0.1:7887"), Some((2, four.clone())));
+    assert_eq!(bytes("localhost:7887"), Some((2, four)));
+    let mut six = vec![0, 1, 0, 0, 0, 0];
+    six.extend([0; 15]);
+    six.extend([1, 0, 0, 0, 0]);
+    assert_eq!(bytes("[::1]:1"), Some((10, six)));
+    assert_eq!(bytes("unix:/x"), Some((1, b"/x\0".to_vec())));
+    let long = format!("unix:/{}", "x".repeat(107));
+    for text in [
+        "",
+        "unix:",
+        "host:1",
+        "127.0.0.1",
+        "127.0.0.1:65536",
+        "localhost:",
+        &long,
+    ] {
+        assert_eq!(bytes(text), None, "{text}");
+    }
+}
+
+#[test]
+fn replies_are_understood_as_soon_as_their_head_is_whole() {
+    let reply = b"HTTP/1.1 200 OK\r\nExit-Code: 7\r\nContent-Length: 3\r\n\r\nabc";
+    let whole = Head {
+        status: 200,
+        exit_code: Some(7),
+        body: 3,
+        length: reply.len() - 3,
+    };
+    for end in 0..=reply.len() {
+        let expected = (end >= whole.length).then_some(whole);
+        assert_eq!(head(&reply[..end]), Ok(expected), "{end}");
+    }
+    let failed = head(b"HTTP/1.1 500 X\r\nFailure: late\r\n\r\n")
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (failed.status, failed.exit_code, failed.body),
+        (500, None, 0)
+    );
+    for nonsense in [
+        &b"SSH-2.0-x\r\n"[..],
+        b"HTTP/1.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nExit-Code: 256\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nExit-Code:\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+    ] {
+        assert!(head(nonsense).is_err(), "{}", nonsense.escape_ascii());
+    }
+}

@@ -1,0 +1,310 @@
+//! The little HTTP/1.1 (RFC 9112) that the engine speaks: a request from bytes,
+//! an answer into bytes. No I/O, no state; the head is parsed by `httparse`.
+
+use std::ops::Range;
+
+/// Headers of a request at most.
+const HEADERS: usize = 64;
+
+/// Bounds of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of request line and headers.
+    pub head: usize,
+    /// Bytes of the body.
+    pub body: usize,
+}
+
+/// A request, as places in the bytes that it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `GET`, `HEAD` or `POST`.
+    pub method: Method,
+    /// The path, still encoded.
+    pub path: Range<usize>,
+    /// What stands behind the `?`.
+    pub query: Range<usize>,
+    /// The bearer token that was sent.
+    pub token: Option<Range<usize>>,
+    /// The body.
+    pub body: Range<usize>,
+    /// The client keeps the connection.
+    pub keep_alive: bool,
+}
+
+/// The methods that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET
+    Get,
+    /// HEAD
+    Head,
+    /// POST
+    Post,
+}
+
+/// How far the bytes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A whole request, and how many bytes it took.
+    Whole(Request, usize),
+    /// More is needed; the client may wait for `100 Continue` before it sends it.
+    Partial {
+        /// It asked to be told.
+        expects_continue: bool,
+    },
+}
+
+/// A request that is refused, after which the connection ends: where the next
+/// one begins cannot be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// 400
+    Malformed(&'static str),
+    /// 405
+    Method,
+    /// 413
+    Body,
+    /// 417
+    Expectation,
+    /// 431
+    Head,
+    /// 501
+    TransferCoding,
+    /// 505
+    Version,
+}
+
+impl Refusal {
+    /// Status line's end, and what the client is told.
+    #[must_use]
+    pub fn status(self) -> (&'static str, &'static str) {
+        match self {
+            Refusal::Malformed(why) => ("400 Bad Request", why),
+            Refusal::Method => ("405 Method Not Allowed", "only GET, HEAD and POST"),
+            Refusal::Body => ("413 Content Too Large", "the body is too long"),
+            Refusal::Expectation => ("417 Expectation Failed", "only 100-continue"),
+            Refusal::Head => (
+                "431 Request Header Fields Too Large",
+                "request line and headers are too long",
+            ),
+            Refusal::TransferCoding => (
+                "501 Not Implemented",
+                "bodies need Content-Length; transfer codings are not understood",
+            ),
+            Refusal::Version => ("505 HTTP Version Not Supported", "only HTTP/1.0 and 1.1"),
+        }
+    }
+}
+
+/// The first request in `bytes`.
+///
+/// # Errors
+/// [`Refusal`], as soon as it is certain.
+pub fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    // One byte more than is allowed proves that it is too long.
+    let window = &bytes[..bytes.len().min(limits.head + 1)];
+    let length = match head.parse(window) {
+        Ok(httparse::Status::Complete(length)) if length <= limits.head => length,
+        Ok(httparse::Status::Partial) if bytes.len() <= limits.head => {
+            return Ok(Progress::Partial {
+                expects_continue: false,
+            });
+        }
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Refusal::Head),
+        Err(httparse::Error::Version) => return Err(Refusal::Version),
+        Err(_) => return Err(Refusal::Malformed("this is no HTTP request")),
+    };
+    let fields = Fields::read(head.headers, bytes)?;
+    let version = head.version.unwrap_or(1);
+    let method = match head.method.unwrap_or_default() {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" => Method::Post,
+        _ => return Err(Refusal::Method),
+    };
+    if version == 1 && fields.hosts != 1 {
+        return Err(Refusal::Malformed("HTTP/1.1 needs one Host header"));
+    }
+    if fields.transfer_coding {
+        return Err(Refusal::TransferCoding);
+    }
+    let body = fields.content_length.unwrap_or(0);
+    if body > limits.body as u64 {
+        return Err(Refusal::Body);
+    }
+    let end = length + body as usize;
+    if bytes.len() < end {
+        return Ok(Progress::Partial {
+            expects_continue: fields.expects_continue && version == 1,
+        });
+    }
+    let target = head.path.unwrap_or_default();
+    let (path, query) = split(target, place(target.as_bytes(), bytes))?;
+    let request = Request {
+        method,
+        path,
+        query,
+        token: fields.token,
+        body: length..end,
+        keep_alive: !fields.close && (version == 1 || fields.keep_alive),
+    };
+    Ok(Progress::Whole(request, end))
+}
+
+/// Where a part stands in the whole that it was borrowed from.
+fn place(part: &[u8], whole: &[u8]) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Path and query; of the form for proxies (`http://host/path`) only its path.
+fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Range<usize>), Refusal> {
+    let skipped = match target.strip_prefix("http://") {
+        Some(rest) => target.len() - rest.len() + rest.find('/').unwrap_or(rest.len()),
+        None => 0,
+    };
+    let target = &target[skipped..];
+    if !target.starts_with('/') {
+        return Err(Refusal::Malformed("the request's target is no path"));
+    }
+    let start = at.start + skipped;
+    let path = target.find('?').unwrap_or(target.len());
+    let query = (path + 1).min(target.len());
+    Ok((start..start + path, start + query..at.end))
+}
+
+/// What of the headers matters.
+#[derive(Default)]
+struct Fields {
+    hosts: u32,
+    content_length: Option<u64>,
+    transfer_coding: bool,
+    expects_continue: bool,
+    close: bool,
+    keep_alive: bool,
+    token: Option<Range<usize>>,
+}
+
+impl Fields {
+    fn read(headers: &[httparse::Header<'_>], bytes: &[u8]) -> Result<Fields, Refusal> {
+        let mut fields = Fields::default();
+        for header in headers {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            // By length first: most headers are none of these.
+            match header.name.len() {
+                4 if is("host") => fields.hosts += 1,
+                6 if is("expect") => {
+                    if !header.value.eq_ignore_ascii_case(b"100-continue") {
+                        return Err(Refusal::Expectation);
+                    }
+                    fields.expects_continue = true;
+                }
+                10 if is("connection") => fields.connection(header.value),
+                13 if is("authorization") => fields.token = bearer(header.value, bytes),
+                14 if is("content-length") => fields.length(header.value)?,
+                17 if is("transfer-encoding") => fields.transfer_coding = true,
+                _ => {}
+            }
+        }
+        if fields.transfer_coding && fields.content_length.is_some() {
+            return Err(Refusal::Malformed(
+                "Content-Length and Transfer-Encoding exclude each other",
+            ));
+        }
+        Ok(fields)
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',') {
+            let option = option.trim_ascii();
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// Two lengths that differ are how requests are smuggled past a proxy.
+    fn length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let text = std::str::from_utf8(value).ok().filter(|_| digits);
+        let wrong = Refusal::Malformed("Content-Length is no number");
+        let length = match text.map(str::parse::<u64>) {
+            Some(Ok(length)) => length,
+            // More digits than a number has: longer than any limit.
+            Some(Err(_)) => return Err(Refusal::Body),
+            None => return Err(wrong),
+        };
+        match self.content_length.replace(length) {
+            Some(other) if other != length => Err(Refusal::Malformed("two lengths")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn bearer(value: &[u8], bytes: &[u8]) -> Option<Range<usize>> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    let token = token.trim_ascii();
+    scheme
+        .eq_ignore_ascii_case(b"bearer ")
+        .then(|| place(token, bytes))
+}
+
+/// An answer's parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Such as `200 OK`.
+    pub status: &'a str,
+    /// The exit code of a procedure that ran to its end.
+    pub exit_code: Option<u8>,
+    /// Further header lines, each with its line end.
+    pub headers: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+    /// The body is only announced (HEAD).
+    pub head_only: bool,
+    /// The connection ends with this answer.
+    pub close: bool,
+}
+
+impl Answer<'_> {
+    /// Appends the answer. No formatting machinery: this is the hot path.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(self.status.as_bytes());
+        if let Some(code) = self.exit_code {
+            out.extend_from_slice(b"\r\nExit-Code: ");
+            decimal(out, code.into());
+        }
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        decimal(out, self.body.len() as u64);
+        out.extend_from_slice(b"\r\n");
+        if self.close {
+            out.extend_from_slice(b"Connection: close\r\n");
+        }
+        out.extend_from_slice(self.headers.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        if !self.head_only {
+            out.extend_from_slice(self.body);
+        }
+    }
+}
+
+fn decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

@@ -1,0 +1,37 @@
+//! `procd`, the procedure engine: short programs in Lua that are compiled once
+//! and called over HTTP, each answering with an exit code; and what its thin
+//! client `jostle-call` is made of.
+//!
+//! [`server`] speaks with callers, [`catalog`] knows the procedures, [`lua`]
+//! runs them, [`spool`] is all that they can read, [`call`] is the client's
+//! side. The same library serves the binary `procd` and programs that embed an
+//! engine. Not here: anything of the benchmark.
+
+pub mod call;
+#[cfg(test)]
+mod call_tests;
+pub mod catalog;
+pub mod config;
+pub mod http;
+pub mod lua;
+pub mod query;
+pub mod server;
+pub mod sizecheck;
+pub mod spool;
+pub mod stats;
+
+pub use config::{Config, Settings};
+pub use server::Server;
+
+/// The example procedures, by name and source; an embedded engine serves them.
+pub const EXAMPLES: &[(&str, &str)] = &[
+    ("accept", include_str!("../procedures/accept.lua")),
+    (
+        "blocked_sender",
+        include_str!("../procedures/blocked_sender.lua"),
+    ),
+    (
+        "sizecheck_lua",
+        include_str!("../procedures/sizecheck_lua.lua"),
+    ),
+];

@@ -1,0 +1,141 @@
+//! The binary `procd`: flags, file, signals, and the library's server.
+
+#![allow(clippy::print_stderr)] // Its log goes to standard error, for journald and people.
+#![allow(clippy::print_stdout)] // And its manual to standard output.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{CommandFactory, Parser};
+use jostle_procd::config::{ConfigError, Procedures};
+use jostle_procd::server::StartError;
+use jostle_procd::{Config, Server, Settings, call};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// A procedure engine: short programs in Lua that are compiled once and called
+/// over HTTP, each answering with an exit code.
+#[derive(Parser)]
+#[command(name = "procd", version, max_term_width = 100)]
+#[command(after_help = "\
+Try it:
+  procd --spool /var/spool/mail --procedures /etc/procd &
+  curl -i 'http://127.0.0.1:7887/sizecheck?file=message&max=100000'
+  jostle-call /sizecheck file=message max=100000; echo $?
+  curl http://127.0.0.1:7887/stats
+
+Every flag can stand in the file of --config too, without its dashes, as TOML:
+  listen = [\"127.0.0.1:7887\"]
+  memory-limit = \"32M\"
+
+SIGTERM and SIGINT end it cleanly: calls that were begun are answered, the exit
+code is 0.")]
+struct Cli {
+    /// TOML file with settings; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Print the manual page of procd or of jostle-call, and end
+    #[arg(long, value_name = "PROGRAM", hide = true)]
+    man: Option<String>,
+
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("procd: {failure}");
+            // Settings that cannot be followed are a matter of usage.
+            ExitCode::from(if matches!(failure, Failure::Config(_)) {
+                2
+            } else {
+                1
+            })
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    if let Some(program) = &cli.man {
+        print!("{}", manual(program)?);
+        return Ok(());
+    }
+    let settings = match &cli.config {
+        Some(path) => cli.settings.over(Settings::from_file(path)?),
+        None => cli.settings,
+    };
+    let config = settings.resolve(|name| std::env::var(name).ok())?;
+    // Before the first client: a signal must find its handler.
+    let (stop, signal) = UnixStream::pair()?;
+    for number in [SIGTERM, SIGINT] {
+        signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
+    }
+    let log = Arc::new(|line: &str| eprintln!("procd: {line}"));
+    let mut server = Server::bind(config.clone(), log)?;
+    announce(&server, &config);
+    server.run(&stop)?;
+    eprintln!("procd: ended");
+    Ok(())
+}
+
+fn announce(server: &Server, config: &Config) {
+    for address in server.addresses() {
+        eprintln!("procd: listening on {address}");
+    }
+    if let Some((path, _)) = &config.unix {
+        eprintln!("procd: listening on {}", path.display());
+    }
+    if server.max_connections() < config.max_connections {
+        eprintln!(
+            "procd: {} connections instead of {}: the limit of open files allows no more \
+             (ulimit -n, or LimitNOFILE= of systemd)",
+            server.max_connections(),
+            config.max_connections
+        );
+    }
+    if config.procedures == Procedures::None {
+        eprintln!("procd: no folder of procedures (--procedures): the built-in ones alone");
+    }
+    if config.spool.is_none() {
+        eprintln!("procd: no spool folder (--spool): procedures can read nothing");
+    }
+    eprintln!("procd: ready");
+}
+
+/// The page of `procd` from its flags, that of `jostle-call` from its help text.
+fn manual(program: &str) -> std::io::Result<String> {
+    if program == "jostle-call" {
+        let text = call::HELP.replace('\\', "\\\\").replace('-', "\\-");
+        let escaped = |line: &str| {
+            let guard = if line.starts_with(['.', '\'']) {
+                "\\&"
+            } else {
+                ""
+            };
+            format!("{guard}{line}\n")
+        };
+        let body: String = text.lines().map(escaped).collect();
+        let version = env!("CARGO_PKG_VERSION");
+        return Ok(format!(
+            ".TH jostle\\-call 1 \"\" \"jostle\\-call {version}\"\n.SH NAME\njostle\\-call \\- \
+             call a procedure of procd\n.SH DESCRIPTION\n.nf\n{body}.fi\n.SH SEE ALSO\nprocd(1)\n"
+        ));
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}

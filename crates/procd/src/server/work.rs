@@ -1,0 +1,308 @@
+//! One request: who may ask, what for, and the answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use subtle::ConstantTimeEq;
+
+use super::Shared;
+use crate::catalog::{Body, Procedure, Snapshot};
+use crate::http::{Answer, Method, Request};
+use crate::lua::{Code, Outcome, State};
+use crate::query::Args;
+use crate::sizecheck::{SizecheckError, sizecheck};
+use crate::stats::{self, Known, ProcedureStats, count};
+
+/// What a thread knows: the procedures as it saw them last, and its own
+/// interpreters, one for each procedure that it has run.
+#[derive(Debug)]
+pub(super) struct Desk {
+    generation: u64,
+    snapshot: Snapshot,
+    states: HashMap<u64, State>,
+}
+
+/// Whether a request was answered.
+pub(super) enum Done {
+    /// The answer is written, and may say that the connection ends.
+    Answered {
+        /// It does.
+        close: bool,
+    },
+    /// The procedure is busy: the connection has to wait.
+    Busy(Arc<Procedure>),
+}
+
+/// An answer without its place in the protocol.
+struct Reply<'a> {
+    status: &'a str,
+    exit_code: Option<u8>,
+    headers: &'a str,
+    body: &'a [u8],
+}
+
+const TEXT: &str = "Content-Type: text/plain; charset=utf-8\r\n";
+
+impl Desk {
+    pub(super) fn new(shared: &Shared) -> Desk {
+        Desk {
+            generation: shared.catalog.generation(),
+            snapshot: shared.catalog.snapshot(),
+            states: HashMap::new(),
+        }
+    }
+
+    /// Answers a request into `out`.
+    pub(super) fn answer(
+        &mut self,
+        shared: &Shared,
+        (bytes, request): (&[u8], &Request),
+        out: &mut Vec<u8>,
+    ) -> Done {
+        let mut write = |reply: &Reply<'_>| {
+            // Asked after the call, during which the engine may be told to end.
+            let close = !request.keep_alive || shared.draining();
+            Answer {
+                status: reply.status,
+                exit_code: reply.exit_code,
+                headers: reply.headers,
+                body: reply.body,
+                head_only: request.method == Method::Head,
+                close,
+            }
+            .write(out);
+            Done::Answered { close }
+        };
+        if !authorized(shared, bytes, request) {
+            count(&shared.stats.unauthorized);
+            return write(&refusal(
+                "401 Unauthorized",
+                "WWW-Authenticate: Bearer\r\n",
+                b"this engine needs a token\n",
+            ));
+        }
+        self.catch_up(shared);
+        let path = bytes.get(request.path.clone()).unwrap_or_default();
+        match path {
+            b"/stats" | b"/metrics" => {
+                count(&shared.stats.watching);
+                let (headers, text) = self.watch(shared, path == b"/stats");
+                return write(&Reply {
+                    status: "200 OK",
+                    exit_code: None,
+                    headers,
+                    body: text.as_bytes(),
+                });
+            }
+            _ => {}
+        }
+        let name = std::str::from_utf8(path.get(1..).unwrap_or_default()).unwrap_or_default();
+        let found = self
+            .snapshot
+            .get(name)
+            .filter(|p| !matches!(p.body, Body::Gone));
+        let Some(procedure) = found.cloned() else {
+            count(&shared.stats.unknown);
+            return write(&refusal(
+                "404 Not Found",
+                TEXT,
+                b"there is no such procedure\n",
+            ));
+        };
+        let Ok(args) = Args::parse(&bytes[request.query.clone()]) else {
+            count(&shared.stats.malformed);
+            return write(&refusal(
+                "400 Bad Request",
+                TEXT,
+                b"wrong percent-encoding\n",
+            ));
+        };
+        let body = &bytes[request.body.clone()];
+        self.run(shared, &procedure, &args, body, write)
+    }
+
+    /// Takes over what has changed in the folder.
+    fn catch_up(&mut self, shared: &Shared) {
+        let generation = shared.catalog.generation();
+        if generation == self.generation {
+            return;
+        }
+        self.generation = generation;
+        self.snapshot = shared.catalog.snapshot();
+        let current = |id: &u64| self.snapshot.values().any(|known| known.id == *id);
+        self.states.retain(|id, _| current(id));
+    }
+
+    fn run(
+        &mut self,
+        shared: &Shared,
+        procedure: &Arc<Procedure>,
+        args: &Args,
+        body: &[u8],
+        mut write: impl FnMut(&Reply<'_>) -> Done,
+    ) -> Done {
+        let stats = &*procedure.stats;
+        let code = match &procedure.body {
+            Body::Sizecheck => {
+                begun(shared, stats);
+                let started = Instant::now();
+                let result = sizecheck(args, shared.spool.as_deref());
+                stats.took(started.elapsed());
+                return write_size(&result, stats, write);
+            }
+            Body::Broken | Body::Gone => {
+                begun(shared, stats);
+                count(&stats.failed);
+                let why = procedure.load_error.as_deref().unwrap_or("it is gone");
+                return write(&failure(
+                    "Failure: failed\r\n",
+                    format!("{why}\n").as_bytes(),
+                ));
+            }
+            Body::Lua(code) => Arc::clone(code),
+        };
+        if !procedure.gate.enter(shared.config.max_running) {
+            return Done::Busy(Arc::clone(procedure));
+        }
+        begun(shared, stats);
+        let started = Instant::now();
+        let outcome = self.call(shared, procedure.id, &code, args, body);
+        stats.took(started.elapsed());
+        shared.leave(procedure);
+        if let Outcome::Failed(why) = &outcome {
+            (shared.log)(&format!("/{}: {why}", procedure.name));
+        } else if !matches!(outcome, Outcome::Exit(..)) {
+            (shared.log)(&format!("/{}: {}", procedure.name, reason(&outcome)));
+        }
+        write_outcome(&outcome, stats, write)
+    }
+
+    fn call(&mut self, shared: &Shared, id: u64, code: &Code, args: &Args, body: &[u8]) -> Outcome {
+        let state = match self.states.remove(&id) {
+            Some(state) => state,
+            None => {
+                let (limits, spool) = (shared.config.call, shared.spool.clone());
+                match State::new(code, limits, spool, Arc::clone(&shared.log)) {
+                    Ok(state) => state,
+                    Err(why) => return Outcome::Failed(why),
+                }
+            }
+        };
+        let (outcome, sound) = state.call(args, body);
+        if sound {
+            self.states.insert(id, state);
+        }
+        outcome
+    }
+
+    fn watch(&self, shared: &Shared, json: bool) -> (&'static str, String) {
+        let mut known: Vec<Known<'_>> = self.snapshot.values().map(|p| known(p)).collect();
+        known.sort_by_key(|known| known.name);
+        if json {
+            let headers = "Content-Type: application/json\r\n";
+            (headers, stats::json(&shared.stats, &known))
+        } else {
+            let headers = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
+            (headers, stats::metrics(&shared.stats, &known))
+        }
+    }
+}
+
+fn known(procedure: &Procedure) -> Known<'_> {
+    let (running, waiting) = procedure.gate.load();
+    Known {
+        name: &procedure.name,
+        stats: &procedure.stats,
+        loaded: !matches!(procedure.body, Body::Broken | Body::Gone),
+        loads: procedure.loads,
+        load_error: procedure.load_error.as_deref(),
+        running,
+        waiting,
+    }
+}
+
+/// In a time that does not tell how much of a token was right.
+fn authorized(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
+    let Some(token) = &shared.config.token else {
+        return true;
+    };
+    let given = request.token.clone().and_then(|range| bytes.get(range));
+    given.is_some_and(|given| token.as_bytes().ct_eq(given).into())
+}
+
+fn begun(shared: &Shared, stats: &ProcedureStats) {
+    count(&shared.stats.calls);
+    count(&stats.requests);
+}
+
+fn refusal<'a>(status: &'a str, headers: &'a str, body: &'a [u8]) -> Reply<'a> {
+    Reply {
+        status,
+        exit_code: None,
+        headers,
+        body,
+    }
+}
+
+fn failure<'a>(headers: &'a str, body: &'a [u8]) -> Reply<'a> {
+    refusal("500 Internal Server Error", headers, body)
+}
+
+fn exited(code: u8, output: &[u8]) -> Reply<'_> {
+    Reply {
+        status: "200 OK",
+        exit_code: Some(code),
+        headers: if output.is_empty() { "" } else { TEXT },
+        body: output,
+    }
+}
+
+fn reason(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Late => "cut off: its time is up",
+        Outcome::Memory => "cut off: it needs more memory than it may have",
+        Outcome::Failed(why) => why,
+        Outcome::Exit(..) => "",
+    }
+}
+
+fn write_outcome(
+    outcome: &Outcome,
+    stats: &ProcedureStats,
+    mut write: impl FnMut(&Reply<'_>) -> Done,
+) -> Done {
+    let (counter, headers) = match outcome {
+        Outcome::Exit(code, output) => {
+            stats.exited(*code);
+            return write(&exited(*code, output));
+        }
+        Outcome::Failed(_) => (&stats.failed, "Failure: failed\r\n"),
+        Outcome::Late => (&stats.late, "Failure: late\r\n"),
+        Outcome::Memory => (&stats.memory, "Failure: memory\r\n"),
+    };
+    count(counter);
+    write(&failure(
+        headers,
+        format!("{}\n", reason(outcome)).as_bytes(),
+    ))
+}
+
+fn write_size(
+    result: &Result<u8, SizecheckError>,
+    stats: &ProcedureStats,
+    mut write: impl FnMut(&Reply<'_>) -> Done,
+) -> Done {
+    let status = match result {
+        Ok(code) => {
+            stats.exited(*code);
+            return write(&exited(*code, b""));
+        }
+        Err(SizecheckError::Usage(_)) => "400 Bad Request",
+        Err(SizecheckError::File(_)) => "404 Not Found",
+    };
+    count(&stats.failed);
+    let text = result.as_ref().err().map(|error| format!("{error}\n"));
+    let text = text.unwrap_or_default();
+    write(&refusal(status, "Failure: failed\r\n", text.as_bytes()))
+}

@@ -1,0 +1,519 @@
+//! What is counted: for each procedure and for the server, as JSON at `/stats`
+//! and as Prometheus metrics at `/metrics`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// Upper bounds of the histogram's buckets, in microseconds: powers of four from
+/// one microsecond to four seconds, and one without a bound.
+const BUCKETS: usize = 13;
+
+/// Counters of one procedure. They stay when its file changes or goes.
+#[derive(Debug)]
+pub struct ProcedureStats {
+    /// Calls that were begun, and those that were refused because it was busy.
+    pub requests: AtomicU64,
+    /// Calls that ended with an error.
+    pub failed: AtomicU64,
+    /// Calls that were cut off at the time limit.
+    pub late: AtomicU64,
+    /// Calls that needed more memory than allowed.
+    pub memory: AtomicU64,
+    /// Calls that were refused because too many waited.
+    pub busy: AtomicU64,
+    exits: Box<[AtomicU64; 256]>,
+    time_ns: AtomicU64,
+    longest_ns: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Default for ProcedureStats {
+    fn default() -> Self {
+        Self {
+            requests: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            late: AtomicU64::default(),
+            memory: AtomicU64::default(),
+            busy: AtomicU64::default(),
+            exits: Box::new([const { AtomicU64::new(0) }; 256]),
+            time_ns: AtomicU64::default(),
+            longest_ns: AtomicU64::default(),
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+}
+
+impl ProcedureStats {
+    /// A call that ran to its end.
+    pub fn exited(&self, code: u8) {
+        self.exits[usize::from(code)].fetch_add(1, Relaxed);
+    }
+
+    /// How long a call took, however it ended.
+    pub fn took(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.time_ns.fetch_add(ns, Relaxed);
+        self.longest_ns.fetch_max(ns, Relaxed);
+        self.buckets[bucket(ns)].fetch_add(1, Relaxed);
+    }
+
+    fn exit_codes(&self) -> impl Iterator<Item = (u8, u64)> {
+        let counts = self.exits.iter().map(|count| count.load(Relaxed));
+        (0..=255).zip(counts).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// The first bucket whose bound is not below.
+fn bucket(ns: u64) -> usize {
+    let fits = |index: &usize| ns <= bound_us(*index) * 1000;
+    (0..BUCKETS - 1).find(fits).unwrap_or(BUCKETS - 1)
+}
+
+fn bound_us(index: usize) -> u64 {
+    1 << (2 * index)
+}
+
+/// Counters of the server.
+#[derive(Debug)]
+pub struct ServerStats {
+    started: Instant,
+    /// Connections that were let in.
+    pub connections: AtomicU64,
+    /// Connections that were turned away because there were too many.
+    pub turned_away: AtomicU64,
+    /// Connections that are open.
+    pub open: AtomicU64,
+    /// Connections that were closed because they were too slow.
+    pub slow: AtomicU64,
+    /// Connections that were closed because nothing came.
+    pub idle: AtomicU64,
+    /// Requests for procedures that exist.
+    pub calls: AtomicU64,
+    /// Requests for `/stats` and `/metrics`.
+    pub watching: AtomicU64,
+    /// Requests that were not understood.
+    pub malformed: AtomicU64,
+    /// Requests for what does not exist.
+    pub unknown: AtomicU64,
+    /// Requests without the token.
+    pub unauthorized: AtomicU64,
+}
+
+impl Default for ServerStats {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            connections: AtomicU64::default(),
+            turned_away: AtomicU64::default(),
+            open: AtomicU64::default(),
+            slow: AtomicU64::default(),
+            idle: AtomicU64::default(),
+            calls: AtomicU64::default(),
+            watching: AtomicU64::default(),
+            malformed: AtomicU64::default(),
+            unknown: AtomicU64::default(),
+            unauthorized: AtomicU64::default(),
+        }
+    }
+}
+
+/// Adds one.
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}
+
+/// What is known of a procedure at one moment.
+pub struct Known<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its counters.
+    pub stats: &'a ProcedureStats,
+    /// It can be called.
+    pub loaded: bool,
+    /// How often its file was compiled with success.
+    pub loads: u64,
+    /// Why its file as it is now cannot be used.
+    pub load_error: Option<&'a str>,
+    /// Calls that run and that wait.
+    pub running: usize,
+    /// Calls that wait for their turn.
+    pub waiting: usize,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    version: &'static str,
+    uptime_s: f64,
+    cpu_user_ns: u64,
+    cpu_system_ns: u64,
+    connections: u64,
+    connections_open: u64,
+    connections_turned_away: u64,
+    connections_too_slow: u64,
+    connections_idle: u64,
+    calls: u64,
+    watching: u64,
+    malformed: u64,
+    unknown: u64,
+    unauthorized: u64,
+    procedures: std::collections::BTreeMap<&'a str, Entry<'a>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    loaded: bool,
+    loads: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load_error: Option<&'a str>,
+    running: usize,
+    waiting: usize,
+    requests: u64,
+    exits: std::collections::BTreeMap<String, u64>,
+    errors: Errors,
+    time_ns: u64,
+    longest_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Errors {
+    failed: u64,
+    late: u64,
+    memory: u64,
+    busy: u64,
+}
+
+/// The page `/stats`.
+#[must_use]
+pub fn json(server: &ServerStats, procedures: &[Known<'_>]) -> String {
+    let usage = jostle_sys::process::own_usage();
+    let get = |counter: &AtomicU64| counter.load(Relaxed);
+    let page = Page {
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_s: server.started.elapsed().as_secs_f64(),
+        cpu_user_ns: usage.user_ns,
+        cpu_system_ns: usage.system_ns,
+        connections: get(&server.connections),
+        connections_open: get(&server.open),
+        connections_turned_away: get(&server.turned_away),
+        connections_too_slow: get(&server.slow),
+        connections_idle: get(&server.idle),
+        calls: get(&server.calls),
+        watching: get(&server.watching),
+        malformed: get(&server.malformed),
+        unknown: get(&server.unknown),
+        unauthorized: get(&server.unauthorized),
+        procedures: procedures
+            .iter()
+            .map(|known| (known.name, entry(known)))
+            .collect(),
+    };
+    let mut text = serde_json::to_string_pretty(&page).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn entry<'a>(known: &Known<'a>) -> Entry<'a> {
+    let get = |counter: &AtomicU64| counter.load(Relaxed);
+    let stats = known.stats;
+    let exits = stats.exit_codes();
+    Entry {
+        loaded: known.loaded,
+        loads: known.loads,
+        load_error: known.load_error,
+        running: known.running,
+        waiting: known.waiting,
+        requests: get(&stats.requests),
+        exits: exits.map(|(code, n)| (code.to_string(), n)).collect(),
+        errors: Errors {
+            failed: get(&stats.failed),
+            late: get(&stats.late),
+            memory: get(&stats.memory),
+            busy: get(&stats.busy),
+        },
+        time_ns: get(&stats.time_ns),
+        longest_ns: get(&stats.longest_ns),
+    }
+}
+
+/// A counter or gauge of the server: its name and what it is.
+type Row<'a> = (&'a str, &'a str, &'a str, f64);
+
+/// The page `/metrics`, in Prometheus's text format.
+#[must_use]
+pub fn metrics(server: &ServerStats, procedures: &[Known<'_>]) -> String {
+    let usage = jostle_sys::process::own_usage();
+    let get = |counter: &AtomicU64| counter.load(Relaxed) as f64;
+    let cpu_s = (usage.user_ns + usage.system_ns) as f64 * 1e-9;
+    let rows: [Row<'_>; 12] = [
+        (
+            "uptime_seconds",
+            "gauge",
+            "Since its start",
+            server.started.elapsed().as_secs_f64(),
+        ),
+        (
+            "cpu_seconds_total",
+            "counter",
+            "User and system time",
+            cpu_s,
+        ),
+        (
+            "connections_total",
+            "counter",
+            "Let in",
+            get(&server.connections),
+        ),
+        ("connections_open", "gauge", "Now", get(&server.open)),
+        (
+            "connections_turned_away_total",
+            "counter",
+            "Too many",
+            get(&server.turned_away),
+        ),
+        (
+            "connections_too_slow_total",
+            "counter",
+            "Closed",
+            get(&server.slow),
+        ),
+        (
+            "connections_idle_total",
+            "counter",
+            "Closed",
+            get(&server.idle),
+        ),
+        (
+            "calls_total",
+            "counter",
+            "Requests for procedures",
+            get(&server.calls),
+        ),
+        (
+            "watching_total",
+            "counter",
+            "Requests for statistics",
+            get(&server.watching),
+        ),
+        (
+            "malformed_total",
+            "counter",
+            "Requests not understood",
+            get(&server.malformed),
+        ),
+        (
+            "unknown_total",
+            "counter",
+            "Requests for nothing known",
+            get(&server.unknown),
+        ),
+        (
+            "unauthorized_total",
+            "counter",
+            "Requests without token",
+            get(&server.unauthorized),
+        ),
+    ];
+    let mut text = String::new();
+    for (name, kind, help, value) in rows {
+        let _ = writeln!(
+            text,
+            "# HELP procd_{name} {help}\n# TYPE procd_{name} {kind}\nprocd_{name} {value}"
+        );
+    }
+    family(
+        &mut text,
+        "requests_total",
+        "counter",
+        "Calls",
+        procedures,
+        |known| vec![(String::new(), get(&known.stats.requests))],
+    );
+    family(
+        &mut text,
+        "exits_total",
+        "counter",
+        "Calls by exit code",
+        procedures,
+        |known| {
+            let codes = known.stats.exit_codes();
+            codes
+                .map(|(code, n)| (format!(",code=\"{code}\""), n as f64))
+                .collect()
+        },
+    );
+    family(
+        &mut text,
+        "errors_total",
+        "counter",
+        "Calls without one",
+        procedures,
+        |known| {
+            let stats = known.stats;
+            [
+                ("failed", &stats.failed),
+                ("late", &stats.late),
+                ("memory", &stats.memory),
+                ("busy", &stats.busy),
+            ]
+            .map(|(kind, counter)| (format!(",kind=\"{kind}\""), get(counter)))
+            .to_vec()
+        },
+    );
+    family(
+        &mut text,
+        "running",
+        "gauge",
+        "Calls that run",
+        procedures,
+        |known| vec![(String::new(), known.running as f64)],
+    );
+    family(
+        &mut text,
+        "waiting",
+        "gauge",
+        "Calls that wait",
+        procedures,
+        |known| vec![(String::new(), known.waiting as f64)],
+    );
+    family(
+        &mut text,
+        "loaded",
+        "gauge",
+        "Whether it can be called",
+        procedures,
+        |known| vec![(String::new(), f64::from(u8::from(known.loaded)))],
+    );
+    family(
+        &mut text,
+        "load_error",
+        "gauge",
+        "Its file is faulty",
+        procedures,
+        |known| {
+            vec![(
+                String::new(),
+                f64::from(u8::from(known.load_error.is_some())),
+            )]
+        },
+    );
+    histogram(&mut text, procedures);
+    text
+}
+
+fn family(
+    text: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    procedures: &[Known<'_>],
+    values: impl Fn(&Known<'_>) -> Vec<(String, f64)>,
+) {
+    let name = format!("procd_procedure_{name}");
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for known in procedures {
+        for (labels, value) in values(known) {
+            // Names are letters, digits and `_-.` alone: nothing to escape.
+            let _ = writeln!(
+                text,
+                "{name}{{procedure=\"{}\"{labels}}} {value}",
+                known.name
+            );
+        }
+    }
+}
+
+fn histogram(text: &mut String, procedures: &[Known<'_>]) {
+    let name = "procd_procedure_seconds";
+    let _ = writeln!(
+        text,
+        "# HELP {name} Time of a call\n# TYPE {name} histogram"
+    );
+    for known in procedures {
+        let (stats, label) = (known.stats, format!("procedure=\"{}\"", known.name));
+        let mut sum = 0;
+        for (index, bucket) in stats.buckets.iter().enumerate() {
+            sum += bucket.load(Relaxed);
+            let bound = if index + 1 == BUCKETS {
+                "+Inf".to_owned()
+            } else {
+                (bound_us(index) as f64 * 1e-6).to_string()
+            };
+            let _ = writeln!(text, "{name}_bucket{{{label},le=\"{bound}\"}} {sum}");
+        }
+        let seconds = stats.time_ns.load(Relaxed) as f64 * 1e-9;
+        let _ = writeln!(
+            text,
+            "{name}_sum{{{label}}} {seconds}\n{name}_count{{{label}}} {sum}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_falls_into_the_first_bucket_that_holds_it() {
+        for (ns, index) in [
+            (0, 0),
+            (1000, 0),
+            (1001, 1),
+            (4000, 1),
+            (16_000, 2),
+            (4_194_304_000, 11),
+            (4_194_304_001, 12),
+            (u64::MAX, 12),
+        ] {
+            assert_eq!(bucket(ns), index, "{ns}");
+        }
+    }
+
+    #[test]
+    fn both_pages_tell_the_same() {
+        let stats = ProcedureStats::default();
+        for code in [0, 0, 7] {
+            count(&stats.requests);
+            stats.exited(code);
+            stats.took(Duration::from_micros(3));
+        }
+        count(&stats.late);
+        let known = Known {
+            name: "check",
+            stats: &stats,
+            loaded: true,
+            loads: 2,
+            load_error: Some("check.lua:1: oh"),
+            running: 1,
+            waiting: 5,
+        };
+        let known = [known];
+        let server = ServerStats::default();
+        let page: serde_json::Value = serde_json::from_str(&json(&server, &known)).unwrap();
+        let check = &page["procedures"]["check"];
+        assert_eq!(check["requests"], 3);
+        assert_eq!(check["exits"], serde_json::json!({"0": 2, "7": 1}));
+        assert_eq!(check["errors"]["late"], 1);
+        assert_eq!(check["time_ns"], 9000);
+        assert_eq!(check["longest_ns"], 3000);
+        assert_eq!(check["load_error"], "check.lua:1: oh");
+        let text = metrics(&server, &known);
+        for line in [
+            "procd_procedure_requests_total{procedure=\"check\"} 3",
+            "procd_procedure_exits_total{procedure=\"check\",code=\"0\"} 2",
+            "procd_procedure_exits_total{procedure=\"check\",code=\"7\"} 1",
+            "procd_procedure_errors_total{procedure=\"check\",kind=\"late\"} 1",
+            "procd_procedure_waiting{procedure=\"check\"} 5",
+            "procd_procedure_load_error{procedure=\"check\"} 1",
+            "procd_procedure_seconds_bucket{procedure=\"check\",le=\"0.000001\"} 0",
+            "procd_procedure_seconds_bucket{procedure=\"check\",le=\"0.000004\"} 3",
+            "procd_procedure_seconds_bucket{procedure=\"check\",le=\"+Inf\"} 3",
+            "procd_procedure_seconds_count{procedure=\"check\"} 3",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

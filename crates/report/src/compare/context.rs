@@ -1,0 +1,73 @@
+//! What else differs between two results, beside the figures.
+
+use crate::ResultSet;
+use jostle_model::record::Environment;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// `old.jsonl (2026-11-21T00:00:00Z, jostle 0.1.0)`.
+pub fn name(file: &str, sets: &[ResultSet], target: Option<&str>) -> String {
+    let made = sets.first().map_or(String::new(), |set| {
+        let experiment = &set.experiment;
+        format!(
+            " ({}, jostle {})",
+            experiment.started_at, experiment.environment.jostle
+        )
+    });
+    let target = target.map_or(String::new(), |target| format!("{target} of "));
+    let cut = sets.iter().any(|set| set.end.is_none());
+    let cut = if cut { ", cut short" } else { "" };
+    format!("{target}{file}{made}{cut}")
+}
+
+/// One sentence for each difference of environment and plan.
+pub fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
+    let environments = [base, new].map(|set| fields(&set.experiment.environment));
+    let plans = [base, new].map(|set| &set.experiment.plan);
+    let plans = plans.map(|plan| serde_json::to_value(plan).unwrap_or_default());
+    let mut said = differing(&environments[0], &environments[1], &[]);
+    // What is swept shows in the points, and a seed is fresh each time.
+    let without = ["seed", "targets", "workers", "operations", "keys"];
+    said.extend(differing(&plans[0], &plans[1], &without));
+    said
+}
+
+/// Not what changes from minute to minute.
+fn fields(environment: &Environment) -> Value {
+    let mut value = serde_json::to_value(environment).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        for volatile in ["memory_available_bytes", "steal_share_since_boot"] {
+            fields.remove(volatile);
+        }
+    }
+    value
+}
+
+fn differing(base: &Value, new: &Value, without: &[&str]) -> Vec<String> {
+    let (Value::Object(base), Value::Object(new)) = (base, new) else {
+        return Vec::new();
+    };
+    let names: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| !without.contains(&name.as_str()))
+        .flat_map(|name| match (base.get(name), new.get(name)) {
+            (Some(one @ Value::Object(_)), Some(other @ Value::Object(_))) => {
+                let inner = differing(one, other, &[]).into_iter();
+                inner.map(|text| format!("{name}, {text}")).collect()
+            }
+            (one, other) if one != other => {
+                vec![format!("{name}: {} -> {}", shown(one), shown(other))]
+            }
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "none".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}

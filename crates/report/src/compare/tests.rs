@@ -1,0 +1,260 @@
+use super::*;
+use crate::made;
+use jostle_model::record::Anchor;
+use jostle_model::time::{Busy, Nanos};
+
+/// Nine runs of flock and sysv without hold, each with an anchor; a throughput
+/// of `rate` on a machine whose every act takes `slow` times as long.
+fn set(rate: f64, slow: f64) -> ResultSet {
+    let mut experiment = made::experiment();
+    experiment.plan.hold = Some(Busy::Sleep(Nanos::ZERO));
+    experiment.plan.idle = Some(Busy::Sleep(Nanos::ZERO));
+    let mut points = Vec::new();
+    for target in ["flock", "sysv"] {
+        for run in 1..=9 {
+            let mut point = made::point(target, run, rate / slow, 5.0, &made::queue(10, 472));
+            point.anchor = Some(Anchor {
+                step_ns: 1.4 * slow,
+                call_ns: 44.0 * slow,
+                wake_ns: 2_700.0 * slow,
+                line_ns: Some(30.0 * slow),
+            });
+            points.push(point);
+        }
+    }
+    made::finished(experiment, points)
+}
+
+fn compared(base: &ResultSet, new: &ResultSet) -> Result<Comparison, CompareError> {
+    compare(&Input {
+        base_name: "old.jsonl",
+        base: std::slice::from_ref(base),
+        new_name: "new.jsonl",
+        new: Some(std::slice::from_ref(new)),
+        targets: None,
+        within: 0.05,
+        all: false,
+    })
+}
+
+fn said(base: &ResultSet, new: &ResultSet) -> Vec<Said> {
+    let found = compared(base, new).unwrap();
+    found.rows.iter().map(|(_, row)| row.said).collect()
+}
+
+#[test]
+fn what_the_machine_did_is_no_regression_and_what_it_did_not_do_is() {
+    let base = set(1000.0, 1.0);
+    let table = [
+        // rate, the machine's slowness, what is said
+        (1000.0, 1.0, Said::Same),
+        (900.0, 1.0, Said::Worse),
+        (1100.0, 1.0, Said::Better),
+        (1000.0, 1.2, Said::Same),
+        (900.0, 1.2, Said::Worse),
+        // as quick as before, on a machine that is slower by a fifth
+        (1200.0, 1.2, Said::Better),
+        (970.0, 1.0, Said::Same),
+    ];
+    for (rate, slow, expected) in table {
+        let found = said(&base, &set(rate, slow));
+        assert_eq!(found, [expected; 2], "{rate} {slow}");
+    }
+}
+
+#[test]
+fn where_only_a_part_of_the_machine_moved_nothing_is_decided() {
+    let base = set(1000.0, 1.0);
+    let mut new = set(900.0, 1.0);
+    for point in &mut new.points {
+        let anchor = point.anchor.as_mut().unwrap();
+        anchor.line_ns = anchor.line_ns.map(|ns| 1.15 * ns);
+    }
+    let found = compared(&base, &new).unwrap();
+    assert_eq!(found.rows[0].1.said, Said::Undecided);
+    assert!(
+        found.rows[0]
+            .1
+            .why
+            .as_ref()
+            .unwrap()
+            .contains("the machine itself changed")
+    );
+    assert!(!found.has_regressed());
+}
+
+#[test]
+fn runs_of_another_state_are_set_aside() {
+    let base = set(1000.0, 1.0);
+    // The hypervisor moved the CPUs apart for some runs, which did otherwise.
+    for (wake_ns, line_ns) in [
+        (7_000.0, Some(240.0)),
+        (2_700.0, Some(240.0)),
+        // on one CPU
+        (7_000.0, None),
+    ] {
+        let (mut base, mut new) = (base.clone(), set(1000.0, 1.0));
+        if line_ns.is_none() {
+            for point in base.points.iter_mut().chain(&mut new.points) {
+                point.anchor.as_mut().unwrap().line_ns = None;
+            }
+        }
+        for point in new.points.iter_mut().filter(|point| point.run <= 5) {
+            let anchor = point.anchor.as_mut().unwrap();
+            (anchor.wake_ns, anchor.line_ns) = (wake_ns, line_ns);
+            point.throughput_per_s *= 2.0;
+        }
+        let found = compared(&base, &new).unwrap();
+        assert_eq!(found.rows[0].1.runs, [9, 4], "{wake_ns} {line_ns:?}");
+        assert_eq!(found.rows[0].1.said, Said::Same, "{wake_ns} {line_ns:?}");
+    }
+}
+
+#[test]
+fn without_an_anchor_two_sessions_are_not_compared() {
+    let base = set(1000.0, 1.0);
+    let mut new = set(500.0, 1.0);
+    new.points.iter_mut().for_each(|point| point.anchor = None);
+    let found = compared(&base, &new).unwrap();
+    assert_eq!(found.rows[0].1.said, Said::Undecided);
+    assert_eq!(found.rows[0].1.why.as_deref(), Some("NEW has no anchor"));
+}
+
+#[test]
+fn invalid_points_never_gate_and_are_said() {
+    let base = set(1000.0, 1.0);
+    let mut new = set(500.0, 1.0);
+    new.points[0].exclusion.as_mut().unwrap().violations = 1;
+    let found = compared(&base, &new).unwrap();
+    assert_eq!(found.rows[0].1.said, Said::Undecided);
+    let why = found.rows[0].1.why.clone().unwrap();
+    assert!(why.starts_with("INVALID in NEW: "), "{why}");
+    assert_eq!(found.rows[1].1.said, Said::Worse);
+    assert!(found.has_regressed());
+}
+
+#[test]
+fn the_hold_is_nobody_s_doing() {
+    // With a hold the machine has what is missing to the ideal: its being twice
+    // as slow moves a throughput of 98 % by 2 %.
+    let held = |rate: f64, slow: f64| {
+        let mut set = set(rate, slow);
+        set.experiment.plan.hold = Some(Busy::Sleep(Nanos::from_millis(1)));
+        for point in &mut set.points {
+            point.throughput_per_s = rate;
+            point.of_ideal = Some(rate / 1000.0);
+        }
+        set
+    };
+    assert_eq!(said(&held(980.0, 1.0), &held(980.0, 2.0)), [Said::Same; 2]);
+    assert_eq!(said(&held(980.0, 1.0), &held(880.0, 1.0)), [Said::Worse; 2]);
+}
+
+#[test]
+fn what_is_in_only_one_and_what_else_differs_is_said() {
+    let base = set(1000.0, 1.0);
+    let mut new = set(1000.0, 1.0);
+    new.points.retain(|point| point.target == "flock");
+    new.experiment.environment.kernel = "Linux 7.0".to_owned();
+    new.experiment.plan.idle = Some(Busy::Sleep(Nanos::from_micros(10)));
+    let found = compared(&base, &new).unwrap();
+    assert_eq!(found.only, ["only in BASE: sysv 10 workers"]);
+    assert_eq!(
+        found.context,
+        ["kernel: Linux 6.18 -> Linux 7.0", "idle: 0s -> 10us"]
+    );
+}
+
+#[test]
+fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
+    let mut one = set(1000.0, 1.0);
+    for point in &mut one.points {
+        point.anchor = None;
+        // A machine that gets slower from block to block.
+        point.throughput_per_s /= f64::from(point.block);
+        if point.target == "sysv" {
+            point.throughput_per_s *= 0.8;
+        }
+    }
+    let sets = [one];
+    let mut input = Input {
+        base_name: "one.jsonl",
+        base: &sets,
+        new_name: "one.jsonl",
+        new: None,
+        targets: Some(["flock", "sysv"]),
+        within: 0.05,
+        all: false,
+    };
+    let found = compare(&input).unwrap();
+    assert_eq!(found.rows.len(), 1);
+    assert_eq!(found.rows[0].1.said, Said::Worse);
+    assert!((found.rows[0].1.ratio.unwrap().ratio - 0.8).abs() < 1e-9);
+    input.targets = Some(["flock", "ofd"]);
+    assert_eq!(
+        compare(&input).unwrap_err().to_string(),
+        "one.jsonl has no target `ofd`; its targets are: flock, sysv"
+    );
+    input.targets = None;
+    assert_eq!(compare(&input).unwrap_err(), CompareError::OneResult);
+}
+
+#[test]
+fn different_things_have_nothing_in_common() {
+    let base = set(1000.0, 1.0);
+    let mut new = set(1000.0, 1.0);
+    for point in &mut new.points {
+        point.target = format!("{}:/mnt", point.target);
+    }
+    let error = compared(&base, &new).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "old.jsonl and new.jsonl have no point in common; only in BASE: flock 10 workers, sysv 10 \
+         workers; only in NEW: flock:/mnt 10 workers, sysv:/mnt 10 workers"
+    );
+}
+
+#[test]
+fn every_figure_has_its_direction() {
+    let mut base = set(1000.0, 1.0);
+    let mut new = set(1000.0, 1.0);
+    for point in &mut base.points {
+        point.cpu_us_per_operation = Some(5.0);
+    }
+    for point in &mut new.points {
+        point.cpu_us_per_operation = Some(6.0);
+        point.release_ns.as_mut().unwrap().percentiles = [("p50".to_owned(), 500)].into();
+    }
+    let found = compare(&Input {
+        base_name: "old.jsonl",
+        base: std::slice::from_ref(&base),
+        new_name: "new.jsonl",
+        new: Some(std::slice::from_ref(&new)),
+        targets: None,
+        within: 0.05,
+        all: true,
+    })
+    .unwrap();
+    let of = |name: &str| {
+        let row = found.rows.iter().find(|(_, row)| row.figure.name == name);
+        row.unwrap().1.said
+    };
+    assert_eq!(of("throughput_per_s"), Said::Same);
+    assert_eq!(of("cpu_us_per_operation"), Said::Worse);
+    assert_eq!(of("release_p50_ns"), Said::Better);
+}
+
+#[test]
+fn it_is_printed_in_every_format() {
+    let mut new = set(880.0, 1.0);
+    new.experiment.environment.kernel = "Linux 7.0".to_owned();
+    new.points[9].exclusion.as_mut().unwrap().violations = 1;
+    let found = compared(&set(1000.0, 1.0), &new).unwrap();
+    insta::assert_snapshot!(
+        COMPARE_FORMATS
+            .iter()
+            .map(|(name, _)| format!("{name}\n{}", found.render(name)))
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+}

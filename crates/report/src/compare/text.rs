@@ -1,0 +1,180 @@
+//! A comparison for people.
+
+use super::Comparison;
+use crate::format::{significant, wrap};
+use crate::grid::{Grid, Heading};
+use jostle_model::record::At;
+use jostle_stats::comparison::{Compared, Said};
+
+const WIDTH: usize = 80;
+
+/// For a terminal.
+pub fn text(comparison: &Comparison) -> String {
+    let mut text = wrap("", &format!("BASE {}", comparison.base), WIDTH);
+    text += &wrap("", &format!("NEW  {}", comparison.new), WIDTH);
+    for line in &comparison.context {
+        text += &wrap("differs in ", line, WIDTH);
+    }
+    let (grid, notes) = table(comparison);
+    text += &grid.text();
+    for (at, note) in notes.iter().enumerate() {
+        text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
+    }
+    for line in &comparison.only {
+        text += &wrap("", line, WIDTH);
+    }
+    text + &wrap("", &closing(comparison), WIDTH)
+}
+
+/// For a page or an issue.
+pub fn markdown(comparison: &Comparison) -> String {
+    let mut text = format!("BASE {}\nNEW {}\n\n", comparison.base, comparison.new);
+    let item = |text: &String| format!("- {text}\n");
+    let context = comparison.context.iter().map(|c| format!("differs in {c}"));
+    let context: String = context.map(|c| item(&c)).collect();
+    if !context.is_empty() {
+        text += &format!("{context}\n");
+    }
+    let (grid, notes) = table(comparison);
+    text += &grid.markdown();
+    let notes = notes
+        .iter()
+        .enumerate()
+        .map(|(at, note)| format!("[{}] {note}", at + 1));
+    let below: String = notes
+        .chain(comparison.only.iter().cloned())
+        .map(|note| item(&note))
+        .collect();
+    if !below.is_empty() {
+        text += &format!("\n{below}");
+    }
+    format!("{text}\n{}\n", closing(comparison))
+}
+
+/// `10 workers`, `2 workers, 1000 operations`.
+pub fn place(at: At) -> String {
+    let parts = [
+        ("worker", at.workers),
+        ("operation", at.operations),
+        ("lock", at.keys),
+    ];
+    let parts = parts.into_iter().filter_map(|(noun, count)| {
+        let count = count?;
+        Some(crate::format::counted(count, noun))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// The column that says what the machine itself did; left out where it did
+/// nothing.
+const MACHINE: usize = 6;
+
+/// `0.90..0.92`: what the machine alone did to the figure; `-` where that
+/// rounds to nothing.
+fn machine(row: &Compared) -> String {
+    let ends = row.machine.map(|ends| ends.map(|end| format!("{end:.2}")));
+    match ends {
+        Some([least, most]) if least == most && least == "1.00" => "-".to_owned(),
+        Some([least, most]) if least == most => least,
+        Some([least, most]) => format!("{least}..{most}"),
+        None => "-".to_owned(),
+    }
+}
+
+fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
+    let mut columns = vec![
+        Heading::left("plan"),
+        Heading::left("target"),
+        Heading::left("at"),
+        Heading::left("figure"),
+        Heading::right("", "base"),
+        Heading::right("", "new"),
+        Heading::right("", "machine"),
+        Heading::right("", "new/base"),
+        Heading::right("", "95 %"),
+        Heading::left("finding"),
+    ];
+    let mut notes = Vec::new();
+    let rows = comparison.rows.iter().map(|(number, row)| {
+        let mut cells = cells(row, &mut notes);
+        cells.insert(0, format!("#{number}"));
+        cells
+    });
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    let mut leave_out = |column: usize| {
+        columns.remove(column);
+        rows.iter_mut().for_each(|row| drop(row.remove(column)));
+    };
+    if comparison.rows.iter().all(|(_, row)| machine(row) == "-") {
+        leave_out(MACHINE);
+    }
+    // Of several experiments each says which it is.
+    if comparison.rows.iter().all(|(number, _)| *number == 1) {
+        leave_out(0);
+    }
+    (Grid { columns, rows }, notes)
+}
+
+fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
+    let target = match row.base_target == row.new_target {
+        true => row.base_target.clone(),
+        false => format!("{} -> {}", row.base_target, row.new_target),
+    };
+    let invalid = row
+        .why
+        .as_ref()
+        .is_some_and(|why| why.starts_with("INVALID"));
+    let figure = |value: f64| match invalid {
+        // What must not be used must not stand where it could be copied.
+        true => "-".to_owned(),
+        false => significant(value, 3),
+    };
+    let ratio = row.ratio.filter(|_| !invalid);
+    let interval = ratio.filter(|ratio| ratio.interval);
+    let mut said = row.said.name().to_owned();
+    if let Some(why) = &row.why {
+        let known = notes.iter().position(|note| note == why);
+        let at = known.unwrap_or_else(|| {
+            notes.push(why.clone());
+            notes.len() - 1
+        });
+        said += &format!("[{}]", at + 1);
+    }
+    vec![
+        target,
+        place(row.at),
+        row.figure.label.to_owned(),
+        figure(row.base),
+        figure(row.new),
+        machine(row),
+        ratio.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.ratio)),
+        interval.map_or("-".to_owned(), |ratio| {
+            format!("{:.2}..{:.2}", ratio.low, ratio.high)
+        }),
+        said,
+    ]
+}
+
+fn closing(comparison: &Comparison) -> String {
+    let count = |said: Said| {
+        comparison
+            .rows
+            .iter()
+            .filter(|(_, row)| row.said == said)
+            .count()
+    };
+    let parts = [Said::Worse, Said::Better, Said::Same, Said::Undecided];
+    let parts = parts.into_iter().filter_map(|said| match count(said) {
+        0 => None,
+        n => Some(format!("{n} {}", said.name())),
+    });
+    let anchor = match comparison.paired {
+        true => "runs of the same blocks",
+        false => "new/base is less what the machine itself changed",
+    };
+    format!(
+        "{} ({anchor}; within {} % is the same).",
+        parts.collect::<Vec<_>>().join(", "),
+        significant(100.0 * comparison.within, 1)
+    )
+}

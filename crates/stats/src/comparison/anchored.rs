@@ -1,0 +1,243 @@
+//! What the machine did between two sessions, and what it leaves of a ratio.
+//!
+//! An operation's time is a mix of bare acts of the machine ([`Part`]) and of
+//! time that no machine hastens (sleeps, holds, other hosts). Where the mix is
+//! unknown, a ratio is said to differ only if it does under every mix: the
+//! extremes of all mixes are those of one part alone.
+
+use super::figures::Figure;
+use crate::intervals::median;
+use crate::ratio::{Ratio, outcome, unpaired};
+use jostle_model::Plan;
+use jostle_model::plan::Workload;
+use jostle_model::record::{Anchor, Point};
+
+/// One of the anchor's acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A loop's step.
+    Step,
+    /// A system call.
+    Call,
+    /// A wake-up.
+    Wake,
+    /// A cache line's way.
+    Line,
+}
+
+impl Part {
+    fn of(self, anchor: &Anchor) -> Option<f64> {
+        match self {
+            Part::Step => Some(anchor.step_ns),
+            Part::Call => Some(anchor.call_ns),
+            Part::Wake => Some(anchor.wake_ns),
+            Part::Line => anchor.line_ns,
+        }
+    }
+}
+
+/// What a figure may be made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mix {
+    /// The parts that may have a share.
+    pub parts: Vec<Part>,
+    /// Least and greatest share of all of them together; the rest is time that
+    /// the machine does not change.
+    pub share: [f64; 2],
+}
+
+/// Two runs were made in the same state of the machine if loops, calls and
+/// wake-ups can have moved the figure apart by no more than this (in
+/// logarithms), whatever their mix. Where a hypervisor moves its CPUs, wake-ups
+/// change by half or threefold; a higher clock frequency moves all alike, which
+/// leaves the state as it is.
+const SAME_STATE: f64 = 0.1;
+
+/// The same for lines, which scatter by a fifth between runs and change
+/// eightfold.
+const SAME_LINE: f64 = 0.4;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Anchored {
+    /// The middle of what the mixes give, and an interval that holds theirs.
+    pub ratio: Ratio,
+    /// Runs of either side that were made in the same state.
+    pub runs: [usize; 2],
+    /// By how much, at least and at most, the machine alone may have moved the
+    /// figure from BASE to NEW.
+    pub machine: [f64; 2],
+}
+
+/// The figure of NEW over that of BASE. None where a side has no run with an
+/// anchor, or none in a state in which the other has one.
+pub fn ratio(plan: &Plan, figure: &Figure, sides: [&[&Point]; 2], within: f64) -> Option<Anchored> {
+    let sides = sides.map(|side| anchored(side, figure));
+    let mix = mix(plan, figure, &sides);
+    let sides = in_one_state(&mix, &sides)?;
+    let figures = sides.each_ref().map(|side| {
+        let figures = side.iter().filter_map(|run| (figure.of)(run));
+        figures.collect::<Vec<f64>>()
+    });
+    let plain = unpaired(&figures[0], &figures[1])?;
+    let level = |side: &Vec<&Point>, part: Part| {
+        let all: Option<Vec<f64>> = side.iter().map(|run| part.of(&run.anchor?)).collect();
+        median(&all?)
+    };
+    let moved = |part: Part| Some(level(&sides[1], part)? / level(&sides[0], part)?);
+    let factors: Vec<f64> = mix
+        .factors(moved)
+        .map(|(_, factor)| factor.powf(figure.time))
+        .collect();
+    Some(Anchored {
+        ratio: hull(&plain, &factors, within),
+        runs: sides.map(|side| side.len()),
+        machine: spread(&factors)?,
+    })
+}
+
+/// The least and the greatest; None of nothing.
+fn spread(values: &[f64]) -> Option<[f64; 2]> {
+    let least = values.iter().copied().reduce(f64::min)?;
+    let most = values.iter().copied().reduce(f64::max)?;
+    Some([least, most])
+}
+
+impl Mix {
+    /// The factors by which times change where each part changes as `moved`
+    /// says, one for each extreme of the mix; parts that are not known are left
+    /// out.
+    fn factors<'a>(
+        &'a self,
+        moved: impl Fn(Part) -> Option<f64> + 'a,
+    ) -> impl Iterator<Item = (Part, f64)> + 'a {
+        let known = self
+            .parts
+            .iter()
+            .filter_map(move |part| Some((*part, moved(*part)?)));
+        known.flat_map(|(part, moved)| self.share.map(move |share| (part, of_share(moved, share))))
+    }
+}
+
+/// What a part that takes `moved` times as long does to a whole of which it has
+/// at most this share, wherever it is the dearer: t = share + (1 - share) before
+/// and after, so that a part that grows was the smaller part of the smaller
+/// time.
+fn of_share(moved: f64, share: f64) -> f64 {
+    match moved > 1.0 {
+        true => 1.0 / (1.0 - share * (1.0 - 1.0 / moved)),
+        false => 1.0 - share * (1.0 - moved),
+    }
+}
+
+/// Runs that have the figure and an anchor.
+fn anchored<'a>(runs: &[&'a Point], figure: &Figure) -> Vec<&'a Point> {
+    let usable = |run: &&&Point| {
+        run.anchor.is_some() && (figure.of)(run).is_some_and(|x| x.is_finite() && x > 0.0)
+    };
+    runs.iter().filter(usable).copied().collect()
+}
+
+/// What may have a share in the figure, and how much.
+///
+/// One worker without a server wakes nobody and shares no line. Without hold,
+/// idle, polls, timeouts and foreign hosts there is nothing but the machine's
+/// own acts. With a hold that bounds the throughput, they have what is missing
+/// to the ideal.
+fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
+    let runs = || sides.iter().flatten();
+    let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none());
+    let lines = runs().all(|run| run.anchor.is_some_and(|a| a.line_ns.is_some()));
+    let mut parts = vec![Part::Step, Part::Call];
+    if !alone {
+        parts.push(Part::Wake);
+        parts.extend(lines.then_some(Part::Line));
+    }
+    let known = matches!(
+        plan.workload,
+        Workload::Contend | Workload::Stream | Workload::Hold
+    );
+    let busy = |time: Option<jostle_model::Busy>| time.is_some_and(|time| time.span().0 > 0);
+    let timed = runs().any(|run| {
+        !run.truth.is_empty()
+            || run.setup.contains_key("poll_interval_ns")
+            || run.server.is_some_and(|server| server.cpu_s.is_none())
+    });
+    let share = if figure.time == 0.0 {
+        [0.0, 0.0]
+    } else if !known || timed || plan.acquire_timeout.is_some() {
+        [0.0, 1.0]
+    } else if busy(plan.hold) || busy(plan.idle) {
+        [0.0, beyond_the_hold(figure, sides)]
+    } else {
+        [1.0, 1.0]
+    };
+    Mix { parts, share }
+}
+
+/// What a throughput lacks to the ideal is not hold.
+fn beyond_the_hold(figure: &Figure, sides: &[Vec<&Point>; 2]) -> f64 {
+    let of_ideal = |side: &Vec<&Point>| {
+        let shares: Option<Vec<f64>> = side.iter().map(|run| run.of_ideal).collect();
+        median(&shares?)
+    };
+    match (figure.time < 0.0, of_ideal(&sides[0]), of_ideal(&sides[1])) {
+        (true, Some(base), Some(new)) => (1.0 - base.min(new)).clamp(0.0, 1.0),
+        _ => 1.0,
+    }
+}
+
+/// The runs of both sides that are in one state: that of the run that has the
+/// most of its like on the side that has fewer of them. Chosen by anchors
+/// alone, never by the figure.
+fn in_one_state<'a>(mix: &Mix, sides: &[Vec<&'a Point>; 2]) -> Option<[Vec<&'a Point>; 2]> {
+    let like = |run: &Point| -> [Vec<&'a Point>; 2] {
+        sides.each_ref().map(|side| {
+            let like = side.iter().filter(|other| mix.same_state(run, other));
+            like.copied().collect()
+        })
+    };
+    let groups = sides.iter().flatten().map(|run| like(run));
+    let size = |[base, new]: &[Vec<&Point>; 2]| (base.len().min(new.len()), base.len() + new.len());
+    groups.max_by_key(size).filter(|group| size(group).0 > 0)
+}
+
+impl Mix {
+    fn same_state(&self, one: &Point, other: &Point) -> bool {
+        let moved = |part: Part| Some(part.of(&other.anchor?)? / part.of(&one.anchor?)?);
+        let (lines, others): (Vec<_>, Vec<_>) = self
+            .factors(moved)
+            .map(|(part, factor)| (part, factor.ln()))
+            .partition(|(part, _)| *part == Part::Line);
+        let logs: Vec<f64> = others.iter().map(|(_, ln)| *ln).collect();
+        let Some([least, most]) = spread(&logs) else {
+            return false;
+        };
+        let middle = (least + most) / 2.0;
+        let line = lines.iter().map(|(_, ln)| (ln - middle).abs());
+        most - least <= SAME_STATE && line.fold(0.0, f64::max) <= SAME_LINE
+    }
+}
+
+/// The plain ratio less what the machine did, under each mix: from the lowest
+/// lower end to the highest upper one. It differs only if it does under all.
+fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
+    let under: Vec<[f64; 3]> = factors
+        .iter()
+        .map(|factor| [plain.ratio, plain.low, plain.high].map(|x| x / factor))
+        .collect();
+    let extreme = |of: fn(&[f64; 3]) -> f64, pick: fn(f64, f64) -> f64| {
+        under.iter().map(of).reduce(pick).unwrap_or(f64::NAN)
+    };
+    let (least, most) = (extreme(|u| u[0], f64::min), extreme(|u| u[0], f64::max));
+    let (low, high) = (extreme(|u| u[1], f64::min), extreme(|u| u[2], f64::max));
+    // The estimate that is nearest to 1 speaks for all of them.
+    let nearest = if least > 1.0 { least } else { most.min(1.0) };
+    Ratio {
+        ratio: (least * most).sqrt(),
+        low,
+        high,
+        outcome: outcome([nearest, low, high], plain.interval, within),
+        ..*plain
+    }
+}

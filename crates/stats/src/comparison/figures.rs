@@ -1,0 +1,105 @@
+//! What `jostle compare` compares: the headline figure of each workload, and the
+//! others.
+
+use jostle_model::record::{Distribution, Point};
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Such as a throughput.
+    More,
+    /// Such as a wait.
+    Less,
+}
+
+/// A figure of a run.
+#[derive(Debug)]
+pub struct Figure {
+    /// As in the result file.
+    pub name: &'static str,
+    /// In tables.
+    pub label: &'static str,
+    /// Which way is better.
+    pub better: Better,
+    /// How it changes with the machine: 1 for a time, -1 for a rate, 0 for what
+    /// has nothing to do with time.
+    pub time: f64,
+    /// Of a run.
+    pub of: fn(&Point) -> Option<f64>,
+}
+
+/// The headline first; it is that of every workload so far.
+pub static FIGURES: &[Figure] = &[
+    Figure {
+        name: "throughput_per_s",
+        label: "ops/s",
+        better: Better::More,
+        time: -1.0,
+        of: |run| Some(run.throughput_per_s),
+    },
+    Figure {
+        name: "cpu_us_per_operation",
+        label: "CPU us/op",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| run.cpu_us_per_operation,
+    },
+    Figure {
+        name: "server_cpu_us_per_operation",
+        label: "server us/op",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| run.server?.cpu_us_per_operation,
+    },
+    Figure {
+        name: "bytes_per_held_lock",
+        label: "bytes/lock",
+        better: Better::Less,
+        time: 0.0,
+        of: |run| run.server?.bytes_per_held_lock,
+    },
+    Figure {
+        name: "acquire_p50_ns",
+        label: "wait p50 ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(Some(&run.acquire_ns.as_ref()?.granted), "p50"),
+    },
+    Figure {
+        name: "acquire_p99_ns",
+        label: "wait p99 ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(Some(&run.acquire_ns.as_ref()?.granted), "p99"),
+    },
+    Figure {
+        name: "handoff_p50_ns",
+        label: "hand-off ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.handoff_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "release_p50_ns",
+        label: "release ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.release_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "batch_p50_ns",
+        label: "batch ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.batch_ns.as_ref(), "p50"),
+    },
+];
+
+/// Whether a figure is the one that a workload is known by.
+pub fn is_headline(figure: &Figure) -> bool {
+    figure.name == FIGURES[0].name
+}
+
+fn percentile(distribution: Option<&Distribution>, name: &str) -> Option<f64> {
+    distribution?.percentiles.get(name).map(|ns| *ns as f64)
+}

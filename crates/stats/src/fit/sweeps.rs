@@ -1,0 +1,256 @@
+//! The sweeps of an experiment, and a record of how each figure grows.
+//!
+//! Everything here walks two tables, [`SWEPT`] and [`FIGURES`]: a workload with a
+//! new swept value or a new figure adds a line.
+
+use super::{Bend, Finding, Growth, Part, Sample, curve, exponent, growth, usl, words};
+use crate::ratio::Ratio;
+use crate::summary::PointSummary;
+use jostle_model::plan::Workload;
+use jostle_model::record::{
+    At, Claim, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Is, Point,
+};
+
+/// A value that workloads sweep.
+#[derive(Debug)]
+pub struct Swept {
+    /// Its name in `at`.
+    pub name: &'static str,
+    /// What there are so many of, one and several.
+    pub noun: [&'static str; 2],
+    /// The option that lists its values.
+    pub option: &'static str,
+    /// The field of `at`.
+    pub field: fn(&mut At) -> &mut Option<u64>,
+}
+
+/// Every value that workloads sweep.
+pub static SWEPT: &[Swept] = &[
+    Swept {
+        name: "workers",
+        noun: ["worker", "workers"],
+        option: "-w",
+        field: |at| &mut at.workers,
+    },
+    Swept {
+        name: "operations",
+        noun: ["operation", "operations"],
+        option: "-n",
+        field: |at| &mut at.operations,
+    },
+    Swept {
+        name: "keys",
+        noun: ["lock", "locks"],
+        option: "--keys",
+        field: |at| &mut at.keys,
+    },
+];
+
+/// A cost of a run.
+#[derive(Debug)]
+pub struct Figure {
+    /// In result files, with its unit.
+    pub name: &'static str,
+    /// In sentences, before "per lock" or "per operation".
+    pub what: &'static str,
+    /// Of a run.
+    pub of: fn(&Point) -> Option<f64>,
+}
+
+/// The figures that are fitted, the one that closes the table first.
+pub static FIGURES: &[Figure] = &[
+    Figure {
+        name: "time_per_operation_ns",
+        what: "time",
+        of: |run| (run.operations > 0).then(|| 1e9 * run.window_s / run.operations as f64),
+    },
+    Figure {
+        name: "cpu_us_per_operation",
+        what: "CPU",
+        of: |run| run.cpu_us_per_operation.filter(|us| *us > 0.0),
+    },
+    Figure {
+        name: "server_cpu_us_per_operation",
+        what: "server CPU",
+        of: |run| run.server?.cpu_us_per_operation.filter(|us| *us > 0.0),
+    },
+];
+
+/// Fewest values that make a sweep; of two the quotient says all.
+const LEAST_VALUES: usize = 3;
+
+/// One record for each target, swept value and figure that has at least three
+/// values. Points that are INVALID for ratios are left out.
+pub fn fits(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<Fit> {
+    let mut fits = Vec::new();
+    for (target, at, swept) in sweeps(points) {
+        let of_sweep: Vec<&PointSummary<'_>> = points
+            .iter()
+            .filter(|point| point.target == target && rest(point.at, swept) == at)
+            .filter(|point| !is_invalid(point))
+            .collect();
+        for figure in FIGURES {
+            let samples = samples(&of_sweep, swept, figure);
+            if samples.len() >= LEAST_VALUES {
+                let mut fit = record(experiment, figure, &samples);
+                (fit.target, fit.over, fit.at) = (target.to_owned(), swept.name.to_owned(), at);
+                fit.text = words::sentence(&experiment.plan, &fit);
+                if figure.name == FIGURES[0].name && usl_applies(experiment, swept, &of_sweep) {
+                    fit.usl = usl::usl(&samples);
+                    fit.peak = usl::peak(&samples);
+                    fit.text += &words::peak(&fit);
+                }
+                fits.push(fit);
+            }
+        }
+    }
+    fits
+}
+
+/// Each target with each swept value, for each combination of the others.
+fn sweeps<'a>(points: &[PointSummary<'a>]) -> Vec<(&'a str, At, &'static Swept)> {
+    let mut found: Vec<(&str, At, &'static Swept)> = Vec::new();
+    for point in points {
+        for swept in SWEPT {
+            let at = rest(point.at, swept);
+            let new = !found
+                .iter()
+                .any(|(t, a, s)| *t == point.target && *a == at && s.name == swept.name);
+            if new && at != point.at {
+                found.push((point.target, at, swept));
+            }
+        }
+    }
+    found
+}
+
+/// The swept values beside the one of this name; as in `at` of a fit.
+pub fn beside(at: At, over: &str) -> At {
+    let swept = SWEPT.iter().find(|swept| swept.name == over);
+    swept.map_or(at, |swept| rest(at, swept))
+}
+
+/// The swept values but for this one.
+fn rest(mut at: At, swept: &Swept) -> At {
+    *(swept.field)(&mut at) = None;
+    at
+}
+
+fn is_invalid(point: &PointSummary<'_>) -> bool {
+    let mut reasons = point.verdict.reasons.iter();
+    reasons.any(|r| r.is == Is::Invalid && r.claims.contains(&Claim::Ratio))
+}
+
+fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = points
+        .iter()
+        .filter_map(|point| {
+            let mut at = point.at;
+            let runs = point.runs.iter();
+            let runs: Vec<(u32, f64)> = runs
+                .filter_map(|run| Some((run.block, (figure.of)(run)?)))
+                .collect();
+            Some(Sample {
+                n: (*(swept.field)(&mut at)).filter(|n| *n > 0 && !runs.is_empty())?,
+                runs,
+            })
+        })
+        .collect();
+    samples.sort_by_key(|sample| sample.n);
+    samples
+}
+
+/// Never for oversubscribed kernel locks, whose throughput is the scheduler's:
+/// only where every worker can have a CPU, or where a server does the work.
+fn usl_applies(experiment: &Experiment, swept: &Swept, points: &[&PointSummary<'_>]) -> bool {
+    let most = points.iter().filter_map(|point| point.at.workers).max();
+    let served = points
+        .iter()
+        .all(|p| p.runs.iter().all(|r| r.server.is_some()));
+    swept.name == "workers"
+        && experiment.plan.workload != Workload::Hold
+        && (served || most.is_some_and(|most| most <= experiment.environment.cores))
+}
+
+fn record(experiment: &Experiment, figure: &Figure, samples: &[Sample]) -> Fit {
+    let found = growth(samples);
+    let exponent = match found.finding {
+        Finding::Laws | Finding::Power => {
+            exponent::exponent(samples, experiment.plan.seed.unwrap_or(0))
+        }
+        _ => None,
+    };
+    let Growth {
+        values,
+        runs,
+        from,
+        to,
+        ratio,
+        finding,
+        laws,
+        bends,
+        parts,
+        ..
+    } = found;
+    Fit {
+        figure: figure.name.to_owned(),
+        values: values as u64,
+        runs: runs as u64,
+        from,
+        to,
+        finding: finding.name().to_owned(),
+        ratio: ratio.as_ref().and_then(interval),
+        laws: laws.iter().map(law).collect(),
+        exponent: exponent.map(|exponent| Interval {
+            estimate: exponent.c,
+            low: exponent.low,
+            high: exponent.high,
+        }),
+        bends: bends.iter().map(bend).collect(),
+        parts: parts.iter().map(part).collect(),
+        ..Fit::default()
+    }
+}
+
+fn interval(ratio: &Ratio) -> Option<Interval> {
+    ratio.interval.then_some(Interval {
+        estimate: ratio.ratio,
+        low: ratio.low,
+        high: ratio.high,
+    })
+}
+
+fn law(fit: &curve::Fitted) -> FitLaw {
+    FitLaw {
+        law: fit.law.name().to_owned(),
+        a: fit.line.a,
+        b: fit.line.b,
+        p: fit.p,
+    }
+}
+
+fn bend(bend: &Bend) -> FitBend {
+    FitBend {
+        after: bend.after,
+        before: bend.before,
+    }
+}
+
+fn part(part: &Part) -> FitPart {
+    FitPart {
+        from: part.from,
+        to: part.to,
+        ratio: part.ratio.as_ref().and_then(interval),
+        laws: match part.constant {
+            // The others would only say that it may grow a little.
+            true => part
+                .laws
+                .iter()
+                .filter(|l| l.line.b == 0.0)
+                .take(1)
+                .map(law)
+                .collect(),
+            false => part.laws.iter().map(law).collect(),
+        },
+    }
+}

@@ -1,0 +1,320 @@
+//! Curves of known truth: what growth says of them must be true.
+//!
+//! A curve is planted, noise is added as machines add it, and the finding is
+//! held against the truth. Served by `cargo xtask validate growth` and by the
+//! tests; no figure of a measurement comes from here.
+
+use crate::fit::laws::Law;
+use crate::fit::{self, Finding, Growth, Sample};
+use crate::rng::Rng;
+
+/// What is planted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Truth {
+    /// t = A + B f(N), with A this many times what B f adds at the largest N.
+    Law {
+        /// f.
+        law: Law,
+        /// A over B f(largest N).
+        offset: f64,
+    },
+    /// Constant up to a place, so many times as much beyond it.
+    Cliff,
+    /// Constant up to a place, and from there on in proportion to N.
+    Knee,
+}
+
+/// How runs differ from the curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noise {
+    /// 3 % (one standard deviation), each run by itself.
+    Clean,
+    /// The same, and the hypervisor takes the CPU away for stretches of on
+    /// average three runs, a tenth of all runs, which then take 1.1 to 2 times
+    /// as long.
+    Bursts,
+    /// The same as clean, on a machine that is at half its speed for some
+    /// blocks.
+    TwoSpeeds,
+}
+
+impl Noise {
+    /// Every kind.
+    pub const ALL: &'static [Noise] = &[Noise::Clean, Noise::Bursts, Noise::TwoSpeeds];
+
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Noise::Clean => "3 % noise",
+            Noise::Bursts => "steal bursts",
+            Noise::TwoSpeeds => "two speeds",
+        }
+    }
+}
+
+/// The kind without bursts.
+pub const CLEAN: Noise = Noise::Clean;
+
+/// Every truth that is planted: each law without an offset, with one as large
+/// as the growth, ten and a hundred times as large; a cliff; a knee.
+pub static TRUTHS: &[Truth] = &[
+    law(Law::Constant, 0.0),
+    law(Law::Log, 0.0),
+    law(Law::Log, 1.0),
+    law(Law::Log, 10.0),
+    law(Law::Log, 100.0),
+    law(Law::Sqrt, 0.0),
+    law(Law::Sqrt, 1.0),
+    law(Law::Sqrt, 10.0),
+    law(Law::Sqrt, 100.0),
+    law(Law::Linear, 0.0),
+    law(Law::Linear, 1.0),
+    law(Law::Linear, 10.0),
+    law(Law::Linear, 100.0),
+    law(Law::LogLinear, 0.0),
+    law(Law::LogLinear, 1.0),
+    law(Law::LogLinear, 10.0),
+    law(Law::LogLinear, 100.0),
+    law(Law::Square, 0.0),
+    law(Law::Square, 1.0),
+    law(Law::Square, 10.0),
+    law(Law::Square, 100.0),
+    Truth::Cliff,
+    Truth::Knee,
+];
+
+const fn law(law: Law, offset: f64) -> Truth {
+    Truth::Law { law, offset }
+}
+
+impl Truth {
+    /// In words.
+    pub fn name(self) -> String {
+        match self {
+            Truth::Law {
+                law: Law::Constant, ..
+            } => "1".to_owned(),
+            Truth::Law { law, offset } => format!("{}, offset {offset}", law.name()),
+            Truth::Cliff => "a cliff of 1.5 to 60 times".to_owned(),
+            Truth::Knee => "a knee: 1, then N".to_owned(),
+        }
+    }
+}
+
+/// Standard deviation of a run.
+pub const DEVIATION: f64 = 0.03;
+
+/// One planted curve, sampled.
+#[derive(Clone, Debug)]
+pub struct Planted {
+    /// What was planted.
+    pub truth: Truth,
+    /// The curve at each N.
+    pub curve: Vec<f64>,
+    /// The runs.
+    pub samples: Vec<Sample>,
+    /// Of a cliff or a knee: the N before it and the N after it.
+    pub between: Option<(u64, u64)>,
+}
+
+/// Samples a truth at these N in so many blocks.
+pub fn plant(truth: Truth, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) -> Planted {
+    let (curve, between) = curve(truth, n, rng);
+    Planted {
+        truth,
+        between,
+        ..Planted::of(curve, noise, n, blocks, rng)
+    }
+}
+
+impl Planted {
+    /// Samples of any curve; as a truth it counts as a knee, which is nothing
+    /// to be found.
+    pub fn of(curve: Vec<f64>, noise: Noise, n: &[u64], blocks: u32, rng: &mut Rng) -> Planted {
+        let runs = runs(&curve, noise, blocks, rng);
+        let samples = n
+            .iter()
+            .zip(runs)
+            .map(|(n, runs)| Sample { n: *n, runs })
+            .collect();
+        Planted {
+            truth: Truth::Knee,
+            curve,
+            samples,
+            between: None,
+        }
+    }
+}
+
+type Bent = (Vec<f64>, Option<(u64, u64)>);
+
+fn curve(truth: Truth, n: &[u64], rng: &mut Rng) -> Bent {
+    const LEVEL: f64 = 100.0;
+    let last = n[n.len() - 1] as f64;
+    match truth {
+        Truth::Law {
+            law: Law::Constant, ..
+        } => (vec![LEVEL; n.len()], None),
+        Truth::Law { law, offset } => {
+            let b = LEVEL / law.of(last);
+            let at = |n: &u64| offset * LEVEL + b * law.of(*n as f64);
+            (n.iter().map(at).collect(), None)
+        }
+        Truth::Cliff => {
+            // Not so near an end that it would be one odd point.
+            let place = 2 + rng.below(n.len() as u64 - 3) as usize;
+            let height = 1.5 * f64::powf(40.0, rng.unit_f64());
+            let at = |i: usize| LEVEL * if i < place { 1.0 } else { height };
+            (
+                (0..n.len()).map(at).collect(),
+                Some((n[place - 1], n[place])),
+            )
+        }
+        Truth::Knee => {
+            let place = n.len() / 3 + rng.below(n.len() as u64 / 3) as usize;
+            let at = |n_i: &u64| LEVEL * (*n_i as f64 / n[place - 1] as f64).max(1.0);
+            (n.iter().map(at).collect(), Some((n[place - 1], n[place])))
+        }
+    }
+}
+
+/// For each N its runs, by block.
+fn runs(curve: &[f64], noise: Noise, blocks: u32, rng: &mut Rng) -> Vec<Vec<(u32, f64)>> {
+    let mut runs = vec![Vec::new(); curve.len()];
+    let mut burst = None;
+    for block in 1..=blocks {
+        let speed = match noise {
+            Noise::TwoSpeeds if rng.below(2) == 0 => 2.0,
+            _ => 1.0,
+        };
+        let mut order: Vec<usize> = (0..curve.len()).collect();
+        rng.shuffle(&mut order);
+        for nth in order {
+            burst = match burst {
+                None if noise == Noise::Bursts && rng.unit_f64() < 1.0 / 27.0 => {
+                    Some(1.1 + 0.9 * rng.unit_f64())
+                }
+                Some(_) if rng.unit_f64() < 1.0 / 3.0 => None,
+                other => other,
+            };
+            let run = curve[nth] * speed * burst.unwrap_or(1.0) * (DEVIATION * rng.normal()).exp();
+            runs[nth].push((block, run));
+        }
+    }
+    runs
+}
+
+/// Whether what was found holds the truth.
+pub fn holds(planted: &Planted, found: &Growth) -> bool {
+    match planted.truth {
+        Truth::Law { law, .. } => found.laws.iter().any(|fit| fit.law == law),
+        Truth::Cliff | Truth::Knee => planted.between.is_some_and(|(after, before)| {
+            found.finding == Finding::Bends
+                && found
+                    .bends
+                    .iter()
+                    .any(|bend| bend.after <= after && before <= bend.before)
+        }),
+    }
+}
+
+/// What must never be said.
+pub fn overclaims(planted: &Planted, found: &Growth) -> Option<&'static str> {
+    let (first, last) = (planted.samples.first()?.n, planted.samples.last()?.n);
+    let outside = |n: u64| n < first || n > last;
+    let ends = planted.curve.last()? / planted.curve.first()?;
+    if found
+        .bends
+        .iter()
+        .any(|bend| outside(bend.after) || outside(bend.before))
+    {
+        Some("a bend outside of the sweep")
+    } else if outside(found.from) || outside(found.to) {
+        Some("a claim outside of the sweep")
+    } else if found.finding == Finding::Constant && !(0.9..=1.1).contains(&ends) {
+        Some("constant, and it is not")
+    } else {
+        None
+    }
+}
+
+/// Plants, and says what growth finds.
+pub fn find(planted: &Planted) -> Growth {
+    fit::growth(&planted.samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small share of what `cargo xtask validate growth` does: 40 curves of
+    /// each truth, of which 97 % and 95 % hold with three standard deviations
+    /// to spare.
+    #[test]
+    fn what_is_found_holds_the_truth_and_claims_no_more() {
+        let sweep = [10, 20, 50, 100, 300, 1_000];
+        for noise in [Noise::Clean, Noise::Bursts] {
+            for truth in TRUTHS.iter().filter(|truth| **truth != Truth::Knee) {
+                let mut held = 0;
+                for seed in 0..40 {
+                    let planted = plant(*truth, noise, &sweep, 6, &mut Rng::stream(11, seed));
+                    let found = find(&planted);
+                    assert_eq!(overclaims(&planted, &found), None, "{truth:?} {seed}");
+                    held += u32::from(holds(&planted, &found));
+                }
+                assert!(held >= 36, "{truth:?}, {noise:?}: {held} of 40");
+            }
+        }
+    }
+
+    /// A set of all laws would always hold the truth.
+    #[test]
+    fn a_law_without_an_offset_is_found_alone() {
+        let sweep = [10, 20, 50, 100, 300, 1_000];
+        for law in Law::ALL.into_iter().filter(|law| *law != Law::Constant) {
+            let truth = Truth::Law { law, offset: 0.0 };
+            let alone = (0..40).filter(|seed| {
+                let mut rng = Rng::stream(12, *seed);
+                let found = find(&plant(truth, Noise::Clean, &sweep, 6, &mut rng));
+                found.laws.len() == 1 && found.laws[0].law == law
+            });
+            assert!(alone.count() >= 36, "{law:?}");
+        }
+    }
+
+    #[test]
+    fn of_few_points_or_runs_nothing_is_claimed() {
+        let truth = law(Law::Linear, 0.0);
+        let all = [10, 20, 50, 100, 300, 1_000];
+        for (n, blocks) in [(&all[..5], 6), (&all[..], 5)] {
+            let planted = plant(truth, Noise::Clean, n, blocks, &mut Rng::new(1));
+            let found = find(&planted);
+            assert_eq!(found.finding, Finding::TooFew);
+            assert!(found.laws.is_empty() && found.bends.is_empty());
+        }
+        // Six values within less than two decades may bend, but follow no law.
+        let narrow = [10, 12, 14, 16, 18, 20];
+        let planted = plant(truth, Noise::Clean, &narrow, 6, &mut Rng::new(1));
+        assert_eq!(find(&planted).finding, Finding::TooFew);
+    }
+
+    #[test]
+    fn the_origin_s_cliff_is_a_bend() {
+        // Mean connect() times to one destination from one source: flat until
+        // the even ports are used up at 14,116, then 70 times as much for each
+        // further connection.
+        let n = [1_000, 5_000, 10_000, 14_000, 15_000, 20_000, 28_000];
+        let mean = |n: &u64| {
+            let beyond = (*n as f64 - 14_116.0).max(0.0);
+            (10.0 * *n as f64 + 780.0 * beyond) / *n as f64
+        };
+        let curve: Vec<f64> = n.iter().map(mean).collect();
+        for seed in 0..20 {
+            let mut rng = Rng::stream(3, seed);
+            let found = find(&Planted::of(curve.clone(), Noise::Clean, &n, 6, &mut rng));
+            assert_eq!(found.finding, Finding::Bends, "{seed}");
+            let bend = found.bends[0];
+            assert_eq!((bend.after, bend.before), (14_000, 15_000), "{seed}");
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A program without start-up: an entry point of its own, and the few system
+//! calls of a client that lives for a fraction of a millisecond.
+//!
+//! The C library's start (relocations, thread-local storage, locale, its many
+//! pages) costs more than everything that such a client does; so the client is
+//! linked statically, starts at [`bare_main!`](crate::bare_main) and speaks to
+//! the kernel directly. Not for any other program: nothing of the C library has
+//! been set up, so nothing of it may be called, and of `std` only what is also
+//! in `core`.
+
+use core::arch::asm;
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const WRITE: usize = 1;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDTO: usize = 44;
+    pub const RECVFROM: usize = 45;
+    pub const SCHED_YIELD: usize = 24;
+    pub const SETSOCKOPT: usize = 54;
+    pub const EXIT_GROUP: usize = 231;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub const WRITE: usize = 64;
+    pub const SOCKET: usize = 198;
+    pub const CONNECT: usize = 203;
+    pub const SENDTO: usize = 206;
+    pub const RECVFROM: usize = 207;
+    pub const SCHED_YIELD: usize = 124;
+    pub const SETSOCKOPT: usize = 208;
+    pub const EXIT_GROUP: usize = 94;
+}
+
+/// A system call that failed, with its `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// # Safety
+/// As the call's manual says of its arguments.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the kernel's calling convention; it changes rcx and r11 alone, and
+    // memory only as the caller vouches for.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            in("r9") args[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    outcome(result)
+}
+
+/// # Safety
+/// As the call's manual says of its arguments.
+#[inline(always)]
+#[cfg(target_arch = "aarch64")]
+unsafe fn call(number: usize, args: [usize; 6]) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the kernel's calling convention; it changes memory only as the
+    // caller vouches for.
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") args[0] as isize => result,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x4") args[4],
+            in("x5") args[5],
+            options(nostack),
+        );
+    }
+    outcome(result)
+}
+
+#[inline(always)]
+fn outcome(result: isize) -> Result<usize, Errno> {
+    if result < 0 {
+        Err(Errno(-result as i32))
+    } else {
+        Ok(result as usize)
+    }
+}
+
+/// socket(2) for a stream, closed on exec; the descriptor.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn stream_socket(family: u16) -> Result<i32, Errno> {
+    const STREAM_CLOEXEC: usize = 1 | 0o2_000_000;
+    let args = [family.into(), STREAM_CLOEXEC, 0, 0, 0, 0];
+    // SAFETY: plain numbers.
+    unsafe { call(number::SOCKET, args) }.map(|fd| fd as i32)
+}
+
+/// connect(2) to a socket address as the kernel lays it out.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn connect(fd: i32, address: &[u8]) -> Result<(), Errno> {
+    let args = [
+        fd as usize,
+        address.as_ptr() as usize,
+        address.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel reads `address`, which is borrowed, and checks its form.
+    unsafe { call(number::CONNECT, args) }.map(drop)
+}
+
+/// setsockopt(2) at level SOL_SOCKET.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn set_socket_option(fd: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
+    const SOL_SOCKET: usize = 1;
+    let args = [
+        fd as usize,
+        SOL_SOCKET,
+        option as usize,
+        value.as_ptr() as usize,
+        value.len(),
+        0,
+    ];
+    // SAFETY: the kernel reads `value`, which is borrowed.
+    unsafe { call(number::SETSOCKOPT, args) }.map(drop)
+}
+
+/// send(2) without a signal if nobody reads; how many bytes went. With `more`
+/// the kernel waits for further bytes before a packet leaves.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn send(fd: i32, bytes: &[u8], more: bool) -> Result<usize, Errno> {
+    const NOSIGNAL: usize = 0x4000;
+    const MORE: usize = 0x8000;
+    let flags = NOSIGNAL | if more { MORE } else { 0 };
+    let args = [
+        fd as usize,
+        bytes.as_ptr() as usize,
+        bytes.len(),
+        flags,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel reads `bytes`, which is borrowed.
+    unsafe { call(number::SENDTO, args) }
+}
+
+/// recv(2); how many bytes came, 0 at the end. Without `wait` it fails with
+/// EAGAIN if nothing has come yet.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn receive(fd: i32, buffer: &mut [u8], wait: bool) -> Result<usize, Errno> {
+    const DONTWAIT: usize = 0x40;
+    let args = [
+        fd as usize,
+        buffer.as_mut_ptr() as usize,
+        buffer.len(),
+        if wait { 0 } else { DONTWAIT },
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes at most the length of `buffer`, which is
+    // borrowed mutably.
+    unsafe { call(number::RECVFROM, args) }
+}
+
+/// sched_yield(2): lets others run, if any want to.
+#[inline(always)]
+pub fn let_others_run() {
+    // SAFETY: it has no arguments.
+    let _ = unsafe { call(number::SCHED_YIELD, [0; 6]) };
+}
+
+/// write(2); how many bytes went.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn write(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+    let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+    // SAFETY: the kernel reads `bytes`, which is borrowed.
+    unsafe { call(number::WRITE, args) }
+}
+
+/// Ends the process.
+#[inline(always)]
+pub fn exit(code: u8) -> ! {
+    loop {
+        // SAFETY: plain numbers. It does not return; were it to, the loop would
+        // ask again.
+        let _ = unsafe { call(number::EXIT_GROUP, [code.into(), 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// What the kernel left on the stack of a new process: arguments, then
+/// environment.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    argc: usize,
+    /// `argc` pointers, a null, the environment's pointers, a null.
+    pointers: *const *const u8,
+}
+
+impl Start {
+    /// Reads the first words of the stack.
+    ///
+    /// # Safety
+    /// `stack` is the stack pointer with which the kernel started this process.
+    #[inline(always)]
+    pub unsafe fn at(stack: *const usize) -> Start {
+        // SAFETY: there the kernel put the number of arguments, and the pointers
+        // behind it.
+        unsafe {
+            Start {
+                argc: *stack,
+                pointers: stack.add(1).cast(),
+            }
+        }
+    }
+
+    /// How many arguments, the program's name among them.
+    #[inline(always)]
+    pub fn arguments(&self) -> usize {
+        self.argc
+    }
+
+    /// One argument, without its final zero; empty beyond the last one.
+    #[inline(always)]
+    pub fn argument(&self, index: usize) -> &'static [u8] {
+        if index >= self.argc {
+            return &[];
+        }
+        // SAFETY: within the arguments, which live as long as the process.
+        unsafe { text(*self.pointers.add(index)) }
+    }
+
+    /// A variable of the environment.
+    #[inline(always)]
+    pub fn variable(&self, name: &[u8]) -> Option<&'static [u8]> {
+        let mut index = self.argc + 1;
+        loop {
+            // SAFETY: the environment ends with a null, at which this returns.
+            let entry = unsafe { *self.pointers.add(index) };
+            if entry.is_null() {
+                return None;
+            }
+            // SAFETY: a string of the environment, which lives as long as the
+            // process; no byte behind its zero is read.
+            if let Some(value) = unsafe { value_of(entry, name) } {
+                return Some(value);
+            }
+            index += 1;
+        }
+    }
+}
+
+/// # Safety
+/// `entry` ends with a zero and lives as long as the process.
+#[inline(always)]
+unsafe fn value_of(entry: *const u8, name: &[u8]) -> Option<&'static [u8]> {
+    for (index, byte) in name.iter().enumerate() {
+        // SAFETY: every byte before this one was equal to one of `name`, so none
+        // was the zero, unless a name holds one, which then ends it here.
+        if *byte == 0 || unsafe { *entry.add(index) } != *byte {
+            return None;
+        }
+    }
+    // SAFETY: likewise.
+    unsafe { (*entry.add(name.len()) == b'=').then(|| text(entry.add(name.len() + 1))) }
+}
+
+/// # Safety
+/// `start` ends with a zero and lives as long as the process.
+#[inline(always)]
+unsafe fn text(start: *const u8) -> &'static [u8] {
+    let mut length = 0;
+    // SAFETY: up to the zero.
+    while unsafe { *start.add(length) } != 0 {
+        length += 1;
+    }
+    // SAFETY: `length` bytes before the zero, which nobody changes.
+    unsafe { core::slice::from_raw_parts(start, length) }
+}
+
+/// The entry point of a program without start-up: calls `$main` with a
+/// [`Start`] and exits with the `u8` that it returns.
+///
+/// The program is `#![no_main]` and `#![no_builtins]` (else the compiler makes
+/// a call to `memcpy` of the loop that is `memcpy`), and is linked with
+/// `-nostartfiles -static -no-pie`.
+#[macro_export]
+macro_rules! bare_main {
+    ($main:path) => {
+        #[cfg(target_arch = "x86_64")]
+        core::arch::global_asm!(
+            ".globl _start",
+            "_start:",
+            "xor ebp, ebp",
+            "mov rdi, rsp",
+            "and rsp, -16",
+            "call {begin}",
+            "ud2",
+            begin = sym begin,
+        );
+
+        #[cfg(target_arch = "aarch64")]
+        core::arch::global_asm!(
+            ".globl _start",
+            "_start:",
+            "mov x29, xzr",
+            "mov x0, sp",
+            "bl {begin}",
+            "brk 1",
+            begin = sym begin,
+        );
+
+        extern "C" fn begin(stack: *const usize) -> ! {
+            // SAFETY: `_start` passes the stack pointer as it found it.
+            let start = unsafe { $crate::bare::Start::at(stack) };
+            let main: fn($crate::bare::Start) -> u8 = $main;
+            $crate::bare::exit(main(start))
+        }
+
+        // The compiler calls these for copies and comparisons; those of the C
+        // library are chosen for the processor by its start-up, which never ran.
+
+        // SAFETY: memcpy(3); the compiler keeps its contract.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
+            let mut index = 0;
+            while index < count {
+                // SAFETY: both have `count` bytes, says the contract.
+                unsafe { *to.add(index) = *from.add(index) };
+                index += 1;
+            }
+            to
+        }
+
+        // SAFETY: memmove(3); the compiler keeps its contract.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
+            if (to as usize) <= (from as usize) {
+                // SAFETY: forwards no byte is overwritten before it was read.
+                return unsafe { memcpy(to, from, count) };
+            }
+            let mut index = count;
+            while index > 0 {
+                index -= 1;
+                // SAFETY: both have `count` bytes, says the contract.
+                unsafe { *to.add(index) = *from.add(index) };
+            }
+            to
+        }
+
+        // SAFETY: memset(3); the compiler keeps its contract.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
+            let mut index = 0;
+            while index < count {
+                // SAFETY: it has `count` bytes, says the contract.
+                unsafe { *to.add(index) = byte as u8 };
+                index += 1;
+            }
+            to
+        }
+
+        // SAFETY: memcmp(3); the compiler keeps its contract.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, count: usize) -> i32 {
+            let mut index = 0;
+            while index < count {
+                // SAFETY: both have `count` bytes, says the contract.
+                let (a, b) = unsafe { (*left.add(index), *right.add(index)) };
+                if a != b {
+                    return i32::from(a) - i32::from(b);
+                }
+                index += 1;
+            }
+            0
+        }
+
+        // SAFETY: bcmp(3); the compiler keeps its contract.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, count: usize) -> i32 {
+            // SAFETY: the same contract.
+            unsafe { memcmp(left, right, count) }
+        }
+    };
+}

@@ -1,0 +1,161 @@
+//! `cargo xtask validate SUBJECT`: a truth is planted, many times over, and what
+//! jostle's statistics say is held against it. Each row says how often they were
+//! right, with the bound that so many trials allow, and what is required.
+//!
+//! A new subject is a file and a line in [`Subject`]. What a run printed is kept
+//! in `record/`.
+
+mod compare;
+mod growth;
+
+use crate::shell;
+use jostle_stats::beta::regularized;
+
+#[derive(clap::Subcommand)]
+pub enum Subject {
+    /// Curves of known growth: the laws, cliffs, peaks
+    Growth {
+        /// Curves of each kind
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        seeds: u64,
+    },
+    /// Pairs of real sessions: the same thing twice, and a tenth slower
+    Compare {
+        /// Pairs to collect in all; those that are there count
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        pairs: u32,
+        /// Stop collecting after so many seconds; the next call goes on
+        #[arg(long, default_value_t = 3600)]
+        seconds: u64,
+        /// Where sessions are kept [default: validate/compare beside the build]
+        #[arg(long)]
+        directory: Option<std::path::PathBuf>,
+    },
+}
+
+/// Prints a table; fails if a requirement is missed.
+pub fn run(subject: &Subject) -> anyhow::Result<()> {
+    // Thousands of fits take minutes without the optimizer.
+    if cfg!(debug_assertions) {
+        let again: Vec<String> = std::env::args().skip(1).collect();
+        let mut words = vec!["run", "--quiet", "--release", "--package", "xtask", "--"];
+        words.extend(again.iter().map(String::as_str));
+        return shell::run(&mut shell::cargo(&words));
+    }
+    let rows = match subject {
+        Subject::Growth { seeds } => growth::rows(*seeds),
+        Subject::Compare {
+            pairs,
+            seconds,
+            directory,
+        } => compare::rows(*pairs, *seconds, directory.as_deref())?,
+    };
+    print(&rows)
+}
+
+/// Of so many trials so many came out in one way, and what is required of that.
+pub struct Row {
+    pub what: String,
+    pub count: u64,
+    pub trials: u64,
+    pub required: Required,
+    pub note: String,
+}
+
+#[derive(Clone, Copy)]
+pub enum Required {
+    /// A share of the trials, at least.
+    AtLeast(f64),
+    /// A share of the trials, at most.
+    AtMost(f64),
+    Nothing,
+}
+
+fn print(rows: &[Row]) -> anyhow::Result<()> {
+    let width = rows
+        .iter()
+        .map(|row| row.what.chars().count())
+        .max()
+        .unwrap_or(0);
+    println!(
+        "{:width$}  {:>11}  {:>7}  {:>14}  required  ",
+        "", "count", "share", "95 % bounds"
+    );
+    let mut missed = 0;
+    for row in rows {
+        let share = row.count as f64 / row.trials.max(1) as f64;
+        let [low, high] = bounds(row.count, row.trials);
+        let (required, met) = match row.required {
+            Required::AtLeast(least) => (format!(">= {:.0} %", 100.0 * least), share >= least),
+            Required::AtMost(most) => (format!("<= {:.0} %", 100.0 * most), share <= most),
+            Required::Nothing => (String::new(), true),
+        };
+        missed += usize::from(!met);
+        let line = format!(
+            "{:width$}  {:>11}  {:>5.1} %  {:>5.1} - {:>4.1} %  {:<8}  {}",
+            row.what,
+            format!("{}/{}", row.count, row.trials),
+            100.0 * share,
+            100.0 * low,
+            100.0 * high,
+            required,
+            if met { row.note.as_str() } else { "MISSED" },
+        );
+        println!("{}", line.trim_end());
+    }
+    match missed {
+        0 => Ok(()),
+        n => anyhow::bail!("{n} of {} requirements missed", rows.len()),
+    }
+}
+
+/// The exact two-sided interval of a share (Clopper & Pearson, Biometrika 26,
+/// 1934): the shares under which so many, or more, and so many, or fewer, have
+/// 2.5 %.
+fn bounds(count: u64, trials: u64) -> [f64; 2] {
+    let (k, n) = (count as f64, trials as f64);
+    // P(at least k of n) is I_p(k, n - k + 1), growing with p.
+    let at_least = |p: f64, k: f64| regularized(p, k, n - k + 1.0);
+    let low = match count {
+        0 => 0.0,
+        _ => root(|p| at_least(p, k) - 0.025),
+    };
+    let high = match count == trials {
+        true => 1.0,
+        false => root(|p| at_least(p, k + 1.0) - 0.975),
+    };
+    [low, high]
+}
+
+/// Where a growing function passes 0, between 0 and 1.
+fn root(f: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        match f(middle) < 0.0 {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    (low + high) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bounds;
+
+    #[test]
+    fn the_bounds_are_the_tabulated_ones() {
+        let table = [
+            (0, 200, 0.0, 0.0183),
+            (5, 100, 0.0164, 0.1128),
+            (50, 100, 0.3983, 0.6017),
+            (200, 200, 0.9817, 1.0),
+        ];
+        for (count, trials, low, high) in table {
+            let found = bounds(count, trials);
+            let near = (found[0] - low).abs() < 2e-4 && (found[1] - high).abs() < 2e-4;
+            assert!(near, "{count} of {trials}: {found:?}");
+        }
+    }
+}
