@@ -4,6 +4,8 @@
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the point in progress.
 
+mod sweeps;
+
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{CostOrder, RunOrder, Yield};
 use crate::point::{Which, point};
@@ -170,6 +172,9 @@ struct Course<'a, 'h> {
 
 impl Course<'_, '_> {
     fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
+        if self.resolved.plan.workload == Workload::Connect {
+            return self.go_connect(environment, started_at);
+        }
         let calibration = self.calibrate()?;
         let points = self.resolved.points();
         let counted = self.resolved.plan.workload != Workload::Contend;
@@ -474,6 +479,7 @@ impl Course<'_, '_> {
             ),
             false => (timing.window, timing.warmup),
         };
+        order.during.clone_from(&self.resolved.plan.during);
         let (data, null) = self.with_null(&order, block)?;
         let which = Which {
             target: typed,
@@ -600,7 +606,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         stamp_every: 1,
         keys: match plan.workload {
             Workload::Contend => plan.key_count() as usize,
-            Workload::Stream | Workload::Hold => 1,
+            Workload::Stream | Workload::Hold | Workload::Connect => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),
@@ -609,6 +615,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         open_each: plan.open_each.unwrap_or(false),
         slots: plan.slots.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        during: None,
         clock_uncertainty: Nanos::ZERO,
         requests: requested::order(plan, target),
         seed,

@@ -71,6 +71,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),
+        during: data.during.clone(),
         anchor: data.anchor,
         ..Point::default()
     };
@@ -103,7 +104,7 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold => false,
+        Workload::Hold | Workload::Connect => false,
     }
 }
 

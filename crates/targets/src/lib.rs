@@ -12,10 +12,13 @@
 
 pub mod answering;
 pub mod caller;
+pub mod endpoint;
 pub mod exec;
 pub mod remote;
 pub mod spec;
 pub mod table;
+pub mod tcp;
+pub mod unix;
 pub mod wire;
 
 mod argument;
@@ -58,11 +61,15 @@ table::targets! {
     redis::Redis,
     null::Null,
     echo::Echo,
+    echo_unix::EchoUnix,
     delay::Delay,
     chained::Chained,
     busted::Busted,
     unfair::Unfair,
 }
+
+/// Targets that connections are opened to, and that are no locks.
+pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
 
 /// Targets that answer requests, and are no locks.
 pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET];
@@ -70,7 +77,7 @@ pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET];
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
     let requests = REQUESTS.iter().map(|target| &target.entry);
-    TABLE.iter().copied().chain(requests)
+    TABLE.iter().chain(CONNECTIONS).copied().chain(requests)
 }
 
 /// The line of an entry in [`REQUESTS`]; None of a lock.
@@ -287,7 +294,9 @@ pub struct Setup<'a> {
 /// Whoever can launch a server for the run; the keeper, which also ends it.
 /// Targets know a server's name and its protocol, not its code.
 pub trait Launcher: std::fmt::Debug {
-    /// Launches the server of this name and gives its address, `HOST:PORT`.
+    /// Launches the server of this name and gives its address: `HOST:PORT`, or
+    /// the path of its socket where the name is followed by one, as in
+    /// `lockd+unix:PATH`.
     ///
     /// # Errors
     /// In words for the user.

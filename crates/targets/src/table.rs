@@ -54,6 +54,8 @@ pub enum Family {
     Memory,
     /// Locks that a server keeps.
     Service,
+    /// Connections, not locks.
+    Connection,
     /// What answers requests, and is no lock.
     Server,
     /// Targets whose truth is known.

@@ -39,6 +39,7 @@ pub fn collect<T: Work>(
         deaths: deaths(&seen, &pages),
         truth,
         setup,
+        during: seen.during.clone(),
         ..Yield::default()
     };
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
