@@ -63,6 +63,7 @@ table::targets! {
     echo::Echo,
     echo_unix::EchoUnix,
     delay::Delay,
+    stall::Stall,
     chained::Chained,
     busted::Busted,
     unfair::Unfair,
