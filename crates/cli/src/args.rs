@@ -5,7 +5,10 @@
 mod connect;
 
 pub use connect::Connect;
+mod rate;
 mod requests;
+
+pub use rate::Rate;
 
 pub use requests::{Asked, Call};
 
@@ -42,6 +45,8 @@ pub enum Verb {
     Hold(Box<Hold>),
     /// Opens N connections and keeps them open: what one more costs
     Connect(Box<Connect>),
+    /// Sends requests at a rate, however long they take: response time, lag, knee
+    Rate(Box<Rate>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -517,6 +522,7 @@ mod tests {
             Verb::Hold(hold) => hold.plan(),
             Verb::Connect(connect) => connect.plan(),
             Verb::Call(call) => call.plan(),
+            Verb::Rate(rate) => rate.plan(),
             other => panic!("{other:?}"),
         }
     }

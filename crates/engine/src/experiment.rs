@@ -177,7 +177,10 @@ impl Course<'_, '_> {
         }
         let calibration = self.calibrate()?;
         let points = self.resolved.points();
-        let counted = self.resolved.plan.workload != Workload::Contend;
+        let counted = !matches!(
+            self.resolved.plan.workload,
+            Workload::Contend | Workload::Rate
+        );
         let pilots = match counted {
             true => Vec::new(),
             false => self.pilots(&points, &calibration)?,
@@ -244,8 +247,9 @@ impl Course<'_, '_> {
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
             own_cost: BTreeMap::new(),
         };
-        // What a pair costs is asked of locks.
-        let locks = |spec: &&Spec| !spec.entry.is_asked();
+        // What a pair costs is asked of locks that are measured as such.
+        let requests = self.resolved.plan.workload == Workload::Rate;
+        let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
             let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
@@ -388,9 +392,12 @@ impl Course<'_, '_> {
         order.operations = each;
         order.keys = match (plan.workload, order.names) {
             (Workload::Hold, _) => order.workers * each as usize,
-            (Workload::Stream, Names::Own) => order.workers,
+            (Workload::Stream | Workload::Rate, Names::Own) => order.workers,
             _ => order.keys,
         };
+        if let Some(request) = &mut order.requests {
+            request.open_loop = requested::open_loop(plan, at);
+        }
         order.stamp_every = calibration
             .own_cost
             .get(typed)
@@ -606,7 +613,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         stamp_every: 1,
         keys: match plan.workload {
             Workload::Contend => plan.key_count() as usize,
-            Workload::Stream | Workload::Hold | Workload::Connect => 1,
+            Workload::Stream | Workload::Hold | Workload::Connect | Workload::Rate => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),

@@ -104,7 +104,7 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold | Workload::Connect => false,
+        Workload::Hold | Workload::Connect | Workload::Rate => false,
     }
 }
 
@@ -144,8 +144,9 @@ fn ceiling(order: &RunOrder, excludes: bool) -> Option<f64> {
 }
 
 fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::PerWorker> {
-    if order.is_counted() {
-        // All get the same number, whatever the lock does.
+    if order.workload != Workload::Contend {
+        // All get the same number whatever the lock does, or what is due when they
+        // are free.
         return None;
     }
     let mut shares = fairness::per_worker(&data.operations)?;

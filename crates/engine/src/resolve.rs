@@ -2,6 +2,7 @@
 //! expanded, and everything that makes no sense refused before anything starts.
 
 mod connect;
+mod rate;
 mod requests;
 
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
@@ -83,6 +84,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
     requests::check(&plan, &specs)?;
+    rate::check(&plan)?;
     connect::check_during(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
@@ -108,6 +110,9 @@ pub fn quicken(plan: &mut Plan) {
         plan.duration = Some(QUICK_WINDOW);
         plan.warmup = Some(QUICK_WARMUP);
     }
+    if plan.workload == Workload::Rate {
+        plan.duration = Some(rate::QUICK_WINDOW);
+    }
 }
 
 fn named(targets: &[&str]) -> Vec<String> {
@@ -116,11 +121,11 @@ fn named(targets: &[&str]) -> Vec<String> {
 
 /// Words of other workloads, which this one would silently ignore.
 fn check_words(plan: &Plan) -> Result<(), UsageError> {
-    use Workload::{Connect, Contend, Hold, Stream};
+    use Workload::{Connect, Contend, Hold, Rate, Stream};
     let set = [
         ("hold", plan.hold.is_some(), &[Contend][..]),
         ("idle", plan.idle.is_some(), &[Contend]),
-        ("warmup", plan.warmup.is_some(), &[Contend]),
+        ("warmup", plan.warmup.is_some(), &[Contend, Rate]),
         ("shared", plan.shared.is_some(), &[Contend]),
         ("range", plan.range.is_some(), &[Contend]),
         ("try", plan.try_only.is_some(), &[Contend]),
@@ -132,18 +137,30 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("open-each", plan.open_each.is_some(), &[Contend]),
         ("keys", plan.keys.is_some(), &[Contend, Hold]),
         ("operations", plan.operations.is_some(), &[Stream]),
-        ("names", plan.names.is_some(), &[Stream]),
+        ("names", plan.names.is_some(), &[Stream, Rate]),
         ("pipeline", plan.pipeline.is_some(), &[Stream, Hold]),
-        ("workers", plan.workers.is_some(), &[Contend, Stream, Hold]),
+        (
+            "workers",
+            plan.workers.is_some(),
+            &[Contend, Stream, Hold, Rate],
+        ),
         (
             "duration",
             plan.duration.is_some(),
-            &[Contend, Stream, Hold],
+            &[Contend, Stream, Hold, Rate],
         ),
-        ("as", plan.carrier.is_some(), &[Contend, Stream, Hold]),
-        ("measure", plan.measure.is_some(), &[Contend, Stream, Hold]),
-        ("slots", plan.slots.is_some(), &[Contend, Stream, Hold]),
-        ("over", plan.over.is_some(), &[Contend, Stream, Hold]),
+        ("as", plan.carrier.is_some(), &[Contend, Stream, Hold, Rate]),
+        (
+            "measure",
+            plan.measure.is_some(),
+            &[Contend, Stream, Hold, Rate],
+        ),
+        (
+            "slots",
+            plan.slots.is_some(),
+            &[Contend, Stream, Hold, Rate],
+        ),
+        ("over", plan.over.is_some(), &[Contend, Stream, Hold, Rate]),
         ("open", plan.open.is_some(), &[Connect]),
         ("listeners", plan.listeners.is_some(), &[Connect]),
         ("sources", plan.sources.is_some(), &[Connect]),
@@ -153,15 +170,21 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("bind-no-port", plan.bind_no_port.is_some(), &[Connect]),
         ("port-range", plan.port_range.is_some(), &[Connect]),
         ("close", plan.close.is_some(), &[Connect]),
-        ("rate", plan.rate.is_some(), &[Connect]),
+        ("rate", plan.rate.is_some(), &[Connect, Rate]),
         ("sndbuf", plan.sndbuf.is_some(), &[Connect]),
         ("rcvbuf", plan.rcvbuf.is_some(), &[Connect]),
         ("only", plan.only.is_some(), &[Connect]),
-        ("expect", plan.expect.is_some(), &[Stream]),
-        ("call-timeout", plan.call_timeout.is_some(), &[Stream]),
-        ("command-output", plan.command_output.is_some(), &[Stream]),
+        ("expect", plan.expect.is_some(), &[Stream, Rate]),
+        ("call-timeout", plan.call_timeout.is_some(), &[Stream, Rate]),
+        (
+            "command-output",
+            plan.command_output.is_some(),
+            &[Stream, Rate],
+        ),
         ("null", plan.null.is_some(), &[Stream]),
-        ("numbers", plan.numbers.is_some(), &[Stream]),
+        ("numbers", plan.numbers.is_some(), &[Stream, Rate]),
+        ("arrivals", plan.arrivals.is_some(), &[Rate]),
+        ("drop-after", plan.drop_after.is_some(), &[Rate]),
     ];
     let stranger = set
         .iter()
@@ -321,6 +344,9 @@ pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
 
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if plan.workload == Workload::Rate {
+        rate::check_target(plan, spec)?;
+    }
     if spec.entry.is_asked() {
         return requests::check_target(plan, spec);
     }

@@ -59,6 +59,8 @@ words! {
         Hold = "hold",
         /// Opens so many connections and keeps them open.
         Connect = "connect",
+        /// Sends requests at so many a second, whatever becomes of those before.
+        Rate = "rate",
     }
 }
 
@@ -72,6 +74,16 @@ words! {
         /// A connection for each worker, many of them on each of a few threads;
         /// for targets that are servers.
         Tasks = "tasks",
+    }
+}
+
+words! {
+    /// When requests are due that come at a rate.
+    Arrivals {
+        /// At equal distances.
+        Constant = "constant",
+        /// At random and independently of each other, as those of many clients do.
+        Poisson = "poisson",
     }
 }
 
@@ -297,7 +309,8 @@ pub struct Plan {
     /// How connections end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close: Option<Close>,
-    /// Connections a second that are offered; absent: one after the other.
+    /// Connections or requests a second that are offered; absent: one after the
+    /// other. Swept, of requests.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -331,6 +344,12 @@ pub struct Plan {
     /// `{n}` runs over so many numbers, again and again. Absent: over all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbers: Option<u64>,
+    /// How requests that come at a rate follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+    /// A request that finds all workers busy for longer is not sent at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_after: Option<Nanos>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -393,6 +412,8 @@ impl Plan {
             command_output: None,
             null: None,
             numbers: None,
+            arrivals: None,
+            drop_after: None,
             seed: None,
         }
     }

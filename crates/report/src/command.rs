@@ -59,6 +59,8 @@ static OPTIONS: &[Opt] = &[
     opt("command-output", "--command-output"),
     opt("null", "--null"),
     opt("numbers", "--numbers"),
+    opt("arrivals", "--arrivals"),
+    opt("drop-after", "--drop-after"),
     opt("seed", "--seed"),
 ];
 
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Names, Place, Workload};
+    use jostle_model::plan::{Arrivals, Carrier, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -193,6 +195,8 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
+            arrivals: Some(Arrivals::Poisson),
+            drop_after: Some(Nanos(1)),
             generator_threads: Some(2),
             ..made::plan()
         };

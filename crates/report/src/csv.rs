@@ -7,6 +7,7 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
+use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point};
 use std::fmt::Display;
 
@@ -40,6 +41,7 @@ static COLUMNS: &[Column] = &[
     column("open", |row| or_empty(row.point.at.open)),
     column("listeners", |row| or_empty(row.point.at.listeners)),
     column("sources", |row| or_empty(row.point.at.sources)),
+    column("rate", |row| or_empty(row.point.at.rate)),
     column("names", |row| or_empty(row.point.names.as_ref())),
     column("pipeline", |row| or_empty(row.experiment.plan.pipeline)),
     column("run", |row| row.point.run.to_string()),
@@ -160,6 +162,15 @@ static COLUMNS: &[Column] = &[
     column("time_wait_left", |row| {
         of_connections(row, |c| c.time_wait_left)
     }),
+    column("planned", |row| of_plan(row, |o| o.planned)),
+    column("done", |row| of_plan(row, |o| o.done)),
+    column("failed", |row| of_plan(row, |o| o.failed)),
+    column("dropped", |row| of_plan(row, |o| o.dropped)),
+    column("in_flight", |row| of_plan(row, |o| o.in_flight)),
+    column("dropped_with_slot", |row| {
+        of_plan(row, |o| o.dropped_with_slot)
+    }),
+    column("dropped_at_end", |row| of_plan(row, |o| o.dropped_at_end)),
     column("errors", |row| {
         row.point.errors.values().sum::<u64>().to_string()
     }),
@@ -169,6 +180,10 @@ static COLUMNS: &[Column] = &[
 fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {
     let connections = row.point.connections.as_deref();
     connections.map_or_else(String::new, |c| or_empty(figure(c)))
+}
+
+fn of_plan(row: &Row<'_>, figure: fn(&OpenLoop) -> u64) -> String {
+    or_empty(row.point.open_loop.as_deref().map(figure))
 }
 
 /// By name; each has the columns of [`SUMMARY`].
@@ -198,6 +213,15 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("accept_ns", |point| point.accept_ns.as_ref()),
     ("close_ns", |point| point.close_ns.as_ref()),
     ("server_close_ns", |point| point.server_close_ns.as_ref()),
+    ("generator_lag_ns", |point| {
+        point.open_loop.as_ref()?.generator_lag_ns.as_ref()
+    }),
+    ("target_lag_ns", |point| {
+        point.open_loop.as_ref()?.target_lag_ns.as_ref()
+    }),
+    ("canary_lag_ns", |point| {
+        point.open_loop.as_ref()?.canary_lag_ns.as_ref()
+    }),
 ];
 
 const SUMMARY: [&str; 8] = ["count", "min", "mean", "p50", "p90", "p99", "p999", "max"];

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
-    if plan.workload == Workload::Contend {
+    if matches!(plan.workload, Workload::Contend | Workload::Rate) {
         how.extend(windows(set));
     }
     how.extend(runs(points));
@@ -28,7 +28,7 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let said_already = [
         "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "seed",
     ];
-    let in_the_table = ["operations", "keys", "open", "sources"];
+    let in_the_table = ["operations", "keys", "open", "sources", "rate"];
     let swept = plan.workload != Workload::Contend;
     let without = match swept {
         true => [&said_already[..], &in_the_table].concat(),

@@ -28,7 +28,11 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
             point.target
         };
         before = Some(point.target);
-        let workers = point.at.workers.map_or("-".to_owned(), |n| n.to_string());
+        let workers = point
+            .at
+            .rate
+            .or(point.at.workers)
+            .map_or("-".to_owned(), |n| n.to_string());
         let mut row = vec![name.to_owned(), workers];
         row.extend(times.iter().map(|time| {
             let usable = point.verdict.is != Is::Invalid;
@@ -43,7 +47,9 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
 /// Over all runs together, each weighed by its acquisitions.
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
     let of_run = |run: &&Point| {
-        let granted = &run.acquire_ns.as_ref()?.granted;
+        let response = run.response_ns.as_ref();
+        let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
+        let granted = granted.or(response.filter(|_| run.at.rate.is_some()))?;
         let share = granted.over.get(&time.to_string())?;
         Some((share * granted.count as f64, granted.count as f64))
     };

@@ -66,7 +66,7 @@ fn counted(plan: &Plan, n: u64) -> String {
     let noun = match plan.workload {
         Workload::Hold => "lock",
         Workload::Connect => "connection",
-        Workload::Contend | Workload::Stream => "operation",
+        Workload::Contend | Workload::Stream | Workload::Rate => "operation",
     };
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(n))
@@ -105,7 +105,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let unit = match plan.workload {
         Workload::Hold => "lock",
         Workload::Connect => "connection",
-        Workload::Contend | Workload::Stream => "operation",
+        Workload::Contend | Workload::Stream | Workload::Rate => "operation",
     };
     let (from, to) = (grouped(least), counted(plan, most));
     Some(match ratio.outcome {

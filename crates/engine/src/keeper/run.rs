@@ -60,7 +60,7 @@ pub struct Run<'a, T> {
 /// What is known of the children as they end.
 #[derive(Default)]
 pub struct Children {
-    /// Of processes still there: which workers they carry.
+    /// Of processes still there: which workers they carry; the canary none.
     alive: BTreeMap<u32, std::ops::Range<usize>>,
     /// How the others ended.
     pub ended: Vec<(Ended, std::ops::Range<usize>)>,
@@ -177,7 +177,9 @@ impl<'a, T: Work> Run<'a, T> {
             // Who holds different locks meets nobody whom to witness.
             match order.workload {
                 Workload::Hold => 1,
-                Workload::Contend | Workload::Stream | Workload::Connect => order.keys,
+                Workload::Contend | Workload::Stream | Workload::Connect | Workload::Rate => {
+                    order.keys
+                }
             },
             order.workers,
             order.range,
@@ -464,6 +466,16 @@ impl<'a, T: Work> Run<'a, T> {
     fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
         let crew = self.crew();
         let count = self.order.workers;
+        if self.target.has_canary() {
+            let canary = self.desk.forker.fork(|| T::live_as_canary(&crew));
+            let pid = canary.map_err(|error| {
+                Aborted(format!(
+                    "cannot fork the canary: {error}; raise the limit on processes (ulimit -u)"
+                ))
+            })?;
+            let pid = pid.as_raw_nonzero().get() as u32;
+            children.alive.insert(pid, count..count);
+        }
         let fork = |workers: std::ops::Range<usize>, children: &mut Children| {
             let pid = match self.order.carrier {
                 Carrier::Processes => self.desk.forker.fork(|| crew.worker_process(workers.start)),
@@ -607,11 +619,14 @@ impl<'a, T: Work> Run<'a, T> {
 
     fn read(&self, children: &Children) -> Reading {
         let at_ns = self.now();
-        let cpu_ns = children
-            .alive
-            .keys()
-            .filter_map(|pid| Some((*pid, CpuClock::of(*pid).ok()?.read()?)))
+        let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
+        let (workers, canary): (Vec<_>, Vec<_>) =
+            children.alive.iter().partition(|(_, w)| !w.is_empty());
+        let cpu_ns = workers
+            .into_iter()
+            .filter_map(|(pid, _)| Some((*pid, clock(*pid)?)))
             .collect();
+        let canary_ns: u64 = canary.into_iter().filter_map(|(pid, _)| clock(*pid)).sum();
         let scheduled = self.read_schedulers(at_ns);
         let parent = rustix::process::getppid()
             .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
@@ -621,7 +636,7 @@ impl<'a, T: Work> Run<'a, T> {
             cpu_ns,
             scheduled,
             machine: stat::machine_ticks().unwrap_or_default(),
-            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0),
+            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
             throttled: self.desk.throttled(),
             server_ns: self
                 .server
@@ -652,13 +667,16 @@ impl<'a, T: Work> Run<'a, T> {
     /// measured is in shared memory.
     fn drain(&self, children: &mut Children) {
         let deadline = self.now() + self.order.patience().0;
+        let spared = self.now() + self.order.grace().0;
         children.reap();
         while !children.alive.is_empty() && self.now() < deadline {
             // A hold in progress may last for minutes.
             if self.heed_parent(Duration::ZERO).is_err() {
                 break;
             }
-            self.nudge(children);
+            if self.now() >= spared {
+                self.nudge(children);
+            }
             std::thread::sleep(
                 NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100)),
             );

@@ -93,6 +93,20 @@ pub static FIGURES: &[Figure] = &[
         time: 1.0,
         of: |run| percentile(run.batch_ns.as_ref(), "p50"),
     },
+    Figure {
+        name: "response_p50_ns",
+        label: "response p50 ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.response_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "response_p99_ns",
+        label: "response p99 ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.response_ns.as_ref(), "p99"),
+    },
 ];
 
 /// Whether a figure is the one that a workload is known by.
