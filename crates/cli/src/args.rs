@@ -2,13 +2,17 @@
 //!
 //! Help, man page and shell completions are generated from these definitions.
 
+mod connect;
+
+pub use connect::Connect;
+
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos, Unit};
 use std::path::PathBuf;
 
-/// Finds out how locks behave when everybody wants in: throughput, waiting,
+/// Finds out how locks and connections behave when everybody wants in: throughput, waiting,
 /// fairness, CPU cost and safety, and how each grows with the contenders.
 #[derive(Debug, Parser)]
 #[command(name = "jostle", version = crate::VERSION, after_help = AFTER, max_term_width = 100)]
@@ -31,6 +35,8 @@ pub enum Verb {
     Stream(Box<Stream>),
     /// Acquires N different locks, holding all, then releases them
     Hold(Box<Hold>),
+    /// Opens N connections and keeps them open: what one more costs
+    Connect(Box<Connect>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -191,6 +197,9 @@ pub struct Counted {
     /// Print the share of waits above each of these, such as 1ms:10ms
     #[arg(long, value_name = "TIMES", value_parser = times)]
     pub over: Option<Times>,
+    /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
+    #[arg(long, value_name = "COMMAND")]
+    pub during: Option<String>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -233,6 +242,9 @@ pub struct Common {
     /// Print the share of waits above each of these, such as 1s:10s
     #[arg(long, value_name = "TIMES", value_parser = times)]
     pub over: Option<Times>,
+    /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
+    #[arg(long, value_name = "COMMAND")]
+    pub during: Option<String>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -417,6 +429,7 @@ impl Contend {
             slots: self.slots,
             timer_slack: common.timer_slack,
             over: common.over.clone().map(|times| times.0),
+            during: common.during.clone(),
             seed: common.seed,
             ..Plan::of(Workload::Contend)
         };
@@ -439,6 +452,7 @@ impl Counted {
             measure: self.measure,
             timer_slack: self.timer_slack,
             over: self.over.clone().map(|times| times.0),
+            during: self.during.clone(),
             seed: self.seed,
             ..plan
         };
@@ -493,6 +507,7 @@ mod tests {
             Verb::Contend(contend) => contend.plan(),
             Verb::Stream(stream) => stream.plan(),
             Verb::Hold(hold) => hold.plan(),
+            Verb::Connect(connect) => connect.plan(),
             other => panic!("{other:?}"),
         }
     }

@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         Verb::Contend(contend) => measure::measure(vec![contend.plan()], &contend.output),
         Verb::Stream(stream) => measure::measure(vec![stream.plan()], &stream.output),
         Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
+        Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
         Verb::Compare(compare) => compare::compare(&compare),

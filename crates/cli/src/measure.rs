@@ -53,8 +53,9 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         return Ok(0);
     }
     let machine = Machine::read();
+    let mut notes = Vec::new();
     for experiment in &resolved {
-        preflight(experiment, &machine)?;
+        notes.extend(preflight(experiment, &machine)?);
     }
     let mut writer = match &output.output {
         Some(path) => {
@@ -71,6 +72,9 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         !output.quiet && !output.no_progress,
         !output.quiet,
     ));
+    if let Some(line) = &line {
+        notes.iter().for_each(|note| line.note(note));
+    }
     if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
         line.note(&format!(
             "could not remove what an earlier run left: {}",
@@ -224,9 +228,13 @@ fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     environment
 }
 
-/// Refuses what the machine cannot carry, before anything starts.
-fn preflight(resolved: &Resolved, machine: &Machine) -> Result<(), Failure> {
+/// Refuses what the machine cannot carry, before anything starts, and gives what
+/// is worth saying about the rest.
+fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failure> {
     let plan = &resolved.plan;
+    if plan.workload == Workload::Connect {
+        return forecast(resolved, machine);
+    }
     let workers = plan
         .workers
         .as_ref()
@@ -270,7 +278,27 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<(), Failure> {
         preflight::fits(&need, machine)
             .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
     }
-    Ok(())
+    Ok(Vec::new())
+}
+
+/// The same for connections, curve by curve.
+fn forecast(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failure> {
+    let plan = &resolved.plan;
+    let open = plan.open.as_ref().map_or(&[][..], |list| &list.0);
+    let mut notes = Vec::new();
+    for (target, at) in resolved.points() {
+        let spec = &resolved.specs[target];
+        let load = preflight::Load::of(plan, spec, at);
+        let said = preflight::forecast(&load, open, machine)
+            .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
+        let curve = format!("{}, sources {}", spec.typed, at.sources.unwrap_or(1));
+        for note in said.into_iter().map(|note| format!("{curve}: {note}")) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    Ok(notes)
 }
 
 /// A seed that differs from run to run; it is printed with the result.

@@ -4,6 +4,8 @@
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the point in progress.
 
+mod sweeps;
+
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{CostOrder, RunOrder};
 use crate::point::{Which, point};
@@ -168,6 +170,9 @@ struct Course<'a, 'h> {
 
 impl Course<'_, '_> {
     fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
+        if self.resolved.plan.workload == Workload::Connect {
+            return self.go_connect(environment, started_at);
+        }
         let calibration = self.calibrate()?;
         let points = self.resolved.points();
         let counted = self.resolved.plan.workload != Workload::Contend;
@@ -428,6 +433,7 @@ impl Course<'_, '_> {
             ),
             false => (timing.window, timing.warmup),
         };
+        order.during.clone_from(&self.resolved.plan.during);
         let data = self
             .keeper
             .run(&order, &mut || (self.hooks.ended)().is_some())?;
@@ -534,7 +540,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         stamp_every: 1,
         keys: match plan.workload {
             Workload::Contend => plan.key_count() as usize,
-            Workload::Stream | Workload::Hold => 1,
+            Workload::Stream | Workload::Hold | Workload::Connect => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),
@@ -543,6 +549,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         open_each: plan.open_each.unwrap_or(false),
         slots: plan.slots.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        during: None,
         clock_uncertainty: Nanos::ZERO,
         seed,
     }

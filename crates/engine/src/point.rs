@@ -69,6 +69,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),
+        during: data.during.clone(),
         anchor: data.anchor,
         ..Point::default()
     };
@@ -99,7 +100,7 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold => false,
+        Workload::Hold | Workload::Connect => false,
     }
 }
 
@@ -202,7 +203,8 @@ fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
     })
 }
 
-fn histogram(merged: &Merged) -> Histogram {
+/// What the keeper merged, as a histogram with its exact figures.
+pub fn histogram(merged: &Merged) -> Histogram {
     let histogram = Histogram::from_buckets(&merged.buckets);
     let count = histogram.count();
     let exact = Distribution {

@@ -8,9 +8,11 @@ use crate::headline::{Headline, headline};
 use crate::intro::intro;
 use crate::next::next;
 use crate::over::over;
+use jostle_model::record::Fit;
 use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
 use jostle_stats::summary::{PointSummary, summarize};
+use std::borrow::Cow;
 
 /// One experiment, from top to bottom.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ fn page(set: &ResultSet) -> Page {
         over: over(times, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
-        growth: growth(set, &points),
+        growth: closing(&growth(set, &points)),
         ended: ended(set),
         checked: (!points.is_empty()).then(|| checked(set, &points)),
         next: next(set, &points),
@@ -65,10 +67,10 @@ fn page(set: &ResultSet) -> Page {
 
 /// As the file has it; made from the points where it has none, which an
 /// experiment that was cut short does not.
-fn growth(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
     match set.fits.is_empty() {
-        true => closing(&fits(&set.experiment, points)),
-        false => closing(&set.fits),
+        true => Cow::Owned(fits(&set.experiment, points)),
+        false => Cow::Borrowed(&set.fits),
     }
 }
 

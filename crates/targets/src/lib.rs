@@ -11,9 +11,12 @@
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
 pub mod answering;
+pub mod endpoint;
 pub mod remote;
 pub mod spec;
 pub mod table;
+pub mod tcp;
+pub mod unix;
 pub mod wire;
 
 mod argument;
@@ -54,10 +57,19 @@ table::targets! {
     redis::Redis,
     null::Null,
     echo::Echo,
+    echo_unix::EchoUnix,
     delay::Delay,
     chained::Chained,
     busted::Busted,
     unfair::Unfair,
+}
+
+/// Targets that connections are opened to, and that are no locks.
+pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
+
+/// Every target, locks first.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    TABLE.iter().chain(CONNECTIONS).copied()
 }
 
 /// How an acquisition excludes others.
@@ -268,7 +280,9 @@ pub struct Setup<'a> {
 /// Whoever can launch a server for the run; the keeper, which also ends it.
 /// Targets know a server's name and its protocol, not its code.
 pub trait Launcher: std::fmt::Debug {
-    /// Launches the server of this name and gives its address, `HOST:PORT`.
+    /// Launches the server of this name and gives its address: `HOST:PORT`, or
+    /// the path of its socket where the name is followed by one, as in
+    /// `lockd+unix:PATH`.
     ///
     /// # Errors
     /// In words for the user.

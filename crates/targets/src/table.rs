@@ -49,6 +49,8 @@ pub enum Family {
     Memory,
     /// Locks that a server keeps.
     Service,
+    /// Connections, not locks.
+    Connection,
     /// Targets whose truth is known.
     Specimen,
 }
@@ -73,6 +75,20 @@ pub struct LockCapabilities {
     pub fifo: bool,
     /// Takes many requests before it answers the first.
     pub pipeline: bool,
+}
+
+impl LockCapabilities {
+    /// Of what is no lock.
+    pub const NONE: LockCapabilities = LockCapabilities {
+        shared: false,
+        timeout: false,
+        ranges: false,
+        open_each: false,
+        excludes: false,
+        survives_owner: false,
+        fifo: false,
+        pipeline: false,
+    };
 }
 
 /// A computation over a target's own type, so that the measured loop is

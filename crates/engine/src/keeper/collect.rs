@@ -38,6 +38,7 @@ pub fn collect<T: Target>(
         deaths: deaths(&seen, &pages),
         truth: target.truth(),
         setup: target.facts(),
+        during: seen.during.clone(),
         ..Yield::default()
     };
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();

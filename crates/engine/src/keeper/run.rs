@@ -1,6 +1,7 @@
 //! One run of a point, from the keeper's side: fork the workers, open and close
 //! the window, read the CPU clocks at its edges, end what still waits, reap.
 
+use super::during::During;
 use super::serve::Desk;
 use crate::order::{CostOrder, RunOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
@@ -113,6 +114,8 @@ pub struct Seen {
     pub server_granted: Option<u64>,
     /// What all locks being held at once was like (`hold`).
     pub peak: Option<Peak>,
+    /// What ran along, and how it ended.
+    pub during: Option<String>,
 }
 
 /// Between the phases of `hold`.
@@ -131,6 +134,7 @@ struct Driven {
     closed: Reading,
     flagged: (u64, u64),
     peak: Option<Peak>,
+    during: Option<String>,
 }
 
 impl<'a, T: Target> Run<'a, T> {
@@ -154,7 +158,7 @@ impl<'a, T: Target> Run<'a, T> {
             // Who holds different locks meets nobody whom to witness.
             match order.workload {
                 Workload::Hold => 1,
-                Workload::Contend | Workload::Stream => order.keys,
+                Workload::Contend | Workload::Stream | Workload::Connect => order.keys,
             },
             order.workers,
             order.range,
@@ -209,6 +213,7 @@ impl<'a, T: Target> Run<'a, T> {
             closed,
             flagged,
             peak,
+            during,
         } = result?;
         self.drain(&mut children);
         let drained = self.now();
@@ -227,6 +232,7 @@ impl<'a, T: Target> Run<'a, T> {
             children,
             server_granted: self.server_granted()?,
             peak,
+            during,
         };
         Ok(super::collect::collect(
             self.order,
@@ -262,6 +268,7 @@ impl<'a, T: Target> Run<'a, T> {
         self.fork_workers(children)?;
         self.await_ready(children)?;
         let ramp_ns = self.now() - start;
+        let during = self.start_during()?;
         self.release_workers();
         let opens = self.await_arrivals(children)?;
         self.sleep_until(opens, children)?;
@@ -283,6 +290,7 @@ impl<'a, T: Target> Run<'a, T> {
             closed,
             flagged: (flag_opened, flag_closed),
             peak: None,
+            during: during.map(During::end),
         })
     }
 
@@ -297,6 +305,7 @@ impl<'a, T: Target> Run<'a, T> {
             Workload::Hold => self.server_memory()?,
             _ => None,
         };
+        let during = self.start_during()?;
         let opened = self.read(children);
         self.release_workers();
         let opens = self.await_arrivals(children)?;
@@ -317,7 +326,22 @@ impl<'a, T: Target> Run<'a, T> {
             closed,
             flagged: (opens, closes),
             peak,
+            during: during.map(During::end),
         })
+    }
+
+    /// On the workers, or on the one process of theirs, and on the server.
+    fn start_during(&self) -> Result<Option<During>, Aborted> {
+        let Some(command) = &self.order.during else {
+            return Ok(None);
+        };
+        let mut pids: Vec<u32> = (0..self.order.workers)
+            .map(|worker| self.shared.page(worker).get(Word::Pid) as u32)
+            .chain(self.server.and_then(|figures| figures.pid))
+            .collect();
+        pids.dedup();
+        let during = During::start(self.desk, command, &pids).map_err(Aborted)?;
+        Ok(Some(during))
     }
 
     fn turn(&self, flag: &AtomicU32) {

@@ -1,10 +1,11 @@
 //! The keeper's own life: one request after the other, until its parent goes.
 
 use super::anchor;
+use super::connect::Sweep;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
-use crate::order::{CostOrder, Reply, Request, RunOrder};
+use crate::order::{CostOrder, Reply, Request, RunOrder, SweepOrder};
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cgroup;
@@ -67,6 +68,7 @@ impl Desk {
             let reply = match receive::<Request>(&mut stream) {
                 Ok(Request::Run(order)) => self.visit(&order, None),
                 Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(&cost)),
+                Ok(Request::Sweep(sweep)) => self.sweep(&sweep),
                 // It crossed the answer of the run that it was to end.
                 Ok(Request::Abort) => continue,
                 // To end without a word would look like a crash.
@@ -89,9 +91,7 @@ impl Desk {
         let ledger = match Ledger::create() {
             Ok(ledger) => ledger,
             Err(error) => {
-                return Reply::Failed(format!(
-                    "cannot make a directory for this run's files: {error}; make /dev/shm or $TMPDIR writable"
-                ));
+                return Reply::Failed(no_ledger(&error));
             }
         };
         let visitor = Visit {
@@ -111,6 +111,35 @@ impl Desk {
         }
     }
 
+    /// One sweep of connections. Its points are sent as they are reached.
+    fn sweep(&self, order: &SweepOrder) -> Reply {
+        let spec = match Spec::parse(&order.target) {
+            Ok(spec) => spec,
+            Err(text) => return Reply::Failed(text),
+        };
+        let ledger = match Ledger::create() {
+            Ok(ledger) => ledger,
+            Err(error) => return Reply::Failed(no_ledger(&error)),
+        };
+        let mut tell = |reply: Reply| {
+            let mut stream = self
+                .stream
+                .try_clone()
+                .map_err(|e| Aborted(e.to_string()))?;
+            send(&mut stream, &reply).map_err(|e| Aborted(e.to_string()))
+        };
+        let done =
+            Sweep::prepare(self, &ledger, order, &spec).and_then(|sweep| sweep.perform(&mut tell));
+        match (ledger.sweep(), done) {
+            (_, Err(Aborted(text))) => Reply::Failed(text),
+            (Err(left), _) => Reply::Failed(format!(
+                "could not remove what the run made: {}",
+                left.join("; ")
+            )),
+            (Ok(()), Ok(closed)) => Reply::Closed(Box::new(closed)),
+        }
+    }
+
     /// Periods so far in which a CPU quota stopped us; None without a quota.
     pub fn throttled(&self) -> Option<u64> {
         (!self.quotas.is_empty()).then(|| cgroup::throttled(&self.quotas).throttled_periods)
@@ -121,6 +150,12 @@ impl Desk {
         // Within a run the parent sends nothing but an abort.
         readable(&self.stream, patience).unwrap_or(true)
     }
+}
+
+fn no_ledger(error: &std::io::Error) -> String {
+    format!(
+        "cannot make a directory for this run's files: {error}; make /dev/shm or $TMPDIR writable"
+    )
 }
 
 struct Visit<'a> {

@@ -5,7 +5,9 @@ use super::chart::Style;
 use super::labels::labels;
 use super::scale::Axis;
 use crate::ResultSet;
-use jostle_model::record::{At, Distribution, Is, Point};
+use crate::page::growth;
+use jostle_model::record::{At, Distribution, Fit, Is, Point};
+use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +41,8 @@ pub struct Series<'a> {
     pub target: &'a str,
     /// Ascending.
     pub spots: Vec<Spot<'a>>,
+    /// How its figures grow along the axis.
+    pub fits: Vec<Fit>,
 }
 
 /// One point of a series.
@@ -83,7 +87,9 @@ fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
     let mut names: Vec<String> = Vec::new();
     let labels = labels(&members);
     for (set, member) in members.iter().enumerate() {
-        for point in summarize(&member.experiment, &member.points) {
+        let points = summarize(&member.experiment, &member.points);
+        let fits = growth(member, &points);
+        for point in points {
             let values = named(point.at);
             let Some(x) = values.get(&swept).copied() else {
                 continue;
@@ -114,6 +120,7 @@ fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
                     style: Style::default(),
                     label,
                     target,
+                    fits: fits_of(&fits, target, spot.point.at, &swept),
                     spots: vec![spot],
                 }),
             }
@@ -137,6 +144,13 @@ fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
         swept,
         series,
     }
+}
+
+/// Those of one series, which stands at `at` among others.
+fn fits_of(fits: &[Fit], target: &str, at: At, swept: &str) -> Vec<Fit> {
+    let of_it =
+        |fit: &&Fit| fit.target == target && fit.over == swept && fit.at == beside(at, swept);
+    fits.iter().filter(of_it).cloned().collect()
 }
 
 /// What is swept, and what else varies. Of several that vary the workload's

@@ -6,6 +6,7 @@
 
 mod along;
 mod bands;
+mod growth;
 mod overlay;
 mod shares;
 
@@ -96,6 +97,7 @@ pub fn groups(chapter: &Chapter<'_>) -> Vec<Group> {
     let banded = |group| bands::figures(chapter, group);
     let groups = [
         ("Throughput and cost", overlaid(Subject::Cost)),
+        ("Growth", growth::figures(chapter)),
         ("Waiting", banded(Subject::Waiting)),
         (
             "Fairness",

@@ -48,6 +48,11 @@ impl Law {
         }
     }
 
+    /// By its name in files.
+    pub fn named(name: &str) -> Option<Law> {
+        Law::ALL.into_iter().find(|law| law.name() == name)
+    }
+
     /// f(N), for N >= 1.
     pub fn of(self, n: f64) -> f64 {
         match self {

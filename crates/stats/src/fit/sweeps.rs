@@ -124,6 +124,12 @@ fn sweeps<'a>(points: &[PointSummary<'a>]) -> Vec<(&'a str, At, &'static Swept)>
     found
 }
 
+/// The swept values beside the one of this name; as in `at` of a fit.
+pub fn beside(at: At, over: &str) -> At {
+    let swept = SWEPT.iter().find(|swept| swept.name == over);
+    swept.map_or(at, |swept| rest(at, swept))
+}
+
 /// The swept values but for this one.
 fn rest(mut at: At, swept: &Swept) -> At {
     *(swept.field)(&mut at) = None;

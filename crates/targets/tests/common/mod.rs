@@ -82,6 +82,6 @@ pub fn block() -> Wait {
 /// Whether two handles in one process contend as two workers would.
 pub fn contends_in_one_process(entry: &Entry) -> bool {
     // The locks of POSIX belong to the process; what `sysv-undo` forbids
-    // threads is the undoing alone. `echo` lets everybody in, always.
-    entry.lock.excludes && !["posix", "echo"].contains(&entry.name)
+    // threads is the undoing alone. What only answers lets everybody in, always.
+    entry.lock.excludes && !["posix", "echo", "echo+unix"].contains(&entry.name)
 }
