@@ -65,7 +65,7 @@ impl Server {
         for place in &mut self.http {
             if place
                 .as_ref()
-                .is_some_and(|conn| now.0 - conn.since.0 > HTTP_TIMEOUT_NS)
+                .is_some_and(|conn| now.0.saturating_sub(conn.since.0) > HTTP_TIMEOUT_NS)
             {
                 *place = None;
             }
