@@ -166,6 +166,9 @@ impl Plan {
             command_output,
             null,
             numbers,
+            connection,
+            credentials,
+            server_log,
             seed,
         );
     }
