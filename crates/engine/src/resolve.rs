@@ -185,6 +185,9 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("numbers", plan.numbers.is_some(), &[Stream, Rate]),
         ("arrivals", plan.arrivals.is_some(), &[Rate]),
         ("drop-after", plan.drop_after.is_some(), &[Rate]),
+        ("connection", plan.connection.is_some(), &[Stream, Rate]),
+        ("credentials", plan.credentials.is_some(), &[Stream, Rate]),
+        ("server-log", plan.server_log.is_some(), &[Stream, Rate]),
     ];
     let stranger = set
         .iter()

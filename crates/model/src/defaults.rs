@@ -185,6 +185,9 @@ impl Plan {
             numbers,
             arrivals,
             drop_after,
+            connection,
+            credentials,
+            server_log,
             seed,
         );
     }

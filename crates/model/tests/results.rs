@@ -8,7 +8,9 @@
 
 use jostle_model::connect::*;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::plan::{Arrivals, Carrier, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::plan::{
+    Arrivals, Carrier, Connection, Measure, Names, Place, Plan, Range, Workload,
+};
 use jostle_model::record::*;
 use jostle_model::{Busy, List, Nanos};
 use serde_json::Value;
@@ -85,6 +87,9 @@ fn plan() -> Plan {
         numbers: Some(1_000),
         arrivals: Some(Arrivals::Poisson),
         drop_after: Some(Nanos::from_millis(1_000)),
+        connection: Some(Connection::Keep),
+        credentials: Some("who".to_owned()),
+        server_log: Some("slapd.log".to_owned()),
         seed: Some(7),
     }
 }
@@ -326,6 +331,8 @@ fn point() -> Point {
             difference: Some(1),
             cpu_s: Some(1.0),
             cpu_us_per_operation: Some(1.0),
+            binds: Some(1),
+            unbinds: Some(1),
             bytes_per_held_lock: Some(1.0),
         }),
         errors: map("ENOLCK", 1),

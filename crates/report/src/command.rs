@@ -61,6 +61,9 @@ static OPTIONS: &[Opt] = &[
     opt("numbers", "--numbers"),
     opt("arrivals", "--arrivals"),
     opt("drop-after", "--drop-after"),
+    opt("connection", "--connection"),
+    opt("credentials", "--credentials"),
+    opt("server-log", "--server-log"),
     opt("seed", "--seed"),
 ];
 
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Arrivals, Carrier, Names, Place, Workload};
+use jostle_model::plan::{Arrivals, Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -197,6 +200,9 @@ mod tests {
             numbers: Some(2),
             arrivals: Some(Arrivals::Poisson),
             drop_after: Some(Nanos(1)),
+            connection: Some(Connection::Keep),
+            credentials: Some("x".to_owned()),
+            server_log: Some("x".to_owned()),
             generator_threads: Some(2),
             ..made::plan()
         };

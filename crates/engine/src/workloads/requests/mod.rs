@@ -54,6 +54,9 @@ impl Requesting {
                 base: setup,
                 timeout: Duration::from_nanos(request.timeout.0),
                 output: request.output.as_deref().map(Path::new),
+                connection: request.connection,
+                credentials: request.credentials.as_deref().map(Path::new),
+                server_log: request.server_log.as_deref().map(Path::new),
             },
         )?;
         let no_memory = |error: std::io::Error| {
