@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-use jostle_model::plan::{Arrivals, Carrier, Connection, Names, Place, Workload};
+    use jostle_model::plan::{Arrivals, Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]

@@ -13,7 +13,9 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
     if !points.iter().any(measured) {
         return None;
     }
-    let mut columns = vec![Heading::left("target"), Heading::right("", "workers")];
+    let at_rates = points.iter().any(|point| point.at.rate.is_some());
+    let swept = if at_rates { "offered/s" } else { "workers" };
+    let mut columns = vec![Heading::left("target"), Heading::right("", swept)];
     columns.extend(
         times
             .iter()

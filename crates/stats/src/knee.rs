@@ -9,10 +9,11 @@
 //! highest rate that holds; beyond it the generator bent if its lag says so, else
 //! the target.
 
+use crate::checks::lag;
 use crate::growth::grouped;
 use crate::open_loop::{self, Response};
 use crate::summary::PointSummary;
-use jostle_model::record::{Is, LimitedBy};
+use jostle_model::record::{Is, LimitedBy, Reason};
 
 /// Share of the plan that must be done.
 const DONE: f64 = 0.99;
@@ -110,13 +111,11 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
         _ => "the target",
     };
     if point.verdict.is == Is::Invalid {
-        let mut reasons = point.verdict.reasons.iter();
-        let why = reasons.find(|reason| reason.is == Is::Invalid)?;
-        return Some(match point.verdict.limited_by {
-            Some(LimitedBy::Generator | LimitedBy::Machine) => {
-                format!("INVALID at {rate}/s, where {who} bends: {}", why.text)
-            }
-            _ => format!("INVALID at {rate}/s: {}", why.text),
+        let invalid = |reason: &&Reason| reason.is == Is::Invalid;
+        let why = point.verdict.reasons.iter().find(invalid)?;
+        return Some(match why.check == lag::CHECK.name {
+            true => format!("INVALID at {rate}/s, where {who} bends: {}", why.text),
+            false => format!("INVALID at {rate}/s: {}", why.text),
         });
     }
     let done = open_loop::share_done(&point.runs)?;
@@ -218,8 +217,7 @@ mod tests {
                     },
                 ],
                 "holds up to 1,000/s, with a response of 400 us (p99): the target does at least \
-                 that; INVALID at 10,000/s, where the generator bends: requests were sent 900 us \
-                 late although a slot was free",
+                 that; INVALID at 10,000/s, where the generator bends: requests were sent",
             ),
             (
                 &[Run {
