@@ -38,6 +38,11 @@ const PACKAGES: &[Package] = &[
         why: "tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset",
     },
     Package {
+        name: "iproute2",
+        brings: "ip",
+        why: "tests of connections bring up the loopback of a network namespace",
+    },
+    Package {
         name: "gnuplot-nox",
         brings: "gnuplot",
         why: "a test plots jostle's output with a script written for lockscale",

@@ -2,13 +2,20 @@
 //!
 //! Help, man page and shell completions are generated from these definitions.
 
+mod connect;
+
+pub use connect::Connect;
+mod requests;
+
+pub use requests::{Asked, Call};
+
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos, Unit};
 use std::path::PathBuf;
 
-/// Finds out how locks behave when everybody wants in: throughput, waiting,
+/// Finds out how locks and connections behave when everybody wants in: throughput, waiting,
 /// fairness, CPU cost and safety, and how each grows with the contenders.
 #[derive(Debug, Parser)]
 #[command(name = "jostle", version = crate::VERSION, after_help = AFTER, max_term_width = 100)]
@@ -29,8 +36,12 @@ pub enum Verb {
     Contend(Box<Contend>),
     /// Each worker does N operations (acquire, release) back to back
     Stream(Box<Stream>),
+    /// Starts a command N times: what a call costs, and where it goes
+    Call(Box<Call>),
     /// Acquires N different locks, holding all, then releases them
     Hold(Box<Hold>),
+    /// Opens N connections and keeps them open: what one more costs
+    Connect(Box<Connect>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -106,7 +117,8 @@ pub struct Contend {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "One operation is one acquire and one release of a lock, without hold or idle. A run\n\
+    after_help = "One operation is one acquire and one release of a lock, without hold or idle, or one\n\
+    request of a target that answers requests. A run\n\
     begins when all workers are ready, and ends when the last one has done its operations.\n\
     Lists: 1000:10000, 1000..10000+1000, 1k..1Mx10. With no target, lockd and flock are measured."
 )]
@@ -126,6 +138,8 @@ pub struct Stream {
     /// Pairs that are sent before their replies are read [default: 1]
     #[arg(long, value_name = "D")]
     pub pipeline: Option<u64>,
+    #[command(flatten)]
+    pub asked: Asked,
     #[command(flatten)]
     pub counted: Counted,
     #[command(flatten)]
@@ -191,6 +205,9 @@ pub struct Counted {
     /// Print the share of waits above each of these, such as 1ms:10ms
     #[arg(long, value_name = "TIMES", value_parser = times)]
     pub over: Option<Times>,
+    /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
+    #[arg(long, value_name = "COMMAND")]
+    pub during: Option<String>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -233,6 +250,9 @@ pub struct Common {
     /// Print the share of waits above each of these, such as 1s:10s
     #[arg(long, value_name = "TIMES", value_parser = times)]
     pub over: Option<Times>,
+    /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
+    #[arg(long, value_name = "COMMAND")]
+    pub during: Option<String>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -417,6 +437,7 @@ impl Contend {
             slots: self.slots,
             timer_slack: common.timer_slack,
             over: common.over.clone().map(|times| times.0),
+            during: common.during.clone(),
             seed: common.seed,
             ..Plan::of(Workload::Contend)
         };
@@ -439,6 +460,7 @@ impl Counted {
             measure: self.measure,
             timer_slack: self.timer_slack,
             over: self.over.clone().map(|times| times.0),
+            during: self.during.clone(),
             seed: self.seed,
             ..plan
         };
@@ -452,14 +474,14 @@ impl Counted {
 impl Stream {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        self.counted.apply(Plan {
+        self.counted.apply(self.asked.apply(Plan {
             targets: self.targets.clone(),
             workers: self.workers.clone(),
             operations: self.operations.clone(),
             names: self.names,
             pipeline: self.pipeline,
             ..Plan::of(Workload::Stream)
-        })
+        }))
     }
 }
 
@@ -493,6 +515,8 @@ mod tests {
             Verb::Contend(contend) => contend.plan(),
             Verb::Stream(stream) => stream.plan(),
             Verb::Hold(hold) => hold.plan(),
+            Verb::Connect(connect) => connect.plan(),
+            Verb::Call(call) => call.plan(),
             other => panic!("{other:?}"),
         }
     }
@@ -513,6 +537,28 @@ mod tests {
         for workload in Workload::ALL {
             assert_eq!(plan(workload.as_str()), Plan::of(*workload));
         }
+    }
+
+    #[test]
+    fn a_call_is_a_stream_of_a_command() {
+        let words = [
+            "jostle",
+            "call",
+            "sh -c 'exit 3'",
+            "-n",
+            "100:1000",
+            "--expect",
+            "3",
+        ];
+        let Verb::Call(call) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!("another verb");
+        };
+        let plan = call.plan();
+        assert_eq!(plan.workload, Workload::Stream);
+        assert_eq!(plan.targets, ["exec:sh -c 'exit 3'"]);
+        assert_eq!(plan.operations, Some(List(vec![100, 1_000])));
+        assert_eq!(plan.workers, Some(List(vec![1])));
+        assert_eq!(plan.expect, Some(List(vec![3])));
     }
 
     #[test]

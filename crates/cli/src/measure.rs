@@ -10,6 +10,7 @@ use jostle_engine::experiment::{self, Hooks, Outcome};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
 use jostle_engine::resolve::{Resolved, resolve};
+use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
 use jostle_report::{ResultSet, Writer};
@@ -53,8 +54,9 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         return Ok(0);
     }
     let machine = Machine::read();
+    let mut notes = Vec::new();
     for experiment in &resolved {
-        preflight(experiment, &machine)?;
+        notes.extend(preflight(experiment, &machine)?);
     }
     let mut writer = match &output.output {
         Some(path) => {
@@ -71,6 +73,9 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         !output.quiet && !output.no_progress,
         !output.quiet,
     ));
+    if let Some(line) = &line {
+        notes.iter().for_each(|note| line.note(note));
+    }
     if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
         line.note(&format!(
             "could not remove what an earlier run left: {}",
@@ -224,15 +229,20 @@ fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     environment
 }
 
-/// Refuses what the machine cannot carry, before anything starts.
-fn preflight(resolved: &Resolved, machine: &Machine) -> Result<(), Failure> {
+/// Refuses what the machine cannot carry, before anything starts, and gives what
+/// is worth saying about the rest.
+fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failure> {
     let plan = &resolved.plan;
+    if plan.workload == Workload::Connect {
+        return forecast(resolved, machine);
+    }
     let workers = plan
         .workers
         .as_ref()
         .and_then(|list| list.0.iter().max().copied())
         .unwrap_or(1);
     let carrier = plan.carrier.unwrap_or(Carrier::Processes);
+    reach_all(resolved)?;
     for spec in &resolved.specs {
         let keys = plan
             .keys
@@ -270,7 +280,48 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<(), Failure> {
         preflight::fits(&need, machine)
             .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
     }
-    Ok(())
+    Ok(Vec::new())
+}
+
+/// The same for connections, curve by curve.
+fn forecast(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failure> {
+    let plan = &resolved.plan;
+    let open = plan.open.as_ref().map_or(&[][..], |list| &list.0);
+    let mut notes = Vec::new();
+    for (target, at) in resolved.points() {
+        let spec = &resolved.specs[target];
+        let load = preflight::Load::of(plan, spec, at);
+        let said = preflight::forecast(&load, open, machine)
+            .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
+        let curve = format!("{}, sources {}", spec.typed, at.sources.unwrap_or(1));
+        for note in said.into_iter().map(|note| format!("{curve}: {note}")) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    Ok(notes)
+}
+
+/// A program that is missing, or a server that does not answer, is an error before
+/// anything starts.
+fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
+    let failed = |said: String| Failure::Failed(anyhow!(said));
+    for spec in resolved.specs.iter().filter(|spec| spec.entry.is_asked()) {
+        spec.reach()
+            .map_err(|error| failed(format!("{}: {error}", spec.typed)))?;
+    }
+    match resolved
+        .plan
+        .null
+        .as_deref()
+        .filter(|null| *null != NO_NULL)
+    {
+        None => Ok(()),
+        Some(null) => Spec::parse(null)
+            .and_then(|spec| spec.reach().map_err(|error| error.to_string()))
+            .map_err(|error| failed(format!("--null {null}: {error}"))),
+    }
 }
 
 /// A seed that differs from run to run; it is printed with the result.

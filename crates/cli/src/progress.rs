@@ -84,6 +84,9 @@ fn place(at: At) -> String {
         ("-w", at.workers),
         ("-n", at.operations),
         ("--keys", at.keys),
+        ("--open", at.open),
+        ("--listeners", at.listeners),
+        ("--sources", at.sources),
     ];
     parts
         .iter()

@@ -10,32 +10,62 @@ use jostle_targets::answering::Answering;
 /// The limit on descriptors comes first.
 const MOST_CONNECTIONS: usize = 200_000;
 
+/// Mode of a socket that only this user's processes may use.
+const OURS: u32 = 0o600;
+
 /// Serves until stdin closes.
 pub fn serve(server: &str) -> Result<u8, Failure> {
     // As many connections as the machine allows: the server is the tool's own.
     let _ = jostle_sys::files::raise_descriptor_limit();
-    match server {
-        "lockd" => lockd()?,
-        "echo" => echo()?,
-        other => return Err(Failure::Usage(format!("there is no server `{other}`"))),
+    match server.split_once(':') {
+        None if server == "lockd" => lockd()?,
+        None if server == "echo" => echo()?,
+        Some(("lockd+unix", path)) => lockd_unix(path)?,
+        Some(("echo+unix", path)) => echo_unix(path)?,
+        _ => return Err(Failure::Usage(format!("there is no server `{server}`"))),
     }
     Ok(0)
 }
 
 fn lockd() -> anyhow::Result<()> {
-    let mut config = Config::embedded();
-    config.max_connections = MOST_CONNECTIONS;
-    let mut server = Server::bind(config).context("cannot start jostled")?;
+    let server = bind(Config::embedded())?;
     let address = server
         .addresses()
         .next()
         .ok_or_else(|| anyhow!("jostled listens nowhere"))?;
-    print(&format!("{address}\n"))?;
+    run(server, &address.to_string())
+}
+
+fn lockd_unix(path: &str) -> anyhow::Result<()> {
+    let config = Config {
+        listen: Vec::new(),
+        unix: Some((path.into(), OURS)),
+        ..Config::embedded()
+    };
+    run(bind(config)?, path)
+}
+
+fn bind(mut config: Config) -> anyhow::Result<Server> {
+    config.max_connections = MOST_CONNECTIONS;
+    Server::bind(config).context("cannot start jostled")
+}
+
+fn run(mut server: Server, place: &str) -> anyhow::Result<()> {
+    print(&format!("{place}\n"))?;
     server.run(std::io::stdin()).context("jostled")
 }
 
+const ANSWERING: &str = "the answering server";
+
 fn echo() -> anyhow::Result<()> {
-    let mut server = Answering::bind().context("cannot start the answering server")?;
-    print(&format!("{}\n", server.address()?))?;
-    server.run(std::io::stdin()).context("the answering server")
+    let (mut server, address) = Answering::bind().context("cannot start the answering server")?;
+    print(&format!("{address}\n"))?;
+    server.run(std::io::stdin()).context(ANSWERING)
+}
+
+fn echo_unix(path: &str) -> anyhow::Result<()> {
+    let bound = Answering::bind_unix(path.as_ref());
+    let mut server = bound.context("cannot start the answering server")?;
+    print(&format!("{path}\n"))?;
+    server.run(std::io::stdin()).context(ANSWERING)
 }

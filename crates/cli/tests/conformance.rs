@@ -86,7 +86,7 @@ fn carried_by(carrier: Carrier) -> impl Iterator<Item = &'static Entry> {
 
 /// All but what breaks exclusion whatever it is told.
 fn can_be_sound(entry: &&Entry) -> bool {
-    entry.name != "echo"
+    !["echo", "echo+unix"].contains(&entry.name)
 }
 
 #[test]

@@ -243,7 +243,7 @@ fn the_plan_of_the_old_daemon_s_tests_resolves() {
     assert_eq!(text.matches("[[experiment]]").count(), 5);
     assert!(
         text.replace(char::is_whitespace, "")
-            .contains("operations=[1000,2000"),
+            .contains("operations=[1000,1100"),
         "{text}"
     );
 }

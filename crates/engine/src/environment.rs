@@ -27,6 +27,7 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         limits: limits(machine),
         cgroup: machine.cgroup.name.clone(),
         file_systems: BTreeMap::new(),
+        hash_sizes: machine.net.hash_sizes.clone(),
         jostle: match commit {
             Some(commit) => format!("{version} ({commit})"),
             None => version.to_owned(),

@@ -10,6 +10,7 @@
 //! Not here: what a lock is (`jostle-targets`), how results look
 //! (`jostle-report`), options (`jostle`).
 
+pub mod connected;
 pub mod environment;
 pub mod experiment;
 pub mod keeper;
@@ -17,9 +18,11 @@ pub mod order;
 pub mod page;
 pub mod point;
 pub mod preflight;
+pub mod requested;
 pub mod resolve;
 pub mod schedule;
 pub mod tasks;
 pub mod witness;
+pub mod work;
 pub mod worker;
 pub mod workloads;

@@ -1,9 +1,11 @@
 //! What the parent asks of the keeper and what it gets back: plain data, so
 //! that it can be sent to a process here and, later, to other hosts.
 
+use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
+use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -57,13 +59,45 @@ pub struct RunOrder {
     pub slots: usize,
     /// Of each worker.
     pub timer_slack: Nanos,
+    /// A profiler or tracer that runs along.
+    pub during: Option<String>,
     /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
     pub clock_uncertainty: Nanos,
+    /// Workers send requests instead of taking locks.
+    pub requests: Option<RequestOrder>,
     /// Of this run.
     pub seed: u64,
 }
 
+/// What there is to say about requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestOrder {
+    /// Codes that are a success; None: the target's own.
+    pub expect: Option<Vec<u64>>,
+    /// How long one may take.
+    pub timeout: Nanos,
+    /// Where the output of started programs goes.
+    pub output: Option<String>,
+    /// `{n}` runs over so many numbers; None: over all requests.
+    pub numbers: Option<u64>,
+}
+
 impl RunOrder {
+    /// Whether an answer with this code is a success.
+    pub fn expects(&self, target: &dyn Requests, code: u32) -> bool {
+        let request = self.requests.as_ref();
+        match request.and_then(|request| request.expect.as_ref()) {
+            Some(codes) => codes.contains(&u64::from(code)),
+            None => target.is_success(code),
+        }
+    }
+
+    /// How long a worker may be at one request.
+    pub fn call_timeout(&self) -> Nanos {
+        let request = self.requests.as_ref();
+        request.map_or(Nanos::ZERO, |request| request.timeout)
+    }
+
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
         self.workload != Workload::Contend
@@ -122,6 +156,54 @@ pub struct CostOrder {
     pub blocks: usize,
 }
 
+/// One sweep of `connect`: connections grow to each of the listed numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepOrder {
+    /// The target as typed.
+    pub target: String,
+    /// Numbers of connections, ascending.
+    pub open: Vec<u64>,
+    /// Other sockets that listen.
+    pub listeners: u64,
+    /// Source addresses.
+    pub sources: u64,
+    /// Which sweep of the experiment this is, so that no source address is used
+    /// twice.
+    pub sweep: u64,
+    /// Destination ports.
+    pub ports: u64,
+    /// How acceptors share.
+    pub accept: Accept,
+    /// Processes that accept at the same time.
+    pub acceptors: u64,
+    /// Bind the source address, with its port or without; None: bind nothing.
+    pub bind_no_port: Option<bool>,
+    /// Ports that the kernel may choose.
+    pub port_range: Option<PortRange>,
+    /// How connections end.
+    pub close: Close,
+    /// Connections a second that are offered.
+    pub rate: Option<u64>,
+    /// Of each socket.
+    pub sndbuf: Option<u64>,
+    /// Of each socket.
+    pub rcvbuf: Option<u64>,
+    /// The one step that is measured.
+    pub only: Option<Only>,
+    /// The CPUs: the first for clients, the others for servers; empty: any.
+    pub cpus: Vec<usize>,
+    /// Of each process.
+    pub timer_slack: Nanos,
+    /// The sweep ends where less memory than this is available.
+    pub memory_floor_bytes: u64,
+    /// How long nothing may move before that is called a timeout.
+    pub patience: Nanos,
+    /// Runs along.
+    pub during: Option<String>,
+    /// Of this sweep.
+    pub seed: u64,
+}
+
 /// From the parent to the keeper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -129,6 +211,9 @@ pub enum Request {
     Run(Box<RunOrder>),
     /// Do this and answer with `Cost`.
     Cost(Box<CostOrder>),
+    /// Do this, answer with `Reached` for each listed number and with `Closed` at
+    /// the end.
+    Sweep(Box<SweepOrder>),
     /// End what is in progress and answer it with `Failed`.
     Abort,
 }
@@ -143,6 +228,10 @@ pub enum Reply {
     /// For each block: nanoseconds a pair with counting alone, in full, without
     /// stamps, without witness.
     Cost(Vec<[f64; 4]>),
+    /// A listed number of connections is open, or as many as there can be.
+    Reached(Box<Reached>),
+    /// All are closed again.
+    Closed(Box<Closed>),
     /// Nothing came of it, and why, in words for the user.
     Failed(String),
 }
@@ -251,6 +340,102 @@ pub struct Yield {
     pub truth: BTreeMap<String, f64>,
     /// Facts about the target's set-up.
     pub setup: BTreeMap<String, f64>,
+    /// What ran along, and how it ended.
+    pub during: Option<String>,
     /// What the machine itself took, before and after.
     pub anchor: Option<Anchor>,
+    /// What requests came to, where workers made any.
+    pub requests: Option<Box<RequestYield>>,
+}
+
+/// What requests came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestYield {
+    /// Their parts, in order.
+    pub phases: Vec<(String, Merged)>,
+    /// From sending to answer, successes.
+    pub service: Merged,
+    /// The same, of others.
+    pub failed: Merged,
+    /// Answers by their code.
+    pub codes: BTreeMap<String, u64>,
+    /// User and system time of the processes that were started.
+    pub children_ns: (u64, u64),
+}
+
+/// What opening connections up to a listed number was like. Figures are of those
+/// beyond the number before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The listed number.
+    pub listed: u64,
+    /// Open at the beginning.
+    pub from: u64,
+    /// Open at the end.
+    pub opened: u64,
+    /// Accepted at the end, all of the sweep.
+    pub accepted: Option<u64>,
+    /// From beginning to end.
+    pub took_ns: u64,
+    /// The same of all listed numbers so far.
+    pub total_ns: u64,
+    /// From the first fork to the last process ready.
+    pub ramp_ns: u64,
+    /// Distributions by name.
+    pub figures: BTreeMap<String, Merged>,
+    /// The side that connects.
+    pub client: SideYield,
+    /// The side that accepts.
+    pub server: Option<SideYield>,
+    /// Connections accepted by each lane.
+    pub accepted_by: Vec<u64>,
+    /// The greatest lateness of an intended start, of all so far.
+    pub lag_ns: Option<u64>,
+    /// The machine meanwhile.
+    pub machine: Machine,
+    /// What the kernel's slab grew by since the sweep began.
+    pub slab_bytes: i64,
+    /// What available memory fell by since the sweep began.
+    pub memory_bytes: i64,
+    /// By cache, since the sweep began.
+    pub caches: BTreeMap<String, i64>,
+    /// TCP sockets by state.
+    pub sockstat: BTreeMap<String, u64>,
+    /// Descriptors that each process may have.
+    pub descriptors: Option<u64>,
+    /// What ended the sweep here: the call, the error, the connection that it was
+    /// for.
+    pub stopped: Option<(String, String, u64)>,
+    /// Processes that ended before their time, in words.
+    pub deaths: Vec<String>,
+    /// Medians of connecting and accepting by decade; with the last number.
+    pub decades: BTreeMap<String, [Option<u64>; 2]>,
+    /// What ran along, and how it ended; with the last number.
+    pub during: Option<String>,
+}
+
+/// One side of the connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideYield {
+    /// Processes.
+    pub processes: u64,
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// User and system time, as sampled.
+    pub usage_ns: (u64, u64),
+    /// Memory of its processes, by all connections so far.
+    pub own_bytes: Option<u64>,
+}
+
+/// How the connections were closed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Closed {
+    /// For each number that was reached: distributions by name.
+    pub figures: Vec<(u64, BTreeMap<String, Merged>)>,
+    /// Medians of the first close() by decade of connections still open.
+    pub decades: BTreeMap<String, u64>,
+    /// TCP sockets in TIME_WAIT afterwards less those before.
+    pub time_wait_left: Option<u64>,
+    /// From the first close to the last.
+    pub took_ns: u64,
 }

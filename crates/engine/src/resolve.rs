@@ -1,10 +1,14 @@
 //! From a plan as typed to one that can be run: defaults filled in, the grid
 //! expanded, and everything that makes no sense refused before anything starts.
 
+mod connect;
+mod requests;
+
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_model::{List, defaults, record::At};
 use jostle_targets::Spec;
+use jostle_targets::table::Family;
 
 const MOST_OPERATIONS: u64 = 1_000_000_000;
 /// The requests of a batch and their replies must fit into the sockets' buffers,
@@ -57,6 +61,9 @@ impl Resolved {
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
     let may_drop = plan.workload == Workload::Contend && plan.workers.is_none();
     check_words(&plan)?;
+    if plan.workload == Workload::Connect {
+        return connect::resolve(plan, fresh_seed, allowed);
+    }
     debug_assert!(
         plan.optional.is_empty(),
         "whoever can reach them settles them"
@@ -71,9 +78,12 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
             .get_or_insert(generator_threads(allowed.len()));
     }
     plan.seed.get_or_insert(fresh_seed);
+    let specs = specs(&plan)?;
+    requests::fill_in(&mut plan, &specs);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
-    let specs = specs(&plan)?;
+    requests::check(&plan, &specs)?;
+    connect::check_during(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
         plan,
@@ -106,7 +116,7 @@ fn named(targets: &[&str]) -> Vec<String> {
 
 /// Words of other workloads, which this one would silently ignore.
 fn check_words(plan: &Plan) -> Result<(), UsageError> {
-    use Workload::{Contend, Hold, Stream};
+    use Workload::{Connect, Contend, Hold, Stream};
     let set = [
         ("hold", plan.hold.is_some(), &[Contend][..]),
         ("idle", plan.idle.is_some(), &[Contend]),
@@ -124,6 +134,34 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("operations", plan.operations.is_some(), &[Stream]),
         ("names", plan.names.is_some(), &[Stream]),
         ("pipeline", plan.pipeline.is_some(), &[Stream, Hold]),
+        ("workers", plan.workers.is_some(), &[Contend, Stream, Hold]),
+        (
+            "duration",
+            plan.duration.is_some(),
+            &[Contend, Stream, Hold],
+        ),
+        ("as", plan.carrier.is_some(), &[Contend, Stream, Hold]),
+        ("measure", plan.measure.is_some(), &[Contend, Stream, Hold]),
+        ("slots", plan.slots.is_some(), &[Contend, Stream, Hold]),
+        ("over", plan.over.is_some(), &[Contend, Stream, Hold]),
+        ("open", plan.open.is_some(), &[Connect]),
+        ("listeners", plan.listeners.is_some(), &[Connect]),
+        ("sources", plan.sources.is_some(), &[Connect]),
+        ("ports", plan.ports.is_some(), &[Connect]),
+        ("accept", plan.accept.is_some(), &[Connect]),
+        ("acceptors", plan.acceptors.is_some(), &[Connect]),
+        ("bind-no-port", plan.bind_no_port.is_some(), &[Connect]),
+        ("port-range", plan.port_range.is_some(), &[Connect]),
+        ("close", plan.close.is_some(), &[Connect]),
+        ("rate", plan.rate.is_some(), &[Connect]),
+        ("sndbuf", plan.sndbuf.is_some(), &[Connect]),
+        ("rcvbuf", plan.rcvbuf.is_some(), &[Connect]),
+        ("only", plan.only.is_some(), &[Connect]),
+        ("expect", plan.expect.is_some(), &[Stream]),
+        ("call-timeout", plan.call_timeout.is_some(), &[Stream]),
+        ("command-output", plan.command_output.is_some(), &[Stream]),
+        ("null", plan.null.is_some(), &[Stream]),
+        ("numbers", plan.numbers.is_some(), &[Stream]),
     ];
     let stranger = set
         .iter()
@@ -283,7 +321,15 @@ pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
 
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if spec.entry.is_asked() {
+        return requests::check_target(plan, spec);
+    }
     let (name, can) = (&spec.typed, &spec.entry.lock);
+    if spec.entry.family == Family::Connection {
+        return refuse(format!(
+            "{name} is no lock; connections are opened by `jostle connect {name}`"
+        ));
+    }
     let which = |can: fn(&jostle_targets::Entry) -> bool| -> String {
         let names: Vec<&str> = jostle_targets::TABLE
             .iter()

@@ -4,6 +4,7 @@
 //! and whoever prints a plan as a command leaves them out again. What pilots or
 //! the machine decide (windows, runs, seeds) has no default here.
 
+use crate::connect::{Accept, Close};
 use crate::list::List;
 use crate::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use crate::time::{Busy, Nanos};
@@ -16,6 +17,7 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
         Workload::Contend => &["flock", "sysv"],
         Workload::Stream => &["lockd", "flock"],
         Workload::Hold => &["lockd", "chained"],
+        Workload::Connect => &["tcp"],
     }
 }
 
@@ -38,6 +40,13 @@ pub fn swept(workload: Workload) -> Plan {
         Workload::Hold => Plan {
             workers: list(&[1]),
             keys: list(&[1_000, 10_000]),
+            ..plan
+        },
+        // Two decades and more, and the number at which the even ones of Linux's
+        // usual range of ports are used up (14,116) between two of them. How many
+        // source addresses there are, the target decides.
+        Workload::Connect => Plan {
+            open: list(&[100, 300, 1_000, 3_000, 10_000, 14_000, 15_000, 20_000]),
             ..plan
         },
     }
@@ -77,8 +86,32 @@ pub fn options(workload: Workload) -> Plan {
             ..counted
         },
         Workload::Hold => counted,
+        Workload::Connect => Plan {
+            carrier: None,
+            measure: None,
+            slots: None,
+            listeners: Some(List(vec![0])),
+            ports: Some(1),
+            accept: Some(Accept::Shared),
+            acceptors: Some(1),
+            close: Some(Close::Fin),
+            ..common
+        },
     }
 }
+
+/// The same, of what requests have beside: absent where locks are measured.
+pub fn requests(workload: Workload) -> Plan {
+    Plan {
+        // Longer than any call that somebody waits for, and short enough that one
+        // that hangs does not cost the run.
+        call_timeout: Some(Nanos::from_millis(10_000)),
+        ..Plan::of(workload)
+    }
+}
+
+/// No request that does nothing.
+pub const NO_NULL: &str = "none";
 
 impl Plan {
     /// Takes from `other` what is absent here. Targets stay as they are.
@@ -114,6 +147,25 @@ impl Plan {
             slots,
             timer_slack,
             over,
+            open,
+            listeners,
+            sources,
+            ports,
+            accept,
+            acceptors,
+            bind_no_port,
+            port_range,
+            close,
+            rate,
+            sndbuf,
+            rcvbuf,
+            only,
+            during,
+            expect,
+            call_timeout,
+            command_output,
+            null,
+            numbers,
             seed,
         );
     }
@@ -143,7 +195,7 @@ mod tests {
             let both = |field: &&String| options.get(field.as_str()).is_some();
             let shared: Vec<&String> = swept.as_object().unwrap().keys().filter(both).collect();
             assert_eq!(shared, ["workload"], "{workload}");
-            assert!(swept.get("workers").is_some(), "{workload}");
+            assert!(swept.as_object().unwrap().len() > 1, "{workload}");
             assert!(!targets(*workload).is_empty(), "{workload}");
         }
     }

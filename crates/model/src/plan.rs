@@ -6,6 +6,7 @@
 //! about; a *resolved* plan has every default and the seed filled in, and can
 //! be run again as it is. Field names are the long command-line options.
 
+use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
 use crate::time::{Busy, Nanos};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,8 @@ words! {
         Stream = "stream",
         /// Each worker acquires so many locks, holding all, then releases them.
         Hold = "hold",
+        /// Opens so many connections and keeps them open.
+        Connect = "connect",
     }
 }
 
@@ -103,6 +106,8 @@ words! {
         Disjoint = "disjoint",
     }
 }
+
+pub(crate) use words;
 
 /// Which CPUs the workers may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,6 +269,68 @@ pub struct Plan {
     /// Print the share of operations that took longer than each of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Vec<Nanos>>,
+    /// Swept within a run: connections that are open at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<List>,
+    /// Swept: how many other sockets listen meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listeners: Option<List>,
+    /// Swept: source addresses that connections come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<List>,
+    /// Destination ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<u64>,
+    /// How acceptors share the listening sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept: Option<Accept>,
+    /// Processes that accept at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acceptors: Option<u64>,
+    /// Whether a source address is bound without its port, which connect() then
+    /// chooses. Absent: no address is bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bind_no_port: Option<bool>,
+    /// The ports that the kernel may choose for these sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port_range: Option<PortRange>,
+    /// How connections end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close: Option<Close>,
+    /// Connections a second that are offered; absent: one after the other.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "one_or_many"
+    )]
+    pub rate: Option<List>,
+    /// Send buffer of each socket in bytes, as asked of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sndbuf: Option<u64>,
+    /// Receive buffer of each socket in bytes, as asked of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rcvbuf: Option<u64>,
+    /// The one step that is measured, instead of whole connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Only>,
+    /// A profiler or tracer that runs along with each run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<String>,
+    /// Codes that count as a success. Absent: those of the target (exit code 0).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<List>,
+    /// How long one request may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_timeout: Option<Nanos>,
+    /// The file that the output of started commands goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_output: Option<String>,
+    /// The target that does nothing, whose cost is subtracted; `none`: no such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null: Option<String>,
+    /// `{n}` runs over so many numbers, again and again. Absent: over all requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<u64>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -307,6 +374,25 @@ impl Plan {
             slots: None,
             timer_slack: None,
             over: None,
+            open: None,
+            listeners: None,
+            sources: None,
+            ports: None,
+            accept: None,
+            acceptors: None,
+            bind_no_port: None,
+            port_range: None,
+            close: None,
+            rate: None,
+            sndbuf: None,
+            rcvbuf: None,
+            only: None,
+            during: None,
+            expect: None,
+            call_timeout: None,
+            command_output: None,
+            null: None,
+            numbers: None,
             seed: None,
         }
     }

@@ -5,6 +5,7 @@
 //! added there in the same commit. These types are the file's format and
 //! nothing else: workers fold into shared pages of their own layout.
 
+use crate::connect::{self, Closing, Connections};
 use crate::plan::{Plan, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub enum Record {
     Experiment(Box<Experiment>),
     /// One run of one point.
     Point(Box<Point>),
+    /// How the connections of a point were closed.
+    Closing(Box<Closing>),
     /// How a figure grows over a sweep; after its points.
     Fit(Box<Fit>),
     /// Closes an experiment.
@@ -74,6 +77,9 @@ pub struct Environment {
     pub cgroup: Option<String>,
     /// File system of each target's path, by target as typed.
     pub file_systems: BTreeMap<String, String>,
+    /// Entries of the kernel's hash tables for sockets, by the kernel's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub hash_sizes: BTreeMap<String, u64>,
     /// jostle's version and commit.
     pub jostle: String,
     /// Which C library the locks of `pthread*` and `posix-sem` come from.
@@ -127,15 +133,27 @@ pub struct At {
     /// Locks that each worker holds at the peak.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub keys: Option<u64>,
+    /// Connections that are open.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub open: Option<u64>,
+    /// Other sockets that listen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub listeners: Option<u64>,
+    /// Source addresses of the connections.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sources: Option<u64>,
 }
 
 impl At {
     /// The points that a resolved plan asks of each target, in its order.
     pub fn swept(plan: &Plan) -> Vec<At> {
+        if plan.workload == Workload::Connect {
+            return connect::swept(plan);
+        }
         let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
         let workers = of(&plan.workers);
         let second = match plan.workload {
-            Workload::Contend => vec![None],
+            Workload::Contend | Workload::Connect => vec![None],
             Workload::Stream => of(&plan.operations).into_iter().map(Some).collect(),
             Workload::Hold => of(&plan.keys).into_iter().map(Some).collect(),
         };
@@ -143,6 +161,7 @@ impl At {
             workers: Some(workers),
             operations: second.filter(|_| plan.workload == Workload::Stream),
             keys: second.filter(|_| plan.workload == Workload::Hold),
+            ..At::default()
         };
         workers
             .iter()
@@ -273,6 +292,58 @@ pub struct Point {
     /// What the witness saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusion: Option<Exclusion>,
+    /// Time in connect(), of the connections that this point adds (`connect`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connect_ns: Option<Distribution>,
+    /// The same, of those to which the kernel gave an even port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connect_even_ns: Option<Distribution>,
+    /// The same, of those to which the kernel gave an odd port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connect_odd_ns: Option<Distribution>,
+    /// From the intended start to the end of connect() (`--rate`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub response_ns: Option<Distribution>,
+    /// Time in bind(), where an address is bound.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bind_ns: Option<Distribution>,
+    /// Time in accept4() of a connection that was there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub accept_ns: Option<Distribution>,
+    /// Time in close() of the side that closes first.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub close_ns: Option<Distribution>,
+    /// Time in close() of the server's side, afterwards.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_close_ns: Option<Distribution>,
+    /// What having so many connections open is like.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connections: Option<Box<Connections>>,
+    /// The profiler or tracer that ran along, as started.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub during: Option<String>,
+    /// From the sending of a request to its answer, successful ones only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub service_ns: Option<Distribution>,
+    /// The parts of these, in the order in which they follow each other.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub phases: Vec<Phase>,
+    /// The same as `service_ns`, of requests that failed or were answered with
+    /// another code.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failed_ns: Option<Distribution>,
+    /// Answers by their code: exit codes and signals, result codes, statuses.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub codes: BTreeMap<String, u64>,
+    /// CPU time of the processes that were started for requests, user.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub children_user_s: Option<f64>,
+    /// CPU time of the processes that were started for requests, system.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub children_system_s: Option<f64>,
+    /// Requests that do nothing, made beside this run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub null: Option<Null>,
     /// What the server of a lock service did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
@@ -459,6 +530,28 @@ pub struct Exclusion {
     /// The first few, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub examples: Vec<String>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its name, such as `spawn`. Its histogram is called `spawn_ns`.
+    pub phase: String,
+    /// How long it took, in nanoseconds.
+    #[serde(flatten)]
+    pub span: Distribution,
+}
+
+/// Requests that do nothing, by as many workers, immediately before or after a
+/// run: what remains of its requests without theirs is the target's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Null {
+    /// The target that does nothing, as typed.
+    pub target: String,
+    /// From sending to answer.
+    pub service_ns: Distribution,
+    /// CPU time of worker and children for each request, in microseconds.
+    pub cpu_us_per_operation: f64,
 }
 
 /// A lock service's own figures.

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
+use jostle_model::connect::*;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::*;
 use jostle_model::{Busy, List, Nanos};
@@ -14,14 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 8] = [
+const KEYED_BY_DATA: [&str; 13] = [
+    "codes",
+    "decades",
     "errors",
     "file_systems",
+    "hash_sizes",
     "histograms",
     "limits",
     "over",
     "own_cost",
     "setup",
+    "slab_caches",
+    "sockstat",
     "truth",
 ];
 
@@ -57,6 +63,25 @@ fn plan() -> Plan {
         slots: Some(16),
         timer_slack: Some(Nanos(1)),
         over: Some(vec![Nanos::from_millis(1_000)]),
+        open: Some(List(vec![1000])),
+        listeners: Some(List(vec![0])),
+        sources: Some(List(vec![1])),
+        ports: Some(1),
+        accept: Some(Accept::Shared),
+        acceptors: Some(1),
+        bind_no_port: Some(true),
+        port_range: "1-2".parse().ok(),
+        close: Some(Close::Fin),
+        rate: Some(List(vec![1000])),
+        sndbuf: Some(1),
+        rcvbuf: Some(1),
+        only: Some(Only::Bind),
+        during: Some("perf record -p {pids}".to_owned()),
+        expect: Some(List(vec![0])),
+        call_timeout: Some(Nanos::from_millis(10_000)),
+        command_output: Some("out".to_owned()),
+        null: Some("exec:true".to_owned()),
+        numbers: Some(1_000),
         seed: Some(7),
     }
 }
@@ -76,6 +101,7 @@ fn environment() -> Environment {
         limits: map("pids.max", "500".to_owned()),
         cgroup: Some("v2 /".to_owned()),
         file_systems: map("flock", "tmpfs".to_owned()),
+        hash_sizes: map("TCP bind", 65_536),
         jostle: "0.1.0".to_owned(),
         libc: "glibc".to_owned(),
     }
@@ -196,6 +222,9 @@ fn point() -> Point {
             workers: Some(10),
             operations: Some(1000),
             keys: Some(1000),
+            open: Some(1000),
+            listeners: Some(1),
+            sources: Some(1),
         },
         run: 1,
         block: 1,
@@ -246,6 +275,30 @@ fn point() -> Point {
         stamp_every: Some(1),
         stamped: Some(1),
         exclusion: Some(exclusion()),
+        connect_ns: Some(distribution()),
+        connect_even_ns: Some(distribution()),
+        connect_odd_ns: Some(distribution()),
+        response_ns: Some(distribution()),
+        bind_ns: Some(distribution()),
+        accept_ns: Some(distribution()),
+        close_ns: Some(distribution()),
+        server_close_ns: Some(distribution()),
+        connections: Some(Box::new(connections())),
+        during: Some("perf record -p 7".to_owned()),
+        service_ns: Some(distribution()),
+        phases: vec![Phase {
+            phase: "spawn".to_owned(),
+            span: distribution(),
+        }],
+        failed_ns: Some(distribution()),
+        codes: map("0", 1),
+        children_user_s: Some(0.1),
+        children_system_s: Some(0.1),
+        null: Some(Null {
+            target: "exec:true".to_owned(),
+            service_ns: distribution(),
+            cpu_us_per_operation: 1.0,
+        }),
         server: Some(Server {
             counted: Some(1),
             difference: Some(1),
@@ -270,6 +323,69 @@ fn point() -> Point {
         }),
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
+    }
+}
+
+fn side() -> Side {
+    Side {
+        processes: 1,
+        cpu_s: 1.0,
+        cpu_user_s: Some(1.0),
+        cpu_system_s: Some(1.0),
+        own_bytes_each: Some(1.0),
+    }
+}
+
+fn decade() -> Decade {
+    Decade {
+        connect_ns_p50: Some(1),
+        accept_ns_p50: Some(1),
+        close_ns_p50: Some(1),
+    }
+}
+
+fn connections() -> Connections {
+    Connections {
+        from: 0,
+        opened: 1,
+        total_s: 1.0,
+        to_previous: Some(1.0),
+        client: side(),
+        server: Some(side()),
+        accepted: vec![1],
+        parities: Some([1, 0]),
+        port_range: "1-2".parse().ok(),
+        pairs: 1,
+        slab_bytes_each: Some(1.0),
+        slab_caches: map("TCP", 1.0),
+        memory_bytes_each: Some(1.0),
+        sockstat: map("tw", 1),
+        time_wait_left: Some(1),
+        lag_ns: Some(1),
+        next_limits: vec![NextLimit {
+            name: "memory".to_owned(),
+            at: 1,
+            remedy: "free some".to_owned(),
+        }],
+        stopped: Some(Stopped {
+            call: "connect".to_owned(),
+            error: "EADDRNOTAVAIL".to_owned(),
+            text: "no port is left".to_owned(),
+        }),
+        decades: map("1..10", decade()),
+    }
+}
+
+fn closing() -> Closing {
+    Closing {
+        target: "tcp".to_owned(),
+        at: At::default(),
+        run: 1,
+        close_ns: Some(distribution()),
+        server_close_ns: Some(distribution()),
+        time_wait_left: Some(1),
+        decades: map("1..10", decade()),
+        histograms: map("close_ns", Buckets(vec![(1, 1)])),
     }
 }
 
@@ -322,7 +438,7 @@ fn fit() -> Fit {
     }
 }
 
-fn records() -> [Value; 4] {
+fn records() -> [Value; 5] {
     let end = End {
         exit: 0,
         error: Some("interrupted".to_owned()),
@@ -331,6 +447,7 @@ fn records() -> [Value; 4] {
     [
         Record::Experiment(Box::new(experiment())),
         Record::Point(Box::new(point())),
+        Record::Closing(Box::new(closing())),
         Record::Fit(Box::new(fit())),
         Record::End(end),
     ]
@@ -385,7 +502,7 @@ fn the_example_shows_no_field_that_a_point_does_not_have() {
     let page = page();
     let (_, example) = page.split_once("```json\n").unwrap();
     let example: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
-    let [_, point, _, _] = records();
+    let [_, point, ..] = records();
     let (mut shown, mut known) = (BTreeSet::new(), BTreeSet::new());
     names(&example, true, &mut shown);
     names(&point, true, &mut known);

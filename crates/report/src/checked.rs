@@ -2,6 +2,7 @@
 //! the sentences.
 
 use crate::ResultSet;
+use crate::connections;
 use crate::format::{counted, grouped, percent, significant, time};
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Exclusion, OwnCost};
@@ -13,6 +14,11 @@ const SHORT: f64 = 10.0;
 
 /// One paragraph.
 pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+    if set.experiment.plan.workload == Workload::Connect {
+        let mut sentences = connections::checked(set);
+        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+        return sentences.join(" ");
+    }
     let counts = set.experiment.plan.measure == Some(Measure::Counts);
     let mut sentences = exclusion(set, counts);
     // Counting alone has no stamps, witness or histograms to pay for.

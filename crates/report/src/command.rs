@@ -40,6 +40,25 @@ static OPTIONS: &[Opt] = &[
     opt("slots", "--slots"),
     opt("timer-slack", "--timer-slack"),
     opt("over", "--over"),
+    opt("open", "--open"),
+    opt("listeners", "--listeners"),
+    opt("sources", "--sources"),
+    opt("ports", "--ports"),
+    opt("acceptors", "--acceptors"),
+    opt("accept", "--accept"),
+    opt("bind-no-port", "--bind-no-port"),
+    opt("port-range", "--port-range"),
+    opt("close", "--close"),
+    opt("rate", "--rate"),
+    opt("sndbuf", "--sndbuf"),
+    opt("rcvbuf", "--rcvbuf"),
+    opt("only", "--only"),
+    opt("during", "--during"),
+    opt("expect", "--expect"),
+    opt("call-timeout", "--call-timeout"),
+    opt("command-output", "--command-output"),
+    opt("null", "--null"),
+    opt("numbers", "--numbers"),
     opt("seed", "--seed"),
 ];
 
@@ -58,7 +77,9 @@ pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
     let Ok(Value::Object(fields)) = serde_json::to_value(plan) else {
         return Vec::new();
     };
-    let defaults = serde_json::to_value(defaults::options(plan.workload)).unwrap_or_default();
+    let mut defaults = defaults::options(plan.workload);
+    defaults.fill_from(defaults::requests(plan.workload));
+    let defaults = serde_json::to_value(defaults).unwrap_or_default();
     OPTIONS
         .iter()
         .filter(|opt| !without.contains(&opt.field))
@@ -67,6 +88,7 @@ pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
             match typed(value).as_str() {
                 _ if defaults.get(opt.field) == Some(value) => None,
                 "true" => Some(opt.option.to_owned()),
+                "false" => Some(format!("{}=false", opt.option)),
                 value => Some(format!("{} {}", opt.option, quoted(brief(opt, value)))),
             }
         })
@@ -104,6 +126,7 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::made;
+    use jostle_model::connect::{Accept, Close, Only};
     use jostle_model::plan::{Carrier, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
@@ -151,6 +174,25 @@ mod tests {
             operations: Some(List(vec![1])),
             names: Some(Names::Own),
             pipeline: Some(2),
+            open: Some(List(vec![1])),
+            listeners: Some(List(vec![1])),
+            sources: Some(List(vec![1])),
+            ports: Some(2),
+            acceptors: Some(2),
+            accept: Some(Accept::ReusePort),
+            bind_no_port: Some(false),
+            port_range: "1-2".parse().ok(),
+            close: Some(Close::Rst),
+            rate: Some(List(vec![1])),
+            sndbuf: Some(1),
+            rcvbuf: Some(1),
+            only: Some(Only::Bind),
+            during: Some("true".to_owned()),
+            expect: Some(List(vec![3])),
+            call_timeout: Some(Nanos(1)),
+            command_output: Some("x".to_owned()),
+            null: Some("none".to_owned()),
+            numbers: Some(2),
             generator_threads: Some(2),
             ..made::plan()
         };

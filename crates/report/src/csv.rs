@@ -6,6 +6,7 @@
 //! `--format json` only.
 
 use crate::ResultSet;
+use jostle_model::connect::Connections;
 use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point};
 use std::fmt::Display;
 
@@ -36,6 +37,9 @@ static COLUMNS: &[Column] = &[
     column("workers", |row| or_empty(row.point.at.workers)),
     column("operations_each", |row| or_empty(row.point.at.operations)),
     column("keys_held", |row| or_empty(row.point.at.keys)),
+    column("open", |row| or_empty(row.point.at.open)),
+    column("listeners", |row| or_empty(row.point.at.listeners)),
+    column("sources", |row| or_empty(row.point.at.sources)),
     column("names", |row| or_empty(row.point.names.as_ref())),
     column("pipeline", |row| or_empty(row.experiment.plan.pipeline)),
     column("run", |row| row.point.run.to_string()),
@@ -136,11 +140,36 @@ static COLUMNS: &[Column] = &[
     column("exclusion_lost_updates", |row| {
         of_witness(row, |e| e.lost_updates)
     }),
+    column("opened", |row| of_connections(row, |c| Some(c.opened))),
+    column("total_s", |row| of_connections(row, |c| Some(c.total_s))),
+    column("client_own_bytes_each", |row| {
+        of_connections(row, |c| c.client.own_bytes_each)
+    }),
+    column("server_own_bytes_each", |row| {
+        of_connections(row, |c| c.server.as_ref()?.own_bytes_each)
+    }),
+    column("server_cpu_user_s", |row| {
+        of_connections(row, |c| c.server.as_ref()?.cpu_user_s)
+    }),
+    column("server_cpu_system_s", |row| {
+        of_connections(row, |c| c.server.as_ref()?.cpu_system_s)
+    }),
+    column("slab_bytes_each", |row| {
+        of_connections(row, |c| c.slab_bytes_each)
+    }),
+    column("time_wait_left", |row| {
+        of_connections(row, |c| c.time_wait_left)
+    }),
     column("errors", |row| {
         row.point.errors.values().sum::<u64>().to_string()
     }),
     column("deaths", |row| row.point.deaths.len().to_string()),
 ];
+
+fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {
+    let connections = row.point.connections.as_deref();
+    connections.map_or_else(String::new, |c| or_empty(figure(c)))
+}
 
 /// By name; each has the columns of [`SUMMARY`].
 type Find = fn(&Point) -> Option<&Distribution>;
@@ -161,6 +190,14 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("batch_ns", |point| point.batch_ns.as_ref()),
     ("release_batch_ns", |point| point.release_batch_ns.as_ref()),
     ("failed_try_ns", |point| point.failed_try_ns.as_ref()),
+    ("connect_ns", |point| point.connect_ns.as_ref()),
+    ("connect_even_ns", |point| point.connect_even_ns.as_ref()),
+    ("connect_odd_ns", |point| point.connect_odd_ns.as_ref()),
+    ("bind_ns", |point| point.bind_ns.as_ref()),
+    ("response_ns", |point| point.response_ns.as_ref()),
+    ("accept_ns", |point| point.accept_ns.as_ref()),
+    ("close_ns", |point| point.close_ns.as_ref()),
+    ("server_close_ns", |point| point.server_close_ns.as_ref()),
 ];
 
 const SUMMARY: [&str; 8] = ["count", "min", "mean", "p50", "p90", "p99", "p999", "max"];

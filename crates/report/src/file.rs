@@ -237,6 +237,12 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
         (Record::Point(point), Some(set)) => set.points.push(*point),
         (Record::Fit(fit), Some(set)) => set.fits.push(*fit),
         (Record::End(end), Some(set)) => set.end = Some(end),
+        (Record::Closing(closing), Some(set)) => {
+            if !set.points.iter_mut().any(|point| closing.add_to(point)) {
+                return Err("a closing that belongs to no point");
+            }
+        }
+        (Record::Closing(_), None) => return Err("a closing that belongs to no experiment"),
         (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
         (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),
         (Record::End(_), None) => return Err("an end that belongs to no experiment"),

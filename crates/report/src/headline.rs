@@ -1,10 +1,11 @@
 //! The headline table: one row for each point, and the notes at its foot.
 
+use crate::connections;
 use crate::format::{grouped, percent, plus_minus, significant, time};
 use crate::grid::{Grid, Heading};
 use jostle_model::record::Is;
 use jostle_stats::intervals::relative_half_width;
-use jostle_stats::summary::PointSummary;
+use jostle_stats::summary::{Estimate, PointSummary};
 
 /// The table and what its notes say.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub struct Headline {
 
 /// When a column's cell is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+pub enum Shown {
     /// In the first row of a target only.
     Once,
     /// In each row.
@@ -29,11 +30,14 @@ enum Shown {
     UnlessInvalid,
 }
 
-struct Column {
-    title: [&'static str; 2],
-    shown: Shown,
+/// One column.
+pub struct Column {
+    /// Two lines.
+    pub title: [&'static str; 2],
+    /// When its cells are printed.
+    pub shown: Shown,
     /// What was not measured is None; a column of nothing else is left out.
-    cell: fn(&PointSummary<'_>) -> Option<String>,
+    pub cell: fn(&PointSummary<'_>) -> Option<String>,
 }
 
 static COLUMNS: &[Column] = &[
@@ -205,16 +209,17 @@ fn micros(nanos: f64) -> String {
     significant(nanos / 1e3, 2)
 }
 
-const PLUS_MINUS: &str = "±";
+/// The column of half intervals.
+pub const PLUS_MINUS: &str = "±";
 
 /// Columns that belong to the one before them stand close to it, since lines
 /// are long enough.
-const CLOSE: [&str; 3] = ["workers", PLUS_MINUS, "none"];
+const CLOSE: [&str; 6] = ["workers", PLUS_MINUS, "none", "open", "addrs", "server"];
 
 /// Half the interval, or half the range, of a throughput over several runs.
-fn spread(point: &PointSummary<'_>) -> Option<String> {
-    let throughput = point.throughput_per_s.filter(|t| t.runs > 1)?;
-    Some(plus_minus(relative_half_width(&throughput)?))
+pub fn spread(point: &PointSummary<'_>) -> Option<String> {
+    let figure = figure(point).filter(|figure| figure.runs > 1)?;
+    Some(plus_minus(relative_half_width(&figure)?))
 }
 
 /// One row for each summary. None without any.
@@ -226,8 +231,17 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     let counted = points
         .iter()
         .any(|p| p.at.operations.or(p.at.keys).is_some());
-    let all = if counted { COUNTED } else { COLUMNS };
-    let columns: Vec<&Column> = all.iter().filter(measured).collect();
+    let all = match counted {
+        _ if points.iter().any(|p| p.at.open.is_some()) => connections::COLUMNS,
+        true => COUNTED,
+        false => COLUMNS,
+    };
+    let none_listen = points.iter().all(|p| p.at.listeners.unwrap_or(0) == 0);
+    let columns: Vec<&Column> = all
+        .iter()
+        .filter(measured)
+        .filter(|column| column.title[1] != "listen" || !none_listen)
+        .collect();
     let mut headings: Vec<Heading> = columns.iter().map(|column| heading(column)).collect();
     headings.push(Heading::left("verdict"));
     let mut notes = Vec::new();
@@ -281,13 +295,21 @@ fn verdict(point: &PointSummary<'_>, notes: &mut Vec<String>) -> String {
     text
 }
 
+/// What `±` belongs to.
+fn figure(point: &PointSummary<'_>) -> Option<Estimate> {
+    match point.at.open {
+        Some(_) => connections::measured(point),
+        None => point.throughput_per_s,
+    }
+}
+
 fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
     let shown =
         |point: &&PointSummary<'_>| point.verdict.is != Is::Invalid && spread(point).is_some();
     let mut intervals = points
         .iter()
         .filter(shown)
-        .filter_map(|point| Some(point.throughput_per_s?.interval));
+        .filter_map(|point| Some(figure(point)?.interval));
     let first = intervals.next()?;
     Some(match (first, intervals.all(|other| other == first)) {
         (true, true) => "± half of the median's 95 % interval",

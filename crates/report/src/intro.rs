@@ -28,7 +28,7 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let said_already = [
         "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "seed",
     ];
-    let in_the_table = ["operations", "keys"];
+    let in_the_table = ["operations", "keys", "open", "sources"];
     let swept = plan.workload != Workload::Contend;
     let without = match swept {
         true => [&said_already[..], &in_the_table].concat(),

@@ -10,6 +10,7 @@
 mod checked;
 mod command;
 pub mod compare;
+mod connections;
 mod csv;
 mod file;
 mod format;

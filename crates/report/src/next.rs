@@ -10,8 +10,9 @@ use jostle_model::plan::{Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
-use jostle_stats::path::ECHO;
+use jostle_stats::path::answering;
 use jostle_stats::summary::PointSummary;
+use std::collections::BTreeSet;
 
 /// A plan that follows, or what else to type.
 enum Step {
@@ -68,6 +69,10 @@ static CURES: &[(&str, Cure)] = &[
     ("own_cost", counts),
     ("steadiness", longer_warmup),
     ("hold_accuracy", doctor),
+    ("limit", more_sources),
+    ("accepted", doctor),
+    ("faster", again),
+    ("profiled", unprofiled),
     ("foreign_cpu", doctor),
     ("steal", doctor),
 ];
@@ -79,7 +84,7 @@ fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Is) -> Option<Step> {
             .filter_map(|point| {
                 let mut reasons = point.verdict.reasons.iter();
                 Some(Afflicted {
-                    workers: point.at.workers?,
+                    workers: point.at.workers.unwrap_or(0),
                     warmup_s: point
                         .runs
                         .iter()
@@ -118,6 +123,31 @@ fn follow_up(plan: &Plan) -> Plan {
 
 fn doctor(_: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
     Some(Step::Type("jostle doctor"))
+}
+
+/// As many as the reason proposes.
+fn more_sources(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    let proposed = afflicted.iter().find_map(|a| {
+        let (_, rest) = a.reason.text.split_once("--sources ")?;
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse::<u64>().ok().filter(|sources| *sources > 1)
+    });
+    let Some(sources) = proposed else {
+        return Some(Step::Type("jostle doctor"));
+    };
+    let mut next = follow_up(plan);
+    next.sources = Some(List(vec![sources]));
+    Some(Step::Measure(Box::new(next)))
+}
+
+fn again(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
+    Some(Step::Measure(Box::new(follow_up(plan))))
+}
+
+fn unprofiled(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
+    let mut next = follow_up(plan);
+    next.during = None;
+    Some(Step::Measure(Box::new(next)))
 }
 
 /// Does it take a crowd to break it?
@@ -193,6 +223,9 @@ fn longer_warmup(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
     let mut next = follow_up(plan);
+    if plan.workload == Workload::Connect {
+        return connect_question(plan, next);
+    }
     if plan.workload != Workload::Contend {
         return counted_question(set, next);
     }
@@ -220,15 +253,43 @@ fn question(set: &ResultSet) -> Step {
     Step::Measure(Box::new(next))
 }
 
+/// After one address beside many: what a million cost. After that, what other
+/// listening sockets cost.
+fn connect_question(plan: &Plan, mut next: Plan) -> Step {
+    let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
+    if plan.only.is_some() || plan.targets.iter().any(|target| target != "tcp") {
+        return Step::Type("jostle targets");
+    }
+    if most(&plan.open) < Some(1_000_000) {
+        next.open = Some(List(vec![1_000, 10_000, 100_000, 1_000_000]));
+        next.sources = Some(List(vec![64]));
+        next.ports = Some(8);
+    } else if most(&plan.listeners) == Some(0) {
+        next.open = Some(List(vec![1_000, 10_000]));
+        next.listeners = Some(List(vec![0, 1_000, 10_000]));
+    } else {
+        return Step::Type("jostle targets");
+    }
+    next.runs = None;
+    Step::Measure(Box::new(next))
+}
+
 /// Of streams: what contention costs, and how much is the way to the server. Of
 /// held locks: what a hundred times as many cost, up to a million.
 fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     let served = set.points.iter().any(|point| point.server.is_some());
-    let has_echo = plan.targets.iter().any(|target| target == ECHO);
+    let targets = plan.targets.iter();
+    let echoes: BTreeSet<&str> = targets.filter_map(|target| answering(target)).collect();
+    let has_echo = plan
+        .targets
+        .iter()
+        .any(|target| answering(target).is_none());
     match (plan.workload, plan.names, &plan.keys) {
         (Workload::Stream, Some(Names::One), _) => next.names = Some(Names::Own),
-        (Workload::Stream, ..) if served && !has_echo => next.targets.push(ECHO.to_owned()),
+        (Workload::Stream, ..) if served && !has_echo => {
+            next.targets.extend(echoes.into_iter().map(str::to_owned));
+        }
         (Workload::Hold, _, Some(List(keys))) => {
             let most = keys.iter().max().copied().unwrap_or(1);
             if most > 10_000 {

@@ -6,6 +6,7 @@
 //! tell, it says so or is silent; of INVALID figures it says only that they are.
 
 use crate::checks::CHECKS;
+use crate::connecting;
 use crate::fairness::{DispersionTest, dispersion_test};
 use crate::growth;
 use crate::ratio::{Outcome, Ratio, by_block};
@@ -47,6 +48,9 @@ const CPU_GROWTH: f64 = 2.0;
 /// One closing sentence for each target, in the order of the summaries: the
 /// target, and the text.
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    if experiment.plan.workload == Workload::Connect {
+        return connecting::sentences(&experiment.plan, points);
+    }
     if experiment.plan.workload != Workload::Contend {
         return growth::sentences(&experiment.plan, points);
     }
@@ -85,6 +89,10 @@ pub struct Comparison {
 /// them spares ratios.
 pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
+    // Connections have no rate to compare: what one costs stands in the table.
+    if points.iter().any(|point| point.at.open.is_some()) {
+        return Vec::new();
+    }
     let Some((first, others)) = targets.split_first() else {
         return Vec::new();
     };

@@ -65,6 +65,7 @@ fn place(plan: &Plan, at: At) -> String {
 fn counted(plan: &Plan, n: u64) -> String {
     let noun = match plan.workload {
         Workload::Hold => "lock",
+        Workload::Connect => "connection",
         Workload::Contend | Workload::Stream => "operation",
     };
     let plural = if n == 1 { "" } else { "s" };
@@ -103,6 +104,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     let printed = few.throughput_per_s?.median / many.throughput_per_s?.median;
     let unit = match plan.workload {
         Workload::Hold => "lock",
+        Workload::Connect => "connection",
         Workload::Contend | Workload::Stream => "operation",
     };
     let (from, to) = (grouped(least), counted(plan, most));
@@ -245,6 +247,7 @@ mod tests {
                         workers: Some(workers),
                         operations: (workload == Workload::Stream).then_some(each),
                         keys: (workload == Workload::Hold).then_some(each),
+                        ..At::default()
                     },
                     run: block,
                     block,

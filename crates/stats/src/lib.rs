@@ -12,6 +12,7 @@ pub mod censor;
 pub mod checks;
 pub mod closing;
 pub mod comparison;
+pub mod connecting;
 pub mod fairness;
 pub mod fit;
 pub mod gamma;

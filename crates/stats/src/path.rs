@@ -1,5 +1,6 @@
 //! What bounds a lock service in a closed loop: beside a server that only
-//! answers (`echo`), under the same load, in the same blocks.
+//! answers (`echo`, `echo+unix`), on the same transport, under the same load, in the
+//! same blocks.
 //!
 //! A service that reaches nine tenths of it has next to nothing of its own in
 //! the figure: what is measured is the path and the client. That is no fault of
@@ -10,8 +11,21 @@ use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::record::{Claim, Is, LimitedBy};
 
-/// The target that only answers.
+/// The target that only answers, over TCP.
 pub const ECHO: &str = "echo";
+
+/// The same over a Unix socket.
+const ECHO_UNIX: &str = "echo+unix";
+
+/// The answering server on the same transport as this target; None for what is
+/// one itself.
+pub fn answering(target: &str) -> Option<&'static str> {
+    match target {
+        ECHO | ECHO_UNIX => None,
+        _ if target.split(':').next() == Some("lockd+unix") => Some(ECHO_UNIX),
+        _ => Some(ECHO),
+    }
+}
 
 /// Share of its throughput from which on a service is bound by the path.
 const PATH: f64 = 0.9;
@@ -31,11 +45,9 @@ pub fn judge(points: &mut [PointSummary<'_>]) {
 /// Its throughput by that of `echo`.
 fn beside_echo(points: &[PointSummary<'_>], point: &PointSummary<'_>) -> Option<Ratio> {
     let served = point.runs.iter().any(|run| run.server.is_some());
-    if point.target == ECHO || !served || is_spoilt(point) {
-        return None;
-    }
+    let answering = answering(point.target).filter(|_| served && !is_spoilt(point))?;
     let mut others = points.iter();
-    let echo = others.find(|other| other.target == ECHO && other.at == point.at)?;
+    let echo = others.find(|other| other.target == answering && other.at == point.at)?;
     if is_spoilt(echo) {
         return None;
     }
@@ -198,6 +210,14 @@ mod tests {
             run.at.workers = Some(2);
         }
         assert_eq!(said(&elsewhere), (None, None));
+        // What TCP bounds says nothing of a Unix socket.
+        let mut unix = runs(&[0.97; 6]);
+        for run in unix.iter_mut().filter(|run| run.target == ECHO) {
+            run.target = ECHO_UNIX.to_owned();
+        }
+        assert_eq!(said(&unix), (None, None));
+        assert_eq!(answering("lockd+unix:/run/jostled"), Some(ECHO_UNIX));
+        assert_eq!(answering("lockd://h:1"), Some(ECHO));
         // It let two owners in: they did not wait as those of a lock do.
         let mut broken = runs(&[0.97; 6]);
         for run in broken.iter_mut().filter(|run| run.target == ECHO) {

@@ -54,6 +54,18 @@ pub struct PointSummary<'a> {
     pub batch_p50_ns: Option<Estimate>,
     /// See `batch_p50_ns`.
     pub batch_p99_ns: Option<Estimate>,
+    /// Median time of connect(), and its 99th percentile.
+    pub connect_p50_ns: Option<Estimate>,
+    /// See `connect_p50_ns`.
+    pub connect_p99_ns: Option<Estimate>,
+    /// Median time of bind(), accept4() and the first close().
+    pub bind_p50_ns: Option<Estimate>,
+    /// See `bind_p50_ns`.
+    pub accept_p50_ns: Option<Estimate>,
+    /// See `bind_p50_ns`.
+    pub close_p50_ns: Option<Estimate>,
+    /// Kernel memory of one connection.
+    pub slab_bytes_each: Option<Estimate>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
     /// Median time of a hand-off.
@@ -136,6 +148,12 @@ fn summary<'a>(
         release_p50_ns: over_runs(|run| percentile(run.release_ns.as_ref()?, "p50")),
         batch_p50_ns: over_runs(|run| percentile(run.batch_ns.as_ref()?, "p50")),
         batch_p99_ns: over_runs(|run| percentile(run.batch_ns.as_ref()?, "p99")),
+        connect_p50_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p50")),
+        connect_p99_ns: over_runs(|run| percentile(run.connect_ns.as_ref()?, "p99")),
+        bind_p50_ns: over_runs(|run| percentile(run.bind_ns.as_ref()?, "p50")),
+        accept_p50_ns: over_runs(|run| percentile(run.accept_ns.as_ref()?, "p50")),
+        close_p50_ns: over_runs(|run| percentile(run.close_ns.as_ref()?, "p50")),
+        slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
         blocked_share: over_runs(|run| run.blocked_share),
         handoff_p50_ns: over_runs(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: runs

@@ -8,6 +8,7 @@
 //! do about them, is decided by whoever reads them.
 
 pub mod cgroup;
+pub mod net;
 pub mod text;
 
 use crate::stat::MachineTicks;
@@ -136,6 +137,8 @@ pub struct Machine {
     pub shm_bytes: Option<u64>,
     /// Whether this process may make an IPC namespace of its own.
     pub private_ipc: bool,
+    /// What is allowed of sockets.
+    pub net: net::Net,
 }
 
 impl Machine {
@@ -170,6 +173,7 @@ impl Machine {
             timer_slack_ns: rustix::thread::current_timer_slack().ok(),
             shm_bytes: shm_bytes(),
             private_ipc: status.sys_admin && Path::new("/proc/self/ns/ipc").exists(),
+            net: net::Net::read(),
             status,
         }
     }

@@ -1,7 +1,53 @@
-//! Socket options that no well-kept crate offers safely.
+//! Options of sockets that no well-kept crate offers yet, and the limit on
+//! descriptors. Everything else about sockets comes from `rustix`.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// linux/in.h; since Linux 6.3.
+const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
+
+fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: u32) -> io::Result<()> {
+    // SAFETY: the pointer is to a live local of the length given, and the
+    // descriptor is open as long as it is borrowed.
+    let done = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// bind() with port 0 takes the address alone; connect() chooses the port
+/// (ip(7), IP_BIND_ADDRESS_NO_PORT).
+///
+/// # Errors
+/// The system's; ENOPROTOOPT before Linux 4.2.
+pub fn bind_address_no_port(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// Narrows the ports that the kernel may choose for this socket (ip(7),
+/// IP_LOCAL_PORT_RANGE).
+///
+/// # Errors
+/// The system's; ENOPROTOOPT before Linux 6.3.
+pub fn local_port_range(fd: BorrowedFd<'_>, low: u16, high: u16) -> io::Result<()> {
+    set(
+        fd,
+        libc::IPPROTO_IP,
+        IP_LOCAL_PORT_RANGE,
+        u32::from(high) << 16 | u32::from(low),
+    )
+}
 
 /// Lets a listening TCP socket wake its server only once a connection has sent
 /// something (tcp(7), TCP_DEFER_ACCEPT): one wake-up instead of two for a client
@@ -10,20 +56,49 @@ use std::os::fd::{AsFd, AsRawFd};
 ///
 /// # Errors
 /// The system's.
-pub fn defer_accept(listener: impl AsFd, seconds: i32) -> io::Result<()> {
-    // SAFETY: the kernel reads one int, whose size is given.
-    let done = unsafe {
-        libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_DEFER_ACCEPT,
-            (&raw const seconds).cast(),
-            size_of_val(&seconds) as libc::socklen_t,
-        )
+pub fn defer_accept(listener: impl AsFd, seconds: u32) -> io::Result<()> {
+    set(
+        listener.as_fd(),
+        libc::IPPROTO_TCP,
+        libc::TCP_DEFER_ACCEPT,
+        seconds,
+    )
+}
+
+/// Raises this process's soft limit on descriptors to its hard one, and gives
+/// what binds then; None if nothing does.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
     };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+    use std::net::{Ipv4Addr, SocketAddrV4};
+
+    fn bound_port(option: impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> u16 {
+        let fd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        option(fd.as_fd()).unwrap();
+        bind(&fd, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        SocketAddrV4::try_from(getsockname(&fd).unwrap())
+            .unwrap()
+            .port()
+    }
+
+    #[test]
+    fn a_port_comes_late_or_out_of_the_range_asked_for() {
+        assert_ne!(bound_port(|_| Ok(())), 0);
+        assert_eq!(bound_port(bind_address_no_port), 0);
+        let port = bound_port(|fd| local_port_range(fd, 40_000, 40_063));
+        assert!((40_000..=40_063).contains(&port), "{port}");
     }
 }

@@ -5,13 +5,16 @@
 //! but for a count of what it granted. What it reaches, no service that does
 //! something can exceed on this path with this client.
 
+use crate::remote::Stream;
 use jostle_resp::reply::{Protocol, Writer};
 use jostle_resp::request::{self, Args, Limits, Progress};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 /// What one reading may bring.
 const ROOM: usize = 64 * 1024;
@@ -22,16 +25,22 @@ const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const FIRST: u64 = 2;
 
-/// The server, bound to a free port of the loopback address.
+/// The server, bound.
 #[derive(Debug)]
 pub struct Answering {
-    listener: TcpListener,
+    listener: Listener,
     epoll: OwnedFd,
     clients: Vec<Option<Client>>,
     free: Vec<usize>,
     room: Vec<u8>,
     args: Args,
     counted: Counted,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +50,7 @@ struct Counted {
 
 #[derive(Debug)]
 struct Client {
-    stream: TcpStream,
+    stream: Stream,
     /// The beginning of a request.
     kept: Vec<u8>,
     out: Vec<u8>,
@@ -51,16 +60,31 @@ struct Client {
 }
 
 impl Answering {
-    /// Binds it.
+    /// Binds it to a free port of the loopback address, and says which.
     ///
     /// # Errors
     /// The system's.
-    pub fn bind() -> io::Result<Answering> {
+    pub fn bind() -> io::Result<(Answering, SocketAddr)> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        watch(&epoll, &listener, LISTENER)?;
-        Ok(Answering {
+        let epoll = watched(&listener)?;
+        Ok((Answering::new(Listener::Tcp(listener), epoll), address))
+    }
+
+    /// Binds it to a Unix socket at this path, where nothing must be.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind_unix(path: &Path) -> io::Result<Answering> {
+        let listener = UnixListener::bind(path)?;
+        listener.set_nonblocking(true)?;
+        let epoll = watched(&listener)?;
+        Ok(Answering::new(Listener::Unix(listener), epoll))
+    }
+
+    fn new(listener: Listener, epoll: OwnedFd) -> Answering {
+        Answering {
             listener,
             epoll,
             clients: Vec::new(),
@@ -68,15 +92,7 @@ impl Answering {
             room: Vec::new(),
             args: Args::new(),
             counted: Counted::default(),
-        })
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        }
     }
 
     /// Answers until `stop` can be read or closes.
@@ -104,14 +120,12 @@ impl Answering {
     fn accept(&mut self) -> io::Result<()> {
         loop {
             let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
+                Ok(stream) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 // A client that has gone again.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
             let place = self.free.pop().unwrap_or(self.clients.len());
             watch(&self.epoll, &stream, place as u64 + FIRST)?;
             let client = Some(Client {
@@ -146,6 +160,29 @@ impl Answering {
     }
 }
 
+impl Listener {
+    /// The next connection, which never waits.
+    fn accept(&self) -> io::Result<Stream> {
+        let stream = match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+            Listener::Unix(listener) => Stream::Unix(listener.accept()?.0),
+        };
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+}
+
+/// An epoll instance that watches this listener.
+fn watched(listener: impl AsFd) -> io::Result<OwnedFd> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    watch(&epoll, listener, LISTENER)?;
+    Ok(epoll)
+}
+
 fn watch(epoll: &OwnedFd, who: impl AsFd, number: u64) -> io::Result<()> {
     let data = epoll::EventData::new_u64(number);
     epoll::add(epoll, who, data, epoll::EventFlags::IN)?;
@@ -169,7 +206,7 @@ impl Client {
             room.resize(kept + ROOM, 0);
         }
         room[..kept].copy_from_slice(&self.kept);
-        let filled = match self.stream.read(&mut room[kept..]) {
+        let filled = match (&self.stream).read(&mut room[kept..]) {
             Ok(0) => return Ok(false),
             Ok(count) => kept + count,
             Err(error) if is_passing(&error) => return Ok(true),
@@ -193,7 +230,7 @@ impl Client {
 
     fn send(&mut self, epoll: &OwnedFd, place: usize) -> io::Result<()> {
         while self.sent < self.out.len() {
-            match self.stream.write(&self.out[self.sent..]) {
+            match (&self.stream).write(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
                 Err(error) if is_passing(&error) => break,
                 Err(error) => return Err(error),
@@ -242,12 +279,12 @@ fn answer(request: &[u8], args: &Args, counted: &mut Counted, out: &mut Vec<u8>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
 
     /// What is answered to these bytes, sent in such pieces.
     fn answers(pieces: &[&[u8]], length: usize) -> String {
-        let mut server = Answering::bind().unwrap();
-        let address = server.address().unwrap();
+        let (mut server, address) = Answering::bind().unwrap();
         let (stop, end) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| server.run(&end).unwrap());
@@ -276,8 +313,7 @@ mod tests {
 
     #[test]
     fn a_client_that_does_not_read_loses_no_answer() {
-        let mut server = Answering::bind().unwrap();
-        let address = server.address().unwrap();
+        let (mut server, address) = Answering::bind().unwrap();
         let (stop, end) = UnixStream::pair().unwrap();
         const ASKED: usize = 2_000_000;
         std::thread::scope(|scope| {

@@ -11,6 +11,12 @@ use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
 #[derive(Debug)]
 pub struct Echo(Daemon);
 
+/// A claim, which the witness shows to be false.
+pub const CLAIMED: LockCapabilities = LockCapabilities {
+    survives_owner: false,
+    ..LOCK
+};
+
 impl Target for Echo {
     type Lock = DaemonLock;
 
@@ -25,11 +31,7 @@ impl Target for Echo {
                   request and answers it at once, whoever owns what. A service that reaches nine \
                   tenths of it under the same load is bound by the path (`limited_by`). As a lock \
                   it is broken on purpose, and the witness must say so.",
-        // As a claim: it is the witness that shows it false.
-        lock: LockCapabilities {
-            survives_owner: false,
-            ..LOCK
-        },
+        lock: CLAIMED,
         no_threads: None,
     };
 

@@ -28,6 +28,14 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// Launches this server on a socket among the run's own files.
+    pub fn launch_unix(server: &str, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        let path = setup.ledger.path().join(format!("{server}.socket"));
+        let server = format!("{server}:{}", path.display());
+        let address = Address::Unix(setup.launcher.launch(&server)?.into());
+        Daemon::prepare(address, setup)
+    }
+
     pub fn join(&self) -> Result<DaemonLock, SetupError> {
         let client = Client::connect(&self.address)?;
         Ok(RemoteLock::new(client, DaemonWire(self.names)))

@@ -17,14 +17,9 @@ impl Target for LockdUnix {
         name: "lockd+unix",
         aliases: &[],
         argument: Some("PATH"),
-        check_argument: |argument| match argument {
-            None => {
-                Err("it needs the path of jostled's socket; `lockd` launches its own".to_owned())
-            }
-            some => argument::path(some),
-        },
+        check_argument: argument::path,
         family: Family::Service,
-        summary: "the lock daemon jostled over the Unix socket at PATH",
+        summary: "jostled over a Unix socket; without a path, one launched for the run",
         details: "As `lockd`, without TCP between: what the protocol and the daemon cost by \
                   themselves.",
         lock: LOCK,
@@ -32,13 +27,18 @@ impl Target for LockdUnix {
     };
 
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        let address = Address::Unix(argument.unwrap_or_default().into());
-        address.connect().map(drop)
+        let Some(path) = argument else {
+            return Ok(());
+        };
+        Address::Unix(path.into()).connect().map(drop)
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<LockdUnix, SetupError> {
-        let path = setup.argument.unwrap_or_default();
-        Daemon::prepare(Address::Unix(path.into()), setup).map(LockdUnix)
+        let daemon = match setup.argument {
+            Some(path) => Daemon::prepare(Address::Unix(path.into()), setup),
+            None => Daemon::launch_unix("lockd+unix", setup),
+        };
+        daemon.map(LockdUnix)
     }
 
     fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {

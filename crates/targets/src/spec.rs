@@ -1,6 +1,7 @@
 //! A target as typed: its name in the table and what follows the colon.
 
-use crate::{Entry, SetupError, TABLE, Target, Visitor, visit};
+use crate::table::Family;
+use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
 use std::fmt;
 
 /// One target of a command line or a plan.
@@ -26,8 +27,7 @@ impl Spec {
             Some((name, argument)) => (name, Some(argument)),
             None => (typed, None),
         };
-        let entry = table()
-            .iter()
+        let entry = all()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name))?;
         (entry.check_argument)(argument).map_err(|problem| format!("`{typed}`: {problem}"))?;
@@ -44,6 +44,13 @@ impl Spec {
     /// # Errors
     /// In words for the user: who does not answer, and where.
     pub fn reach(&self) -> Result<(), SetupError> {
+        if let Some(target) = requests(self.entry) {
+            return (target.reach)(self.argument.as_deref());
+        }
+        if self.entry.family == Family::Connection {
+            // What connecting to it comes to is what is measured.
+            return Ok(());
+        }
         struct Reach<'a>(Option<&'a str>);
         impl Visitor for Reach<'_> {
             type Out = Result<(), SetupError>;
@@ -68,10 +75,12 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The table, as if it were not known when this is compiled: else the optimiser
-/// unrolls each search over all its names, for half a minute in release builds.
-fn table() -> &'static [&'static Entry] {
-    std::hint::black_box(TABLE)
+/// The tables, as if they were not known when this is compiled: else the optimiser
+/// unrolls each search over all their names, for half a minute in release builds.
+fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    let (locks, others, requests) = std::hint::black_box((TABLE, CONNECTIONS, REQUESTS));
+    let requests = requests.iter().map(|target| &target.entry);
+    locks.iter().chain(others).copied().chain(requests)
 }
 
 /// The entry's name and its aliases.
@@ -80,8 +89,7 @@ fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
 }
 
 fn unknown(name: &str) -> String {
-    let all: Vec<String> = table()
-        .iter()
+    let all: Vec<String> = all()
         .map(|entry| match entry.aliases {
             [] => entry.name.to_owned(),
             aliases => format!("{} ({})", entry.name, aliases.join(", ")),
@@ -102,7 +110,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     /// Jaro-Winkler; below this a suggestion puzzles more than it helps.
     const ALIKE: f64 = 0.75;
     let name = name.to_ascii_lowercase();
-    let all = || table().iter().flat_map(|entry| names(entry));
+    let all = || all().flat_map(names);
     if name.is_empty() {
         return None;
     }

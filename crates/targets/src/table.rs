@@ -36,6 +36,11 @@ impl Entry {
     pub fn is_remote(&self) -> bool {
         self.lock.pipeline
     }
+
+    /// Whether it answers requests, and is no lock.
+    pub fn is_asked(&self) -> bool {
+        self.family == Family::Server
+    }
 }
 
 /// The headings of the table.
@@ -49,6 +54,10 @@ pub enum Family {
     Memory,
     /// Locks that a server keeps.
     Service,
+    /// Connections, not locks.
+    Connection,
+    /// What answers requests, and is no lock.
+    Server,
     /// Targets whose truth is known.
     Specimen,
 }
@@ -73,6 +82,20 @@ pub struct LockCapabilities {
     pub fifo: bool,
     /// Takes many requests before it answers the first.
     pub pipeline: bool,
+}
+
+impl LockCapabilities {
+    /// Of what is no lock.
+    pub const NONE: LockCapabilities = LockCapabilities {
+        shared: false,
+        timeout: false,
+        ranges: false,
+        open_each: false,
+        excludes: false,
+        survives_owner: false,
+        fifo: false,
+        pipeline: false,
+    };
 }
 
 /// A computation over a target's own type, so that the measured loop is

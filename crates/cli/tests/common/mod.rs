@@ -192,10 +192,22 @@ pub struct Jostle {
 }
 
 impl Jostle {
+    /// With one more word, which may hold spaces.
+    pub fn with(mut self, word: &str) -> Jostle {
+        self.words.push(word.to_owned());
+        self
+    }
+
     /// Started by another program, whose words come first: `prlimit --nproc=9`.
     pub fn under(mut self, line: &str) -> Jostle {
         self.under
             .splice(0..0, line.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// One more word, spaces and all.
+    pub fn word(mut self, word: &str) -> Jostle {
+        self.words.push(word.to_owned());
         self
     }
 

@@ -8,13 +8,17 @@
 
 mod anchor;
 mod collect;
+mod connect;
+mod connect_crew;
+mod connect_figures;
+pub mod during;
 mod run;
 mod serve;
 mod servers;
 
 pub use servers::VERB as SERVE_VERB;
 
-use crate::order::{CostOrder, Reply, Request, RunOrder, Yield};
+use crate::order::{Closed, CostOrder, Reached, Reply, Request, RunOrder, SweepOrder, Yield};
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
 use jostle_sys::process::{self, Forker};
@@ -63,6 +67,8 @@ impl Keeper {
     /// No processes, no sockets, or no place for the ledger.
     pub fn start(clock: Clock) -> Result<Keeper, KeeperError> {
         let forker = Forker::new().map_err(KeeperError::Start)?;
+        // Should the keeper be killed, what workers have started comes to us.
+        process::adopt_orphans().map_err(KeeperError::Start)?;
         let (ours, theirs) = UnixStream::pair().map_err(KeeperError::Start)?;
         let mut ours = Some(ours);
         let pid = forker
@@ -84,9 +90,7 @@ impl Keeper {
         match keeper.reply(&mut || false)? {
             Reply::Ready => Ok(keeper),
             Reply::Failed(text) => Err(KeeperError::Failed(text)),
-            Reply::Ran(_) | Reply::Cost(_) => {
-                Err(KeeperError::Failed("the keeper spoke out of turn".into()))
-            }
+            _ => Err(KeeperError::Failed("the keeper spoke out of turn".into())),
         }
     }
 
@@ -123,6 +127,28 @@ impl Keeper {
         match self.request(&Request::Cost(Box::new(order.clone())), ended)? {
             Reply::Cost(blocks) => Ok(blocks),
             other => Err(unexpected(other)),
+        }
+    }
+
+    /// Makes one sweep of connections; `reached` is told of each listed number as
+    /// it is reached, and what it returns as an error ends the sweep.
+    ///
+    /// # Errors
+    /// What came in the way; what was reached before has been told.
+    pub fn sweep(
+        &mut self,
+        order: &SweepOrder,
+        ended: &mut dyn FnMut() -> bool,
+        reached: &mut dyn FnMut(Reached),
+    ) -> Result<Closed, KeeperError> {
+        let mut reply = self.request(&Request::Sweep(Box::new(order.clone())), ended)?;
+        loop {
+            match reply {
+                Reply::Reached(point) => reached(*point),
+                Reply::Closed(closed) => return Ok(*closed),
+                other => return Err(unexpected(other)),
+            }
+            reply = self.reply(ended)?;
         }
     }
 
@@ -172,6 +198,7 @@ impl Keeper {
             }) => format!("exit code {code}"),
             _ => "still ending".to_owned(),
         };
+        let _ = process::end_children(Duration::from_secs(2));
         let _ = ledger::sweep_dead();
         KeeperError::Gone { pid: self.pid, how }
     }

@@ -1,9 +1,11 @@
 //! The findings of `jostle doctor`: one small function for each thing that can
 //! bend or refuse a measurement, and one list of them.
 
+mod processors;
+mod sockets;
+
 use super::bytes;
-use crate::environment::steal_share;
-use jostle_sys::limits::{Machine, cgroup};
+use jostle_sys::limits::Machine;
 use jostle_sys::stat::machine_ticks;
 use std::time::Duration;
 
@@ -72,14 +74,14 @@ const STOLEN: [f64; 2] = [0.02, 0.10];
 /// Everything that is worth saying about `machine`. `busy` is the share of CPU
 /// time in use right now, from [`busy_share`].
 pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
-    let checks: [fn(&Machine) -> Option<Finding>; 16] = [
-        cpus,
-        siblings,
-        clock_source,
-        counter,
-        governor,
-        quota,
-        steal,
+    let checks: [fn(&Machine) -> Option<Finding>; 21] = [
+        processors::cpus,
+        processors::siblings,
+        processors::clock_source,
+        processors::counter,
+        processors::governor,
+        processors::quota,
+        processors::steal,
         timer_slack,
         tasks,
         descriptors,
@@ -89,6 +91,11 @@ pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
         swap,
         semaphores,
         shm,
+        sockets::connections,
+        sockets::ports,
+        sockets::backlog,
+        sockets::time_wait,
+        sockets::conntrack,
     ];
     let mut findings: Vec<Finding> = checks.iter().filter_map(|check| check(machine)).collect();
     findings.extend(others(machine, busy));
@@ -120,144 +127,6 @@ fn above(share: f64, [note, bends]: [f64; 2]) -> Severity {
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
-}
-
-fn cpus(machine: &Machine) -> Option<Finding> {
-    let (allowed, online) = (machine.cpus.allowed.len(), machine.cpus.online.len());
-    let found = format!("{allowed} of {online} may be used");
-    let finding = Finding::fine("CPUs", found);
-    Some(match () {
-        _ if allowed == 1 => finding.but(
-            Severity::Bends,
-            "two workers never run at the same time, and no hand-off crosses cores: give this \
-             process more CPUs (`taskset -c`, the container's cpuset)",
-        ),
-        _ if allowed < online => finding.but(
-            Severity::Note,
-            format!(
-                "to use all: `taskset -c 0-{}`, or the container's cpuset",
-                online - 1
-            ),
-        ),
-        _ => finding,
-    })
-}
-
-fn siblings(machine: &Machine) -> Option<Finding> {
-    let second = &machine.cpus.siblings;
-    if second.is_empty() {
-        return Some(Finding::fine(
-            "hardware threads",
-            "one for each core that is shown",
-        ));
-    }
-    let first: Vec<String> = machine
-        .cpus
-        .allowed
-        .iter()
-        .filter(|cpu| !second.contains(cpu))
-        .map(usize::to_string)
-        .collect();
-    let found = format!("{} CPUs share a core with another", second.len());
-    Some(Finding::fine("hardware threads", found).but(
-        Severity::Note,
-        format!(
-            "for one worker on each core: `--place cpus:{}`",
-            first.join(",")
-        ),
-    ))
-}
-
-fn clock_source(machine: &Machine) -> Option<Finding> {
-    let source = machine.cpus.clock_source.as_deref()?;
-    let finding = Finding::fine("clock source", source);
-    // Processors without a time stamp counter have one good source of their own.
-    if machine.cpus.invariant_tsc.is_none() || source == "tsc" {
-        return Some(finding);
-    }
-    let remedy = if machine.cpus.clock_sources.iter().any(|s| s == "tsc") {
-        "stamps cost more than with tsc: `echo tsc > \
-         /sys/devices/system/clocksource/clocksource0/current_clocksource` as root"
-    } else {
-        "stamps cost more than with tsc, which the kernel does not trust here (see `dmesg | grep \
-         -i tsc`): use `--measure counts` for locks that are quicker than a stamp"
-    };
-    // These two are read without a system call; others (hpet, acpi_pm) cost
-    // a microsecond and more for each stamp.
-    let quick = ["kvm-clock", "hyperv_clocksource_tsc_page"].contains(&source);
-    Some(finding.but(
-        if quick {
-            Severity::Note
-        } else {
-            Severity::Bends
-        },
-        remedy,
-    ))
-}
-
-fn counter(machine: &Machine) -> Option<Finding> {
-    let what = "time stamp counter";
-    Some(match machine.cpus.invariant_tsc? {
-        true => Finding::fine(what, "runs at one rate in every state"),
-        false => Finding::fine(what, "changes its rate or stops with power states").but(
-            Severity::Note,
-            "stamps come from CLOCK_MONOTONIC and cost more: use `--measure counts` for locks \
-             that are quicker than a stamp",
-        ),
-    })
-}
-
-fn governor(machine: &Machine) -> Option<Finding> {
-    let what = "frequency governor";
-    Some(match machine.cpus.governor.as_deref() {
-        None => Finding::fine(what, "none (as in virtual machines)"),
-        Some("performance") => Finding::fine(what, "performance"),
-        Some(other) => Finding::fine(what, other).but(
-            Severity::Bends,
-            "clock rates change while measuring: `cpupower frequency-set -g performance` as root",
-        ),
-    })
-}
-
-fn quota(machine: &Machine) -> Option<Finding> {
-    let what = "CPU quota";
-    let Some(quota) = &machine.cgroup.cpu else {
-        return Some(Finding::fine(what, "none"));
-    };
-    let throttled = cgroup::throttled(&machine.cgroup.cpu_stats);
-    let found = format!(
-        "{:.2} CPUs in every {} ms, used up in {} of {} periods so far",
-        quota.cpus,
-        quota.period_us / 1000,
-        throttled.throttled_periods,
-        throttled.periods,
-    );
-    let finding = Finding::fine(what, found);
-    // A quota of at least all CPUs can never run out.
-    if quota.cpus >= machine.cpus.allowed.len() as f64 {
-        return Some(finding);
-    }
-    let (group, allowed) = (quota.group.display(), machine.cpus.allowed.len());
-    Some(finding.but(
-        Severity::Bends,
-        format!(
-            "a run that is throttled is INVALID: raise the limit of {group} to {allowed} CPUs or \
-             more (docker: `--cpus`, Kubernetes: `limits.cpu`)"
-        ),
-    ))
-}
-
-fn steal(machine: &Machine) -> Option<Finding> {
-    let share = steal_share(machine.ticks?)?;
-    let finding = Finding::fine("steal since boot", percent(share));
-    Some(match above(share, STOLEN) {
-        Severity::Fine => finding,
-        matters => finding.but(
-            matters,
-            "the hypervisor gives this time to others: compare targets within one run only, or \
-             use a machine with CPUs of its own",
-        ),
-    })
 }
 
 fn others(machine: &Machine, busy: Option<f64>) -> Option<Finding> {
@@ -465,6 +334,7 @@ fn private_ipc(machine: &Machine) -> Finding {
 mod tests {
     use super::*;
     use jostle_sys::limits::cgroup::{Bound, Quota};
+    use jostle_sys::limits::net::Net;
     use jostle_sys::limits::text::{Memory, Semaphores};
     use jostle_sys::stat::MachineTicks;
 
@@ -492,6 +362,14 @@ mod tests {
         machine.cpus.clock_sources = vec!["tsc".to_owned(), "hpet".to_owned()];
         machine.cpus.invariant_tsc = Some(true);
         machine.kernel.pid_max = Some(4_194_304);
+        machine.net = Net {
+            ports: "32768-60999".parse().ok(),
+            somaxconn: Some(4_096),
+            max_time_wait: Some(131_072),
+            time_wait: Some(3),
+            conntrack: Some((262_144, 0)),
+            ..Net::default()
+        };
         machine.kernel.semaphores = Some(Semaphores {
             per_set: 32_000,
             in_all: 1_024_000_000,
@@ -604,6 +482,23 @@ mod tests {
             }),
             ("/dev/shm", Note, "mount -t tmpfs", |m| m.shm_bytes = None),
             ("/dev/shm", Note, "remount", |m| m.shm_bytes = Some(4096)),
+            ("ports of clients", Note, "ip_local_port_range", |m| {
+                m.net.ports = "60000-60099".parse().ok();
+            }),
+            (
+                "backlog of a listening socket",
+                Bends,
+                "somaxconn=4096",
+                |m| {
+                    m.net.somaxconn = Some(8);
+                },
+            ),
+            ("ports in TIME_WAIT", Note, "--close rst", |m| {
+                m.net.time_wait = Some(100_000);
+            }),
+            ("connection tracking", Note, "NOTRACK", |m| {
+                m.net.conntrack = Some((262_144, 40));
+            }),
             ("own IPC namespace", Note, "unshare", |m| {
                 m.private_ipc = false
             }),

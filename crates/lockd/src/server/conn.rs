@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use jostle_resp::Protocol;
-use rustix::event::epoll::EventFlags;
 
 use super::stream::Stream;
 use crate::table::{SessionId, Time};
@@ -19,14 +18,18 @@ pub(crate) struct Conn {
     pub(crate) waiting: bool,
     /// To be closed once its replies are sent.
     pub(crate) closing: bool,
+    /// Its socket may hold more than was read. Epoll tells of it once only.
+    pub(crate) readable: bool,
+    /// The client has closed its side, though not all that it sent may be read.
+    pub(crate) hung_up: bool,
     /// The client has closed its side; nothing more will come.
     pub(crate) ended: bool,
     /// `input` may hold whole requests, which the next turn executes.
     pub(crate) more: bool,
-    /// Stands in the list of those with something to send.
-    pub(crate) dirty: bool,
-    /// What epoll watches for.
-    pub(crate) interest: EventFlags,
+    /// Stands in the list of those whose turn goes on.
+    pub(crate) later: bool,
+    /// Epoll tells when more can be sent.
+    pub(crate) watched_for_room: bool,
     /// Received and not yet executed.
     pub(crate) input: Vec<u8>,
     /// No request is whole before `input` has so many bytes.
@@ -36,8 +39,8 @@ pub(crate) struct Conn {
     pub(crate) sent: usize,
     /// The name that the LOCK in progress wants, if it wants a lease.
     pub(crate) wanted: Vec<u8>,
-    /// A lease granted after a wait, whose reply was not yet sent.
-    pub(crate) fresh_lease: Option<u64>,
+    /// Leases granted after a wait, whose replies were not yet sent.
+    pub(crate) fresh_leases: FreshLeases,
     pub(crate) since: Time,
     pub(crate) last_request: Time,
     /// Since when a request is incomplete, or the client not yet known.
@@ -71,16 +74,18 @@ impl Conn {
             authenticated,
             waiting: false,
             closing: false,
+            readable: false,
+            hung_up: false,
             ended: false,
             more: false,
-            dirty: false,
-            interest: EventFlags::empty(),
+            later: false,
+            watched_for_room: false,
             input: Vec::new(),
             needed: 0,
             output: Vec::new(),
             sent: 0,
             wanted: Vec::new(),
-            fresh_lease: None,
+            fresh_leases: FreshLeases::default(),
             since: now,
             last_request: now,
             incomplete_since: unknown.then_some(now),
@@ -95,6 +100,21 @@ impl Conn {
     /// Replies that wait to be sent, in bytes.
     pub(crate) fn pending(&self) -> usize {
         self.output.len() - self.sent
+    }
+
+    /// Whether replies wait because the client does not take them; else they are
+    /// kept back for those of others.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck_since.is_some()
+    }
+
+    /// Whether the client is gone, and is owed what nobody else should lack: its
+    /// place in a line, or a lease whose token it has not got. What it had queued
+    /// may take further locks and must not be executed.
+    #[inline]
+    pub(crate) fn is_forsaken(&self) -> bool {
+        let fresh = !self.fresh_leases.is_empty();
+        (self.waiting && self.hung_up) || (fresh && self.stream.peer_is_gone())
     }
 
     /// Bytes of memory in its buffers.
@@ -113,7 +133,8 @@ impl Conn {
         while self.sent < self.output.len() || self.stream.wants_write() {
             let sent = self.stream.transmit(&self.output[self.sent..])?;
             self.sent += sent;
-            if sent == 0 || self.stream.wants_write() {
+            let blocked = sent == 0 && self.sent < self.output.len();
+            if blocked || self.stream.wants_write() {
                 let since = self.stuck_since.get_or_insert(now);
                 if sent != 0 {
                     *since = now;
@@ -134,19 +155,42 @@ impl Conn {
         self.input.shrink_to(KEEP.max(self.input.len()));
     }
 
-    /// What epoll should watch for.
-    pub(crate) fn wanted_interest(&self, max_input: usize) -> EventFlags {
-        let mut wanted = EventFlags::empty();
-        if !self.ended && !self.closing {
-            // Even a client that is not read from must be seen to leave.
-            wanted |= EventFlags::RDHUP;
-            if self.input.len() < max_input {
-                wanted |= EventFlags::IN;
-            }
-        }
-        if self.pending() > 0 || self.stream.wants_write() {
-            wanted |= EventFlags::OUT;
-        }
-        wanted
+    /// Whether there is something to read, and room for it.
+    #[inline]
+    pub(crate) fn can_read(&self, max_input: usize) -> bool {
+        self.readable && !self.ended && !self.closing && self.input.len() < max_input
+    }
+}
+
+/// Tokens and names of leases.
+#[derive(Default)]
+pub(crate) struct FreshLeases {
+    /// Each with the length of its name.
+    tokens: Vec<(u64, usize)>,
+    names: Vec<u8>,
+}
+
+impl FreshLeases {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, token: u64, name: &[u8]) {
+        self.tokens.push((token, name.len()));
+        self.names.extend_from_slice(name);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.tokens.clear();
+        self.names.clear();
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut rest = &self.names[..];
+        self.tokens.iter().map(move |(token, length)| {
+            let (name, after) = rest.split_at(*length);
+            rest = after;
+            (*token, name)
+        })
     }
 }

@@ -6,11 +6,21 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use super::Server;
 use super::conn::Conn;
 use super::net::{self, Door};
 use super::stream::Stream;
-use super::{Server, now};
 use crate::table::{Event, Reply, SessionId, Time};
+
+/// Epoll tells once of each change (edge-triggered): it need not look at a
+/// socket again after each read, nor be told when a client may not be read from.
+/// Whoever leaves something unread must remember it ([`Conn::readable`]).
+const INTEREST: EventFlags = EventFlags::IN
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+/// While something could not be sent. Not always: a Unix socket would tell of
+/// each reply that its client reads.
+const STUCK: EventFlags = INTEREST.union(EventFlags::OUT);
 
 impl Server {
     pub(super) fn conn(&self, session: SessionId) -> Option<&Conn> {
@@ -82,15 +92,14 @@ impl Server {
             },
             _ => Stream::plain(fd),
         };
-        let now = now();
+        let now = self.now();
         let Reply::Opened(session) = self.step(Event::Open, now) else {
             return;
         };
         let open = self.config.password.is_none();
-        let mut conn = Box::new(Conn::new(stream, session, peer, open, now));
-        conn.interest = conn.wanted_interest(self.config.max_request);
+        let conn = Box::new(Conn::new(stream, session, peer, open, now));
         let data = EventData::new_u64(session.number());
-        if epoll::add(&self.epoll, &conn.stream.fd, data, conn.interest).is_err() {
+        if epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST).is_err() {
             self.step(Event::Close { session }, now);
             return;
         }
@@ -114,39 +123,52 @@ impl Server {
             return;
         }
         let Some(mut conn) = place.take() else { return };
-        let gone = flags.intersects(EventFlags::ERR | EventFlags::HUP)
-            || (flags.contains(EventFlags::RDHUP) && conn.waiting);
-        let alive = !gone && self.serve(&mut conn, flags);
+        // Who has hung up may have asked for something before.
+        let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        conn.hung_up |= hung_up;
+        conn.readable |= hung_up || flags.contains(EventFlags::IN);
+        let gone = flags.contains(EventFlags::ERR) || conn.is_forsaken();
+        let alive = !gone && self.serve(&mut conn);
         self.put_back(conn, alive);
     }
 
     /// Ends a connection's turn: watches it further, or closes it.
     pub(super) fn put_back(&mut self, mut conn: Box<Conn>, alive: bool) {
-        if !alive {
+        if !alive || self.watch(&mut conn).is_err() {
             return self.close(conn);
         }
-        // What it has to send is sent, or epoll will tell when it can be. It may
-        // have been passed over in the list while it was out of its place.
-        conn.dirty = false;
-        let wanted = conn.wanted_interest(self.config.max_request);
-        if wanted != conn.interest {
-            conn.interest = wanted;
-            let data = EventData::new_u64(conn.session.number());
-            if epoll::modify(&self.epoll, &conn.stream.fd, data, wanted).is_err() {
-                return self.close(conn);
-            }
+        let goes_on = conn.more || conn.can_read(self.config.max_request);
+        if (goes_on || conn.waiting && conn.hung_up) && !conn.later {
+            conn.later = true;
+            self.later.push_back(conn.session);
         }
         let slot = conn.session.slot();
         self.conns[slot] = Some(conn);
+        if !self.outputs.is_empty() {
+            // Its wait ended while it was out of its place.
+            self.wake();
+        }
+    }
+
+    fn watch(&self, conn: &mut Conn) -> rustix::io::Result<()> {
+        let stuck = conn.is_stuck();
+        if conn.watched_for_room == stuck {
+            return Ok(());
+        }
+        conn.watched_for_room = stuck;
+        let data = EventData::new_u64(conn.session.number());
+        let interest = if stuck { STUCK } else { INTEREST };
+        epoll::modify(&self.epoll, &conn.stream.fd, data, interest)
     }
 
     pub(super) fn close(&mut self, mut conn: Box<Conn>) {
-        let (now, session) = (now(), conn.session);
+        let (now, session) = (self.now(), conn.session);
         if conn.waiting {
             // What is due by now may grant it a lease yet: it must be in its
             // place to be told, so that the lease can be passed on.
             self.conns[session.slot()] = Some(conn);
-            self.step(Event::Tick, now);
+            self.wake();
+            self.step(Event::Cancel { session }, now);
             let Some(found) = self.take_conn(session) else {
                 return;
             };
@@ -160,19 +182,19 @@ impl Server {
     /// A lease that was granted to a client that was gone before the reply could
     /// be sent goes to the next one; nobody can know its token.
     fn pass_on(&mut self, conn: &mut Conn, now: Time) {
-        let Some(token) = conn.fresh_lease.take() else {
-            return;
-        };
-        self.stats.passed_on += 1;
-        let (session, name) = (conn.session, std::mem::take(&mut conn.wanted));
-        self.step(
-            Event::Unlock {
+        let session = conn.session;
+        for (token, name) in std::mem::take(&mut conn.fresh_leases).iter() {
+            let token = Some(token);
+            let event = Event::Unlock {
                 session,
-                name: &name,
-                token: Some(token),
-            },
-            now,
-        );
+                name,
+                token,
+            };
+            // Unless a command behind the wait has released it already.
+            if self.step(event, now) == Reply::Released {
+                self.stats.passed_on += 1;
+            }
+        }
     }
 
     /// Lets a connection go on whose wait has ended.
@@ -180,29 +202,25 @@ impl Server {
         let Some(mut conn) = self.take_conn(session) else {
             return;
         };
-        let alive = self.go_on(&mut conn);
+        let alive = self.continue_turn(&mut conn);
         self.put_back(conn, alive);
     }
 
-    fn go_on(&mut self, conn: &mut Conn) -> bool {
-        if conn.fresh_lease.is_some() && !self.flush(conn) {
+    fn continue_turn(&mut self, conn: &mut Conn) -> bool {
+        if conn.is_forsaken() {
             return false;
         }
         if !conn.waiting && !conn.input.is_empty() {
             // Replies keep their order: that of the wait stands in `output`.
-            let now = now();
+            let now = self.now();
             self.execute_input(conn, now);
             self.note_incomplete(conn, now);
         }
-        let more = conn.stream.is_tls() && !conn.waiting;
-        self.serve(
-            conn,
-            if more {
-                EventFlags::IN
-            } else {
-                EventFlags::empty()
-            },
-        )
+        if conn.can_read(self.config.max_request) {
+            return self.serve(conn);
+        }
+        self.unsent.push(conn.session);
+        true
     }
 
     /// Sends what others' commands have brought a connection.

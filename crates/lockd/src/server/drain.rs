@@ -6,14 +6,14 @@ use jostle_resp::Writer;
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
-use super::{Server, now};
+use super::Server;
 use crate::table::{Event, Time};
 
 impl Server {
     /// See [`Server::run`].
     pub(super) fn drain(&mut self) -> io::Result<()> {
         self.listeners.clear();
-        let start = now();
+        let start = self.now();
         // What is due is done first, while every connection is in its place; and
         // all waits end before the first lock is released.
         self.step(Event::Tick, start);
@@ -39,7 +39,7 @@ impl Server {
         }
         let end = Time(start.0 + self.config.drain_timeout.as_nanos() as u64);
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
-        while self.table.sessions() > 0 && now() < end {
+        while self.table.sessions() > 0 && self.now() < end {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,

@@ -1,12 +1,12 @@
 //! One client's turn: read, execute, answer.
 
 use jostle_resp::{Progress, Writer};
-use rustix::event::epoll::EventFlags;
 
+use super::Server;
 use super::commands::{self, Call};
 use super::conn::Conn;
 use super::stream::Received;
-use super::{Server, now};
+use super::turn::GATHERED_BYTES;
 use crate::table::Time;
 
 /// Replies gathered before they are sent although more commands are there.
@@ -14,54 +14,48 @@ const OUT_BATCH: usize = 256 * 1024;
 
 impl Server {
     /// Reads, executes and answers. False: the connection is to be closed.
-    pub(super) fn serve(&mut self, conn: &mut Conn, flags: EventFlags) -> bool {
-        // A lease must have reached its client, or be passed on, before more of
-        // its commands are executed: they may ask for another.
-        if conn.fresh_lease.is_some() && !self.flush(conn) {
+    pub(super) fn serve(&mut self, conn: &mut Conn) -> bool {
+        // One read a turn, so that nobody has to wait for a client that sends
+        // without end.
+        if conn.can_read(self.config.max_request) && !self.receive(conn) {
             return false;
         }
-        if flags.intersects(EventFlags::IN | EventFlags::RDHUP) && !conn.ended {
-            loop {
-                match self.receive(conn) {
-                    // One read a turn, so that nobody has to wait for a client
-                    // that sends without end; but what TLS has taken from the
-                    // socket, epoll would not tell of again.
-                    Some(true) if conn.stream.is_tls() => {}
-                    Some(_) => break,
-                    None => return false,
-                }
-            }
+        if self.gather && conn.pending() > 0 && !conn.is_stuck() {
+            self.unsent.push(conn.session);
+            return true;
         }
         self.flush(conn)
     }
 
-    /// One read and what follows from it. `Some(true)`: there may be more;
-    /// `None`: the connection is lost.
-    pub(super) fn receive(&mut self, conn: &mut Conn) -> Option<bool> {
-        if conn.closing || conn.input.len() >= self.config.max_request {
-            return Some(false);
-        }
+    /// One read and what follows from it. False: the connection is lost.
+    fn receive(&mut self, conn: &mut Conn) -> bool {
         let mut scratch = std::mem::take(&mut self.scratch);
         let received = conn.stream.receive(&mut scratch);
         // After the read: whatever it gave was sent before this.
-        let now = now();
-        let outcome = match received {
+        let now = self.now();
+        let alive = match received {
             Ok(Received::Bytes(bytes)) => {
                 self.stats.bytes_in += bytes as u64;
+                // A read that brings less than it could has emptied the socket,
+                // but TLS gives what it has decrypted piece by piece.
+                conn.readable = bytes == scratch.len() || conn.hung_up || conn.stream.is_tls();
                 self.take_input(conn, &scratch[..bytes], now);
-                Some(true)
+                true
             }
-            Ok(Received::Nothing) => Some(false),
+            Ok(Received::Nothing) => {
+                conn.readable = false;
+                true
+            }
             Ok(Received::End) => {
                 conn.ended = true;
                 // Whoever waits is gone; replies already earned are still sent.
-                if conn.waiting { None } else { Some(false) }
+                !conn.waiting
             }
-            Err(_) => None,
+            Err(_) => false,
         };
         self.note_incomplete(conn, now);
         self.scratch = scratch;
-        outcome
+        alive
     }
 
     /// Executes what has arrived, straight from the read buffer if nothing was
@@ -116,7 +110,6 @@ impl Server {
         while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
             if std::mem::take(&mut self.long) {
                 conn.more = true;
-                self.later.push_back(conn.session);
                 break;
             }
             let request = &bytes[used..];
@@ -152,12 +145,13 @@ impl Server {
         if used > 0 {
             conn.last_request = now;
         }
-        // Grants to others go first: somebody waits for them, while the replies
-        // here tell what is done already.
-        while let Some(session) = self.dirty.pop_front() {
-            self.deliver(session);
-        }
-        if !out.is_empty() {
+        self.deliver_grants();
+        let keep_back = self.gather || conn.pending() > 0;
+        if keep_back && out.len() <= GATHERED_BYTES {
+            self.gathered += out.len();
+            self.stats.bytes_out += out.len() as u64;
+            conn.output.append(&mut out);
+        } else if !out.is_empty() {
             self.send(conn, &mut out, now);
         }
         self.out = out;
@@ -169,19 +163,17 @@ impl Server {
     /// False if that is more than allowed; the connection is then useless.
     pub(super) fn send(&mut self, conn: &mut Conn, out: &mut Vec<u8>, now: Time) -> bool {
         self.stats.bytes_out += out.len() as u64;
-        let mut sent = 0;
-        if conn.pending() == 0 && !conn.stream.wants_write() {
-            match conn.stream.transmit(out) {
-                Ok(bytes) => sent = bytes,
-                Err(_) => {
-                    out.clear();
-                    conn.ended = true;
-                    conn.closing = true;
-                    return false;
-                }
-            }
+        // What was kept back goes first.
+        let mut sent = Ok(0);
+        let room = conn.is_stuck() || self.push(conn);
+        if !room {
+            sent = Err(());
+        } else if conn.pending() == 0 && !conn.stream.wants_write() {
+            sent = conn.stream.transmit(out).map_err(|_| ());
         }
-        if sent < out.len() {
+        if let Ok(sent) = sent
+            && sent < out.len()
+        {
             conn.output.extend_from_slice(&out[sent..]);
             conn.stuck_since.get_or_insert(now);
         }
@@ -192,30 +184,41 @@ impl Server {
             // What it has not read it will not get.
             conn.output.clear();
             conn.sent = 0;
+        }
+        if !fits || sent.is_err() {
             conn.ended = true;
             conn.closing = true;
         }
-        fits
+        fits && sent.is_ok()
+    }
+
+    /// Sends what was kept, as far as it goes; false if the client is gone.
+    fn push(&mut self, conn: &mut Conn) -> bool {
+        if conn.pending() == 0 && !conn.stream.wants_write() {
+            return true;
+        }
+        // A client that gave up just now must not take a lease with it.
+        if !conn.fresh_leases.is_empty() && conn.stream.peer_is_gone() {
+            return false;
+        }
+        let sent = conn.flush(self.now()).is_ok();
+        if sent {
+            conn.fresh_leases.clear();
+        }
+        sent
     }
 
     /// Sends what waits; false if the connection is over.
     pub(super) fn flush(&mut self, conn: &mut Conn) -> bool {
-        if conn.pending() > 0 || conn.stream.wants_write() {
-            if conn.pending() > self.config.max_output {
-                self.stats.closed_output += 1;
-                return false;
-            }
-            // A client that gave up just now must not take a lease with it.
-            if conn.fresh_lease.is_some() && conn.stream.peer_is_gone() {
-                return false;
-            }
-            if conn.flush(now()).is_err() {
-                return false;
-            }
-            conn.fresh_lease = None;
+        if conn.pending() > self.config.max_output {
+            self.stats.closed_output += 1;
+            return false;
+        }
+        if !self.push(conn) {
+            return false;
         }
         let sent = conn.pending() == 0 && !conn.stream.wants_write();
         let over = conn.closing || (conn.ended && !conn.more);
-        !(over && sent && !conn.waiting)
+        !(over && (sent || conn.waiting))
     }
 }

@@ -1,10 +1,11 @@
 //! The server around the lock table: one thread, one epoll, no locks.
 //!
 //! Each turn of the loop (`turn`) takes the connections that are readable,
-//! executes what each has sent with one read and one write (`exchange`), then
-//! delivers the grants that came of it to others (`connections`). Time is read
-//! after each read: what arrived was sent before it, so that a lease never ends
-//! earlier than its client reckons.
+//! executes what each has sent with one read, delivers the grants that came of it
+//! to others at once (`connections`), and answers with one write (`exchange`):
+//! when several are ready, those of the next ones come first. Time is read after
+//! each read: what arrived was sent before it, so that a lease never ends earlier
+//! than its client reckons.
 
 mod commands;
 mod conn;
@@ -14,6 +15,7 @@ mod exchange;
 mod http;
 mod info;
 mod net;
+mod poll;
 mod reserver;
 mod setup;
 mod stream;
@@ -32,6 +34,7 @@ use conn::Conn;
 use http::HttpConn;
 use info::Stats;
 use net::Listener;
+use poll::BusyPoll;
 use reserver::Reserver;
 
 pub use setup::StartError;
@@ -63,23 +66,41 @@ pub struct Server {
     max_connections: usize,
     /// Bytes in all clients' buffers.
     buffered: usize,
-    /// Slots with something to send, and those whose held-back commands may go on.
-    dirty: VecDeque<SessionId>,
+    /// Those whose wait has ended: with nothing behind it, so that a client waits
+    /// for nothing but the reply; and with commands behind it that may go on.
+    granted: VecDeque<SessionId>,
     resumed: VecDeque<SessionId>,
-    /// Those whose commands go on with the next turn.
+    /// Those whose commands were executed, and whose replies are to be sent.
+    unsent: Vec<SessionId>,
+    /// Several clients are ready: their replies are kept back for each other. So
+    /// many bytes were.
+    gather: bool,
+    gathered: usize,
+    /// Those who go on with the next turn.
     later: VecDeque<SessionId>,
+    /// The time that was read last.
+    clock: Time,
     /// The command being executed was a long one: others come first.
     pub(crate) long: bool,
     outputs: Vec<Output>,
     scratch: Vec<u8>,
     out: Vec<u8>,
     args: Args,
+    busy_poll: BusyPoll,
     next_sweep: Time,
     /// Listeners are not watched for now, as no more files can be opened.
     deaf: bool,
 }
 
-/// Nanoseconds of the system's monotonic clock.
+impl Server {
+    /// Nanoseconds of the system's monotonic clock.
+    #[inline]
+    fn now(&mut self) -> Time {
+        self.clock = now();
+        self.clock
+    }
+}
+
 fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     Time(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)

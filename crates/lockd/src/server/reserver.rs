@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{SCRATCH, Server, now};
+use super::{SCRATCH, Server};
 use crate::table::Event;
 use crate::tokens::{END, RANGE, TokenStore};
 
@@ -151,8 +151,8 @@ impl Server {
         match reserver.answer(patience) {
             Reserved::Upto(end) => {
                 self.stats.reservations += 1;
-                self.table
-                    .step(Event::Tokens { end }, now(), &mut self.outputs);
+                // No later time: commands of this turn may follow.
+                self.step(Event::Tokens { end }, self.clock);
             }
             Reserved::Failed => self.stats.reservation_failures += 1,
             Reserved::Pending => {

@@ -10,6 +10,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::info::Stats;
 use super::net::{self, Door, Listener};
+use super::poll::BusyPoll;
 use super::reserver::Reserver;
 use super::{BELL, LISTENER, SCRATCH, Server, now};
 use crate::config::{Config, Data};
@@ -96,14 +97,19 @@ impl Server {
             started,
             max_connections,
             buffered: 0,
-            dirty: VecDeque::new(),
+            granted: VecDeque::new(),
             resumed: VecDeque::new(),
+            unsent: Vec::new(),
+            gather: false,
+            gathered: 0,
             later: VecDeque::new(),
+            clock: started,
             long: false,
             outputs: Vec::new(),
             scratch: vec![0; SCRATCH],
             out: Vec::new(),
             args: Args::new(),
+            busy_poll: BusyPoll::new(config.busy_poll, config.busy_poll_always),
             next_sweep: started,
             deaf: false,
             config,

@@ -74,8 +74,11 @@ impl Server {
         if passed(conn.incomplete_since, patience) || passed(conn.stuck_since, patience) {
             return Some(Fault::Slow);
         }
+        // Who owes something is slow, not idle, and has its own time.
+        let owes = conn.incomplete_since.is_some() || conn.is_stuck();
         let of_use = conn.waiting || self.table.owns_any(conn.session);
-        if !of_use && passed(Some(conn.last_request), self.config.idle_timeout) {
+        let excused = of_use || (owes && patience.is_some());
+        if !excused && passed(Some(conn.last_request), self.config.idle_timeout) {
             return Some(Fault::Idle);
         }
         let full = self.buffered > self.config.max_buffers;

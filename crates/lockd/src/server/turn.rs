@@ -9,8 +9,16 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
 use super::conn::Conn;
-use super::{BELL, HTTP, KIND_SHIFT, LISTENER, STOP, Server, now};
+use super::{BELL, HTTP, KIND_SHIFT, LISTENER, STOP, Server};
 use crate::table::{Event, Outcome, Reply, Time};
+
+/// Steps of clients whose waits have ended, before replies are sent and others
+/// are listened to: some 50 us.
+const RESUMES_PER_SEND: usize = 256;
+/// Clients whose replies are kept back for each other, or who may go on, and
+/// bytes of replies: those of some 100 us of work.
+const GATHERED: usize = 32;
+pub(super) const GATHERED_BYTES: usize = 32 * 1024;
 
 impl Server {
     /// Serves until `stop` becomes readable, then drains: nobody is let in any
@@ -24,47 +32,101 @@ impl Server {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         loop {
             self.wait(&mut events)?;
+            self.gather = events.len() > 1;
             for event in &events {
                 if event.data.u64() == STOP {
                     let _ = epoll::delete(&self.epoll, &stop);
                     return self.drain();
                 }
                 self.handle(*event);
+                let many = self.unsent.len().max(self.resumed.len()) >= GATHERED;
+                if many || self.gathered >= GATHERED_BYTES {
+                    self.go_on();
+                }
             }
+            self.gather = false;
             self.end_of_turn();
         }
     }
 
     /// Waits for something to do.
-    pub(super) fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+    fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         events.clear();
-        let timeout = self.timeout();
-        match epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(events),
-            timeout.as_ref(),
-        ) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        let start = self.now();
+        if !self.busy_poll.is_on(self.table.waiting() > 0) {
+            if self.poll(events, self.timeout(start))? == 0 {
+                self.now();
+            }
+            return Ok(());
+        }
+        if let Some(until) = self.busy_poll.until(start)
+            && self.poll_until(until, start, events)?
+        {
+            return Ok(());
+        }
+        let timeout = self.timeout(self.clock);
+        self.poll(events, timeout)?;
+        let end = self.now();
+        self.busy_poll.paused(end.0 - start.0);
+        Ok(())
+    }
+
+    /// Asks for events again and again, until there are some or something else
+    /// is due. False: not until then.
+    fn poll_until(
+        &mut self,
+        until: Time,
+        start: Time,
+        events: &mut Vec<epoll::Event>,
+    ) -> io::Result<bool> {
+        let due = self.next_deadline().unwrap_or(until);
+        let mut before = start;
+        loop {
+            let found = self.poll(events, Some(Timespec::default()))? != 0;
+            let now = self.now();
+            let kept = self.busy_poll.asked(before, now);
+            if found || now >= due {
+                self.busy_poll.paused(now.0 - start.0);
+                return Ok(true);
+            }
+            if !kept || now >= until {
+                return Ok(false);
+            }
+            before = now;
+            rustix::thread::sched_yield();
+        }
+    }
+
+    fn poll(&self, events: &mut Vec<epoll::Event>, timeout: Option<Timespec>) -> io::Result<usize> {
+        let buffer = rustix::buffer::spare_capacity(events);
+        match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
+            Ok(count) => Ok(count),
+            Err(rustix::io::Errno::INTR) => Ok(0),
             Err(error) => Err(error.into()),
         }
     }
 
     /// How long to wait at most: until the next deadline, in whole milliseconds,
     /// rounded up, so as not to wake before it.
-    pub(super) fn timeout(&self) -> Option<Timespec> {
-        let mut next = self.table.next_tick();
-        if !self.later.is_empty() {
-            next = Some(Time(0));
-        }
-        if self.table.sessions() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
-            next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
-        }
-        let ns = next?.0.saturating_sub(now().0);
+    fn timeout(&self, now: Time) -> Option<Timespec> {
+        let ns = self.next_deadline()?.0.saturating_sub(now.0);
         let ms = ns.div_ceil(1_000_000).min(3_600_000);
         Some(Timespec {
             tv_sec: (ms / 1000) as i64,
             tv_nsec: (ms % 1000 * 1_000_000) as _,
         })
+    }
+
+    /// When the next turn is due, whether anything comes or not.
+    fn next_deadline(&self) -> Option<Time> {
+        let mut next = self.table.next_tick();
+        if !self.later.is_empty() || !self.resumed.is_empty() {
+            next = Some(Time(0));
+        }
+        if self.table.sessions() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
+            next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
+        }
+        next
     }
 
     pub(super) fn handle(&mut self, event: epoll::Event) {
@@ -80,22 +142,57 @@ impl Server {
 
     /// What is left after all ready connections had their turn.
     pub(super) fn end_of_turn(&mut self) {
-        let now = now();
+        // If this is too early, the next turn begins at once, and reads the time.
+        let now = self.clock;
         if self.table.next_tick().is_some_and(|tick| tick <= now) {
             self.step(Event::Tick, now);
         }
         if now >= self.next_sweep {
             self.sweep(now);
         }
-        self.resumed.append(&mut self.later);
-        // Either can wake others, but only by commands that have arrived.
-        loop {
-            while let Some(session) = self.resumed.pop_front() {
-                self.resume(session);
+        self.deliver_replies();
+        for session in self.later.drain(..) {
+            if let Some(conn) = self.conns[session.slot()].as_mut() {
+                conn.later = false;
             }
-            let Some(session) = self.dirty.pop_front() else {
-                return;
+            self.resumed.push_back(session);
+        }
+        self.go_on();
+    }
+
+    /// Lets those go on whose waits have ended. When a lock goes round among
+    /// clients that pipeline, each release resumes the next of them: the replies
+    /// of many such steps leave together, for few system calls.
+    fn go_on(&mut self) {
+        for _ in 0..RESUMES_PER_SEND {
+            let Some(session) = self.resumed.pop_front() else {
+                break;
             };
+            self.resume(session);
+            if self.gathered >= GATHERED_BYTES {
+                break;
+            }
+        }
+        self.deliver_grants();
+        self.deliver_replies();
+    }
+
+    /// Sends what was executed. One after the other, so that a client that sleeps
+    /// is woken once for all its connections, not once for each.
+    fn deliver_replies(&mut self) {
+        self.gathered = 0;
+        let mut unsent = std::mem::take(&mut self.unsent);
+        for session in unsent.drain(..) {
+            self.deliver(session);
+        }
+        self.unsent = unsent;
+        self.deliver_grants();
+    }
+
+    /// Grants to others go first: somebody waits for them, while other replies
+    /// tell what is done already.
+    pub(super) fn deliver_grants(&mut self) {
+        while let Some(session) = self.granted.pop_front() {
             self.deliver(session);
         }
     }
@@ -112,15 +209,17 @@ impl Server {
         reply
     }
 
-    fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         let mut outputs = std::mem::take(&mut self.outputs);
-        for output in outputs.drain(..) {
+        outputs.retain(|output| {
+            // Who is out of its place is told when it is put back.
             let Some(mut conn) = self.take_conn(output.session) else {
-                continue;
+                return true;
             };
             self.end_wait(&mut conn, output.outcome);
             self.conns[output.session.slot()] = Some(conn);
-        }
+            false
+        });
         self.outputs = outputs;
     }
 
@@ -130,21 +229,17 @@ impl Server {
         match outcome {
             Outcome::Granted { token, lease } => {
                 reply.integer(token as i64);
-                conn.fresh_lease = lease.then_some(token);
+                if lease {
+                    conn.fresh_leases.push(token, &conn.wanted);
+                }
             }
             Outcome::TimedOut => reply.nil(),
             Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
         }
-        self.mark_dirty(conn);
-        if !conn.input.is_empty() || conn.stream.is_tls() {
+        if conn.input.is_empty() && !conn.readable {
+            self.granted.push_back(conn.session);
+        } else {
             self.resumed.push_back(conn.session);
-        }
-    }
-
-    fn mark_dirty(&mut self, conn: &mut Conn) {
-        if !conn.dirty {
-            conn.dirty = true;
-            self.dirty.push_back(conn.session);
         }
     }
 }

@@ -48,7 +48,7 @@ impl Listener {
         sockopt::set_socket_reuseaddr(&fd, true)?;
         sockopt::set_tcp_nodelay(&fd, true)?;
         sockopt::set_socket_keepalive(&fd, true)?;
-        jostle_sys::socket::defer_accept(&fd, patience.as_secs().min(3600) as i32)?;
+        jostle_sys::socket::defer_accept(&fd, patience.as_secs().min(3600) as u32)?;
         net::bind(&fd, &address)?;
         net::listen(&fd, BACKLOG)?;
         let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();

@@ -1,7 +1,7 @@
 //! Did enough happen to speak of a rate?
 
 use super::{Check, EVERYTHING, Evidence};
-use jostle_model::record::{Claim, Is, Reason};
+use jostle_model::record::{Claim, Is, Point, Reason};
 
 const LEAST: u64 = 30;
 
@@ -16,9 +16,19 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let fewest = evidence.runs.iter().min_by_key(|run| run.operations)?;
+    // Where a limit ended a sweep, that is why.
+    let ended = |run: &Point| {
+        let connections = run.connections.as_ref();
+        connections.is_some_and(|connections| connections.stopped.is_some())
+    };
+    let runs = evidence.runs.iter().filter(|run| !ended(run));
+    let fewest = runs.min_by_key(|run| run.operations)?;
     let window_s = fewest.window_s;
     match fewest.operations {
+        0 if !fewest.codes.is_empty() => {
+            let text = "no request was a success".to_owned();
+            Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+        }
         0 => {
             let text = format!("nothing was granted within a window of {window_s:.1} s");
             Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
@@ -49,6 +59,19 @@ mod tests {
         assert_eq!(with(29), Is::Suspect);
         assert_eq!(with(1), Is::Suspect);
         assert_eq!(with(0), Is::Invalid);
+    }
+
+    #[test]
+    fn what_a_limit_ended_is_the_limit_s_business() {
+        use jostle_model::connect::{Connections, Stopped};
+        let of = after(&CHECK, |point| {
+            point.operations = 0;
+            point.connections = Some(Box::new(Connections {
+                stopped: Some(Stopped::default()),
+                ..Connections::default()
+            }));
+        });
+        assert_eq!(of, Is::Valid);
     }
 
     #[test]

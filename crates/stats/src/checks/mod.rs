@@ -11,17 +11,21 @@
 use jostle_model::plan::Workload;
 use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verdict};
 
+pub mod accepted;
 pub mod clock;
 pub mod deaths;
 pub mod errors;
 pub mod exclusion;
+pub mod faster;
 pub mod few_operations;
 pub mod foreign_cpu;
 pub mod generator;
 pub mod hold_accuracy;
+pub mod limit;
 pub mod lost_update;
 pub mod not_contended;
 pub mod own_cost;
+pub mod profiled;
 pub mod rotations;
 pub mod server_counts;
 pub mod steadiness;
@@ -58,12 +62,16 @@ pub static CHECKS: &[&Check] = &[
     &lost_update::CHECK,
     &deaths::CHECK,
     &errors::CHECK,
+    &limit::CHECK,
     &server_counts::CHECK,
+    &accepted::CHECK,
     &throttled::CHECK,
     &clock::CHECK,
     &steal::CHECK,
     &foreign_cpu::CHECK,
     &generator::CHECK,
+    &faster::CHECK,
+    &profiled::CHECK,
     &few_operations::CHECK,
     &hold_accuracy::CHECK,
     &own_cost::CHECK,

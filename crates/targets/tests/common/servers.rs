@@ -16,9 +16,11 @@ pub struct InProcess;
 
 impl Launcher for InProcess {
     fn launch(&self, server: &str) -> Result<String, SetupError> {
-        match server {
+        match server.split_once(':').map_or(server, |(name, _)| name) {
             "lockd" => Ok(jostled().0.clone()),
-            "echo" => Ok(answering().clone()),
+            "lockd+unix" => Ok(jostled().1.clone()),
+            "echo" => Ok(answering().0.clone()),
+            "echo+unix" => Ok(answering().1.clone()),
             other => Err(SetupError(format!("no {other} in these tests"))),
         }
     }
@@ -27,7 +29,6 @@ impl Launcher for InProcess {
 /// The argument with which a target finds its server, where it needs one.
 pub fn argument(target: &str) -> Option<&'static str> {
     match target {
-        "lockd+unix" => Some(&jostled().1),
         "redis" => Some(redis()),
         _ => None,
     }
@@ -55,17 +56,24 @@ fn jostled() -> &'static (String, String) {
     })
 }
 
-/// A server that only answers.
-fn answering() -> &'static String {
-    static PLACE: OnceLock<String> = OnceLock::new();
+/// A server that only answers, by its TCP address and by the path of its socket.
+fn answering() -> &'static (String, String) {
+    static PLACE: OnceLock<(String, String)> = OnceLock::new();
     PLACE.get_or_init(|| {
-        let mut server = Answering::bind().unwrap();
-        let address = server.address().unwrap().to_string();
-        std::thread::spawn(move || {
-            let (stop, _never) = UnixStream::pair().unwrap();
-            server.run(&stop).unwrap();
-        });
-        address
+        let path = format!(
+            "{}/echo-{}",
+            env!("CARGO_TARGET_TMPDIR"),
+            std::process::id()
+        );
+        let (tcp, address) = Answering::bind().unwrap();
+        let unix = Answering::bind_unix(path.as_ref()).unwrap();
+        for mut server in [tcp, unix] {
+            std::thread::spawn(move || {
+                let (stop, _never) = UnixStream::pair().unwrap();
+                server.run(&stop).unwrap();
+            });
+        }
+        (address.to_string(), path)
     })
 }
 

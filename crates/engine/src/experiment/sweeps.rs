@@ -1,0 +1,217 @@
+//! The course of `connect`: block after block, in each of which every curve (a
+//! target with so many sources and other listeners) is one sweep from no
+//! connection to the greatest number. A point is written as it is reached, how
+//! it was closed when the sweep is over.
+
+use super::{Course, Progress, Stop};
+use crate::connected::{self, Curve};
+use crate::keeper::KeeperError;
+use crate::order::{Reached, SweepOrder};
+use crate::preflight;
+use crate::resolve::cpus;
+use crate::schedule;
+use jostle_model::connect::{Accept, Close};
+use jostle_model::plan::{Place, Plan};
+use jostle_model::record::{At, Calibration, Environment, Experiment, Point, Record, SCHEMA};
+use jostle_model::{List, Nanos};
+use jostle_stats::checks::{self, Evidence};
+use jostle_stats::intervals;
+use jostle_stats::rng::Rng;
+use jostle_sys::limits::Machine;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// How long nothing may move before a call is called timed out: longer than the
+/// first two retries of a lost SYN.
+const PATIENCE: Nanos = Nanos::from_millis(5_000);
+
+/// Blocks from which a median has an interval.
+const USUAL_BLOCKS: u32 = 6;
+
+impl Course<'_, '_> {
+    /// As `go`, for connections.
+    pub(super) fn go_connect(
+        &mut self,
+        environment: Environment,
+        started_at: String,
+    ) -> Result<(), Stop> {
+        let experiment = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan: self.resolved.plan.clone(),
+            environment,
+            calibration: Calibration {
+                clock: self.clock.source().name().to_owned(),
+                stamp_ns: self.clock.cost_ns(),
+                clock_uncertainty_ns: None,
+                own_cost: BTreeMap::new(),
+            },
+            started_at,
+        };
+        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
+        self.experiment = Some(experiment.clone());
+        let curves = self.curves();
+        let mut block = 0;
+        loop {
+            block += 1;
+            let began = Instant::now();
+            let seed = experiment.plan.seed.unwrap_or(0);
+            for nth in schedule::block_order(curves.len(), block, seed) {
+                let sweep = u64::from(block - 1) * curves.len() as u64 + nth as u64;
+                self.sweep(&experiment, curves[nth], block, sweep)?;
+            }
+            let took = Nanos(began.elapsed().as_nanos() as u64);
+            if block == 1 {
+                self.say_planned(curves.len(), took);
+            }
+            if !self.another_block(block, took) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A target with so many sources and other listeners.
+    fn curves(&self) -> Vec<(usize, At)> {
+        let mut curves = Vec::new();
+        for (target, at) in self.resolved.points() {
+            let curve = (target, At { open: None, ..at });
+            if !curves.contains(&curve) {
+                curves.push(curve);
+            }
+        }
+        curves
+    }
+
+    fn say_planned(&mut self, curves: usize, block: Nanos) {
+        let blocks = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
+        (self.hooks.progress)(Progress::Planned {
+            runs: curves * blocks as usize,
+            takes: Nanos(block.0 * u64::from(blocks)),
+            concessions: &[],
+        });
+    }
+
+    fn another_block(&self, done: u32, block: Nanos) -> bool {
+        if let Some(runs) = self.resolved.plan.runs {
+            return done < runs;
+        }
+        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let spent = self.started.elapsed().as_nanos() as u64;
+        let left = Nanos(budget.0.saturating_sub(spent));
+        match done {
+            0..schedule::FEWEST_BLOCKS => true,
+            n if n < USUAL_BLOCKS => left >= block,
+            _ => schedule::goes_on(done, &self.widths(), left, block),
+        }
+    }
+
+    /// Of the medians, half their intervals' widths.
+    fn widths(&self) -> Vec<f64> {
+        let mut by_point = BTreeMap::<_, Vec<f64>>::new();
+        for point in &self.points {
+            by_point
+                .entry((&point.target, point.at))
+                .or_default()
+                .extend(connected::median(point));
+        }
+        let widths = by_point
+            .values()
+            .filter_map(|values| intervals::relative_half_width(&intervals::estimate(values)?));
+        widths.collect()
+    }
+
+    fn sweep(
+        &mut self,
+        experiment: &Experiment,
+        (target, at): (usize, At),
+        block: u32,
+        sweep: u64,
+    ) -> Result<(), Stop> {
+        let spec = &self.resolved.specs[target];
+        let machine = Machine::read();
+        let order = sweep_order(&self.resolved.plan, &spec.typed, at, sweep, &machine);
+        let curve = Curve {
+            target: &spec.typed,
+            at,
+            run: block,
+            order: &order,
+            load: preflight::Load::of(&self.resolved.plan, spec, at),
+            machine: &machine,
+        };
+        let last = order.open.last().copied();
+        (self.hooks.progress)(Progress::Run(&spec.typed, At { open: last, ..at }, block));
+        let mut points: Vec<Point> = Vec::new();
+        let mut sunk = Ok(());
+        let ended = &mut self.hooks.ended;
+        let record = &mut self.hooks.record;
+        let mut reached = |data: Reached| {
+            let mut point = connected::point(&curve, &data, points.last());
+            point.verdict = checks::verdict(&Evidence {
+                experiment,
+                runs: &[&point],
+            });
+            if sunk.is_ok() {
+                sunk = record(&Record::Point(Box::new(point.clone())));
+            }
+            points.push(point);
+        };
+        let closed = self
+            .keeper
+            .sweep(&order, &mut || ended().is_some(), &mut reached);
+        let first = self.points.len();
+        self.points.append(&mut points);
+        sunk.map_err(Stop::Sink)?;
+        let closed = closed.map_err(|error| self.lost(error, first))?;
+        for closing in connected::closings(&curve, &closed) {
+            let point = self.points[first..]
+                .iter_mut()
+                .find_map(|point| closing.add_to(point).then_some(()));
+            if point.is_some() {
+                self.sink(Record::Closing(Box::new(closing)))?;
+            }
+        }
+        if let Some(point) = self.points[first..].last() {
+            (self.hooks.progress)(Progress::Done(&point.clone()));
+        }
+        Ok(())
+    }
+
+    /// What was reached stays.
+    fn lost(&self, error: KeeperError, _first: usize) -> Stop {
+        Stop::Keeper(error)
+    }
+}
+
+fn sweep_order(plan: &Plan, target: &str, at: At, sweep: u64, machine: &Machine) -> SweepOrder {
+    let listed: BTreeSet<u64> = plan
+        .open
+        .as_ref()
+        .map_or(BTreeSet::new(), |List(open)| open.iter().copied().collect());
+    let sources = at.sources.unwrap_or(1);
+    let seed = plan.seed.unwrap_or(0);
+    SweepOrder {
+        target: target.to_owned(),
+        open: listed.into_iter().collect(),
+        listeners: at.listeners.unwrap_or(0),
+        sources,
+        sweep: Rng::stream(seed, u64::MAX).next_u64() % (1 << 20) + sweep,
+        ports: plan.ports.unwrap_or(1),
+        accept: plan.accept.unwrap_or(Accept::Shared),
+        acceptors: plan.acceptors.unwrap_or(1),
+        bind_no_port: preflight::bound(plan, sources),
+        port_range: plan.port_range,
+        close: plan.close.unwrap_or(Close::Fin),
+        rate: plan.rate.as_ref().and_then(|rate| rate.0.first().copied()),
+        sndbuf: plan.sndbuf,
+        rcvbuf: plan.rcvbuf,
+        only: plan.only,
+        cpus: cpus(
+            plan.place.as_ref().unwrap_or(&Place::None),
+            &jostle_sys::cpu::allowed(),
+        ),
+        timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        memory_floor_bytes: preflight::memory_floor(machine),
+        patience: PATIENCE,
+        during: plan.during.clone(),
+        seed: Rng::stream(seed, sweep).next_u64(),
+    }
+}

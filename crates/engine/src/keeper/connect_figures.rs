@@ -1,0 +1,315 @@
+//! What the keeper reads of a sweep of `connect` at each listed number, and of
+//! its closing: CPU clocks, histograms, the kernel's memory.
+
+use super::connect::Sweep;
+use super::connect_crew::Kind;
+use crate::order::{Closed, Merged, Reached, SideYield};
+use crate::workloads::connect::board::{Count, Figure, Own, Tally};
+use crate::workloads::connect::decade;
+use jostle_model::record::{Buckets, Machine};
+use jostle_stats::histogram::{self, Histogram};
+use jostle_sys::limits::net::{self, KernelMemory};
+use jostle_sys::stat::{self, CpuClock, MachineTicks};
+use std::collections::BTreeMap;
+
+/// Caches that are worth a line: bytes for each connection.
+const CACHE_BYTES_EACH: i64 = 8;
+/// Connections under which the memory of one is lost in that of the machine.
+const LEAST_FOR_MEMORY: u64 = 1_000;
+
+/// One side's clocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct SideClock {
+    cpu_ns: u64,
+    user_ns: u64,
+    system_ns: u64,
+}
+
+/// All clocks at one moment.
+#[derive(Clone, Debug, Default)]
+struct Clocks {
+    client: SideClock,
+    server: SideClock,
+    machine: MachineTicks,
+    harness_ns: u64,
+    throttled: Option<u64>,
+}
+
+/// What the figures of the next number are taken against.
+pub struct Figures {
+    ramp_ns: u64,
+    memory: KernelMemory,
+    clocks: Clocks,
+    from: u64,
+    total_ns: u64,
+    own_cpu: BTreeMap<u32, u64>,
+}
+
+impl Figures {
+    /// Before the first connection.
+    pub fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
+        let mut figures = Figures {
+            ramp_ns,
+            memory: KernelMemory::read(),
+            clocks: Clocks::default(),
+            from: 0,
+            total_ns: 0,
+            own_cpu: BTreeMap::new(),
+        };
+        figures.go_on(sweep);
+        figures
+    }
+
+    /// From here on the next number's figures count.
+    pub fn go_on(&mut self, sweep: &Sweep<'_>) {
+        self.clocks = self.clocks(sweep);
+        self.from = sweep.board.get(Count::Opened);
+    }
+
+    fn clocks(&mut self, sweep: &Sweep<'_>) -> Clocks {
+        let mut clocks = Clocks {
+            machine: stat::machine_ticks().unwrap_or_default(),
+            throttled: sweep.desk.throttled(),
+            ..Clocks::default()
+        };
+        for (pid, (kind, number)) in &sweep.alive {
+            let cpu_ns = CpuClock::of(*pid).ok().and_then(CpuClock::read);
+            // Who died meanwhile keeps what was read last.
+            let known = self.own_cpu.entry(*pid).or_default();
+            *known = cpu_ns.unwrap_or(*known);
+            let side = match kind {
+                Kind::Client => &mut clocks.client,
+                Kind::Server => &mut clocks.server,
+                Kind::Listener => continue,
+            };
+            side.cpu_ns += *known;
+            side.user_ns += sweep.board.own(*number, Own::User);
+            side.system_ns += sweep.board.own(*number, Own::System);
+        }
+        let parent = rustix::process::getppid()
+            .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
+        clocks.harness_ns = stat::own_cpu_ns() + parent.unwrap_or(0);
+        clocks
+    }
+
+    /// At a listed number, or where no more could be opened.
+    pub fn read(
+        &mut self,
+        sweep: &Sweep<'_>,
+        listed: u64,
+        stopped: Option<(String, String, u64)>,
+    ) -> Reached {
+        let clocks = self.clocks(sweep);
+        let board = &sweep.board;
+        let (began, ended) = (board.get(Count::Began), board.get(Count::Ended));
+        let took_ns = ended.saturating_sub(began);
+        self.total_ns += took_ns;
+        let opened = board.get(Count::Opened);
+        let memory = KernelMemory::read();
+        let servers = sweep.crew.servers > 0;
+        let mut reached = Reached {
+            listed,
+            from: self.from,
+            opened,
+            accepted: servers.then(|| board.get(Count::Accepted)),
+            took_ns,
+            total_ns: self.total_ns,
+            ramp_ns: self.ramp_ns,
+            client: self.side(sweep, Kind::Client, self.clocks.client, clocks.client),
+            server: servers
+                .then(|| self.side(sweep, Kind::Server, self.clocks.server, clocks.server)),
+            lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
+            machine: machine(&self.clocks, &clocks),
+            slab_bytes: memory.socket_bytes() as i64 - self.memory.socket_bytes() as i64,
+            memory_bytes: self.memory.available_bytes as i64 - memory.available_bytes as i64,
+            caches: self.caches(&memory, opened),
+            sockstat: memory.tcp,
+            descriptors: sweep.descriptors,
+            stopped,
+            deaths: sweep.deaths.clone(),
+            ..Reached::default()
+        };
+        self.distributions(sweep, &mut reached);
+        reached
+    }
+
+    fn side(&self, sweep: &Sweep<'_>, kind: Kind, from: SideClock, to: SideClock) -> SideYield {
+        let processes = sweep.alive.iter().filter(|(_, (other, _))| *other == kind);
+        let pids: Vec<u32> = processes.map(|(pid, _)| *pid).collect();
+        let large = sweep.board.get(Count::Opened) >= LEAST_FOR_MEMORY;
+        let own = || pids.iter().map(|pid| net::own_memory(*pid)).sum();
+        SideYield {
+            processes: pids.len() as u64,
+            cpu_ns: to.cpu_ns.saturating_sub(from.cpu_ns),
+            usage_ns: (
+                to.user_ns.saturating_sub(from.user_ns),
+                to.system_ns.saturating_sub(from.system_ns),
+            ),
+            own_bytes: if large { own() } else { None },
+        }
+    }
+
+    fn caches(&self, now: &KernelMemory, opened: u64) -> BTreeMap<String, i64> {
+        let grown = now.caches.iter().map(|(name, bytes)| {
+            let before = self.memory.caches.get(name).copied().unwrap_or(0);
+            (name.clone(), *bytes as i64 - before as i64)
+        });
+        grown
+            .filter(|(_, bytes)| {
+                opened >= LEAST_FOR_MEMORY && *bytes >= CACHE_BYTES_EACH * opened as i64
+            })
+            .collect()
+    }
+
+    fn distributions(&self, sweep: &Sweep<'_>, reached: &mut Reached) {
+        let board = &sweep.board;
+        let stretches = || of_interval(board.ends(), reached.from, reached.listed);
+        let figures = [
+            ("connect_even_ns", Figure::Even),
+            ("connect_odd_ns", Figure::Odd),
+            ("bind_ns", Figure::Bind),
+            ("response_ns", Figure::Response),
+        ];
+        let mut found = BTreeMap::new();
+        for (name, figure) in figures {
+            keep(&mut found, name, board.tallies(stretches(), figure));
+        }
+        let mut accept = Tally::default();
+        let mut by = Vec::new();
+        for lane in 0..sweep.order.acceptors as usize {
+            let of_lane = board.tallies(stretches(), Figure::Accept(lane));
+            by.push(of_lane.count);
+            accept.add(&of_lane);
+        }
+        keep(&mut found, "accept_ns", accept);
+        if reached.accepted.is_some() && sweep.order.acceptors > 1 {
+            reached.accepted_by = by;
+        }
+        reached.figures = found;
+    }
+
+    /// Of the whole sweep, when it grows no more.
+    pub fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
+        let mut connects = BTreeMap::<String, (Tally, Tally)>::new();
+        for (stretch, end) in sweep.board.ends().iter().enumerate() {
+            let (connect, accept) = connects.entry(decade(*end)).or_default();
+            let all = match sweep.order.only {
+                Some(_) => vec![Figure::Bind],
+                None => vec![Figure::Even, Figure::Odd],
+            };
+            all.into_iter()
+                .for_each(|figure| connect.add(&sweep.board.tally(stretch, figure)));
+            for lane in 0..sweep.order.acceptors as usize {
+                accept.add(&sweep.board.tally(stretch, Figure::Accept(lane)));
+            }
+        }
+        last.decades = connects
+            .into_iter()
+            .map(|(name, (connect, accept))| (name, [median(&connect), median(&accept)]))
+            .filter(|(_, medians)| medians.iter().any(Option::is_some))
+            .collect();
+    }
+
+    /// How everything was closed.
+    pub fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
+        let board = &sweep.board;
+        let server = |stretches: std::ops::Range<usize>| {
+            let mut sum = Tally::default();
+            for lane in 0..sweep.order.acceptors as usize {
+                sum.add(&board.tallies(stretches.clone(), Figure::ServerClose(lane)));
+            }
+            sum
+        };
+        let mut closed = Closed::default();
+        for point in reached {
+            let stretches = of_interval(board.ends(), point.from, point.listed);
+            let mut found = BTreeMap::new();
+            let first = board.tallies(stretches.clone(), Figure::Close);
+            keep(&mut found, "close_ns", first);
+            keep(&mut found, "server_close_ns", server(stretches));
+            closed.figures.push((point.listed, found));
+        }
+        let mut decades = BTreeMap::<String, Tally>::new();
+        for (stretch, end) in board.ends().iter().enumerate() {
+            let tally = board.tally(stretch, Figure::Close);
+            decades.entry(decade(*end)).or_default().add(&tally);
+        }
+        closed.decades = decades
+            .into_iter()
+            .filter_map(|(name, tally)| Some((name, median(&tally)?)))
+            .collect();
+        let waiting = |memory: &KernelMemory| memory.tcp.get("tw").copied();
+        let after = waiting(&KernelMemory::read());
+        closed.time_wait_left = after
+            .zip(waiting(&self.memory))
+            .map(|(after, before)| after.saturating_sub(before));
+        closed
+    }
+}
+
+/// The stretches of connections from + 1 to `listed`; a listed number ends one.
+fn of_interval(ends: &[u64], from: u64, listed: u64) -> std::ops::Range<usize> {
+    ends.partition_point(|end| *end <= from)..ends.partition_point(|end| *end <= listed)
+}
+
+fn keep(figures: &mut BTreeMap<String, Merged>, name: &str, tally: Tally) {
+    if tally.count > 0 {
+        let buckets = tally.buckets.into_iter();
+        let merged = Merged {
+            buckets: Buckets(buckets.map(|(at, n)| (histogram::floor(at), n)).collect()),
+            sum: tally.sum,
+            min: tally.min,
+            max: tally.max,
+        };
+        figures.insert(name.to_owned(), merged);
+    }
+}
+
+fn median(tally: &Tally) -> Option<u64> {
+    let mut histogram = Histogram::new();
+    for (bucket, count) in &tally.buckets {
+        histogram.record_n(histogram::floor(*bucket), *count);
+    }
+    histogram.quantile(0.5)
+}
+
+fn machine(from: &Clocks, to: &Clocks) -> Machine {
+    /// Fewer ticks say nothing about a share of a hundredth.
+    const ENOUGH_TICKS: u64 = 200;
+    let moved = |figure: fn(&MachineTicks) -> u64| {
+        figure(&to.machine).saturating_sub(figure(&from.machine))
+    };
+    let (busy, stolen, idle) = (moved(|m| m.busy), moved(|m| m.stolen), moved(|m| m.idle));
+    Machine {
+        ticks: busy + stolen + idle,
+        busy_ticks: busy,
+        stolen_ticks: stolen,
+        softirq_ticks: moved(|m| m.softirq),
+        ticks_per_s: stat::ticks_per_second(),
+        cores: to.machine.cpus,
+        harness_cpu_s: to.harness_ns.saturating_sub(from.harness_ns) as f64 / 1e9,
+        steal_share: (busy + stolen >= ENOUGH_TICKS)
+            .then(|| stolen as f64 / (busy + stolen) as f64),
+        throttled_periods: from
+            .throttled
+            .zip(to.throttled)
+            .map(|(from, to)| to.saturating_sub(from)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_interval;
+
+    #[test]
+    fn an_interval_is_the_stretches_after_the_number_before() {
+        let ends = [10, 100, 1_000, 5_000, 10_000, 14_000];
+        for (from, listed, stretches) in [
+            (0, 1_000, 0..3),
+            (1_000, 5_000, 3..4),
+            (5_000, 14_000, 4..6),
+        ] {
+            assert_eq!(of_interval(&ends, from, listed), stretches);
+        }
+    }
+}

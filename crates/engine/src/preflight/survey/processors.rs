@@ -1,0 +1,151 @@
+//! What `jostle doctor` says of the CPUs: how many there are, how they keep time,
+//! and who takes some of theirs.
+
+use super::{Finding, STOLEN, Severity, above, percent};
+use crate::environment::steal_share;
+use jostle_sys::limits::{Machine, cgroup};
+
+/// How many may be used.
+pub fn cpus(machine: &Machine) -> Option<Finding> {
+    let (allowed, online) = (machine.cpus.allowed.len(), machine.cpus.online.len());
+    let found = format!("{allowed} of {online} may be used");
+    let finding = Finding::fine("CPUs", found);
+    Some(match () {
+        _ if allowed == 1 => finding.but(
+            Severity::Bends,
+            "two workers never run at the same time, and no hand-off crosses cores: give this \
+             process more CPUs (`taskset -c`, the container's cpuset)",
+        ),
+        _ if allowed < online => finding.but(
+            Severity::Note,
+            format!(
+                "to use all: `taskset -c 0-{}`, or the container's cpuset",
+                online - 1
+            ),
+        ),
+        _ => finding,
+    })
+}
+
+/// Those that share a core.
+pub fn siblings(machine: &Machine) -> Option<Finding> {
+    let second = &machine.cpus.siblings;
+    if second.is_empty() {
+        return Some(Finding::fine(
+            "hardware threads",
+            "one for each core that is shown",
+        ));
+    }
+    let first: Vec<String> = machine
+        .cpus
+        .allowed
+        .iter()
+        .filter(|cpu| !second.contains(cpu))
+        .map(usize::to_string)
+        .collect();
+    let found = format!("{} CPUs share a core with another", second.len());
+    Some(Finding::fine("hardware threads", found).but(
+        Severity::Note,
+        format!(
+            "for one worker on each core: `--place cpus:{}`",
+            first.join(",")
+        ),
+    ))
+}
+
+/// The kernel's own clock.
+pub fn clock_source(machine: &Machine) -> Option<Finding> {
+    let source = machine.cpus.clock_source.as_deref()?;
+    let finding = Finding::fine("clock source", source);
+    // Processors without a time stamp counter have one good source of their own.
+    if machine.cpus.invariant_tsc.is_none() || source == "tsc" {
+        return Some(finding);
+    }
+    let remedy = if machine.cpus.clock_sources.iter().any(|s| s == "tsc") {
+        "stamps cost more than with tsc: `echo tsc > \
+         /sys/devices/system/clocksource/clocksource0/current_clocksource` as root"
+    } else {
+        "stamps cost more than with tsc, which the kernel does not trust here (see `dmesg | grep \
+         -i tsc`): use `--measure counts` for locks that are quicker than a stamp"
+    };
+    // These two are read without a system call; others (hpet, acpi_pm) cost
+    // a microsecond and more for each stamp.
+    let quick = ["kvm-clock", "hyperv_clocksource_tsc_page"].contains(&source);
+    Some(finding.but(
+        if quick {
+            Severity::Note
+        } else {
+            Severity::Bends
+        },
+        remedy,
+    ))
+}
+
+/// What stamps are read from.
+pub fn counter(machine: &Machine) -> Option<Finding> {
+    let what = "time stamp counter";
+    Some(match machine.cpus.invariant_tsc? {
+        true => Finding::fine(what, "runs at one rate in every state"),
+        false => Finding::fine(what, "changes its rate or stops with power states").but(
+            Severity::Note,
+            "stamps come from CLOCK_MONOTONIC and cost more: use `--measure counts` for locks \
+             that are quicker than a stamp",
+        ),
+    })
+}
+
+/// What decides on frequency.
+pub fn governor(machine: &Machine) -> Option<Finding> {
+    let what = "frequency governor";
+    Some(match machine.cpus.governor.as_deref() {
+        None => Finding::fine(what, "none (as in virtual machines)"),
+        Some("performance") => Finding::fine(what, "performance"),
+        Some(other) => Finding::fine(what, other).but(
+            Severity::Bends,
+            "clock rates change while measuring: `cpupower frequency-set -g performance` as root",
+        ),
+    })
+}
+
+/// What stops us for part of each period.
+pub fn quota(machine: &Machine) -> Option<Finding> {
+    let what = "CPU quota";
+    let Some(quota) = &machine.cgroup.cpu else {
+        return Some(Finding::fine(what, "none"));
+    };
+    let throttled = cgroup::throttled(&machine.cgroup.cpu_stats);
+    let found = format!(
+        "{:.2} CPUs in every {} ms, used up in {} of {} periods so far",
+        quota.cpus,
+        quota.period_us / 1000,
+        throttled.throttled_periods,
+        throttled.periods,
+    );
+    let finding = Finding::fine(what, found);
+    // A quota of at least all CPUs can never run out.
+    if quota.cpus >= machine.cpus.allowed.len() as f64 {
+        return Some(finding);
+    }
+    let (group, allowed) = (quota.group.display(), machine.cpus.allowed.len());
+    Some(finding.but(
+        Severity::Bends,
+        format!(
+            "a run that is throttled is INVALID: raise the limit of {group} to {allowed} CPUs or \
+             more (docker: `--cpus`, Kubernetes: `limits.cpu`)"
+        ),
+    ))
+}
+
+/// What the hypervisor gave to others.
+pub fn steal(machine: &Machine) -> Option<Finding> {
+    let share = steal_share(machine.ticks?)?;
+    let finding = Finding::fine("steal since boot", percent(share));
+    Some(match above(share, STOLEN) {
+        Severity::Fine => finding,
+        matters => finding.but(
+            matters,
+            "the hypervisor gives this time to others: compare targets within one run only, or \
+             use a machine with CPUs of its own",
+        ),
+    })
+}

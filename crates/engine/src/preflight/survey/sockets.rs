@@ -1,0 +1,93 @@
+//! What `jostle doctor` says of sockets: how many connections there can be, and
+//! what would bend or end a sweep of them.
+
+use super::{Finding, Severity};
+use crate::preflight::connect::{Load, TCP_BYTES, limits};
+use jostle_sys::limits::Machine;
+
+/// How many can be open at once, with both ends here, over as many addresses and
+/// processes as it takes.
+pub fn connections(machine: &Machine) -> Option<Finding> {
+    let load = Load {
+        has_ports: true,
+        embedded: true,
+        sources: 64,
+        ports: 8,
+        port_range: None,
+        alone: false,
+        binds_port: false,
+        acceptors: 1,
+        listeners: 0,
+        bytes_each: TCP_BYTES,
+    };
+    let nearest = limits(&load, machine).into_iter().next()?;
+    let found = format!("about {} at once, by {}", nearest.at, nearest.name);
+    Some(Finding::fine("TCP connections", found))
+}
+
+/// Those that the kernel gives to clients.
+pub fn ports(machine: &Machine) -> Option<Finding> {
+    let range = machine.net.ports?;
+    let usable = range.count().saturating_sub(machine.net.reserved);
+    let (even, _) = range.parities();
+    let found = format!("{usable} from one address to another ({range}), {even} of them even");
+    let finding = Finding::fine("ports of clients", found);
+    Some(match usable {
+        10_000.. => finding,
+        _ => finding.but(
+            Severity::Note,
+            "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`, or several --sources",
+        ),
+    })
+}
+
+/// What may wait to be accepted.
+pub fn backlog(machine: &Machine) -> Option<Finding> {
+    let somaxconn = machine.net.somaxconn?;
+    let finding = Finding::fine(
+        "backlog of a listening socket",
+        format!("at most {somaxconn} (net.core.somaxconn)"),
+    );
+    Some(match somaxconn {
+        128.. => finding,
+        _ => finding.but(
+            Severity::Bends,
+            "clients wait for a server that pauses: `sysctl -w net.core.somaxconn=4096`",
+        ),
+    })
+}
+
+/// Ports that rest.
+pub fn time_wait(machine: &Machine) -> Option<Finding> {
+    let (now, most) = (machine.net.time_wait?, machine.net.max_time_wait?);
+    let finding = Finding::fine(
+        "ports in TIME_WAIT",
+        format!("{now} of at most {most} (net.ipv4.tcp_max_tw_buckets)"),
+    );
+    Some(match now {
+        n if n < most / 2 => finding,
+        _ => finding.but(
+            Severity::Note,
+            "wait for a minute; `jostle connect --close rst` leaves none",
+        ),
+    })
+}
+
+/// What watches connections.
+pub fn conntrack(machine: &Machine) -> Option<Finding> {
+    let (most, now) = machine.net.conntrack?;
+    let finding = Finding::fine(
+        "connection tracking",
+        format!("{now} of at most {most} (net.netfilter.nf_conntrack_max)"),
+    );
+    Some(match () {
+        // It is there and watches nothing.
+        () if now == 0 => finding,
+        () if most - now.min(most) >= 1_000_000 => finding,
+        () => finding.but(
+            Severity::Note,
+            "each connection takes an entry, and time: `iptables -t raw -I OUTPUT -o lo -j \
+             NOTRACK`, or a higher maximum",
+        ),
+    })
+}

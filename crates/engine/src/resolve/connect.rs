@@ -1,0 +1,300 @@
+//! Defaults and refusals of `connect`.
+
+use super::{MOST_RUNS, Resolved, UsageError, check_place, named, refuse, specs};
+use crate::keeper::during;
+use jostle_model::connect::{Accept, Close, Only};
+use jostle_model::plan::Plan;
+use jostle_model::{List, Nanos, defaults};
+use jostle_targets::table::Family;
+use jostle_targets::{CONNECTIONS, Spec};
+
+/// One source address beside many: that is where the surprise is.
+const SOURCES: [u64; 2] = [1, 16];
+
+const MOST_OPEN: u64 = 100_000_000;
+const MOST_LISTENERS: u64 = 1_000_000;
+const MOST_SOURCES: u64 = 65_536;
+const MOST_PORTS: u64 = 10_000;
+const MOST_ACCEPTORS: u64 = 1_000;
+const MOST_RATE: u64 = 1_000_000_000;
+const MOST_BUFFER: u64 = 1 << 30;
+
+/// Fills in the rest of the plan.
+pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
+    if plan.targets.is_empty() {
+        plan.targets = named(defaults::targets(plan.workload));
+    }
+    let specs = specs(&plan)?;
+    specs
+        .iter()
+        .try_for_each(|spec| check_target(&plan, spec))?;
+    plan.fill_from(defaults::swept(plan.workload));
+    plan.fill_from(defaults::options(plan.workload));
+    let usual = plan.only.is_none()
+        && plan.bind_no_port.is_none()
+        && specs.iter().all(|spec| spec.typed == "tcp");
+    plan.sources.get_or_insert_with(|| match usual {
+        true => List(SOURCES.to_vec()),
+        false => List(vec![1]),
+    });
+    plan.seed.get_or_insert(fresh_seed);
+    check_numbers(&plan)?;
+    check_place(&plan, allowed)?;
+    check_pairs(&plan, &specs)?;
+    check_during(&plan)?;
+    if let Some(List(open)) = &mut plan.open {
+        open.sort_unstable();
+    }
+    Ok(Resolved {
+        plan,
+        specs,
+        may_drop: false,
+    })
+}
+
+fn names() -> String {
+    let names: Vec<&str> = CONNECTIONS.iter().map(|entry| entry.name).collect();
+    names.join(", ")
+}
+
+fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    let name = &spec.typed;
+    if spec.entry.family != Family::Connection {
+        return refuse(format!(
+            "{name} is no connection; connect takes: {}",
+            names()
+        ));
+    }
+    let (embedded, unix) = (spec.argument.is_none(), spec.entry.name == "unix");
+    let many = |list: &Option<List>| list.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 1));
+    let ports = plan.ports.is_some_and(|ports| ports > 1);
+    let addressed = [
+        (many(&plan.sources), "--sources"),
+        (ports, "--ports"),
+        (plan.bind_no_port.is_some(), "--bind-no-port"),
+        (plan.port_range.is_some(), "--port-range"),
+        (plan.only == Some(Only::Bind), "--only bind"),
+    ];
+    if let Some((_, option)) = addressed.iter().find(|(set, _)| *set && unix) {
+        return refuse(format!(
+            "{name} has neither addresses nor ports; {option} works with: tcp"
+        ));
+    }
+    let served = [
+        (
+            plan.accept.is_some_and(|how| how != Accept::Shared),
+            "--accept",
+        ),
+        (plan.acceptors.is_some_and(|n| n > 1), "--acceptors"),
+        (ports, "--ports"),
+        (plan.only == Some(Only::Bind), "--only bind"),
+    ];
+    if let Some((_, option)) = served.iter().find(|(set, _)| *set && !embedded) {
+        return refuse(format!(
+            "the server of {name} is not ours; {option} works with: {}, without an address",
+            names()
+        ));
+    }
+    if unix && plan.accept == Some(Accept::ReusePort) {
+        return refuse(format!(
+            "{name}: a path is bound once; --accept reuseport works with: tcp"
+        ));
+    }
+    let place = spec.argument.as_deref().unwrap_or("//127.");
+    let local = ["//127.", "//localhost:"]
+        .iter()
+        .any(|here| place.starts_with(here));
+    let bound = [
+        (many(&plan.sources), "--sources"),
+        (plan.bind_no_port.is_some(), "--bind-no-port"),
+    ];
+    let bound = bound.iter().find(|(set, _)| *set);
+    if let Some((_, option)) = bound.filter(|_| !local && !unix) {
+        return refuse(format!(
+            "{name}: the addresses of {option} lie in 127.0.0.0/8 and reach this machine only; \
+             leave it out"
+        ));
+    }
+    Ok(())
+}
+
+fn check_list(option: &str, list: &Option<List>, least: u64, most: u64) -> Result<(), UsageError> {
+    let Some(List(values)) = list else {
+        return Ok(());
+    };
+    if values.is_empty() || values.iter().any(|n| !(least..=most).contains(n)) {
+        return refuse(format!("{option}: {least} to {most}"));
+    }
+    Ok(())
+}
+
+fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
+    check_list("--open", &plan.open, 1, MOST_OPEN)?;
+    check_list("--listeners", &plan.listeners, 0, MOST_LISTENERS)?;
+    check_list("--sources", &plan.sources, 1, MOST_SOURCES)?;
+    check_list("--rate", &plan.rate, 1, MOST_RATE)?;
+    if plan.rate.as_ref().is_some_and(|rate| rate.0.len() > 1) {
+        return refuse("--rate: one number of connections a second");
+    }
+    for (option, value, most) in [
+        ("--ports", plan.ports, MOST_PORTS),
+        ("--acceptors", plan.acceptors, MOST_ACCEPTORS),
+        ("--sndbuf", plan.sndbuf, MOST_BUFFER),
+        ("--rcvbuf", plan.rcvbuf, MOST_BUFFER),
+        ("--runs", plan.runs.map(u64::from), u64::from(MOST_RUNS)),
+    ] {
+        if value.is_some_and(|n| n == 0 || n > most) {
+            return refuse(format!("{option}: 1 to {most}"));
+        }
+    }
+    if plan.timer_slack == Some(Nanos::ZERO) {
+        return refuse(
+            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
+        );
+    }
+    if plan.budget == Some(Nanos::ZERO) {
+        return refuse("--budget 0: nothing can be measured in no time");
+    }
+    Ok(())
+}
+
+/// Options that cancel each other.
+fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
+    let alone = plan.only == Some(Only::Bind);
+    if alone {
+        let idle = [
+            (plan.bind_no_port.is_some(), "--bind-no-port"),
+            (plan.close == Some(Close::Rst), "--close rst"),
+            (plan.rate.is_some(), "--rate"),
+            (plan.acceptors.is_some_and(|n| n > 1), "--acceptors"),
+            (plan.ports.is_some_and(|n| n > 1), "--ports"),
+        ];
+        if let Some((_, option)) = idle.iter().find(|(set, _)| *set) {
+            return refuse(format!(
+                "--only bind connects to nobody, so that {option} has nothing to do; leave one out"
+            ));
+        }
+    }
+    let shared = plan.accept == Some(Accept::Shared);
+    if plan.acceptors == Some(1) && !shared {
+        return refuse(
+            "--accept: one acceptor has nobody to share with; --acceptors 4, or leave it out",
+        );
+    }
+    // Of `unix` nothing but descriptors and memory is used up.
+    let tcp = specs.iter().any(|spec| spec.entry.name == "tcp");
+    if !tcp
+        && plan
+            .listeners
+            .as_ref()
+            .is_some_and(|l| l.0.iter().any(|n| *n > 0))
+    {
+        return refuse("--listeners are TCP sockets; they work with: tcp");
+    }
+    Ok(())
+}
+
+/// Refuses what no shell could run either.
+pub(super) fn check_during(plan: &Plan) -> Result<(), UsageError> {
+    match &plan.during {
+        Some(command) if during::words(command, &[]).is_none() => refuse(format!(
+            "--during `{command}`: a quote has no end, or there is no word"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve;
+    use super::*;
+    use jostle_model::plan::{Place, Workload};
+
+    fn of(change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+        let mut plan = Plan::of(Workload::Connect);
+        change(&mut plan);
+        resolve(plan, 7, &[0, 1])
+    }
+
+    #[test]
+    fn nothing_said_is_one_source_address_beside_many() {
+        let resolved = of(|_| {}).unwrap();
+        assert_eq!(resolved.plan.targets, ["tcp"]);
+        let points = resolved.points();
+        assert_eq!(points.len(), 2 * 8);
+        assert_eq!(points[0].1.sources, Some(1));
+        assert_eq!(points[8].1.sources, Some(16));
+        let once = resolved.plan;
+        assert_eq!(resolve(once.clone(), 99, &[0, 1]).unwrap().plan, once);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        type Case = (fn(&mut Plan), &'static str);
+        let table: &[Case] = &[
+            (
+                |p| p.targets = vec!["flock".into()],
+                "connect takes: tcp, unix",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["unix".into()];
+                    p.sources = Some(List(vec![2]));
+                },
+                "--sources works with: tcp",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["unix".into()];
+                    p.only = Some(Only::Bind);
+                },
+                "--only bind works with: tcp",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["tcp://127.0.0.1:80".into()];
+                    p.acceptors = Some(4);
+                },
+                "--acceptors works with: tcp, unix, without an address",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["tcp://10.0.0.1:80".into()];
+                    p.sources = Some(List(vec![4]));
+                },
+                "reach this machine only",
+            ),
+            (
+                |p| {
+                    p.targets = vec!["unix".into()];
+                    p.accept = Some(Accept::ReusePort);
+                    p.acceptors = Some(2);
+                },
+                "--accept reuseport works with: tcp",
+            ),
+            (|p| p.accept = Some(Accept::EpollExclusive), "--acceptors 4"),
+            (
+                |p| {
+                    p.only = Some(Only::Bind);
+                    p.rate = Some(List(vec![5]));
+                },
+                "--rate has nothing to do",
+            ),
+            (|p| p.open = Some(List(vec![0])), "--open: 1 to"),
+            (|p| p.sources = Some(List(vec![0])), "--sources: 1 to"),
+            (|p| p.ports = Some(0), "--ports: 1 to"),
+            (|p| p.rate = Some(List(vec![1, 2])), "--rate: one number"),
+            (|p| p.runs = Some(0), "--runs: 1 to"),
+            (
+                |p| p.workers = Some(List(vec![2])),
+                "connect has no workers",
+            ),
+            (|p| p.during = Some("sh -c 'x".into()), "a quote has no end"),
+            (|p| p.place = Some(Place::Cpus(vec![9])), "CPU 9"),
+        ];
+        for (change, says) in table {
+            let text = of(*change).map(|_| ()).unwrap_err().0;
+            assert!(text.contains(says), "{text:?} does not say {says:?}");
+        }
+    }
+}

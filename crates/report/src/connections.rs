@@ -1,0 +1,166 @@
+//! What the formats for people show of connections: the columns of `connect`,
+//! and what was checked.
+
+use crate::ResultSet;
+use crate::format::{counted, grouped, significant};
+use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use jostle_model::connect::Close;
+use jostle_model::record::Point;
+use jostle_stats::summary::{Estimate, PointSummary};
+use std::collections::BTreeMap;
+
+/// Of `connect`.
+pub static COLUMNS: &[Column] = &[
+    Column {
+        title: ["", "target"],
+        shown: Shown::Once,
+        cell: |point| Some(point.target.to_owned()),
+    },
+    Column {
+        title: ["source", "addrs"],
+        shown: Shown::Always,
+        cell: |point| point.at.sources.map(grouped),
+    },
+    Column {
+        title: ["other", "listen"],
+        shown: Shown::Always,
+        // A curve without any stands beside those with some.
+        cell: |point| point.at.listeners.map(grouped),
+    },
+    Column {
+        title: ["", "open"],
+        shown: Shown::Always,
+        cell: |point| point.at.open.map(grouped),
+    },
+    Column {
+        title: ["connect", "p50 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| micros(point.connect_p50_ns),
+    },
+    Column {
+        title: ["bind", "p50 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| micros(point.bind_p50_ns),
+    },
+    Column {
+        title: ["", PLUS_MINUS],
+        shown: Shown::UnlessInvalid,
+        cell: spread,
+    },
+    Column {
+        title: ["", "p99 us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| micros(point.connect_p99_ns),
+    },
+    Column {
+        title: ["accept", "us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| micros(point.accept_p50_ns),
+    },
+    Column {
+        title: ["close", "us"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| micros(point.close_p50_ns),
+    },
+    Column {
+        title: ["CPU us", "client"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["", "server"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["kernel", "kB"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.slab_bytes_each?.median / 1e3, 2)),
+    },
+];
+
+fn micros(nanos: Option<Estimate>) -> Option<String> {
+    Some(significant(nanos?.median / 1e3, 2))
+}
+
+/// Of the call that is measured.
+pub fn measured(point: &PointSummary<'_>) -> Option<Estimate> {
+    point.connect_p50_ns.or(point.bind_p50_ns)
+}
+
+/// What was checked, what the sweeps left, and which limits come next.
+pub fn checked(set: &ResultSet) -> Vec<String> {
+    let mut said = vec![opened(set)];
+    said.extend(time_wait(set));
+    said.extend(limits(set));
+    said
+}
+
+/// Every sweep opens its greatest number once.
+fn opened(set: &ResultSet) -> String {
+    let made: u64 = set.points.iter().map(|point| point.operations).sum();
+    let served = set.points.iter().all(|point| {
+        point
+            .server
+            .is_some_and(|server| server.difference == Some(0))
+    });
+    match (set.experiment.plan.only, served) {
+        (Some(_), _) => format!("Checked: {} bound.", counted(made, "socket")),
+        (None, true) => format!("Checked: {}, each accepted.", counted(made, "connection")),
+        (None, false) => format!("Made: {}.", counted(made, "connection")),
+    }
+}
+
+fn time_wait(set: &ResultSet) -> Option<String> {
+    let plan = &set.experiment.plan;
+    // The count is the machine's: others may have left some meanwhile.
+    if plan.only.is_some() || plan.close == Some(Close::Rst) {
+        return None;
+    }
+    let left = |point: &Point| point.connections.as_ref()?.time_wait_left;
+    let most = set.points.iter().filter_map(left).max()?;
+    (most > 0).then(|| {
+        format!(
+            "A sweep left up to {} in TIME_WAIT for a minute (--close rst: none).",
+            counted(most, "port")
+        )
+    })
+}
+
+/// The nearest one of each curve at its greatest number.
+fn limits(set: &ResultSet) -> Option<String> {
+    let mut nearest = BTreeMap::new();
+    for point in &set.points {
+        let limits = point.connections.as_ref().map(|c| &c.next_limits);
+        if let Some(limit) = limits.and_then(|limits| limits.first()) {
+            nearest.insert((point.target.as_str(), point.at.sources), limit);
+        }
+    }
+    let several = nearest.len() > 1;
+    let each: Vec<String> = nearest
+        .iter()
+        .map(|((target, sources), limit)| {
+            let of = match several {
+                true => format!(" ({target} from {})", sources.unwrap_or(1)),
+                false => String::new(),
+            };
+            format!("{} at {}{of}", limit.name, grouped(limit.at))
+        })
+        .collect();
+    (!each.is_empty()).then(|| format!("The next limit: {}.", each.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{made, table};
+
+    #[test]
+    fn the_cliff_as_people_see_it() {
+        insta::assert_snapshot!(table::render(&[made::connections()]));
+    }
+
+    #[test]
+    fn a_sweep_that_a_limit_ended() {
+        insta::assert_snapshot!(table::render(&[made::exhausted()]));
+    }
+}

@@ -1,0 +1,70 @@
+//! Did connecting get suspiciously faster as more connections were open?
+
+use super::{Check, Evidence};
+use crate::intervals::median;
+use jostle_model::record::{Claim, Is, Reason};
+
+/// Half of the time before is what a virtual machine's own two speeds can do; a
+/// call that fails returns in under a tenth.
+const SUSPICIOUS: f64 = 0.4;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "faster",
+    asks: "Did a connection take far less time than with fewer of them open?",
+    threshold: "a median under 0.4 times that of the point before, median over the runs: SUSPECT",
+    source: "nothing that the kernel does for a connection gets cheaper with their number; its \
+             ancestor got faster once its calls began to fail. Not judged where the point before \
+             holds fewer than 1000 connections, which pay for cold caches",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let ratios: Vec<f64> = evidence
+        .runs
+        .iter()
+        .filter_map(|run| run.connections.as_ref()?.to_previous)
+        .collect();
+    let ratio = median(&ratios).filter(|ratio| *ratio < SUSPICIOUS)?;
+    let text = format!(
+        "a connection takes {ratio:.2} times as long as with fewer open, which none should; \
+         run it again"
+    );
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::connect::Connections;
+    use jostle_model::record::{Is, Point};
+
+    fn runs(ratios: &[Option<f64>]) -> Vec<Point> {
+        let run = |to_previous: &Option<f64>| {
+            let mut run = point();
+            run.connections = Some(Box::new(Connections {
+                to_previous: *to_previous,
+                ..Connections::default()
+            }));
+            run
+        };
+        ratios.iter().map(run).collect()
+    }
+
+    #[test]
+    fn the_median_over_the_runs_decides() {
+        let table: &[(&[Option<f64>], Is)] = &[
+            (&[Some(1.0)], Is::Valid),
+            (&[Some(0.41)], Is::Valid),
+            (&[Some(0.39)], Is::Suspect),
+            (&[Some(0.1), Some(0.9), Some(1.0)], Is::Valid),
+            (&[Some(0.1), Some(0.1), Some(1.0)], Is::Suspect),
+            (&[None], Is::Valid),
+        ];
+        for (ratios, is) in table {
+            let found = judge(&CHECK, &runs(ratios)).map_or(Is::Valid, |reason| reason.is);
+            assert_eq!(found, *is, "{ratios:?}");
+        }
+    }
+}

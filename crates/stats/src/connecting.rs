@@ -1,0 +1,434 @@
+//! The closing sentences of `connect`: what one more connection costs when so
+//! many are open, where it jumps, why, and what avoids that.
+//!
+//! A jump is told by the medians that the table prints; why it is there, by the
+//! ports that the kernel gave.
+
+use crate::ratio::{Outcome, by_block};
+use crate::summary::PointSummary;
+use jostle_model::plan::Plan;
+use jostle_model::record::{At, Is, Point};
+
+/// Neighbours this many times apart are a jump: twice is what a virtual
+/// machine's own two speeds can do.
+const JUMP: f64 = 3.0;
+
+/// A curve that stays within this is called flat where no interval decides.
+const FLAT: f64 = 1.5;
+
+/// Under so many connections a median still pays for cold caches.
+const WARM: u64 = 1_000;
+
+/// One sentence for each curve: its name, and the text.
+pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let mut curves: Vec<(&str, At)> = Vec::new();
+    for point in points {
+        let curve = (point.target, rest(point.at));
+        if !curves.contains(&curve) {
+            curves.push(curve);
+        }
+    }
+    let flat_with = |target: &str, sources: Option<u64>| {
+        let mut others = curves
+            .iter()
+            .filter(|(other, at)| *other == target && at.sources > sources && at.sources > Some(1));
+        others
+            .find(|curve| jump(&of_curve(points, **curve)).is_none())
+            .and_then(|(_, at)| at.sources)
+    };
+    curves
+        .iter()
+        .filter_map(|curve| {
+            let of_curve = of_curve(points, *curve);
+            let text = sentence(plan, &of_curve, flat_with(curve.0, curve.1.sources))?;
+            Some((name(points, *curve), text))
+        })
+        .collect()
+}
+
+fn rest(at: At) -> At {
+    At { open: None, ..at }
+}
+
+fn of_curve<'a, 'b>(
+    points: &'b [PointSummary<'a>],
+    (target, at): (&str, At),
+) -> Vec<&'b PointSummary<'a>> {
+    let mut found: Vec<&PointSummary<'_>> = points
+        .iter()
+        .filter(|point| point.target == target && rest(point.at) == at)
+        .collect();
+    found.sort_by_key(|point| point.at.open);
+    found
+}
+
+/// `tcp`, and what tells it from other curves.
+fn name(points: &[PointSummary<'_>], (target, at): (&str, At)) -> String {
+    let differs =
+        |field: fn(At) -> Option<u64>| points.iter().any(|point| field(point.at) != field(at));
+    let mut name = target.to_owned();
+    if differs(|at| at.sources) {
+        name += &format!(" from {}", at.sources.unwrap_or(1));
+    }
+    if differs(|at| at.listeners) {
+        name += &format!(", {} listen", grouped(at.listeners.unwrap_or(0)));
+    }
+    name
+}
+
+/// The median of the call that is measured, in nanoseconds, where the table
+/// prints it.
+fn cost(point: &PointSummary<'_>) -> Option<f64> {
+    if point.verdict.is == Is::Invalid {
+        return None;
+    }
+    Some(point.connect_p50_ns.or(point.bind_p50_ns)?.median)
+}
+
+fn of_run(run: &Point) -> Option<f64> {
+    let measured = run.connect_ns.as_ref().or(run.bind_ns.as_ref())?;
+    measured.percentiles.get("p50").map(|ns| *ns as f64)
+}
+
+fn call(plan: &Plan) -> &'static str {
+    match plan.only {
+        Some(_) => "bind()",
+        None => "connect()",
+    }
+}
+
+/// The steepest step between neighbours that is a jump.
+fn jump<'a, 'b>(
+    points: &[&'b PointSummary<'a>],
+) -> Option<(&'b PointSummary<'a>, &'b PointSummary<'a>, f64)> {
+    let usable: Vec<&PointSummary<'_>> = points
+        .iter()
+        .filter(|point| cost(point).is_some())
+        .copied()
+        .collect();
+    usable
+        .windows(2)
+        .filter_map(|pair| Some((pair[0], pair[1], cost(pair[1])? / cost(pair[0])?)))
+        .filter(|(.., times)| *times >= JUMP)
+        .max_by(|one, other| one.2.total_cmp(&other.2))
+}
+
+fn sentence(plan: &Plan, points: &[&PointSummary<'_>], flat_with: Option<u64>) -> Option<String> {
+    let mut said: Vec<String> = Vec::new();
+    match jump(points) {
+        Some((below, above, times)) => {
+            said.push(jumped(plan, below, above, times));
+            said.extend(why(plan, below, above, flat_with));
+        }
+        None => said.extend(course(plan, points)),
+    }
+    said.extend(skew(points));
+    said.extend(ended(points));
+    (!said.is_empty()).then(|| said.join("; ") + ".")
+}
+
+fn jumped(plan: &Plan, below: &PointSummary<'_>, above: &PointSummary<'_>, times: f64) -> String {
+    format!(
+        "{} takes {times:.0} times as long with {} open as with {} ({} instead of {})",
+        call(plan),
+        grouped(above.at.open.unwrap_or(0)),
+        grouped(below.at.open.unwrap_or(0)),
+        time(cost(above).unwrap_or(0.0)),
+        time(cost(below).unwrap_or(0.0)),
+    )
+}
+
+/// Ports of one parity were given until none was left; then the others.
+fn why(
+    plan: &Plan,
+    below: &PointSummary<'_>,
+    above: &PointSummary<'_>,
+    flat_with: Option<u64>,
+) -> Option<String> {
+    let of = |point: &PointSummary<'_>| -> Option<[u64; 2]> {
+        let each = point.runs.iter();
+        each.map(|run| run.connections.as_ref()?.parities)
+            .try_fold([0, 0], |sum, one| {
+                one.map(|one| [sum[0] + one[0], sum[1] + one[1]])
+            })
+    };
+    let (before, after) = (of(below)?, of(above)?);
+    let connections = above.runs.first()?.connections.as_ref()?;
+    let range = connections.port_range?;
+    let (even, odd) = range.parities();
+    let turned =
+        |one: usize, other: usize| before[one] > 10 * before[other] && after[other] > after[one];
+    let (first, second, capacity) = match () {
+        () if turned(0, 1) => ("even", "odd", even),
+        () if turned(1, 0) => ("odd", "even", odd),
+        () => return None,
+    };
+    let avoids = match flat_with {
+        Some(sources) => format!("--sources {sources} avoids it, as measured here"),
+        None if plan.ports.unwrap_or(1) == 1 => {
+            "more source addresses (--sources) or destination ports (--ports) avoid it, and so does \
+             a range of the sockets' own (--port-range)"
+                .to_owned()
+        }
+        None => "more source addresses (--sources) or a range of the sockets' own (--port-range) \
+                 avoid it"
+            .to_owned(),
+    };
+    Some(format!(
+        "the {} {first} ports of {range} are used up, and each call looks at all of them again \
+         before it tries the {second} ones; {avoids}",
+        grouped(capacity * connections.pairs)
+    ))
+}
+
+/// From the first warm point to the last.
+fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    let usable: Vec<&&PointSummary<'_>> = points.iter().filter(|p| cost(p).is_some()).collect();
+    let last = *usable.last()?;
+    let warm = |point: &&&&PointSummary<'_>| {
+        let before = point.runs.iter().map(|run| run.operations).min();
+        before >= Some(WARM)
+    };
+    let first = usable.iter().find(|p| warm(p)).unwrap_or(usable.first()?);
+    let (from, to) = (grouped(first.at.open?), grouped(last.at.open?));
+    let (few, many) = (time(cost(first)?), time(cost(last)?));
+    if first.at == last.at {
+        return Some(format!("{} takes {many} up to {to} open", call(plan)));
+    }
+    let times = cost(last)? / cost(first)?;
+    let ratio = by_block(&first.runs, &last.runs, of_run)?;
+    Some(match ratio.outcome {
+        Outcome::Same => format!(
+            "{} takes as long with {to} open as with {from}, within 5 % ({many})",
+            call(plan)
+        ),
+        Outcome::Differs => format!(
+            "{} takes {times:.2} times as long with {to} open as with {from} ({many} instead of \
+             {few})",
+            call(plan)
+        ),
+        Outcome::Undecided if (1.0 / FLAT..FLAT).contains(&times) => format!(
+            "{} has no jump from {from} to {to} open ({few} and {many})",
+            call(plan)
+        ),
+        Outcome::Undecided => format!(
+            "{} takes {times:.2} times as long with {to} open as with {from}, undecided ({many} \
+             instead of {few})",
+            call(plan)
+        ),
+    })
+}
+
+/// How evenly several acceptors were served.
+fn skew(points: &[&PointSummary<'_>]) -> Option<String> {
+    let last = points.iter().rev().find(|p| p.per_worker.is_some())?;
+    let mut sums: Vec<u64> = Vec::new();
+    for run in last.runs.iter().filter_map(|run| run.connections.as_ref()) {
+        sums.resize(sums.len().max(run.accepted.len()), 0);
+        for (sum, accepted) in sums.iter_mut().zip(&run.accepted) {
+            *sum += accepted;
+        }
+    }
+    let all: u64 = sums.iter().sum();
+    let share = |n: Option<&u64>| 100.0 * *n.unwrap_or(&0) as f64 / all.max(1) as f64;
+    Some(format!(
+        "of {} acceptors the busiest took {:.0} % and the idlest {:.0} % up to {} open",
+        sums.len(),
+        share(sums.iter().max()),
+        share(sums.iter().min()),
+        grouped(last.at.open.unwrap_or(0))
+    ))
+}
+
+/// Which limit ended it, and what else makes a point INVALID.
+fn ended(points: &[&PointSummary<'_>]) -> Option<String> {
+    let bad = points.iter().find_map(|point| {
+        let mut reasons = point.verdict.reasons.iter();
+        let reason = reasons.find(|reason| reason.is == Is::Invalid)?;
+        Some((point.at.open?, reason))
+    });
+    let (open, reason) = bad?;
+    Some(match reason.check.as_str() {
+        "limit" => format!("it ends before {}: {}", grouped(open), reason.text),
+        _ => format!("INVALID with {} open: {}", grouped(open), reason.text),
+    })
+}
+
+/// `28215` as `28,215`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// With two significant digits, in the unit that the table uses.
+fn time(ns: f64) -> String {
+    let us = ns / 1e3;
+    match us {
+        us if us < 10.0 => format!("{us:.1} us"),
+        us => format!("{us:.0} us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::summary::summarize;
+    use jostle_model::List;
+    use jostle_model::connect::{Connections, Stopped};
+    use jostle_model::plan::Workload;
+    use jostle_model::record::Experiment;
+
+    fn experiment() -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan {
+            targets: vec!["tcp".to_owned()],
+            open: Some(List(vec![1_000, 14_000, 15_000])),
+            sources: Some(List(vec![1, 16])),
+            listeners: Some(List(vec![0])),
+            ports: Some(1),
+            ..Plan::of(Workload::Connect)
+        };
+        experiment
+    }
+
+    /// Six sweeps of one number, give or take one in a hundred.
+    fn runs(sources: u64, open: u64, us: f64, parities: [u64; 2]) -> Vec<Point> {
+        (1..=6)
+            .map(|block| {
+                let ns = us * 1e3 * (1.0 + 0.002 * f64::from(block));
+                Point {
+                    target: "tcp".to_owned(),
+                    at: At {
+                        open: Some(open),
+                        sources: Some(sources),
+                        listeners: Some(0),
+                        ..At::default()
+                    },
+                    run: block,
+                    block,
+                    operations: parities.iter().sum(),
+                    window_s: 1.0,
+                    connect_ns: Some(fixtures::distribution(1_000, ns as u64)),
+                    connections: Some(Box::new(Connections {
+                        opened: open,
+                        parities: Some(parities),
+                        port_range: "32768-60999".parse().ok(),
+                        pairs: sources,
+                        ..Connections::default()
+                    })),
+                    ..Point::default()
+                }
+            })
+            .collect()
+    }
+
+    fn said(points: &[Point]) -> Vec<(String, String)> {
+        let experiment = experiment();
+        sentences(&experiment.plan, &summarize(&experiment, points))
+    }
+
+    #[test]
+    fn a_jump_has_its_reason_and_what_avoids_it() {
+        let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
+        points.extend(runs(1, 14_000, 9.0, [13_000, 0]));
+        points.extend(runs(1, 15_000, 540.0, [116, 884]));
+        let alone = said(&points);
+        assert_eq!(
+            alone,
+            [(
+                "tcp".to_owned(),
+                "connect() takes 60 times as long with 15,000 open as with 14,000 (544 us instead \
+                 of 9.1 us); the 14,116 even ports of 32768-60999 are used up, and each call looks \
+                 at all of them again before it tries the odd ones; more source addresses \
+                 (--sources) or destination ports (--ports) avoid it, and so does a range of the \
+                 sockets' own (--port-range)."
+                    .to_owned()
+            )]
+        );
+        for (open, us) in [(1_000, 8.0), (14_000, 8.1), (15_000, 8.1)] {
+            points.extend(runs(16, open, us, [1_000, 0]));
+        }
+        let both = said(&points);
+        assert_eq!(both[0].0, "tcp from 1");
+        assert!(
+            both[0]
+                .1
+                .contains("--sources 16 avoids it, as measured here"),
+            "{}",
+            both[0].1
+        );
+        assert_eq!(
+            both[1],
+            (
+                "tcp from 16".to_owned(),
+                "connect() takes as long with 15,000 open as with 1,000, within 5 % (8.2 us)."
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn a_jump_without_a_change_of_ports_has_no_reason() {
+        let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
+        points.extend(runs(1, 14_000, 80.0, [13_000, 0]));
+        assert_eq!(
+            said(&points)[0].1,
+            "connect() takes 10 times as long with 14,000 open as with 1,000 (81 us instead of \
+             8.1 us)."
+        );
+    }
+
+    #[test]
+    fn what_is_flat_and_what_grows_slowly_is_told_apart() {
+        for (us, text) in [
+            (
+                8.0,
+                "connect() takes as long with 14,000 open as with 1,000, within 5 % (8.1 us).",
+            ),
+            (
+                16.0,
+                "connect() takes 2.00 times as long with 14,000 open as with 1,000 (16 us instead \
+                 of 8.1 us).",
+            ),
+        ] {
+            let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
+            points.extend(runs(1, 14_000, us, [13_000, 0]));
+            assert_eq!(said(&points)[0].1, text);
+        }
+        let mut few = runs(1, 1_000, 8.0, [1_000, 0]);
+        few.extend(runs(1, 14_000, 9.0, [13_000, 0]));
+        few.retain(|point| point.block <= 3);
+        assert_eq!(
+            said(&few)[0].1,
+            "connect() has no jump from 1,000 to 14,000 open (8.0 us and 9.0 us)."
+        );
+    }
+
+    #[test]
+    fn the_limit_that_ended_a_sweep_is_said_with_its_remedy() {
+        let mut points = runs(1, 1_000, 8.0, [1_000, 0]);
+        let mut last = runs(1, 14_000, 8.0, [13_000, 0]);
+        for point in &mut last {
+            point.connections.as_mut().unwrap().stopped = Some(Stopped {
+                text: "EADDRNOTAVAIL after 9,000 connections; --sources 2".to_owned(),
+                ..Stopped::default()
+            });
+        }
+        points.extend(last);
+        let text = &said(&points)[0].1;
+        assert!(
+            text.ends_with(
+                "it ends before 14,000: EADDRNOTAVAIL after 9,000 connections; --sources 2."
+            ),
+            "{text}"
+        );
+    }
+}
