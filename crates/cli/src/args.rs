@@ -5,6 +5,9 @@
 mod connect;
 
 pub use connect::Connect;
+mod requests;
+
+pub use requests::{Asked, Call};
 
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
@@ -33,6 +36,8 @@ pub enum Verb {
     Contend(Box<Contend>),
     /// Each worker does N operations (acquire, release) back to back
     Stream(Box<Stream>),
+    /// Starts a command N times: what a call costs, and where it goes
+    Call(Box<Call>),
     /// Acquires N different locks, holding all, then releases them
     Hold(Box<Hold>),
     /// Opens N connections and keeps them open: what one more costs
@@ -112,7 +117,8 @@ pub struct Contend {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "One operation is one acquire and one release of a lock, without hold or idle. A run\n\
+    after_help = "One operation is one acquire and one release of a lock, without hold or idle, or one\n\
+    request of a target that answers requests. A run\n\
     begins when all workers are ready, and ends when the last one has done its operations.\n\
     Lists: 1000:10000, 1000..10000+1000, 1k..1Mx10. With no target, lockd and flock are measured."
 )]
@@ -132,6 +138,8 @@ pub struct Stream {
     /// Pairs that are sent before their replies are read [default: 1]
     #[arg(long, value_name = "D")]
     pub pipeline: Option<u64>,
+    #[command(flatten)]
+    pub asked: Asked,
     #[command(flatten)]
     pub counted: Counted,
     #[command(flatten)]
@@ -466,14 +474,14 @@ impl Counted {
 impl Stream {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        self.counted.apply(Plan {
+        self.counted.apply(self.asked.apply(Plan {
             targets: self.targets.clone(),
             workers: self.workers.clone(),
             operations: self.operations.clone(),
             names: self.names,
             pipeline: self.pipeline,
             ..Plan::of(Workload::Stream)
-        })
+        }))
     }
 }
 
@@ -508,6 +516,7 @@ mod tests {
             Verb::Stream(stream) => stream.plan(),
             Verb::Hold(hold) => hold.plan(),
             Verb::Connect(connect) => connect.plan(),
+            Verb::Call(call) => call.plan(),
             other => panic!("{other:?}"),
         }
     }
@@ -528,6 +537,28 @@ mod tests {
         for workload in Workload::ALL {
             assert_eq!(plan(workload.as_str()), Plan::of(*workload));
         }
+    }
+
+    #[test]
+    fn a_call_is_a_stream_of_a_command() {
+        let words = [
+            "jostle",
+            "call",
+            "sh -c 'exit 3'",
+            "-n",
+            "100:1000",
+            "--expect",
+            "3",
+        ];
+        let Verb::Call(call) = Cli::try_parse_from(words).unwrap().verb else {
+            panic!("another verb");
+        };
+        let plan = call.plan();
+        assert_eq!(plan.workload, Workload::Stream);
+        assert_eq!(plan.targets, ["exec:sh -c 'exit 3'"]);
+        assert_eq!(plan.operations, Some(List(vec![100, 1_000])));
+        assert_eq!(plan.workers, Some(List(vec![1])));
+        assert_eq!(plan.expect, Some(List(vec![3])));
     }
 
     #[test]

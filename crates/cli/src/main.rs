@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Contend(contend) => measure::measure(vec![contend.plan()], &contend.output),
         Verb::Stream(stream) => measure::measure(vec![stream.plan()], &stream.output),
+        Verb::Call(call) => measure::measure(vec![call.plan()], &call.output),
         Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
         Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
         Verb::Run(run) => run_plan(&run),

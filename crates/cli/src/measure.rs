@@ -10,6 +10,7 @@ use jostle_engine::experiment::{self, Hooks, Outcome};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
 use jostle_engine::resolve::{Resolved, resolve};
+use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
 use jostle_report::{ResultSet, Writer};
@@ -241,6 +242,7 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Fail
         .and_then(|list| list.0.iter().max().copied())
         .unwrap_or(1);
     let carrier = plan.carrier.unwrap_or(Carrier::Processes);
+    reach_all(resolved)?;
     for spec in &resolved.specs {
         let keys = plan
             .keys
@@ -299,6 +301,27 @@ fn forecast(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failu
         }
     }
     Ok(notes)
+}
+
+/// A program that is missing, or a server that does not answer, is an error before
+/// anything starts.
+fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
+    let failed = |said: String| Failure::Failed(anyhow!(said));
+    for spec in resolved.specs.iter().filter(|spec| spec.entry.is_asked()) {
+        spec.reach()
+            .map_err(|error| failed(format!("{}: {error}", spec.typed)))?;
+    }
+    match resolved
+        .plan
+        .null
+        .as_deref()
+        .filter(|null| *null != NO_NULL)
+    {
+        None => Ok(()),
+        Some(null) => Spec::parse(null)
+            .and_then(|spec| spec.reach().map_err(|error| error.to_string()))
+            .map_err(|error| failed(format!("--null {null}: {error}"))),
+    }
 }
 
 /// A seed that differs from run to run; it is printed with the result.

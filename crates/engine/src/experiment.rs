@@ -7,14 +7,15 @@
 mod sweeps;
 
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{CostOrder, RunOrder};
+use crate::order::{CostOrder, RunOrder, Yield};
 use crate::point::{Which, point};
+use crate::requested;
 use crate::resolve::{Resolved, cpus};
 use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{
-    At, Calibration, End, Environment, Experiment, Fit, Is, OwnCost, Point, Record, SCHEMA,
+    At, Calibration, End, Environment, Experiment, Fit, Is, Null, OwnCost, Point, Record, SCHEMA,
 };
 use jostle_model::time::Busy;
 use jostle_stats::checks::{self, Evidence};
@@ -22,6 +23,7 @@ use jostle_stats::rng::Rng;
 use jostle_stats::summary;
 use jostle_stats::{fit, intervals};
 use jostle_sys::clock::{self, Clock};
+use jostle_targets::Spec;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -186,7 +188,7 @@ impl Course<'_, '_> {
             .collect();
         let asked = self.asked();
         let schedule = match counted {
-            true => schedule::count(&self.estimates(&points, &calibration), &asked),
+            true => schedule::count(&self.estimates(&points, &calibration)?, &asked),
             false => schedule::fit(&pilots, &columns, &asked),
         };
         self.concessions = schedule.concessions.clone();
@@ -242,7 +244,9 @@ impl Course<'_, '_> {
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
             own_cost: BTreeMap::new(),
         };
-        for spec in &self.resolved.specs {
+        // What a pair costs is asked of locks.
+        let locks = |spec: &&Spec| !spec.entry.is_asked();
+        for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
             let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
             (run.hold, run.idle, run.shared) =
@@ -272,22 +276,64 @@ impl Course<'_, '_> {
             .collect()
     }
 
-    /// What runs of so many operations will take, by the cost of a pair alone:
-    /// workers may wait for each other.
-    fn estimates(&self, points: &[(usize, At)], calibration: &Calibration) -> Vec<Timing> {
-        let estimate = |(target, at): &(usize, At)| {
-            let typed = &self.resolved.specs[*target].typed;
-            let pair_ns = calibration.own_cost.get(typed).map_or(0.0, |c| c.pair_ns);
-            let pair_ns = pipelined(pair_ns, self.resolved.plan.pipeline.unwrap_or(1));
+    /// What runs of so many operations will take: of locks by the cost of a pair
+    /// alone, since workers may wait for each other; of requests by a few of them.
+    fn estimates(
+        &mut self,
+        points: &[(usize, At)],
+        calibration: &Calibration,
+    ) -> Result<Vec<Timing>, Stop> {
+        let mut known = BTreeMap::<(usize, Option<u64>), f64>::new();
+        let mut timings = Vec::new();
+        for (target, at) in points {
+            let spec = &self.resolved.specs[*target];
             let workers = at.workers.unwrap_or(1);
             let operations = workers * at.operations.or(at.keys).unwrap_or(1);
-            Timing {
-                window: Nanos((operations as f64 * pair_ns) as u64),
+            let mut overhead = COUNTED_OVERHEAD.0 + WORKER_OVERHEAD.0 * workers;
+            let each_ns = if spec.entry.is_asked() {
+                let place = (*target, at.workers);
+                let each_ns = match known.get(&place) {
+                    Some(each_ns) => *each_ns,
+                    None => self.few_requests(*target, *at, calibration)?,
+                };
+                known.insert(place, each_ns);
+                // Requests that do nothing take no longer.
+                let nulls = workers * requested::nulls(at.operations.unwrap_or(1));
+                overhead += (nulls as f64 * each_ns) as u64;
+                each_ns
+            } else {
+                let cost = calibration.own_cost.get(&spec.typed);
+                let depth = self.resolved.plan.pipeline.unwrap_or(1);
+                pipelined(cost.map_or(0.0, |c| c.pair_ns), depth)
+            };
+            timings.push(Timing {
+                window: Nanos((operations as f64 * each_ns) as u64),
                 warmup: Nanos::ZERO,
-                overhead: Nanos(COUNTED_OVERHEAD.0 + WORKER_OVERHEAD.0 * workers),
-            }
-        };
-        points.iter().map(estimate).collect()
+                overhead: Nanos(overhead),
+            });
+        }
+        Ok(timings)
+    }
+
+    /// Nanoseconds a request, all workers together, from a few of them.
+    fn few_requests(
+        &mut self,
+        target: usize,
+        at: At,
+        calibration: &Calibration,
+    ) -> Result<f64, Stop> {
+        /// Of each worker.
+        const FEW: u64 = 5;
+        let typed = &self.resolved.specs[target].typed;
+        (self.hooks.progress)(Progress::Pilot(typed, at));
+        let few = at.operations.unwrap_or(1).min(FEW);
+        let mut order = self.order(target, at, 0, 0, calibration);
+        order.operations = few;
+        order.window = self.resolved.plan.duration.unwrap_or(PILOT);
+        let data = self
+            .keeper
+            .run(&order, &mut || (self.hooks.ended)().is_some())?;
+        Ok(data.window_ns as f64 / (few * at.workers.unwrap_or(1)) as f64)
     }
 
     /// How long one grant and the overhead of a run take. Where the plan gives
@@ -434,9 +480,7 @@ impl Course<'_, '_> {
             false => (timing.window, timing.warmup),
         };
         order.during.clone_from(&self.resolved.plan.during);
-        let data = self
-            .keeper
-            .run(&order, &mut || (self.hooks.ended)().is_some())?;
+        let (data, null) = self.with_null(&order, block)?;
         let which = Which {
             target: typed,
             at,
@@ -444,6 +488,7 @@ impl Course<'_, '_> {
             block,
         };
         let mut point = point(&self.resolved.plan, &order, which, &data);
+        point.null = null;
         if experiment.environment.cpu_accounting == "exact" {
             point.cpu_split = point.cpu_split.map(|_| "exact".to_owned());
         }
@@ -455,6 +500,27 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Done(&point));
         self.points.push(point);
         Ok(())
+    }
+
+    /// A run, and beside it the requests that do nothing, where the plan has some:
+    /// before it in odd blocks, after it in even ones, so that a drift of the
+    /// machine falls on both alike.
+    fn with_null(&mut self, order: &RunOrder, block: u32) -> Result<(Yield, Option<Null>), Stop> {
+        let mut run = |order: &RunOrder| {
+            self.keeper
+                .run(order, &mut || (self.hooks.ended)().is_some())
+        };
+        let Some(nothing) = requested::null_order(&self.resolved.plan, order) else {
+            return Ok((run(order)?, None));
+        };
+        let (data, null) = if block.is_multiple_of(2) {
+            let data = run(order)?;
+            (data, run(&nothing)?)
+        } else {
+            let null = run(&nothing)?;
+            (run(order)?, null)
+        };
+        Ok((data, requested::null(&nothing, &null)))
     }
 
     /// How the figures grow over what was swept.
@@ -551,6 +617,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         during: None,
         clock_uncertainty: Nanos::ZERO,
+        requests: requested::order(plan, target),
         seed,
     }
 }

@@ -5,6 +5,7 @@ use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
+use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -62,11 +63,41 @@ pub struct RunOrder {
     pub during: Option<String>,
     /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
     pub clock_uncertainty: Nanos,
+    /// Workers send requests instead of taking locks.
+    pub requests: Option<RequestOrder>,
     /// Of this run.
     pub seed: u64,
 }
 
+/// What there is to say about requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestOrder {
+    /// Codes that are a success; None: the target's own.
+    pub expect: Option<Vec<u64>>,
+    /// How long one may take.
+    pub timeout: Nanos,
+    /// Where the output of started programs goes.
+    pub output: Option<String>,
+    /// `{n}` runs over so many numbers; None: over all requests.
+    pub numbers: Option<u64>,
+}
+
 impl RunOrder {
+    /// Whether an answer with this code is a success.
+    pub fn expects(&self, target: &dyn Requests, code: u32) -> bool {
+        let request = self.requests.as_ref();
+        match request.and_then(|request| request.expect.as_ref()) {
+            Some(codes) => codes.contains(&u64::from(code)),
+            None => target.is_success(code),
+        }
+    }
+
+    /// How long a worker may be at one request.
+    pub fn call_timeout(&self) -> Nanos {
+        let request = self.requests.as_ref();
+        request.map_or(Nanos::ZERO, |request| request.timeout)
+    }
+
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
         self.workload != Workload::Contend
@@ -313,6 +344,23 @@ pub struct Yield {
     pub during: Option<String>,
     /// What the machine itself took, before and after.
     pub anchor: Option<Anchor>,
+    /// What requests came to, where workers made any.
+    pub requests: Option<Box<RequestYield>>,
+}
+
+/// What requests came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestYield {
+    /// Their parts, in order.
+    pub phases: Vec<(String, Merged)>,
+    /// From sending to answer, successes.
+    pub service: Merged,
+    /// The same, of others.
+    pub failed: Merged,
+    /// Answers by their code.
+    pub codes: BTreeMap<String, u64>,
+    /// User and system time of the processes that were started.
+    pub children_ns: (u64, u64),
 }
 
 /// What opening connections up to a listed number was like. Figures are of those

@@ -343,6 +343,20 @@ impl<'a> Page<'a> {
 
     /// Leaves the worker's last words.
     pub fn fail(&self, errno: i32, message: &str) {
+        self.write_message(message);
+        self.set(Word::Errno, errno.unsigned_abs().into());
+        self.set(Word::Stage, Stage::Failed as u64);
+    }
+
+    /// Notes what went wrong, the first time; the worker goes on.
+    #[cold]
+    pub fn remark(&self, message: &str) {
+        if self.get(Word::MessageBytes) == 0 {
+            self.write_message(message);
+        }
+    }
+
+    fn write_message(&self, message: &str) {
         let bytes: Vec<u8> = message.bytes().take(MESSAGE_WORDS * 8).collect();
         for (word, chunk) in bytes.chunks(8).enumerate() {
             let mut raw = [0; 8];
@@ -351,8 +365,6 @@ impl<'a> Page<'a> {
                 .store(u64::from_le_bytes(raw), Relaxed);
         }
         self.set(Word::MessageBytes, bytes.len() as u64);
-        self.set(Word::Errno, errno.unsigned_abs().into());
-        self.set(Word::Stage, Stage::Failed as u64);
     }
 
     /// The worker's last words, if it left any.

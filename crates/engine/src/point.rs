@@ -1,6 +1,7 @@
 //! From what a generator's workers measured to the record of a point.
 
 use crate::order::{Merged, RunOrder, Yield};
+use crate::requested;
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
 use jostle_model::record::{At, Distribution, Exclusion, Generator, Point, Server, Slice, Workers};
@@ -50,7 +51,8 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
         machine: data.machine,
         per_worker: per_worker(order, data),
-        names: (order.workload == Workload::Stream).then(|| order.names.to_string()),
+        names: (order.workload == Workload::Stream && order.requests.is_none())
+            .then(|| order.names.to_string()),
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
         generators: data.generators.iter().copied().map(generator).collect(),
@@ -80,7 +82,9 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     }
     cpu(&mut point, data);
     point.server = server(order, operations, data);
-    if full {
+    if let Some(requests) = &data.requests {
+        requested::fill_in(&mut point, requests, data, over);
+    } else if full {
         distributions(&mut point, order, data, over);
         // Of pipelined requests every batch is stamped.
         point.stamp_every = Some(match order.pipeline {
@@ -291,7 +295,7 @@ fn exclusion(point: &Point, data: &Yield) -> Exclusion {
     }
 }
 
-fn series(data: &Yield) -> Vec<Slice> {
+pub(crate) fn series(data: &Yield) -> Vec<Slice> {
     let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
     let released = |at: usize| data.release_slices.get(at).copied().unwrap_or_default();
     data.slices

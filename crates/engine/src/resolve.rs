@@ -2,6 +2,7 @@
 //! expanded, and everything that makes no sense refused before anything starts.
 
 mod connect;
+mod requests;
 
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
@@ -77,10 +78,12 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
             .get_or_insert(generator_threads(allowed.len()));
     }
     plan.seed.get_or_insert(fresh_seed);
+    let specs = specs(&plan)?;
+    requests::fill_in(&mut plan, &specs);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
+    requests::check(&plan, &specs)?;
     connect::check_during(&plan)?;
-    let specs = specs(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
         plan,
@@ -154,6 +157,11 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("sndbuf", plan.sndbuf.is_some(), &[Connect]),
         ("rcvbuf", plan.rcvbuf.is_some(), &[Connect]),
         ("only", plan.only.is_some(), &[Connect]),
+        ("expect", plan.expect.is_some(), &[Stream]),
+        ("call-timeout", plan.call_timeout.is_some(), &[Stream]),
+        ("command-output", plan.command_output.is_some(), &[Stream]),
+        ("null", plan.null.is_some(), &[Stream]),
+        ("numbers", plan.numbers.is_some(), &[Stream]),
     ];
     let stranger = set
         .iter()
@@ -313,6 +321,9 @@ pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
 
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if spec.entry.is_asked() {
+        return requests::check_target(plan, spec);
+    }
     let (name, can) = (&spec.typed, &spec.entry.lock);
     if spec.entry.family == Family::Connection {
         return refuse(format!(

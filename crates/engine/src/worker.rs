@@ -5,6 +5,7 @@
 use crate::order::{CostOrder, RunOrder};
 use crate::page::{Page, Shared, Stage, Word};
 use crate::witness::Witness;
+use crate::work::Work;
 use crate::workloads::contend::{Contender, Probe};
 use crate::workloads::counted::Course;
 use jostle_model::plan::{Carrier, Workload};
@@ -34,10 +35,7 @@ pub struct Crew<'a, T> {
     pub keeper: Pid,
 }
 
-/// Stack of a worker thread; the loop needs a few hundred bytes.
-const THREAD_STACK: usize = 64 * 1024;
-
-impl<T: Target> Crew<'_, T> {
+impl<T: Work> Crew<'_, T> {
     /// A process that is one worker. Returns its exit code.
     pub fn worker_process(&self, worker: usize) -> i32 {
         process::set_name("jostle-worker");
@@ -45,7 +43,7 @@ impl<T: Target> Crew<'_, T> {
             return 1;
         }
         let _ = process::leave_group();
-        i32::from(!self.live(worker))
+        i32::from(!T::live(self, worker))
     }
 
     /// A process whose threads are the workers. Returns its exit code.
@@ -59,8 +57,8 @@ impl<T: Target> Crew<'_, T> {
             let threads: Vec<_> = (0..self.order.workers)
                 .map(|worker| {
                     let thread = std::thread::Builder::new()
-                        .stack_size(THREAD_STACK)
-                        .spawn_scoped(scope, move || self.live(worker));
+                        .stack_size(T::THREAD_STACK)
+                        .spawn_scoped(scope, move || T::live(self, worker));
                     if let Err(error) = &thread {
                         self.give_up(
                             &self.shared.page(worker),
@@ -81,57 +79,20 @@ impl<T: Target> Crew<'_, T> {
         i32::from(!well)
     }
 
-    /// True if all went well.
-    fn live(&self, worker: usize) -> bool {
-        let page = self.shared.page(worker);
-        page.set(Word::Pid, u64::from(std::process::id()));
-        page.set(
-            Word::Tid,
-            rustix::thread::gettid().as_raw_nonzero().get() as u64,
-        );
-        let mut lock = match self.settle(worker) {
-            Ok(lock) => lock,
-            Err(error) => {
-                self.give_up(&page, 0, &error.to_string());
-                return false;
-            }
-        };
-        if self.order.is_counted() {
-            return self.live_counted(worker, &mut lock);
-        }
-        self.wait_for_start(&page);
-        let mut contender = Contender::new(
-            &mut lock,
-            self.order,
-            self.clock,
-            self.shared,
-            self.witness,
-            worker,
-        );
-        let done = contender.run(Probe::from(self.order.measure), u64::MAX);
-        self.leave(&page, done)
-    }
-
-    /// As [`Crew::live`], for a number of operations: the worker itself says when
-    /// it has ended, and reads its own clocks around its work.
-    fn live_counted(&self, worker: usize, lock: &mut T::Lock) -> bool {
+    /// Works for a number of operations, from the common start on: the worker
+    /// itself says when it has ended, and reads its own clocks around its work.
+    /// `work` says whether it came to its end. True if all went well.
+    pub(crate) fn counted(
+        &self,
+        worker: usize,
+        work: impl FnOnce() -> Result<bool, CallError>,
+    ) -> bool {
         let page = self.shared.page(worker);
         self.await_go(&page);
         let before = Load::read(&page);
         self.arrive(&page);
         self.await_all();
-        let mut course = Course::new(
-            lock,
-            self.order,
-            self.clock,
-            self.shared,
-            self.witness,
-            worker,
-        );
-        let done = match self.order.workload {
-            Workload::Hold => course.hold(),
-            _ => course.stream(),
-        };
+        let done = work();
         if let Ok(true) = done {
             page.set(Word::Finished, self.clock.now());
             Load::read(&page).less(&before).leave(&page);
@@ -156,7 +117,18 @@ impl<T: Target> Crew<'_, T> {
         }
     }
 
-    fn settle(&self, worker: usize) -> Result<T::Lock, SetupError> {
+    /// Takes the worker's place, and makes its handle by `join`.
+    pub(crate) fn settle<H>(
+        &self,
+        worker: usize,
+        join: impl FnOnce() -> Result<H, SetupError>,
+    ) -> Result<H, SetupError> {
+        let page = self.shared.page(worker);
+        page.set(Word::Pid, u64::from(std::process::id()));
+        page.set(
+            Word::Tid,
+            rustix::thread::gettid().as_raw_nonzero().get() as u64,
+        );
         let say = |what: &str, error: std::io::Error| SetupError(format!("cannot {what}: {error}"));
         signal::end_waits_on_signal().map_err(|e| say("install a signal handler", e))?;
         cpu::set_timer_slack(self.order.timer_slack.0)
@@ -165,7 +137,7 @@ impl<T: Target> Crew<'_, T> {
             let cpu = self.order.cpus[worker % self.order.cpus.len()];
             cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))?;
         }
-        self.target.join(worker)
+        join()
     }
 
     pub(crate) fn give_up(&self, page: &Page<'_>, errno: i32, message: &str) {
@@ -186,7 +158,7 @@ impl<T: Target> Crew<'_, T> {
 
     /// The last worker to arrive opens the window: it knows best when all are
     /// there, and need not wait for the keeper to be scheduled.
-    fn wait_for_start(&self, page: &Page<'_>) {
+    pub(crate) fn wait_for_start(&self, page: &Page<'_>) {
         self.await_go(page);
         self.arrive(page);
     }
@@ -229,7 +201,7 @@ impl<T: Target> Crew<'_, T> {
         }
     }
 
-    fn leave(&self, page: &Page<'_>, done: Result<(), CallError>) -> bool {
+    pub(crate) fn leave(&self, page: &Page<'_>, done: Result<(), CallError>) -> bool {
         page.set(Word::PendingSince, 0);
         match done {
             Ok(()) => page.set(Word::Stage, Stage::Done as u64),
@@ -245,6 +217,49 @@ impl<T: Target> Crew<'_, T> {
             let _ = futex::wait(self.shared.dismissed(), 0, None);
         }
     }
+}
+
+impl<T: Target> Crew<'_, T> {
+    /// The life of a worker with a lock. True if all went well.
+    pub(crate) fn live_with_lock(&self, worker: usize) -> bool {
+        let page = self.shared.page(worker);
+        let mut lock = match self.settle(worker, || self.target.join(worker)) {
+            Ok(lock) => lock,
+            Err(error) => {
+                self.give_up(&page, 0, &error.to_string());
+                return false;
+            }
+        };
+        if self.order.is_counted() {
+            return self.counted(worker, || self.course(worker, &mut lock));
+        }
+        self.wait_for_start(&page);
+        let mut contender = Contender::new(
+            &mut lock,
+            self.order,
+            self.clock,
+            self.shared,
+            self.witness,
+            worker,
+        );
+        let done = contender.run(Probe::from(self.order.measure), u64::MAX);
+        self.leave(&page, done)
+    }
+
+    fn course(&self, worker: usize, lock: &mut T::Lock) -> Result<bool, CallError> {
+        let mut course = Course::new(
+            lock,
+            self.order,
+            self.clock,
+            self.shared,
+            self.witness,
+            worker,
+        );
+        match self.order.workload {
+            Workload::Hold => course.hold(),
+            _ => course.stream(),
+        }
+    }
 
     /// One uncontended worker in four ways, block by block, each block in the
     /// reverse order of the one before, so that a drift of the machine falls on
@@ -256,7 +271,7 @@ impl<T: Target> Crew<'_, T> {
         }
         let page = self.shared.page(0);
         let measured = self
-            .settle(0)
+            .settle(0, || self.target.join(0))
             .map_err(|e| e.to_string())
             .and_then(|mut lock| {
                 self.measure_cost(&mut lock, cost, results)

@@ -103,6 +103,19 @@ pub fn options(workload: Workload) -> Plan {
     }
 }
 
+/// The same, of what requests have beside: absent where locks are measured.
+pub fn requests(workload: Workload) -> Plan {
+    Plan {
+        // Longer than any call that somebody waits for, and short enough that one
+        // that hangs does not cost the run.
+        call_timeout: Some(Nanos::from_millis(10_000)),
+        ..Plan::of(workload)
+    }
+}
+
+/// No request that does nothing.
+pub const NO_NULL: &str = "none";
+
 impl Plan {
     /// Takes from `other` what is absent here. Targets stay as they are.
     pub fn fill_from(&mut self, other: Plan) {
@@ -151,6 +164,11 @@ impl Plan {
             rcvbuf,
             only,
             during,
+            expect,
+            call_timeout,
+            command_output,
+            null,
+            numbers,
             seed,
         );
     }

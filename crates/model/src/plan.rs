@@ -316,6 +316,21 @@ pub struct Plan {
     /// A profiler or tracer that runs along with each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub during: Option<String>,
+    /// Codes that count as a success. Absent: those of the target (exit code 0).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<List>,
+    /// How long one request may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_timeout: Option<Nanos>,
+    /// The file that the output of started commands goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_output: Option<String>,
+    /// The target that does nothing, whose cost is subtracted; `none`: no such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub null: Option<String>,
+    /// `{n}` runs over so many numbers, again and again. Absent: over all requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbers: Option<u64>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -373,6 +388,11 @@ impl Plan {
             rcvbuf: None,
             only: None,
             during: None,
+            expect: None,
+            call_timeout: None,
+            command_output: None,
+            null: None,
+            numbers: None,
             seed: None,
         }
     }

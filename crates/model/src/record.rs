@@ -322,6 +322,28 @@ pub struct Point {
     /// The profiler or tracer that ran along, as started.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub during: Option<String>,
+    /// From the sending of a request to its answer, successful ones only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub service_ns: Option<Distribution>,
+    /// The parts of these, in the order in which they follow each other.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub phases: Vec<Phase>,
+    /// The same as `service_ns`, of requests that failed or were answered with
+    /// another code.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failed_ns: Option<Distribution>,
+    /// Answers by their code: exit codes and signals, result codes, statuses.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub codes: BTreeMap<String, u64>,
+    /// CPU time of the processes that were started for requests, user.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub children_user_s: Option<f64>,
+    /// CPU time of the processes that were started for requests, system.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub children_system_s: Option<f64>,
+    /// Requests that do nothing, made beside this run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub null: Option<Null>,
     /// What the server of a lock service did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
@@ -508,6 +530,28 @@ pub struct Exclusion {
     /// The first few, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub examples: Vec<String>,
+}
+
+/// A part of a request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its name, such as `spawn`. Its histogram is called `spawn_ns`.
+    pub phase: String,
+    /// How long it took, in nanoseconds.
+    #[serde(flatten)]
+    pub span: Distribution,
+}
+
+/// Requests that do nothing, by as many workers, immediately before or after a
+/// run: what remains of its requests without theirs is the target's own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Null {
+    /// The target that does nothing, as typed.
+    pub target: String,
+    /// From sending to answer.
+    pub service_ns: Distribution,
+    /// CPU time of worker and children for each request, in microseconds.
+    pub cpu_us_per_operation: f64,
 }
 
 /// A lock service's own figures.

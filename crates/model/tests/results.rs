@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 12] = [
+const KEYED_BY_DATA: [&str; 13] = [
+    "codes",
     "decades",
     "errors",
     "file_systems",
@@ -76,6 +77,11 @@ fn plan() -> Plan {
         rcvbuf: Some(1),
         only: Some(Only::Bind),
         during: Some("perf record -p {pids}".to_owned()),
+        expect: Some(List(vec![0])),
+        call_timeout: Some(Nanos::from_millis(10_000)),
+        command_output: Some("out".to_owned()),
+        null: Some("exec:true".to_owned()),
+        numbers: Some(1_000),
         seed: Some(7),
     }
 }
@@ -279,6 +285,20 @@ fn point() -> Point {
         server_close_ns: Some(distribution()),
         connections: Some(Box::new(connections())),
         during: Some("perf record -p 7".to_owned()),
+        service_ns: Some(distribution()),
+        phases: vec![Phase {
+            phase: "spawn".to_owned(),
+            span: distribution(),
+        }],
+        failed_ns: Some(distribution()),
+        codes: map("0", 1),
+        children_user_s: Some(0.1),
+        children_system_s: Some(0.1),
+        null: Some(Null {
+            target: "exec:true".to_owned(),
+            service_ns: distribution(),
+            cpu_us_per_operation: 1.0,
+        }),
         server: Some(Server {
             counted: Some(1),
             difference: Some(1),

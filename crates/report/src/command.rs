@@ -54,6 +54,11 @@ static OPTIONS: &[Opt] = &[
     opt("rcvbuf", "--rcvbuf"),
     opt("only", "--only"),
     opt("during", "--during"),
+    opt("expect", "--expect"),
+    opt("call-timeout", "--call-timeout"),
+    opt("command-output", "--command-output"),
+    opt("null", "--null"),
+    opt("numbers", "--numbers"),
     opt("seed", "--seed"),
 ];
 
@@ -72,7 +77,9 @@ pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
     let Ok(Value::Object(fields)) = serde_json::to_value(plan) else {
         return Vec::new();
     };
-    let defaults = serde_json::to_value(defaults::options(plan.workload)).unwrap_or_default();
+    let mut defaults = defaults::options(plan.workload);
+    defaults.fill_from(defaults::requests(plan.workload));
+    let defaults = serde_json::to_value(defaults).unwrap_or_default();
     OPTIONS
         .iter()
         .filter(|opt| !without.contains(&opt.field))
@@ -181,6 +188,11 @@ mod tests {
             rcvbuf: Some(1),
             only: Some(Only::Bind),
             during: Some("true".to_owned()),
+            expect: Some(List(vec![3])),
+            call_timeout: Some(Nanos(1)),
+            command_output: Some("x".to_owned()),
+            null: Some("none".to_owned()),
+            numbers: Some(2),
             generator_threads: Some(2),
             ..made::plan()
         };

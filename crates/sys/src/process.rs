@@ -3,6 +3,7 @@
 use rustix::process::{Pid, Signal};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 /// The right to fork: proof that this process had a single thread.
 ///
@@ -65,6 +66,70 @@ pub fn die_with(parent: Pid) -> io::Result<()> {
 /// The system's.
 pub fn leave_group() -> io::Result<()> {
     Ok(rustix::process::setpgid(None, None)?)
+}
+
+/// Becomes the parent of every descendant that loses its own (prctl(2),
+/// PR_SET_CHILD_SUBREAPER), so that [`end_children`] finds them all.
+///
+/// # Errors
+/// The system's.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(
+        rustix::process::getpid(),
+    ))?)
+}
+
+/// Kills every child of this process, and those that come to it as their parents
+/// end, until none is left or `patience` is over. True if none is left.
+///
+/// Only for who has no child that is to live on.
+pub fn end_children(patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if !any_child() {
+            return true;
+        }
+        children().into_iter().for_each(kill);
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Takes all children that have ended, and says whether there are others.
+fn any_child() -> bool {
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer is to a live local.
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+            0 => return true,
+            -1 => return false,
+            _ => {}
+        }
+    }
+}
+
+/// The processes whose parent this one is, from /proc.
+fn children() -> Vec<u32> {
+    let own = std::process::id();
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| parent_of(*pid) == Some(own))
+        .collect()
+}
+
+/// The fourth field of /proc/PID/stat (proc_pid_stat(5)); the second, a name in
+/// parentheses, may hold anything.
+fn parent_of(pid: u32) -> Option<u32> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(&text[after_name..]).ok()?;
+    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Gives this process System V objects of its own, which vanish with the last

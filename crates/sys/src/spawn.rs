@@ -135,8 +135,8 @@ fn checked(code: libc::c_int) -> io::Result<()> {
 }
 
 impl Setting {
-    /// Standard input from `input`, output and errors to `output`; no signal
-    /// blocked, none ignored.
+    /// Standard input from `input`, output and errors to `output`; a process
+    /// group of its own; no signal blocked, none ignored.
     fn new(input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<Setting> {
         let mut actions = MaybeUninit::uninit();
         let mut attributes = MaybeUninit::uninit();
@@ -174,7 +174,10 @@ impl Setting {
                 attributes,
                 all.as_ptr(),
             ))?;
-            let flags = libc::POSIX_SPAWN_SETSIGMASK | libc::POSIX_SPAWN_SETSIGDEF;
+            checked(libc::posix_spawnattr_setpgroup(attributes, 0))?;
+            let flags = libc::POSIX_SPAWN_SETSIGMASK
+                | libc::POSIX_SPAWN_SETSIGDEF
+                | libc::POSIX_SPAWN_SETPGROUP;
             checked(libc::posix_spawnattr_setflags(attributes, flags as _))?;
         }
         Ok(setting)
@@ -371,12 +374,13 @@ impl Child {
         }
     }
 
-    /// Kills it and takes it.
+    /// Kills it with all of its process group, and takes it.
     ///
     /// # Errors
     /// As [`Child::reap`].
     pub fn kill(self) -> io::Result<Ended> {
-        crate::process::kill(self.pid());
+        // Not yet taken, it keeps its number: nobody else's group can have it.
+        let _ = rustix::process::kill_process_group(self.pid, rustix::process::Signal::KILL);
         self.reap()
     }
 }
@@ -462,6 +466,33 @@ mod tests {
         let child = program.start(0, 0).unwrap();
         assert!(!child.await_end(Some(Duration::from_millis(20))).unwrap());
         assert_eq!(child.kill().unwrap().signal, Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn what_a_child_has_started_is_killed_with_it() {
+        let mut output = tempfile::tempfile().unwrap();
+        let command = words(&["sh", "-c", "sleep 60 & echo $!; wait"]);
+        let input = null();
+        let mut program = Program::new(&command, input.as_fd(), output.as_fd()).unwrap();
+        let child = program.start(0, 0).unwrap();
+        let mut told = String::new();
+        while !told.ends_with('\n') {
+            output.rewind().unwrap();
+            told.clear();
+            output.read_to_string(&mut told).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        let stat = format!("/proc/{}/stat", told.trim());
+        // Gone, or a zombie until its new parent looks.
+        let lives = || std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z "));
+        for _ in 0..1_000 {
+            if !lives() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("it lives");
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
 pub mod answering;
+pub mod caller;
 pub mod endpoint;
+pub mod exec;
 pub mod remote;
 pub mod spec;
 pub mod table;
@@ -21,6 +23,7 @@ pub mod wire;
 
 mod argument;
 mod file_set;
+mod lock_requests;
 mod lockd_lock;
 mod mutex;
 mod names;
@@ -35,6 +38,7 @@ use jostle_sys::signal;
 use std::collections::BTreeMap;
 use std::io;
 
+pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 pub use spec::Spec;
 pub use table::{Entry, Visitor};
 
@@ -67,9 +71,19 @@ table::targets! {
 /// Targets that connections are opened to, and that are no locks.
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
 
+/// Targets that answer requests, and are no locks.
+pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET];
+
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
-    TABLE.iter().chain(CONNECTIONS).copied()
+    let requests = REQUESTS.iter().map(|target| &target.entry);
+    TABLE.iter().chain(CONNECTIONS).copied().chain(requests)
+}
+
+/// The line of an entry in [`REQUESTS`]; None of a lock.
+pub fn requests(entry: &Entry) -> Option<&'static RequestTarget> {
+    let mut targets = REQUESTS.iter().copied();
+    targets.find(|target| target.entry.name == entry.name)
 }
 
 /// How an acquisition excludes others.
@@ -310,7 +324,7 @@ pub struct ServerFigures {
 }
 
 /// Something with locks that workers contend for.
-pub trait Target: Sized + Sync {
+pub trait Target: Sized + Sync + 'static {
     /// A worker's handle.
     type Lock: Lock;
 

@@ -1,7 +1,7 @@
 //! A target as typed: its name in the table and what follows the colon.
 
 use crate::table::Family;
-use crate::{CONNECTIONS, Entry, SetupError, TABLE, Target, Visitor, visit};
+use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
 use std::fmt;
 
 /// One target of a command line or a plan.
@@ -44,6 +44,9 @@ impl Spec {
     /// # Errors
     /// In words for the user: who does not answer, and where.
     pub fn reach(&self) -> Result<(), SetupError> {
+        if let Some(target) = requests(self.entry) {
+            return (target.reach)(self.argument.as_deref());
+        }
         if self.entry.family == Family::Connection {
             // What connecting to it comes to is what is measured.
             return Ok(());
@@ -75,8 +78,9 @@ impl fmt::Display for Spec {
 /// The tables, as if they were not known when this is compiled: else the optimiser
 /// unrolls each search over all their names, for half a minute in release builds.
 fn all() -> impl Iterator<Item = &'static Entry> + Clone {
-    let tables = std::hint::black_box([TABLE, CONNECTIONS]);
-    tables.into_iter().flatten().copied()
+    let (locks, others, requests) = std::hint::black_box((TABLE, CONNECTIONS, REQUESTS));
+    let requests = requests.iter().map(|target| &target.entry);
+    locks.iter().chain(others).copied().chain(requests)
 }
 
 /// The entry's name and its aliases.

@@ -36,6 +36,11 @@ impl Entry {
     pub fn is_remote(&self) -> bool {
         self.lock.pipeline
     }
+
+    /// Whether it answers requests, and is no lock.
+    pub fn is_asked(&self) -> bool {
+        self.family == Family::Server
+    }
 }
 
 /// The headings of the table.
@@ -51,6 +56,8 @@ pub enum Family {
     Service,
     /// Connections, not locks.
     Connection,
+    /// What answers requests, and is no lock.
+    Server,
     /// Targets whose truth is known.
     Specimen,
 }

@@ -205,6 +205,12 @@ impl Jostle {
         self
     }
 
+    /// One more word, spaces and all.
+    pub fn word(mut self, word: &str) -> Jostle {
+        self.words.push(word.to_owned());
+        self
+    }
+
     /// Started by a shell that first does this.
     pub fn after(mut self, script: &str) -> Jostle {
         let script = format!("{script} && exec \"$@\"");

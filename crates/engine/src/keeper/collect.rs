@@ -4,11 +4,11 @@ use super::run::{Reading, Seen, how_it_ended};
 use crate::order::{Merged, RunOrder, Yield};
 use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use crate::witness::Witness;
+use crate::work::Work;
 use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Buckets, Machine};
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, Scheduled};
-use jostle_targets::Target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const EXAMPLES: usize = 5;
 
 /// Merges what the workers of one run measured. Call it when all are reaped.
-pub fn collect<T: Target>(
+pub fn collect<T: Work>(
     order: &RunOrder,
     target: &T,
     shared: &Shared,
@@ -28,16 +28,17 @@ pub fn collect<T: Target>(
         .collect();
     let (opens, closes) = window(order, shared, &seen);
     let dead = dead_workers(&seen);
+    let (truth, setup) = target.known();
     let mut data = Yield {
         window_ns: closes.saturating_sub(opens),
-        excludes: T::ENTRY.lock.excludes,
+        excludes: target.excludes(),
         warmup_ns: order.warmup.0,
         ramp_ns: seen.ramp_ns,
         drain_ns: seen.drain_ns,
         operations: pages.iter().map(|page| operations(order, page)).collect(),
         deaths: deaths(&seen, &pages),
-        truth: target.truth(),
-        setup: target.facts(),
+        truth,
+        setup,
         during: seen.during.clone(),
         ..Yield::default()
     };
@@ -53,7 +54,8 @@ pub fn collect<T: Target>(
         waits(&mut data, &pages, closes);
         exclusion(&mut data, &pages, witness, &dead);
     }
-    cpu(&mut data, order, &pages, &seen, T::ENTRY.is_remote());
+    cpu(&mut data, order, &pages, &seen, target.is_remote());
+    target.add_to(order, &mut data);
     data
 }
 
@@ -182,6 +184,11 @@ fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
 fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
     for page in pages {
         if let Some(message) = page.message() {
+            if page.get(Word::Stage) != Stage::Failed as u64 {
+                // A remark of one that went on; what failed is counted elsewhere.
+                data.messages.push(message);
+                continue;
+            }
             let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
             let count = data.errors.entry(name).or_default();
             *count += 1;

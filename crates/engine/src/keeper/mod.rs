@@ -67,6 +67,8 @@ impl Keeper {
     /// No processes, no sockets, or no place for the ledger.
     pub fn start(clock: Clock) -> Result<Keeper, KeeperError> {
         let forker = Forker::new().map_err(KeeperError::Start)?;
+        // Should the keeper be killed, what workers have started comes to us.
+        process::adopt_orphans().map_err(KeeperError::Start)?;
         let (ours, theirs) = UnixStream::pair().map_err(KeeperError::Start)?;
         let mut ours = Some(ours);
         let pid = forker
@@ -196,6 +198,7 @@ impl Keeper {
             }) => format!("exit code {code}"),
             _ => "still ending".to_owned(),
         };
+        let _ = process::end_children(Duration::from_secs(2));
         let _ = ledger::sweep_dead();
         KeeperError::Gone { pid: self.pid, how }
     }

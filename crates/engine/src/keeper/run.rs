@@ -6,6 +6,7 @@ use super::serve::Desk;
 use crate::order::{CostOrder, RunOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
+use crate::work::Work;
 use crate::worker::Crew;
 use jostle_model::plan::{Carrier, Measure, Workload};
 use jostle_sys::ledger::Ledger;
@@ -13,7 +14,7 @@ use jostle_sys::process::{self, Ended};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
 use jostle_sys::{clock, futex, signal};
-use jostle_targets::{Launcher, ServerFigures, Setup, Spec, Target};
+use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec, Target};
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -137,7 +138,7 @@ struct Driven {
     during: Option<String>,
 }
 
-impl<'a, T: Target> Run<'a, T> {
+impl<'a, T: Work> Run<'a, T> {
     /// Makes what the workers share.
     pub fn prepare(
         desk: &'a Desk,
@@ -145,6 +146,7 @@ impl<'a, T: Target> Run<'a, T> {
         launcher: &dyn Launcher,
         order: &'a RunOrder,
         spec: &'a Spec,
+        make: impl FnOnce(&Setup<'_>) -> Result<T, SetupError>,
     ) -> Result<Run<'a, T>, Aborted> {
         let no_memory = |e: std::io::Error| {
             Aborted(format!(
@@ -152,25 +154,12 @@ impl<'a, T: Target> Run<'a, T> {
                 order.workers
             ))
         };
-        let excludes = T::ENTRY.lock.excludes;
         let shared_mode = order.shared > 0.0;
-        let witness = Witness::new(
-            // Who holds different locks meets nobody whom to witness.
-            match order.workload {
-                Workload::Hold => 1,
-                Workload::Contend | Workload::Stream | Workload::Connect => order.keys,
-            },
-            order.workers,
-            order.range,
-            excludes,
-            shared_mode,
-        )
-        .map_err(no_memory)?;
         let shared = Shared::new(order.workers).map_err(no_memory)?;
         if order.workers * crate::page::PAGE_BYTES <= POPULATE_AT_MOST {
             (0..order.workers).for_each(|worker| shared.populate(worker));
         }
-        let target = T::prepare(&Setup {
+        let target = make(&Setup {
             argument: spec.argument.as_deref(),
             ledger,
             workers: order.workers,
@@ -184,6 +173,18 @@ impl<'a, T: Target> Run<'a, T> {
             launcher,
         })
         .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        let witness = Witness::new(
+            // Who holds different locks meets nobody whom to witness.
+            match order.workload {
+                Workload::Hold => 1,
+                Workload::Contend | Workload::Stream | Workload::Connect => order.keys,
+            },
+            order.workers,
+            order.range,
+            target.excludes(),
+            shared_mode,
+        )
+        .map_err(no_memory)?;
         let server = asked(&target, order)?;
         Ok(Run {
             desk,
@@ -205,7 +206,7 @@ impl<'a, T: Target> Run<'a, T> {
         if result.is_err() {
             self.clear_away(&mut children);
             // Why the run came to nothing is what the user needs to hear.
-            let _ = self.target.remove_leftovers();
+            let _ = self.target.clear();
         }
         let Driven {
             ramp_ns,
@@ -219,7 +220,7 @@ impl<'a, T: Target> Run<'a, T> {
         let drained = self.now();
         if self.ended_badly(&children) {
             self.target
-                .remove_leftovers()
+                .clear()
                 .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         }
         let seen = Seen {
@@ -419,7 +420,7 @@ impl<'a, T: Target> Run<'a, T> {
 
     fn lose_patience(&self, now: u64, moved: u64, deadline: u64, done: u64) -> Result<(), Aborted> {
         let still = now.saturating_sub(moved);
-        if still > STILL_PATIENCE_NS {
+        if still > STILL_PATIENCE_NS + self.order.call_timeout().0 {
             return Err(Aborted(format!(
                 "{}: no worker got any further for {} s, after {done} calls in all; is a lock \
                  taken by somebody else, or its owner dead?",
@@ -467,7 +468,7 @@ impl<'a, T: Target> Run<'a, T> {
             let pid = match self.order.carrier {
                 Carrier::Processes => self.desk.forker.fork(|| crew.worker_process(workers.start)),
                 Carrier::Threads => self.desk.forker.fork(|| crew.worker_threads()),
-                Carrier::Tasks => self.desk.forker.fork(|| crew.worker_tasks()),
+                Carrier::Tasks => self.desk.forker.fork(|| T::live_as_tasks(&crew)),
             };
             let pid = pid.map_err(|error| {
                 Aborted(format!(
@@ -692,7 +693,9 @@ impl<'a, T: Target> Run<'a, T> {
             children.reap();
         }
     }
+}
 
+impl<T: Target> Run<'_, T> {
     /// Measures the tool's own cost; see [`Crew::cost_process`].
     pub fn cost(&self, cost: &CostOrder) -> Result<Vec<[f64; 4]>, Aborted> {
         const PATIENCE_NS: u64 = 60_000_000_000;
@@ -738,9 +741,9 @@ impl<'a, T: Target> Run<'a, T> {
     }
 }
 
-fn asked<T: Target>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
+fn asked<T: Work>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
     target
-        .server()
+        .counts()
         .map_err(|error| Aborted(format!("{}: {error}", order.target)))
 }
 

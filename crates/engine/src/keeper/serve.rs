@@ -5,7 +5,9 @@ use super::connect::Sweep;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
-use crate::order::{CostOrder, Reply, Request, RunOrder, SweepOrder};
+use crate::order::{CostOrder, Reply, Request, RequestOrder, RunOrder, SweepOrder};
+use crate::work::Work;
+use crate::workloads::requests::Requesting;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cgroup;
@@ -14,6 +16,9 @@ use jostle_targets::{Spec, Target, Visitor, visit};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// How long killed processes may take to be gone.
+const ORPHANS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the keeper has at hand for every run.
 #[derive(Debug)]
@@ -50,6 +55,7 @@ impl Desk {
     fn set_up(stream: &UnixStream, clock: Clock) -> Result<Desk, String> {
         // Where we may not, the ledger knows what to remove.
         let _ = process::private_ipc();
+        process::adopt_orphans().map_err(|e| format!("cannot adopt orphans: {e}"))?;
         Ok(Desk {
             stream: stream
                 .try_clone()
@@ -101,12 +107,20 @@ impl Desk {
             spec: &spec,
             cost,
         };
-        let reply = visit(spec.entry, visitor);
+        let reply = match &order.requests {
+            Some(request) => visitor.request(request),
+            None => visit(spec.entry, visitor),
+        };
+        // What commands have started and left, or were when their worker ended.
+        let alone = process::end_children(ORPHANS_PATIENCE);
         match ledger.sweep() {
             Err(left) => Reply::Failed(format!(
                 "could not remove what the run made: {}",
                 left.join("; ")
             )),
+            Ok(()) if !alone => {
+                Reply::Failed("could not end the processes that the run has started".to_owned())
+            }
             Ok(()) => reply,
         }
     }
@@ -171,8 +185,27 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
+    /// A run of requests.
+    fn request(self, request: &RequestOrder) -> Reply {
+        // As below.
+        let servers = Servers::new(self.desk);
+        let (order, entry) = (self.order, self.spec.entry);
+        let run = Run::prepare(
+            self.desk,
+            self.ledger,
+            &servers,
+            order,
+            self.spec,
+            |setup| Requesting::prepare(entry, setup, order, request),
+        );
+        match run.and_then(|run| self.anchored(&run)) {
+            Ok(reply) => reply,
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
+    }
+
     /// A run between its two anchors.
-    fn anchored<T: Target>(&self, run: &Run<'_, T>) -> Result<Reply, Aborted> {
+    fn anchored<T: Work>(&self, run: &Run<'_, T>) -> Result<Reply, Aborted> {
         let before = anchor::passes(self.desk, &self.order.cpus);
         let mut data = run.perform()?;
         let after = anchor::passes(self.desk, &self.order.cpus);
@@ -187,7 +220,14 @@ impl Visitor for Visit<'_> {
     fn visit<T: Target>(self) -> Reply {
         // Declared before the run, so that the servers outlive it.
         let servers = Servers::new(self.desk);
-        let run = Run::<T>::prepare(self.desk, self.ledger, &servers, self.order, self.spec);
+        let run = Run::<T>::prepare(
+            self.desk,
+            self.ledger,
+            &servers,
+            self.order,
+            self.spec,
+            T::prepare,
+        );
         let done = run.and_then(|run| match self.cost {
             None => self.anchored(&run),
             Some(cost) => run.cost(cost).map(Reply::Cost),

@@ -5,4 +5,5 @@ pub mod connect;
 pub mod contend;
 pub mod counted;
 pub mod recorder;
+pub mod requests;
 pub mod tally;

@@ -25,6 +25,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let fewest = runs.min_by_key(|run| run.operations)?;
     let window_s = fewest.window_s;
     match fewest.operations {
+        0 if !fewest.codes.is_empty() => {
+            let text = "no request was a success".to_owned();
+            Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+        }
         0 => {
             let text = format!("nothing was granted within a window of {window_s:.1} s");
             Some(CHECK.reason(Is::Invalid, EVERYTHING, text))

@@ -21,7 +21,7 @@ const DEVIATIONS: f64 = 3.0;
 pub static CHECK: Check = Check {
     name: "foreign_cpu",
     asks: "How much of the machine did other programs use?",
-    threshold: "(busy - workers - server - jostle itself - soft interrupts) / all ticks of the machine above 3 %: \
+    threshold: "(busy - workers - what they started - server - jostle itself - soft interrupts) / all ticks of the machine above 3 %: \
                 SUSPECT, above 10 %: INVALID; judged from 200 ticks on, pooled over the runs, \
                 and only above three standard deviations of the tick's sampling",
     source: "proc_stat(5); a throughput that is bound by CPU loses about the share that others \
@@ -51,7 +51,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 fn foreign_ticks(run: &Point) -> f64 {
     let machine = &run.machine;
     let server_s = run.server.and_then(|server| server.cpu_s).unwrap_or(0.0);
-    let ours_s = run.cpu_s.unwrap_or(0.0) + machine.harness_cpu_s + server_s;
+    let children_s = [run.children_user_s, run.children_system_s];
+    let children_s: f64 = children_s.into_iter().flatten().sum();
+    let ours_s = run.cpu_s.unwrap_or(0.0) + children_s + machine.harness_cpu_s + server_s;
     machine.busy_ticks as f64 - machine.softirq_ticks as f64 - ours_s * machine.ticks_per_s as f64
 }
 
@@ -117,6 +119,18 @@ mod tests {
             judge(&CHECK, &[short.clone(), short]).unwrap().is,
             Is::Invalid
         );
+    }
+
+    #[test]
+    fn what_workers_have_started_is_not_foreign() {
+        let with = |children_s: Option<f64>| {
+            after(&CHECK, |point| {
+                long(point, 10.0, 3100);
+                (point.children_user_s, point.children_system_s) = (children_s, children_s);
+            })
+        };
+        assert_eq!(with(None), Is::Invalid);
+        assert_eq!(with(Some(10.0)), Is::Valid);
     }
 
     #[test]

@@ -39,8 +39,13 @@ impl<'a> Bench<'a> {
     }
 
     pub fn try_prepare<T: Target>(&self) -> Result<T, SetupError> {
-        T::prepare(&Setup {
-            argument: self.argument.or(servers::argument(T::ENTRY.name)),
+        T::prepare(&self.setup(T::ENTRY.name))
+    }
+
+    /// For the target of this name.
+    pub fn setup(&self, name: &str) -> Setup<'a> {
+        Setup {
+            argument: self.argument.or(servers::argument(name)),
             ledger: self.ledger,
             workers: self.workers,
             keys: self.keys,
@@ -51,7 +56,7 @@ impl<'a> Bench<'a> {
             holds_many: self.holds_many,
             seed: 7,
             launcher: &servers::InProcess,
-        })
+        }
     }
 
     pub fn prepare<T: Target>(&self) -> T {

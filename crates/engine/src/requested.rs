@@ -1,0 +1,113 @@
+//! Requests, from the parent's side: what the plan asks of them, the requests
+//! that do nothing beside them, and what their yield adds to a record.
+
+use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
+use crate::point::{histogram, series};
+use jostle_model::record::{Null, Phase, Point};
+use jostle_model::{Nanos, Plan, defaults};
+use jostle_targets::Spec;
+
+/// Of each worker, beside a run: more would cost more than they tell. The mean of
+/// so many spawns is known to one or two percent.
+const NULLS_AT_MOST: u64 = 500;
+
+/// How many requests that do nothing stand beside so many of a worker.
+pub fn nulls(operations: u64) -> u64 {
+    operations.min(NULLS_AT_MOST)
+}
+
+/// What a run of this target is told about requests; None of a lock.
+pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
+    let spec = Spec::parse(target).ok()?;
+    spec.entry.is_asked().then(|| RequestOrder {
+        expect: plan.expect.as_ref().map(|list| list.0.clone()),
+        timeout: plan.call_timeout.unwrap_or_default(),
+        output: plan.command_output.clone(),
+        numbers: plan.numbers,
+    })
+}
+
+/// The run of requests that do nothing that belongs to this one.
+pub fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
+    let null = plan.null.as_deref()?;
+    let request = order.requests.as_ref()?;
+    (null != defaults::NO_NULL).then(|| RunOrder {
+        target: null.to_owned(),
+        operations: nulls(order.operations),
+        requests: Some(RequestOrder {
+            timeout: request.timeout,
+            ..RequestOrder::default()
+        }),
+        ..order.clone()
+    })
+}
+
+/// What they came to; None if one of them failed.
+pub fn null(order: &RunOrder, data: &Yield) -> Option<Null> {
+    let requests = data.requests.as_ref()?;
+    if !data.errors.is_empty() || !data.deaths.is_empty() {
+        return None;
+    }
+    Some(Null {
+        target: order.target.clone(),
+        service_ns: histogram(&requests.service).distribution(&[])?,
+        cpu_us_per_operation: cpu_us(data, requests)?,
+    })
+}
+
+/// CPU time of worker and children, by request.
+fn cpu_us(data: &Yield, requests: &RequestYield) -> Option<f64> {
+    let made: u64 = data.received;
+    let (user, system) = requests.children_ns;
+    let all = data.cpu_ns? + user + system;
+    (made > 0).then(|| all as f64 / 1e3 / made as f64)
+}
+
+/// Adds what requests came to.
+pub fn fill_in(point: &mut Point, requests: &RequestYield, data: &Yield, over: &[Nanos]) {
+    let service = histogram(&requests.service);
+    point.service_ns = service.distribution(over);
+    point.failed_ns = histogram(&requests.failed).distribution(over);
+    for (name, merged) in &requests.phases {
+        let span = histogram(merged).distribution(over);
+        point.phases.extend(span.map(|span| Phase {
+            phase: name.clone(),
+            span,
+        }));
+    }
+    let named = requests
+        .phases
+        .iter()
+        .map(|(name, merged)| (name.as_str(), merged));
+    for (name, merged) in
+        named.chain([("service", &requests.service), ("failed", &requests.failed)])
+    {
+        if !merged.buckets.0.is_empty() {
+            let buckets = merged.buckets.clone();
+            point.histograms.insert(format!("{name}_ns"), buckets);
+        }
+    }
+    point.codes = requests.codes.clone();
+    let (user, system) = requests.children_ns;
+    if user + system > 0 {
+        point.children_user_s = Some(user as f64 / 1e9);
+        point.children_system_s = Some(system as f64 / 1e9);
+    }
+    point.cpu_us_per_operation = cpu_us(data, requests);
+    own_split(point, data, requests);
+    point.stamp_every = Some(1);
+    point.stamped = Some(data.stamped);
+    point.series = series(data);
+}
+
+/// What the system says of a worker holds the children that it waited for.
+fn own_split(point: &mut Point, data: &Yield, requests: &RequestYield) {
+    let Some(cpu_s) = point.cpu_s else { return };
+    let own = |all: u64, children: u64| all.saturating_sub(children) as f64;
+    let user = own(data.usage_ns.0, requests.children_ns.0);
+    let system = own(data.usage_ns.1, requests.children_ns.1);
+    if user + system > 0.0 {
+        point.cpu_user_s = Some(cpu_s * user / (user + system));
+        point.cpu_system_s = Some(cpu_s * system / (user + system));
+    }
+}

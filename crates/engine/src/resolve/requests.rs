@@ -1,0 +1,208 @@
+//! What a plan says about requests: defaults, and what makes no sense.
+
+use super::{UsageError, refuse};
+use jostle_model::plan::{Carrier, Measure, Plan, Workload};
+use jostle_model::{Nanos, defaults};
+use jostle_targets::{Spec, requests};
+
+/// Codes are exit codes, result codes of protocols, or statuses.
+const GREATEST_CODE: u64 = 999;
+
+/// Fills in what requests have beside locks, where any are made.
+pub fn fill_in(plan: &mut Plan, specs: &[Spec]) {
+    if !specs.iter().any(|spec| spec.entry.is_asked()) {
+        return;
+    }
+    plan.fill_from(defaults::requests(plan.workload));
+    let mut nulls = specs.iter().filter_map(|spec| requests(spec.entry)?.null);
+    // A null that is measured for itself has nothing to be subtracted.
+    let measured = |null: &&str| specs.iter().all(|spec| spec.typed != **null);
+    if plan.null.is_none() && plan.workload == Workload::Stream {
+        plan.null = nulls.find(measured).map(str::to_owned);
+    }
+}
+
+/// What speaks against the experiment as a whole.
+///
+/// # Errors
+/// In words for the user.
+pub fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
+    let asked = specs.iter().find(|spec| spec.entry.is_asked());
+    let lock = specs.iter().find(|spec| !spec.entry.is_asked());
+    if let (Some(asked), Some(lock), Workload::Stream) = (asked, lock, plan.workload) {
+        return refuse(format!(
+            "{lock} is a lock and {asked} answers requests: their figures do not compare; measure \
+             them one after the other"
+        ));
+    }
+    if asked.is_none() {
+        let set = [
+            ("expect", plan.expect.is_some()),
+            ("call-timeout", plan.call_timeout.is_some()),
+            ("command-output", plan.command_output.is_some()),
+            ("null", plan.null.is_some()),
+            ("numbers", plan.numbers.is_some()),
+        ];
+        if let Some((word, _)) = set.iter().find(|(_, is_set)| *is_set) {
+            return refuse(format!(
+                "--{word}: it is for requests, and no target here answers any; {}",
+                examples()
+            ));
+        }
+        return Ok(());
+    }
+    let codes = plan.expect.as_ref().map_or(&[][..], |list| &list.0);
+    if plan.expect.is_some() && (codes.is_empty() || codes.iter().any(|c| *c > GREATEST_CODE)) {
+        return refuse(format!("--expect: codes from 0 to {GREATEST_CODE}"));
+    }
+    if plan.call_timeout == Some(Nanos::ZERO) {
+        return refuse("--call-timeout 0: no call ends in no time");
+    }
+    if plan.numbers == Some(0) {
+        return refuse("--numbers 0: at least one number, or leave it out");
+    }
+    check_null(plan)
+}
+
+fn check_null(plan: &Plan) -> Result<(), UsageError> {
+    let Some(null) = plan.null.as_deref() else {
+        return Ok(());
+    };
+    if null == defaults::NO_NULL {
+        return Ok(());
+    }
+    let spec = Spec::parse(null).map_err(|error| UsageError(format!("--null: {error}")))?;
+    match spec.entry.is_asked() {
+        true => Ok(()),
+        false => refuse(format!(
+            "--null {null}: it is a lock; name a request that does nothing, or `{}`",
+            defaults::NO_NULL
+        )),
+    }
+}
+
+/// Whether this target can be asked as the options say.
+///
+/// # Errors
+/// In words for the user.
+pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if !matches!(plan.workload, Workload::Stream) {
+        return refuse(format!(
+            "{spec} is no lock; its requests are made by `jostle stream`"
+        ));
+    }
+    if plan.carrier == Some(Carrier::Tasks) {
+        return refuse(format!(
+            "{spec} --as tasks: a call that waits would stop all workers of its thread; \
+             --as processes or threads"
+        ));
+    }
+    if plan.measure == Some(Measure::Counts) {
+        return refuse(format!(
+            "{spec} --measure counts: a request is long enough to be stamped; leave it out"
+        ));
+    }
+    if plan.pipeline.is_some_and(|depth| depth > 1) {
+        return refuse(format!(
+            "{spec} is asked one request at a time; --pipeline is for lock services"
+        ));
+    }
+    Ok(())
+}
+
+fn examples() -> String {
+    let names: Vec<&str> = jostle_targets::REQUESTS
+        .iter()
+        .map(|target| target.entry.name)
+        .collect();
+    format!("those that do: {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Resolved, resolve};
+    use super::*;
+    use jostle_model::List;
+
+    fn of(targets: &[&str], change: impl FnOnce(&mut Plan)) -> Result<Resolved, UsageError> {
+        let mut plan = Plan::of(Workload::Stream);
+        plan.targets = targets.iter().map(|t| (*t).to_owned()).collect();
+        change(&mut plan);
+        resolve(plan, 7, &[0, 1])
+    }
+
+    #[test]
+    fn requests_get_their_timeout_and_their_null() {
+        let plan = of(&["exec:sh -c 'exit 3'"], |_| {}).unwrap().plan;
+        assert_eq!(plan.call_timeout, Some(Nanos::from_millis(10_000)));
+        assert_eq!(plan.null.as_deref(), Some("exec:true"));
+        assert_eq!(resolve(plan.clone(), 99, &[0, 1]).unwrap().plan, plan);
+        let null_itself = of(&["exec:true"], |_| {}).unwrap().plan;
+        assert_eq!(null_itself.null, None);
+        let locks = of(&["flock"], |_| {}).unwrap().plan;
+        assert_eq!((locks.call_timeout, locks.null), (None, None));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        type Case = (&'static [&'static str], fn(&mut Plan), &'static str);
+        let table: &[Case] = &[
+            (
+                &["exec:true", "flock"],
+                |_| {},
+                "flock is a lock and exec:true",
+            ),
+            (
+                &["flock"],
+                |p| p.expect = Some(List(vec![0])),
+                "--expect: it is for requests",
+            ),
+            (
+                &["exec:true"],
+                |p| p.expect = Some(List(vec![1000])),
+                "0 to 999",
+            ),
+            (
+                &["exec:true"],
+                |p| p.call_timeout = Some(Nanos::ZERO),
+                "no call ends",
+            ),
+            (&["exec:true"], |p| p.numbers = Some(0), "at least one"),
+            (
+                &["exec:true"],
+                |p| p.null = Some("flock".into()),
+                "it is a lock",
+            ),
+            (
+                &["exec:true"],
+                |p| p.null = Some("flok".into()),
+                "did you mean",
+            ),
+            (
+                &["exec:true"],
+                |p| p.carrier = Some(Carrier::Tasks),
+                "--as processes",
+            ),
+            (
+                &["exec:true"],
+                |p| p.measure = Some(Measure::Counts),
+                "leave it out",
+            ),
+            (
+                &["exec:true"],
+                |p| p.pipeline = Some(2),
+                "one request at a time",
+            ),
+            (
+                &["exec:true"],
+                |p| p.workload = Workload::Contend,
+                "no lock; its requests are made by `jostle stream`",
+            ),
+            (&["exec"], |_| {}, "write exec:COMMAND"),
+        ];
+        for (targets, change, part) in table {
+            let error = of(targets, *change).unwrap_err().to_string();
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+    }
+}

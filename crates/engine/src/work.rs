@@ -1,0 +1,78 @@
+//! What the keeper needs of that which is measured, whether workers lock it or
+//! send it requests: how it is set up, what a worker's life with it is, and what
+//! is known of it when the run is over. Forking, the common start, clocks, window
+//! and clearing away are the same for all.
+
+use crate::order::{RunOrder, Yield};
+use crate::worker::Crew;
+use jostle_targets::{ServerFigures, SetupError, Target};
+use std::collections::BTreeMap;
+
+/// What is measured, in the hands of the keeper.
+pub trait Work: Sized + Sync {
+    /// Stack of a worker that is a thread.
+    const THREAD_STACK: usize;
+
+    /// Whether one owner at a time is let in, so that overlaps are faults.
+    fn excludes(&self) -> bool;
+
+    /// Whether a server answers, so that a worker may be busy or waiting.
+    fn is_remote(&self) -> bool;
+
+    /// As [`Target::server`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn counts(&self) -> Result<Option<ServerFigures>, SetupError>;
+
+    /// As [`Target::remove_leftovers`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn clear(&self) -> Result<(), SetupError>;
+
+    /// What a specimen knows, and facts about the set-up.
+    fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>);
+
+    /// The life of one worker, in its process or thread. True if all went well.
+    fn live(crew: &Crew<'_, Self>, worker: usize) -> bool;
+
+    /// The process that carries all workers as tasks. Returns its exit code.
+    fn live_as_tasks(crew: &Crew<'_, Self>) -> i32;
+
+    /// Adds what workers left elsewhere than in their pages.
+    fn add_to(&self, _order: &RunOrder, _data: &mut Yield) {}
+}
+
+impl<T: Target> Work for T {
+    // The loop needs a few hundred bytes.
+    const THREAD_STACK: usize = 64 * 1024;
+
+    fn excludes(&self) -> bool {
+        T::ENTRY.lock.excludes
+    }
+
+    fn is_remote(&self) -> bool {
+        T::ENTRY.is_remote()
+    }
+
+    fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.server()
+    }
+
+    fn clear(&self) -> Result<(), SetupError> {
+        self.remove_leftovers()
+    }
+
+    fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
+        (self.truth(), self.facts())
+    }
+
+    fn live(crew: &Crew<'_, T>, worker: usize) -> bool {
+        crew.live_with_lock(worker)
+    }
+
+    fn live_as_tasks(crew: &Crew<'_, T>) -> i32 {
+        crew.worker_tasks()
+    }
+}

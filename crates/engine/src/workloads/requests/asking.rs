@@ -1,0 +1,133 @@
+//! One request of one worker: made, stamped, judged and recorded. When it is due
+//! is for others to say.
+
+use super::page::{Outcome, Part, Sheet};
+use crate::order::RunOrder;
+use crate::page::{Page, Word};
+use jostle_sys::clock::Clock;
+use jostle_sys::files::Errno;
+use jostle_sys::process::Usage;
+use jostle_targets::{Caller, Phases, Requests};
+
+/// A worker's side of the requests.
+pub struct Asking<'a> {
+    order: &'a RunOrder,
+    clock: Clock,
+    target: &'a dyn Requests,
+    caller: Box<dyn Caller + 'a>,
+    /// Its counters, as every worker has them.
+    page: Page<'a>,
+    /// Its distributions.
+    sheet: Sheet<'a>,
+    /// Number of its first request among those of all workers.
+    first: u64,
+}
+
+/// A request that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    /// Its stamps.
+    phases: Phases,
+    /// Stamp of its sending.
+    pub sent: u64,
+    /// Stamp of its end.
+    pub ended: u64,
+    /// What it came to.
+    pub outcome: Outcome,
+    child: Usage,
+}
+
+impl Made {
+    /// Whether it was answered as expected.
+    pub fn is_success(&self) -> bool {
+        matches!(self.outcome, Outcome::Success(_))
+    }
+}
+
+impl<'a> Asking<'a> {
+    /// Of worker number `worker`.
+    pub fn new(
+        order: &'a RunOrder,
+        clock: Clock,
+        target: &'a dyn Requests,
+        caller: Box<dyn Caller + 'a>,
+        page: Page<'a>,
+        sheet: Sheet<'a>,
+        worker: usize,
+    ) -> Asking<'a> {
+        Asking {
+            order,
+            clock,
+            target,
+            caller,
+            page,
+            sheet,
+            first: worker as u64 * order.operations,
+        }
+    }
+
+    /// Makes this worker's request number `nth` now. None if the keeper ended it.
+    pub fn make(&mut self, nth: u64) -> Option<Made> {
+        let number = self.number(nth);
+        let mut phases = Phases::begin(self.clock);
+        self.page.set(Word::PendingSince, phases.began().max(1));
+        let answer = self.caller.call(number, &mut phases);
+        let (outcome, child, ended) = match answer {
+            Ok(answer) if self.order.expects(self.target, answer.code) => {
+                (Outcome::Success(answer.code), answer.child, phases.ended())
+            }
+            Ok(answer) => (
+                Outcome::Unexpected(answer.code),
+                answer.child,
+                phases.ended(),
+            ),
+            Err(error) if error.errno == Errno::INTR.raw_os_error() => return None,
+            Err(error) => {
+                self.page.remark(&error.to_string());
+                let outcome = Outcome::Failed(error.errno);
+                (outcome, Usage::default(), self.clock.now())
+            }
+        };
+        self.page.set(Word::PendingSince, 0);
+        Some(Made {
+            sent: phases.began(),
+            ended,
+            phases,
+            outcome,
+            child,
+        })
+    }
+
+    /// What stands for `{n}` in request number `nth`.
+    fn number(&self, nth: u64) -> u64 {
+        let request = self.order.requests.as_ref();
+        match request.and_then(|request| request.numbers) {
+            Some(numbers) => (self.first + nth) % numbers.max(1),
+            None => self.first + nth,
+        }
+    }
+
+    /// Records it, in this tenth of the run; None: outside of the window, where
+    /// only the outcome is counted.
+    pub fn record(&self, made: &Made, slice: Option<usize>) {
+        self.sheet.count(made.outcome);
+        self.sheet.add_child(made.child);
+        self.page.add(Word::Total, 1);
+        let Some(slice) = slice else { return };
+        let took = made.ended - made.sent;
+        if !made.is_success() {
+            self.sheet.fold(Part::Failed, took);
+            return;
+        }
+        self.page.add(Word::Operations, 1);
+        self.page.add(Word::Stamped, 1);
+        self.page.raise(Word::LongestWait, took);
+        self.page.slice(slice, Some(took));
+        self.sheet.fold(Part::Service, took);
+        for nth in 0..self.sheet.phases() {
+            if let Some(span) = made.phases.span(nth) {
+                self.sheet.fold(Part::Phase(nth), span);
+            }
+        }
+    }
+}

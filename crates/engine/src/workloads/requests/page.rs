@@ -1,0 +1,313 @@
+//! Where workers note their requests: a sheet for each, in memory that the keeper
+//! shares, beside the page that every worker has.
+//!
+//! As there, one side writes and the other reads, and what a worker that is
+//! killed has noted is not lost.
+
+use crate::order::Merged;
+use jostle_model::record::Buckets;
+use jostle_stats::histogram;
+use jostle_sys::process::Usage;
+use jostle_sys::shared::{LINE, Region};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// A distribution of a sheet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From sending to answer, successes.
+    Service,
+    /// The same, of others.
+    Failed,
+    /// A phase of the successes, by its number.
+    Phase(usize),
+}
+
+/// Parts that are no phases.
+const FIXED: usize = 2;
+
+impl Part {
+    fn index(self) -> usize {
+        match self {
+            Part::Service => 0,
+            Part::Failed => 1,
+            Part::Phase(nth) => FIXED + nth,
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// Answered with a code that counts as a success.
+    Success(u32),
+    /// Answered with another.
+    Unexpected(u32),
+    /// Not answered: the errno.
+    Failed(i32),
+}
+
+impl Outcome {
+    /// Never zero, which is an empty place.
+    fn key(self) -> u64 {
+        match self {
+            Outcome::Success(code) | Outcome::Unexpected(code) => 1 << 32 | u64::from(code),
+            Outcome::Failed(errno) => 2 << 32 | u64::from(errno.unsigned_abs()),
+        }
+    }
+}
+
+/// Kinds of outcome that are told apart; a server has some dozen codes, and a
+/// program that ends with more is no benchmark.
+const KINDS: usize = 64;
+
+/// Of each distribution: sum, least, greatest, octaves in use.
+const HEAD: usize = 4;
+/// User and system time of started processes, and outcomes beyond `KINDS`.
+const CHILD_USER: usize = 0;
+const CHILD_SYSTEM: usize = 1;
+const BEYOND: usize = 2;
+const KINDS_AT: usize = 3;
+const HEADS_AT: usize = KINDS_AT + 2 * KINDS;
+/// One histogram octave.
+const OCTAVE: usize = 128;
+
+/// The sheets of all workers.
+#[derive(Debug)]
+pub struct Sheets {
+    region: Region,
+    workers: usize,
+    phases: usize,
+}
+
+/// One worker's.
+#[derive(Clone, Copy, Debug)]
+pub struct Sheet<'a> {
+    words: &'a [AtomicU64],
+    counts: &'a [AtomicU32],
+    phases: usize,
+}
+
+/// What all requests came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// By code.
+    pub answered: BTreeMap<u32, u64>,
+    /// By errno.
+    pub failed: BTreeMap<i32, u64>,
+    /// Of kinds for which there was no place left.
+    pub beyond: u64,
+    /// User and system time of started processes.
+    pub children_ns: (u64, u64),
+}
+
+impl Sheets {
+    /// Maps zeroed memory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(workers: usize, phases: usize) -> std::io::Result<Sheets> {
+        let region = Region::new(workers * bytes(phases))?;
+        Ok(Sheets {
+            region,
+            workers,
+            phases,
+        })
+    }
+
+    /// Of worker number `worker`.
+    pub fn sheet(&self, worker: usize) -> Sheet<'_> {
+        let at = worker * bytes(self.phases);
+        let parts = FIXED + self.phases;
+        Sheet {
+            words: self.region.words64(at, words(self.phases)),
+            counts: self
+                .region
+                .words32(at + head_bytes(self.phases), parts * histogram::LEN),
+            phases: self.phases,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Sheet<'_>> {
+        (0..self.workers).map(|worker| self.sheet(worker))
+    }
+
+    /// A distribution over all workers.
+    pub fn merged(&self, part: Part) -> Merged {
+        let mut counts = BTreeMap::new();
+        let mut merged = Merged {
+            min: u64::MAX,
+            ..Merged::default()
+        };
+        for sheet in self.all() {
+            sheet.gather(part, &mut counts, &mut merged);
+        }
+        if counts.is_empty() {
+            return Merged::default();
+        }
+        let buckets = counts.into_iter().map(|(b, n)| (histogram::floor(b), n));
+        merged.buckets = Buckets(buckets.collect());
+        merged
+    }
+
+    /// What the requests of all workers came to.
+    pub fn outcomes(&self) -> Outcomes {
+        let mut all = Outcomes::default();
+        for sheet in self.all() {
+            sheet.tell(&mut all);
+        }
+        all
+    }
+}
+
+fn words(phases: usize) -> usize {
+    HEADS_AT + HEAD * (FIXED + phases)
+}
+
+fn head_bytes(phases: usize) -> usize {
+    (words(phases) * 8).next_multiple_of(LINE)
+}
+
+/// Bytes of one worker's sheet.
+fn bytes(phases: usize) -> usize {
+    head_bytes(phases) + (FIXED + phases) * histogram::LEN * 4
+}
+
+/// Only the sheet's own worker writes: a load and a store do.
+fn add(word: &AtomicU64, value: u64) {
+    word.store(word.load(Relaxed) + value, Relaxed);
+}
+
+impl Sheet<'_> {
+    /// How many phases a request has.
+    pub fn phases(&self) -> usize {
+        self.phases
+    }
+
+    /// Counts how a request ended.
+    pub fn count(&self, outcome: Outcome) {
+        let key = outcome.key();
+        for kind in 0..KINDS {
+            let at = KINDS_AT + 2 * kind;
+            let known = self.words[at].load(Relaxed);
+            if known == 0 || known == key {
+                self.words[at].store(key, Relaxed);
+                add(&self.words[at + 1], 1);
+                return;
+            }
+        }
+        add(&self.words[BEYOND], 1);
+    }
+
+    /// Adds what a process used that was started for a request.
+    pub fn add_child(&self, usage: Usage) {
+        add(&self.words[CHILD_USER], usage.user_ns);
+        add(&self.words[CHILD_SYSTEM], usage.system_ns);
+    }
+
+    /// Folds one value into a distribution.
+    pub fn fold(&self, part: Part, value: u64) {
+        let bucket = histogram::index(value);
+        let count = &self.counts[part.index() * histogram::LEN + bucket];
+        count.store(count.load(Relaxed).saturating_add(1), Relaxed);
+        let head = self.head(part);
+        let [sum, min, max, used] = std::array::from_fn(|n| &head[n]);
+        let octaves = used.load(Relaxed);
+        // No octave in use means no value yet, so that `min` is still zero.
+        if octaves == 0 || value < min.load(Relaxed) {
+            min.store(value, Relaxed);
+        }
+        add(sum, value);
+        max.fetch_max(value, Relaxed);
+        used.store(octaves | 1 << (bucket / OCTAVE), Relaxed);
+    }
+
+    fn head(&self, part: Part) -> &[AtomicU64] {
+        let at = HEADS_AT + HEAD * part.index();
+        &self.words[at..at + HEAD]
+    }
+
+    /// Adds a distribution to `counts` and `merged`; what no worker touched is
+    /// not read, since reading a hole would make a page of it.
+    fn gather(&self, part: Part, counts: &mut BTreeMap<usize, u64>, merged: &mut Merged) {
+        let head = self.head(part);
+        let [sum, min, max, used] = std::array::from_fn(|n| head[n].load(Relaxed));
+        if used == 0 {
+            return;
+        }
+        for octave in (0..u64::BITS as usize).filter(|octave| used >> octave & 1 == 1) {
+            for bucket in octave * OCTAVE..(octave + 1) * OCTAVE {
+                let count = self.counts[part.index() * histogram::LEN + bucket].load(Relaxed);
+                if count > 0 {
+                    *counts.entry(bucket).or_insert(0) += u64::from(count);
+                }
+            }
+        }
+        merged.sum += sum;
+        merged.min = merged.min.min(min);
+        merged.max = merged.max.max(max);
+    }
+
+    fn tell(&self, all: &mut Outcomes) {
+        for kind in 0..KINDS {
+            let at = KINDS_AT + 2 * kind;
+            let (key, count) = (
+                self.words[at].load(Relaxed),
+                self.words[at + 1].load(Relaxed),
+            );
+            match (key >> 32, key as u32) {
+                (0, _) => break,
+                (1, code) => *all.answered.entry(code).or_default() += count,
+                (_, errno) => *all.failed.entry(errno as i32).or_default() += count,
+            }
+        }
+        all.beyond += self.words[BEYOND].load(Relaxed);
+        all.children_ns.0 += self.words[CHILD_USER].load(Relaxed);
+        all.children_ns.1 += self.words[CHILD_SYSTEM].load(Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_workers_note_is_added_up() {
+        let sheets = Sheets::new(2, 3).unwrap();
+        for (worker, values) in [(0, [5, 700, 700]), (1, [3, 9, 40_000])] {
+            let sheet = sheets.sheet(worker);
+            for value in values {
+                sheet.fold(Part::Phase(2), value);
+            }
+            sheet.count(Outcome::Success(0));
+            sheet.count(Outcome::Unexpected(3));
+            sheet.count(Outcome::Failed(110));
+            sheet.add_child(Usage {
+                user_ns: 10,
+                system_ns: 20,
+            });
+        }
+        sheets.sheet(1).count(Outcome::Unexpected(3));
+        let merged = sheets.merged(Part::Phase(2));
+        let counts: Vec<u64> = merged.buckets.0.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [1, 1, 1, 2, 1]);
+        assert_eq!((merged.sum, merged.min, merged.max), (41_417, 3, 40_000));
+        assert_eq!(sheets.merged(Part::Service), Merged::default());
+        let outcomes = sheets.outcomes();
+        assert_eq!(outcomes.answered, [(0, 2), (3, 3)].into());
+        assert_eq!(outcomes.failed, [(110, 2)].into());
+        assert_eq!(outcomes.children_ns, (20, 40));
+        assert_eq!(outcomes.beyond, 0);
+    }
+
+    #[test]
+    fn more_kinds_than_there_is_room_for_are_counted_all_the_same() {
+        let sheets = Sheets::new(1, 0).unwrap();
+        for code in 0..100 {
+            sheets.sheet(0).count(Outcome::Unexpected(code));
+        }
+        let outcomes = sheets.outcomes();
+        assert_eq!(outcomes.answered.len(), KINDS);
+        assert_eq!(outcomes.beyond, 100 - KINDS as u64);
+    }
+}

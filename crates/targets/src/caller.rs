@@ -1,0 +1,203 @@
+//! Requests: what a target can do that is asked and answers, be it a server or a
+//! program that is started for each call.
+//!
+//! A target makes what all workers share ([`RequestTarget::prepare`]), each worker
+//! its own [`Caller`] ([`Requests::join`]), and [`Caller::call`] is the measured
+//! call. It stamps the ends of its parts into [`Phases`] and says with what code
+//! it was answered; it neither counts nor judges, and does not decide when the
+//! next request is due: that is the workload's business.
+//!
+//! A new target is a file with a [`RequestTarget`] and its name in
+//! [`REQUESTS`](crate::REQUESTS). Every lock is a target of requests too
+//! ([`prepare`]): one request is an acquisition and a release.
+
+use crate::lock_requests::Prepare;
+use crate::{CallError, Entry, ServerFigures, Setup, SetupError, requests, visit};
+use jostle_sys::clock::Clock;
+use jostle_sys::process::Usage;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The parts that a request may have at most.
+pub const MOST_PHASES: usize = 6;
+
+/// The stamps of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Phases {
+    clock: Clock,
+    began: u64,
+    last: u64,
+    spans: [Option<u64>; MOST_PHASES],
+}
+
+impl Phases {
+    /// A request begins now, and with it its first phase.
+    #[inline]
+    pub fn begin(clock: Clock) -> Phases {
+        let now = clock.now();
+        Phases {
+            clock,
+            began: now,
+            last: now,
+            spans: [None; MOST_PHASES],
+        }
+    }
+
+    /// This phase has ended, and the one that follows begins. A phase that a
+    /// request does not have (a connection that is there already) is left out.
+    #[inline]
+    pub fn end(&mut self, phase: usize) {
+        let now = self.clock.now();
+        if let Some(span) = self.spans.get_mut(phase) {
+            *span = Some(span.unwrap_or(0) + now - self.last);
+        }
+        self.last = now;
+    }
+
+    /// Stamp of the beginning.
+    pub fn began(&self) -> u64 {
+        self.began
+    }
+
+    /// Stamp of the end of the latest phase.
+    pub fn ended(&self) -> u64 {
+        self.last
+    }
+
+    /// Nanoseconds of a phase, if the request had it.
+    pub fn span(&self, phase: usize) -> Option<u64> {
+        self.spans.get(phase).copied().flatten()
+    }
+}
+
+/// What a request came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Exit code, result code or status, as the target numbers them.
+    pub code: u32,
+    /// CPU time of a process that was started for it.
+    pub child: Usage,
+}
+
+/// One worker's side of the requests.
+pub trait Caller {
+    /// Makes one request and waits for its answer. `nth` stands where `{n}` does.
+    ///
+    /// # Errors
+    /// The call that failed; ETIMEDOUT where no answer came in time; EINTR where
+    /// the keeper ended the wait, which is no failure of the target.
+    fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError>;
+}
+
+/// Something that answers requests of many workers.
+pub trait Requests: fmt::Debug + Sync {
+    /// The names of a request's phases, in their order, at most [`MOST_PHASES`].
+    fn phases(&self) -> &'static [&'static str];
+
+    /// The side of worker number `worker`, made by the worker itself.
+    ///
+    /// # Errors
+    /// In words for the user, with the remedy.
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError>;
+
+    /// Whether a server answers, whose own limit may be reached; false where a call
+    /// is this machine's own doing.
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    /// Whether an answer with this code is a success, where the user does not say.
+    fn is_success(&self, code: u32) -> bool {
+        code == 0
+    }
+
+    /// A code as results name it.
+    fn code_name(&self, code: u32) -> String {
+        code.to_string()
+    }
+
+    /// What the server counts, asked before and after a run; None where there is
+    /// no server, or none that counts.
+    ///
+    /// # Errors
+    /// In words for the user, where it cannot be asked.
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(None)
+    }
+
+    /// Removes what callers left that did not come to their end.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// What a specimen knows to be true of the run that has just ended, by name.
+    fn truth(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+
+    /// Facts about the set-up, by name.
+    fn facts(&self) -> BTreeMap<String, f64> {
+        BTreeMap::new()
+    }
+}
+
+/// What a target of requests needs to know to set itself up.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestSetup<'a> {
+    /// What every target needs.
+    pub base: &'a Setup<'a>,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// Where the output of started programs goes; None: nowhere.
+    pub output: Option<&'a Path>,
+}
+
+/// A line of [`REQUESTS`](crate::REQUESTS).
+#[derive(Debug)]
+pub struct RequestTarget {
+    /// As in the table of locks.
+    pub entry: Entry,
+    /// Whether it can be asked at all: finds the program, or who answers.
+    pub reach: fn(Option<&str>) -> Result<(), SetupError>,
+    /// Makes what all workers share. Everything that could outlive the run is
+    /// recorded in the ledger.
+    pub prepare: fn(&RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError>,
+    /// A request that does nothing, as typed: what remains of a request when its
+    /// cost is subtracted is the target's own.
+    pub null: Option<&'static str>,
+}
+
+/// Prepares any target for requests, locks too.
+///
+/// # Errors
+/// In words for the user, with the remedy.
+pub fn prepare(entry: &Entry, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError> {
+    match requests(entry) {
+        Some(target) => (target.prepare)(setup),
+        None => visit(entry, Prepare(setup.base)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_follow_each_other_and_some_are_left_out() {
+        let mut phases = Phases::begin(Clock::new());
+        phases.end(0);
+        std::thread::sleep(Duration::from_millis(2));
+        phases.end(2);
+        assert_eq!(phases.span(1), None);
+        assert!(phases.span(2).unwrap() >= 1_900_000);
+        let sum = phases.span(0).unwrap() + phases.span(2).unwrap();
+        assert_eq!(sum, phases.ended() - phases.began());
+        phases.end(MOST_PHASES); // no such phase: time passes all the same
+        assert!(phases.ended() > phases.began() + sum);
+    }
+}

@@ -1,0 +1,253 @@
+//! `exec`: a process for each request. The program is started by posix_spawn(3),
+//! with no shell in between, and its exit code is the answer.
+
+use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, SetupError};
+use jostle_sys::files::Errno;
+use jostle_sys::process::{Ended, signal_name};
+use jostle_sys::signal;
+use jostle_sys::spawn::{self, Child, Program};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Its line in the table.
+pub static TARGET: RequestTarget = RequestTarget {
+    entry: Entry {
+        name: "exec",
+        aliases: &[],
+        argument: Some("COMMAND"),
+        check_argument: |argument| words(argument).map(drop),
+        family: Family::Server,
+        summary: "a process for each call: COMMAND is started, and its exit code counted",
+        details: "COMMAND is split into words as a shell would, and started without one; `{n}` and \
+                  `{worker}` in its words are the number of the call and of the worker. Standard \
+                  input is empty, output goes nowhere or to `--command-output`. A call is three \
+                  phases: `spawn` (posix_spawn(3), until the program runs), `run` (until it has \
+                  ended) and `reap` (wait4(2)). An exit code other than 0 (`--expect`) and a \
+                  signal are errors; a command that takes longer than `--call-timeout` is killed \
+                  with its process group and is one too. Whatever it has started and left behind \
+                  is ended with the run.",
+        lock: LockCapabilities::NONE,
+        no_threads: None,
+    },
+    reach: |argument| program_words(argument).map(drop),
+    prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),
+    null: Some("exec:true"),
+};
+
+const SPAWN: usize = 0;
+const RUN: usize = 1;
+const REAP: usize = 2;
+
+/// Codes from here on are signals; exit codes end below.
+const SIGNALS: u32 = 256;
+
+/// What all workers start.
+#[derive(Debug)]
+struct Exec {
+    words: Vec<String>,
+    input: File,
+    output: File,
+    timeout: Duration,
+}
+
+/// The words of a command.
+fn words(argument: Option<&str>) -> Result<Vec<String>, String> {
+    let command = argument.unwrap_or_default();
+    match shlex::split(command) {
+        None => Err(format!("`{command}` ends within a quote")),
+        Some(words) if words.first().is_none_or(String::is_empty) => {
+            Err("no command follows the colon; write exec:COMMAND".to_owned())
+        }
+        Some(words) => Ok(words),
+    }
+}
+
+/// The same, of a command that can be started.
+fn program_words(argument: Option<&str>) -> Result<Vec<String>, SetupError> {
+    let words = words(argument).map_err(SetupError)?;
+    spawn::find(&words[0]).map_err(|error| not_found(&words[0], &error))?;
+    Ok(words)
+}
+
+fn not_found(name: &str, error: &io::Error) -> SetupError {
+    SetupError(match error.kind() {
+        io::ErrorKind::NotFound if name.contains('/') => {
+            format!("there is no program {name}")
+        }
+        io::ErrorKind::NotFound => {
+            format!("there is no program `{name}` in $PATH; write its path")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("{name} cannot be executed: {error}; chmod +x, or name its interpreter")
+        }
+        _ => format!("cannot start {name}: {error}"),
+    })
+}
+
+impl Exec {
+    fn prepare(setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
+        let words = program_words(setup.base.argument)?;
+        let nowhere = Path::new("/dev/null");
+        let output = setup.output.unwrap_or(nowhere);
+        let open = |path: &Path, options: &mut std::fs::OpenOptions| {
+            let opened = options.open(path);
+            opened.map_err(|e| SetupError(format!("cannot open {}: {e}", path.display())))
+        };
+        Ok(Exec {
+            words,
+            input: open(nowhere, File::options().read(true))?,
+            // What several commands write at once stands one behind the other.
+            output: open(output, File::options().append(true).create(true))?,
+            timeout: setup.timeout,
+        })
+    }
+}
+
+impl Requests for Exec {
+    fn phases(&self) -> &'static [&'static str] {
+        &["spawn", "run", "reap"]
+    }
+
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+        let program = Program::new(&self.words, self.input.as_fd(), self.output.as_fd());
+        Ok(Box::new(ExecCaller {
+            program: program.map_err(|error| not_found(&self.words[0], &error))?,
+            worker: worker as u64,
+            timeout: self.timeout,
+        }))
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    fn code_name(&self, code: u32) -> String {
+        match code.checked_sub(SIGNALS) {
+            None => code.to_string(),
+            Some(signal) => signal_name(signal as i32),
+        }
+    }
+}
+
+struct ExecCaller {
+    program: Program,
+    worker: u64,
+    timeout: Duration,
+}
+
+impl Caller for ExecCaller {
+    fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
+        let child = self.program.start(nth, self.worker);
+        let child = child.map_err(|error| failed("posix_spawn", &error))?;
+        phases.end(SPAWN);
+        match self.await_end(&child) {
+            Ok(()) => {}
+            Err(error) => {
+                let _ = child.kill();
+                return Err(error);
+            }
+        }
+        phases.end(RUN);
+        let ended = child.reap().map_err(|error| failed("wait4", &error))?;
+        phases.end(REAP);
+        Ok(Answer {
+            code: code(&ended),
+            child: ended.usage,
+        })
+    }
+}
+
+impl ExecCaller {
+    fn await_end(&self, child: &Child) -> Result<(), CallError> {
+        let deadline = Instant::now() + self.timeout;
+        let mut left = self.timeout;
+        loop {
+            match child.await_end(Some(left)) {
+                Ok(true) => return Ok(()),
+                Ok(false) if signal::interrupted() => {
+                    return Err(CallError::new("poll", Errno::INTR));
+                }
+                Ok(false) => {}
+                Err(error) => return Err(failed("pidfd_open", &error)),
+            }
+            left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(CallError {
+                    call: "exec",
+                    errno: Errno::TIMEDOUT.raw_os_error(),
+                    said: Some("the command did not end within --call-timeout, and was killed"),
+                });
+            }
+        }
+    }
+}
+
+fn failed(call: &'static str, error: &io::Error) -> CallError {
+    CallError {
+        call,
+        errno: error.raw_os_error().unwrap_or(0),
+        said: None,
+    }
+}
+
+fn code(ended: &Ended) -> u32 {
+    match (ended.code, ended.signal) {
+        (Some(code), _) => code as u32,
+        (None, signal) => SIGNALS + signal.unwrap_or(0) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_split_as_a_shell_would() {
+        let table: [(&str, Result<&[&str], &str>); 7] = [
+            ("true", Ok(&["true"])),
+            ("a b  c", Ok(&["a", "b", "c"])),
+            (
+                r#"sh -c 'exit 3' "{n} x" \$y"#,
+                Ok(&["sh", "-c", "exit 3", "{n} x", "$y"]),
+            ),
+            ("printf ''", Ok(&["printf", ""])),
+            ("sh -c 'exit", Err("ends within a quote")),
+            ("", Err("no command follows")),
+            ("''", Err("no command follows")),
+        ];
+        for (command, expected) in table {
+            match (words(Some(command)), expected) {
+                (Ok(words), Ok(expected)) => assert_eq!(words, expected, "{command}"),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{command}: {error}"),
+                (found, _) => panic!("{command}: {found:?}"),
+            }
+        }
+        assert!(words(None).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_said_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let plain = directory.path().join("plain");
+        std::fs::write(&plain, "x").unwrap();
+        let plain = plain.display().to_string();
+        let table = [
+            (
+                "no-such-program-here",
+                "no program `no-such-program-here` in $PATH",
+            ),
+            ("/no/such/program", "there is no program /no/such/program"),
+            (plain.as_str(), "cannot be executed"),
+        ];
+        for (command, part) in table {
+            let error = (TARGET.reach)(Some(command)).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!((TARGET.reach)(Some("true")), Ok(()));
+    }
+}

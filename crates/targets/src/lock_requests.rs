@@ -1,0 +1,98 @@
+//! Any lock as a target of requests: one request is an acquisition and a release.
+//! Nobody watches whether it excludes; `contend` and `stream` do.
+
+use crate::caller::{Answer, Caller, Phases, Requests};
+use crate::{
+    CallError, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Visitor, Wait,
+};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use std::collections::BTreeMap;
+use std::fmt;
+
+const ACQUIRE: usize = 0;
+const RELEASE: usize = 1;
+
+/// From the worker's start, how long an acquisition waits that no signal ends.
+const LAST_RESORT_NS: u64 = 3_600_000_000_000;
+
+/// Prepares the lock of an entry.
+pub struct Prepare<'a>(pub &'a Setup<'a>);
+
+impl Visitor for Prepare<'_> {
+    type Out = Result<Box<dyn Requests>, SetupError>;
+
+    fn visit<T: Target>(self) -> Self::Out {
+        Ok(Box::new(LockRequests {
+            target: T::prepare(self.0)?,
+            keys: self.0.keys,
+        }))
+    }
+}
+
+struct LockRequests<T> {
+    target: T,
+    keys: usize,
+}
+
+impl<T: Target> fmt::Debug for LockRequests<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockRequests({})", T::ENTRY.name)
+    }
+}
+
+impl<T: Target> Requests for LockRequests<T> {
+    fn phases(&self) -> &'static [&'static str] {
+        &["acquire", "release"]
+    }
+
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+        Ok(Box::new(LockCaller {
+            lock: self.target.join(worker)?,
+            key: worker % self.keys.max(1),
+            wait: Wait::Block {
+                last_resort_ns: clock::monotonic() + LAST_RESORT_NS,
+            },
+        }))
+    }
+
+    fn is_remote(&self) -> bool {
+        T::ENTRY.is_remote()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.target.server()
+    }
+
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        self.target.remove_leftovers()
+    }
+
+    fn truth(&self) -> BTreeMap<String, f64> {
+        self.target.truth()
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        self.target.facts()
+    }
+}
+
+struct LockCaller<L> {
+    lock: L,
+    key: usize,
+    wait: Wait,
+}
+
+impl<L: Lock> Caller for LockCaller<L> {
+    fn call(&mut self, _nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
+        match self.lock.acquire(self.key, Mode::Exclusive, self.wait)? {
+            Outcome::Granted | Outcome::GrantedFromDead => {}
+            Outcome::Refused => return Err(CallError::new("acquire", Errno::AGAIN)),
+            Outcome::Interrupted => return Err(CallError::new("acquire", Errno::INTR)),
+        }
+        phases.end(ACQUIRE);
+        self.lock.release(self.key, Mode::Exclusive)?;
+        phases.end(RELEASE);
+        Ok(Answer::default())
+    }
+}
