@@ -83,6 +83,11 @@ const PACKAGES: &[Package] = &[
         why: "tests call the procedures of procd with it",
     },
     Package {
+        name: "iproute2",
+        brings: "ip",
+        why: "a test cuts the link of jostled's clients",
+    },
+    Package {
         name: "openssl",
         brings: "openssl",
         why: "makes certificates for the tests of TLS",

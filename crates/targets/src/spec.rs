@@ -1,9 +1,7 @@
 //! A target as typed: its name in the table and what follows the colon.
 
 use crate::table::Family;
-use crate::{
-    CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit,
-};
+use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
 use std::fmt;
 
 /// One target of a command line or a plan.
