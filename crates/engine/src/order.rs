@@ -2,7 +2,7 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use jostle_model::connect::{Accept, Close, Only, PortRange};
-use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
+use jostle_model::plan::{Carrier, Connection, Measure, Names, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
@@ -80,6 +80,8 @@ pub struct RequestOrder {
     pub output: Option<String>,
     /// `{n}` runs over so many numbers; None: over all requests.
     pub numbers: Option<u64>,
+    /// What connections they have; None: as the target does by itself.
+    pub connection: Option<Connection>,
 }
 
 impl RunOrder {

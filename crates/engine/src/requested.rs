@@ -27,6 +27,7 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         timeout: plan.call_timeout.unwrap_or_default(),
         output: plan.command_output.clone(),
         numbers: plan.numbers,
+        connection: plan.connection,
     })
 }
 

@@ -162,6 +162,7 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("command-output", plan.command_output.is_some(), &[Stream]),
         ("null", plan.null.is_some(), &[Stream]),
         ("numbers", plan.numbers.is_some(), &[Stream]),
+        ("connection", plan.connection.is_some(), &[Stream]),
     ];
     let stranger = set
         .iter()

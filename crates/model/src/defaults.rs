@@ -166,6 +166,7 @@ impl Plan {
             command_output,
             null,
             numbers,
+            connection,
             seed,
         );
     }

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_model::connect::*;
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Connection, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::*;
 use jostle_model::{Busy, List, Nanos};
 use serde_json::Value;
@@ -82,6 +82,7 @@ fn plan() -> Plan {
         command_output: Some("out".to_owned()),
         null: Some("exec:true".to_owned()),
         numbers: Some(1_000),
+        connection: Some(Connection::Each),
         seed: Some(7),
     }
 }

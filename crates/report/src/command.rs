@@ -59,6 +59,7 @@ static OPTIONS: &[Opt] = &[
     opt("command-output", "--command-output"),
     opt("null", "--null"),
     opt("numbers", "--numbers"),
+    opt("connection", "--connection"),
     opt("seed", "--seed"),
 ];
 
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Names, Place, Workload};
+    use jostle_model::plan::{Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -193,6 +194,7 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
+            connection: Some(Connection::Each),
             generator_threads: Some(2),
             ..made::plan()
         };

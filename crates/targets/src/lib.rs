@@ -14,6 +14,7 @@ pub mod answering;
 pub mod caller;
 pub mod endpoint;
 pub mod exec;
+pub mod http;
 pub mod remote;
 pub mod spec;
 pub mod table;
@@ -72,7 +73,7 @@ table::targets! {
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
 
 /// Targets that answer requests, and are no locks.
-pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET];
+pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET, &http::TARGET, &http::TLS_TARGET];
 
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {

@@ -47,6 +47,7 @@ impl Requesting {
                 base: setup,
                 timeout: Duration::from_nanos(request.timeout.0),
                 output: request.output.as_deref().map(Path::new),
+                connection: request.connection,
             },
         )?;
         let sheets = Sheets::new(order.workers, target.phases().len()).map_err(|error| {
