@@ -163,6 +163,8 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("null", plan.null.is_some(), &[Stream]),
         ("numbers", plan.numbers.is_some(), &[Stream]),
         ("connection", plan.connection.is_some(), &[Stream]),
+        ("credentials", plan.credentials.is_some(), &[Stream]),
+        ("server-log", plan.server_log.is_some(), &[Stream]),
     ];
     let stranger = set
         .iter()

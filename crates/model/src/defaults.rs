@@ -167,6 +167,8 @@ impl Plan {
             null,
             numbers,
             connection,
+            credentials,
+            server_log,
             seed,
         );
     }

@@ -344,6 +344,12 @@ pub struct Plan {
     /// What connections requests have. Absent: as the target does by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
+    /// The file with name and password, which no record holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+    /// The log in which the server's own counts are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_log: Option<String>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -407,6 +413,8 @@ impl Plan {
             null: None,
             numbers: None,
             connection: None,
+            credentials: None,
+            server_log: None,
             seed: None,
         }
     }

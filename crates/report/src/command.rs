@@ -60,6 +60,8 @@ static OPTIONS: &[Opt] = &[
     opt("null", "--null"),
     opt("numbers", "--numbers"),
     opt("connection", "--connection"),
+    opt("credentials", "--credentials"),
+    opt("server-log", "--server-log"),
     opt("seed", "--seed"),
 ];
 
@@ -194,7 +196,9 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
-            connection: Some(Connection::Each),
+            connection: Some(Connection::Keep),
+            credentials: Some("x".to_owned()),
+            server_log: Some("x".to_owned()),
             generator_threads: Some(2),
             ..made::plan()
         };

@@ -168,6 +168,10 @@ pub struct RequestSetup<'a> {
     pub output: Option<&'a Path>,
     /// What connections requests have; None: as the target does by itself.
     pub connection: Option<Connection>,
+    /// The file with name and password of who asks.
+    pub credentials: Option<&'a Path>,
+    /// The log in which the server's own counts are read.
+    pub server_log: Option<&'a Path>,
 }
 
 impl<'a> RequestSetup<'a> {
@@ -178,6 +182,8 @@ impl<'a> RequestSetup<'a> {
             timeout,
             output: None,
             connection: None,
+            credentials: None,
+            server_log: None,
         }
     }
 }

@@ -28,6 +28,12 @@ pub struct Asked {
     /// each: a connection for each request; keep: one for each worker [default: the target's]
     #[arg(long, value_name = "WHICH")]
     pub connection: Option<Connection>,
+    /// Name in its first line, password in its second [default: of the environment, or anonymous]
+    #[arg(long, value_name = "FILE")]
+    pub credentials: Option<String>,
+    /// Count in this log what the server did, instead of asking it
+    #[arg(long, value_name = "FILE")]
+    pub server_log: Option<String>,
 }
 
 impl Asked {
@@ -40,6 +46,8 @@ impl Asked {
             null: self.null.clone(),
             numbers: self.numbers,
             connection: self.connection,
+            credentials: self.credentials.clone(),
+            server_log: self.server_log.clone(),
             ..plan
         }
     }
