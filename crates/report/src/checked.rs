@@ -5,6 +5,7 @@ use crate::ResultSet;
 use crate::connections;
 use crate::format::{counted, grouped, percent, significant, time};
 use crate::rates;
+use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Exclusion, OwnCost};
 use jostle_stats::summary::PointSummary;
@@ -23,6 +24,11 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     if set.experiment.plan.workload == Workload::Rate {
         let mut sentences = rates::checked(set);
         sentences.extend(reconciled(set));
+        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+        return sentences.join(" ");
+    }
+    if requests::in_plan(&set.experiment.plan) {
+        let mut sentences = requests::checked(set);
         sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
         return sentences.join(" ");
     }

@@ -25,6 +25,7 @@ mod next;
 mod over;
 mod page;
 mod rates;
+mod requests;
 mod table;
 
 #[cfg(test)]

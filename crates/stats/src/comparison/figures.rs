@@ -154,6 +154,8 @@ pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
         == match (plan.workload, plan.only) {
             (Workload::Connect, None) => "connect_p50_ns",
             (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
+            // All rates are reached, until they are not.
+            (Workload::Rate, _) => "response_p50_ns",
             (Workload::Contend | Workload::Stream | Workload::Hold, _) => "throughput_per_s",
         }
 }

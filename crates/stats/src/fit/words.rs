@@ -129,6 +129,7 @@ fn what(plan: &Plan, fit: &Fit) -> String {
     let operation = match plan.workload {
         Workload::Stream => "operation",
         Workload::Connect => "connection",
+        Workload::Rate => "request",
         Workload::Contend | Workload::Hold => "lock",
     };
     format!("{what} per {operation}")
