@@ -11,6 +11,7 @@
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
 mod figures;
+mod ldap;
 pub mod services;
 mod trials;
 
@@ -138,7 +139,7 @@ impl Bench {
         };
         std::fs::create_dir_all(&bench.peers)?;
         for program in ["pairs", "contend"] {
-            compile(program, &bench.peers.join(program))?;
+            compile(program, &bench.peers.join(program), &[])?;
         }
         Ok(bench)
     }
@@ -151,8 +152,13 @@ impl Bench {
 
     /// The command that has jostle do one run of one point and print records.
     fn contend(&self, arguments: &[&str]) -> Command {
+        self.measuring("contend", arguments)
+    }
+
+    /// The same of any verb that measures.
+    fn measuring(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.jostle);
-        command.arg("contend").args(arguments).args([
+        command.arg(verb).args(arguments).args([
             "--runs",
             "1",
             "--format",
@@ -165,7 +171,10 @@ impl Bench {
     /// Runs it and reads its records. A point that is INVALID still has its
     /// figures, and they are taken, but the reason is printed.
     fn answer(&self, arguments: &[&str]) -> anyhow::Result<Answer> {
-        let mut command = self.contend(arguments);
+        self.answer_of(self.contend(arguments))
+    }
+
+    fn answer_of(&self, mut command: Command) -> anyhow::Result<Answer> {
         let output = command.stderr(Stdio::inherit()).output()?;
         let typed = shell::typed(&command);
         if !matches!(output.status.code(), Some(0 | 3)) {
@@ -181,7 +190,7 @@ impl Bench {
     }
 }
 
-fn compile(program: &str, to: &Path) -> anyhow::Result<()> {
+fn compile(program: &str, to: &Path, libraries: &[&str]) -> anyhow::Result<()> {
     let source = shell::root()
         .join("xtask/peers")
         .join(program)
@@ -189,7 +198,8 @@ fn compile(program: &str, to: &Path) -> anyhow::Result<()> {
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-pthread", "-o"])
         .arg(to)
-        .arg(source);
+        .arg(source)
+        .args(libraries);
     shell::run(&mut cc)
 }
 
