@@ -183,7 +183,7 @@ fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, Setu
         pid: figure("process_id")
             .and_then(|pid| u32::try_from(pid).ok())
             .filter(|_| address.is_local()),
-        memory_bytes: None,
+        ..ServerFigures::default()
     })
 }
 
