@@ -9,7 +9,9 @@ use jostle_model::{List, Nanos};
 #[command(
     after_help = "An open loop: when each request is due is fixed before the run, whatever becomes of those\n\
     before. The response time counts from there, the service time from the sending. A request of\n\
-    a lock is an acquisition and a release. Lists: 100:1k:10k, 1k..5k+1k. With no target, lockd."
+    a lock is an acquisition and a release. Lists: 100:1k:10k, 1k..5k+1k. With no target, lockd.",
+    mut_arg("duration", |arg| arg.help("Window of each run; bare numbers are seconds [default: 5s]")),
+    mut_arg("warmup", |arg| arg.help("Time between the first request and the window [default: 500ms]"))
 )]
 pub struct Rate {
     /// What to ask, such as lockd, redis or 'exec:true'
