@@ -38,11 +38,6 @@ const PACKAGES: &[Package] = &[
         why: "tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset",
     },
     Package {
-        name: "iproute2",
-        brings: "ip",
-        why: "tests of connections bring up the loopback of a network namespace",
-    },
-    Package {
         name: "gnuplot-nox",
         brings: "gnuplot",
         why: "a test plots jostle's output with a script written for lockscale",
@@ -85,7 +80,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "iproute2",
         brings: "ip",
-        why: "a test cuts the link of jostled's clients",
+        why: "a test cuts the link of jostled's clients, others bring up the loopback of a network of their own",
     },
     Package {
         name: "openssl",
