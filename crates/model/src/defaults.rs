@@ -169,6 +169,9 @@ impl Plan {
             command_output,
             null,
             numbers,
+            connection,
+            credentials,
+            server_log,
             seed,
         );
     }
