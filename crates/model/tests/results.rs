@@ -82,6 +82,9 @@ fn plan() -> Plan {
         command_output: Some("out".to_owned()),
         null: Some("exec:true".to_owned()),
         numbers: Some(1_000),
+        in_flight: Some(90),
+        generators: Some(List(vec![3])),
+        generator_cpu: Some(0.2),
         seed: Some(7),
     }
 }
@@ -225,6 +228,7 @@ fn point() -> Point {
             open: Some(1000),
             listeners: Some(1),
             sources: Some(1),
+            generators: Some(3),
         },
         run: 1,
         block: 1,
@@ -268,6 +272,13 @@ fn point() -> Point {
         generators: vec![Generator {
             busy_share: 0.5,
             runqueue_share: 0.1,
+            process: Some(GeneratorProcess {
+                workers: 1,
+                operations: 1,
+                cpu_s: Some(1.0),
+                throttled_share: Some(0.1),
+                still_share: 0.1,
+            }),
         }],
         failed_try_ns: Some(distribution()),
         timeouts: Some(1),
@@ -299,6 +310,15 @@ fn point() -> Point {
             service_ns: distribution(),
             cpu_us_per_operation: 1.0,
         }),
+        spread: Some(Box::new(Spread {
+            in_flight: 90,
+            effective: 89.0,
+            at_server: Some(80.0),
+            generator_cpu: Some(0.2),
+            response_ns: Some(waits()),
+            disjoint: Some(true),
+            budgets: "by placement".to_owned(),
+        })),
         server: Some(Server {
             counted: Some(1),
             difference: Some(1),

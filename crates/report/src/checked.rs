@@ -19,6 +19,11 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
         return sentences.join(" ");
     }
+    if set.experiment.plan.workload == Workload::Spread {
+        let mut sentences: Vec<String> = reconciled(set).into_iter().collect();
+        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+        return sentences.join(" ");
+    }
     let counts = set.experiment.plan.measure == Some(Measure::Counts);
     let mut sentences = exclusion(set, counts);
     // Counting alone has no stamps, witness or histograms to pay for.

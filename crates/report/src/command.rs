@@ -59,6 +59,9 @@ static OPTIONS: &[Opt] = &[
     opt("command-output", "--command-output"),
     opt("null", "--null"),
     opt("numbers", "--numbers"),
+    opt("in-flight", "--in-flight"),
+    opt("generators", "--generators"),
+    opt("generator-cpu", "--generator-cpu"),
     opt("seed", "--seed"),
 ];
 
@@ -193,6 +196,9 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
+            in_flight: Some(2),
+            generators: Some(List(vec![1])),
+            generator_cpu: Some(0.5),
             generator_threads: Some(2),
             ..made::plan()
         };

@@ -22,6 +22,10 @@ fn page(page: &Page) -> String {
             .chain(notes);
         blocks.push(items(below));
     }
+    for (title, grid) in &page.spread {
+        blocks.push(format!("{title}\n"));
+        blocks.push(grid.markdown());
+    }
     if let Some(over) = &page.over {
         blocks.push("Share of the acquisitions that waited longer:\n".to_owned());
         blocks.push(over.markdown());

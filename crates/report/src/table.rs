@@ -24,6 +24,11 @@ fn page(page: &Page) -> String {
             text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
         }
     }
+    for (title, grid) in &page.spread {
+        text.push('\n');
+        text += &wrap("", title, WIDTH);
+        text += &grid.text();
+    }
     if let Some(over) = &page.over {
         text += "\nShare of the acquisitions that waited longer:\n";
         text += &over.text();

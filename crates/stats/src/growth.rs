@@ -67,6 +67,7 @@ fn counted(plan: &Plan, n: u64) -> String {
         Workload::Hold => "lock",
         Workload::Connect => "connection",
         Workload::Contend | Workload::Stream => "operation",
+        Workload::Spread => "request",
     };
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(n))
@@ -106,6 +107,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         Workload::Hold => "lock",
         Workload::Connect => "connection",
         Workload::Contend | Workload::Stream => "operation",
+        Workload::Spread => "request",
     };
     let (from, to) = (grouped(least), counted(plan, most));
     Some(match ratio.outcome {

@@ -44,6 +44,12 @@ pub static SWEPT: &[Swept] = &[
         option: "--keys",
         field: |at| &mut at.keys,
     },
+    Swept {
+        name: "generators",
+        noun: ["generator", "generators"],
+        option: "--generators",
+        field: |at| &mut at.generators,
+    },
 ];
 
 /// A cost of a run.
