@@ -31,7 +31,7 @@ fn measured(line: &str) -> Point {
 #[test]
 fn as_much_is_in_flight_as_was_asked_for_and_every_request_is_accounted_for() {
     let _alone = alone();
-    for target in ["echo", "lockd", "flock", "exec:true"] {
+    for target in ["echo", "lockd", "delay:20ms", "exec:true"] {
         let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
         assert_eq!(point.at.generators, Some(3));
         let spread = point.spread.as_deref().unwrap();
@@ -190,7 +190,7 @@ fn a_server_at_its_limit_is_named_and_idle_generators_are_acquitted() {
         cpus[1]
     ));
     let line = format!(
-        "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
+        "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 12 --place cpus:{}",
         server.address, cpus[0]
     );
     let said = in_five_tries("a server that is named", || {

@@ -1,6 +1,7 @@
 //! What a run may leave behind apart from processes: ledgers with lock files,
 //! semaphores, temporary files.
 
+use super::processes::lives;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -59,7 +60,7 @@ pub fn groups_of_the_dead() -> Vec<String> {
         let pid = name
             .strip_prefix("jostle-cpu-")
             .and_then(|rest| rest.split('-').next());
-        pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+        pid.is_some_and(|pid| pid.parse().is_ok_and(|pid| !lives(pid)))
     };
     let mut left = Vec::new();
     let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
