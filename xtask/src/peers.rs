@@ -10,6 +10,7 @@
 //!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
+mod connections;
 mod figures;
 pub mod services;
 mod trials;
@@ -137,7 +138,7 @@ impl Bench {
             files: trials::directory_for_locks(),
         };
         std::fs::create_dir_all(&bench.peers)?;
-        for program in ["pairs", "contend"] {
+        for program in ["pairs", "contend", "connect"] {
             compile(program, &bench.peers.join(program))?;
         }
         Ok(bench)
@@ -151,8 +152,13 @@ impl Bench {
 
     /// The command that has jostle do one run of one point and print records.
     fn contend(&self, arguments: &[&str]) -> Command {
+        self.measure("contend", arguments)
+    }
+
+    /// The same of any verb that measures.
+    fn measure(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.jostle);
-        command.arg("contend").args(arguments).args([
+        command.arg(verb).args(arguments).args([
             "--runs",
             "1",
             "--format",
@@ -165,7 +171,10 @@ impl Bench {
     /// Runs it and reads its records. A point that is INVALID still has its
     /// figures, and they are taken, but the reason is printed.
     fn answer(&self, arguments: &[&str]) -> anyhow::Result<Answer> {
-        let mut command = self.contend(arguments);
+        Bench::answered(self.contend(arguments))
+    }
+
+    fn answered(mut command: Command) -> anyhow::Result<Answer> {
         let output = command.stderr(Stdio::inherit()).output()?;
         let typed = shell::typed(&command);
         if !matches!(output.status.code(), Some(0 | 3)) {

@@ -27,6 +27,9 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         timeout: plan.call_timeout.unwrap_or_default(),
         output: plan.command_output.clone(),
         numbers: plan.numbers,
+        connection: plan.connection,
+        credentials: plan.credentials.clone(),
+        server_log: plan.server_log.clone(),
     })
 }
 

@@ -98,6 +98,16 @@ words! {
 }
 
 words! {
+    /// What connections requests have.
+    Connection {
+        /// Each request one of its own, opened for it and closed behind it.
+        Each = "each",
+        /// Each worker one, opened before its first request.
+        Keep = "keep",
+    }
+}
+
+words! {
     /// Which byte range of the file each worker locks (record locks only).
     Range {
         /// Every worker the same range: they all contend.
@@ -342,6 +352,15 @@ pub struct Plan {
     /// CPUs' worth of time that each generator may use. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_cpu: Option<f64>,
+    /// What connections requests have. Absent: as the target does by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
+    /// The file with name and password, which no record holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+    /// The log in which the server's own counts are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_log: Option<String>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -407,6 +426,9 @@ impl Plan {
             in_flight: None,
             generators: None,
             generator_cpu: None,
+            connection: None,
+            credentials: None,
+            server_log: None,
             seed: None,
         }
     }

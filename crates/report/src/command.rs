@@ -62,6 +62,9 @@ static OPTIONS: &[Opt] = &[
     opt("in-flight", "--in-flight"),
     opt("generators", "--generators"),
     opt("generator-cpu", "--generator-cpu"),
+    opt("connection", "--connection"),
+    opt("credentials", "--credentials"),
+    opt("server-log", "--server-log"),
     opt("seed", "--seed"),
 ];
 
@@ -130,7 +133,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Names, Place, Workload};
+    use jostle_model::plan::{Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -199,6 +202,9 @@ mod tests {
             in_flight: Some(2),
             generators: Some(List(vec![1])),
             generator_cpu: Some(0.5),
+            connection: Some(Connection::Keep),
+            credentials: Some("x".to_owned()),
+            server_log: Some("x".to_owned()),
             generator_threads: Some(2),
             ..made::plan()
         };

@@ -324,7 +324,7 @@ pub fn connections() -> ResultSet {
         close: Some(Close::Fin),
         runs: Some(6),
         budget: Some(Nanos::from_millis(50_000)),
-        place: Some(Place::None),
+        place: Some(Place::Cross),
         timer_slack: Some(Nanos(1)),
         seed: Some(42),
         ..Plan::of(Workload::Connect)

@@ -151,6 +151,13 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     columns.extend(names.iter().map(|name| Heading::right("", name)));
     columns.push(Heading::right("", "total"));
     columns.push(Heading::right("", "(difference)"));
+    let binds = points
+        .iter()
+        .flat_map(|point| &point.runs)
+        .any(|run| run.server.is_some_and(|server| server.binds.is_some()));
+    if binds {
+        columns.push(Heading::right("server", "binds"));
+    }
     columns.push(Heading::right("server", "counted"));
     columns.push(Heading::right("less", "generators'"));
     let mut rows = Vec::new();
@@ -171,6 +178,10 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
         row.push(last.map_or(String::new(), |(_, last)| {
             format!("({})", signed(total as i64 - last as i64))
         }));
+        if binds {
+            let binds = run.server.and_then(|server| server.binds);
+            row.push(binds.map_or("-".to_owned(), grouped));
+        }
         row.push(counted(run).map_or("-".to_owned(), grouped));
         row.push(apart(run).map_or("-".to_owned(), signed));
         rows.push(row);
@@ -179,19 +190,30 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     Grid { columns, rows }
 }
 
-/// Of all targets' phases, each once.
-fn names<'a>(points: &[&PointSummary<'a>]) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    let phases = points.iter().flat_map(|point| &point.runs);
-    for phase in phases.flat_map(|run| &run.phases) {
-        if !names.contains(&phase.phase.as_str()) {
-            names.push(&phase.phase);
-        }
+/// Phases that are operations of their own to a server; others, such as opening a
+/// connection, are parts of one.
+const OPERATIONS: [&str; 5] = ["acquire", "release", "bind", "search", "unbind"];
+
+/// Where no phase is one.
+const REQUESTS: &str = "requests";
+
+/// Of all targets, each once.
+fn names(points: &[&PointSummary<'_>]) -> Vec<&'static str> {
+    let of = |name: &str| {
+        let mut runs = points.iter().flat_map(|point| &point.runs);
+        runs.any(|run| run.phases.iter().any(|phase| phase.phase == name))
+    };
+    let names: Vec<&str> = OPERATIONS.into_iter().filter(|name| of(name)).collect();
+    match names.is_empty() {
+        true => vec![REQUESTS],
+        false => names,
     }
-    names
 }
 
 fn count(run: &Point, name: &str) -> Option<u64> {
+    if name == REQUESTS {
+        return Some(run.operations);
+    }
     let phase = run.phases.iter().find(|phase| phase.phase == name)?;
     Some(phase.span.count)
 }

@@ -12,11 +12,20 @@ pub const TIMES: f64 = 2.0;
 /// burst. None where none was answered in it.
 pub fn along(run: &Point) -> Vec<Option<(f64, bool)>> {
     let mean = |slice: &Slice| slice.mean_wait_ns;
-    let known: Vec<f64> = run.series.iter().filter_map(mean).collect();
-    let usual = median(&known).unwrap_or(f64::INFINITY);
+    let usual = usual(run.series.iter().filter_map(mean));
     let each = run.series.iter().map(mean);
-    each.map(|mean| mean.map(|mean| (mean, mean > TIMES * usual)))
+    each.map(|mean| mean.map(|mean| (mean, is_one(mean, usual))))
         .collect()
+}
+
+/// The median tenth's; of none no tenth is a burst.
+pub fn usual(means: impl Iterator<Item = f64>) -> f64 {
+    median(&means.collect::<Vec<_>>()).unwrap_or(f64::INFINITY)
+}
+
+/// Whether a tenth is a burst beside the median one.
+pub fn is_one(mean: f64, usual: f64) -> bool {
+    mean > TIMES * usual
 }
 
 #[cfg(test)]

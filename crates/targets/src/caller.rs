@@ -13,6 +13,7 @@
 
 use crate::lock_requests::Prepare;
 use crate::{CallError, Entry, ServerFigures, Setup, SetupError, requests, visit};
+use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::process::Usage;
 use std::collections::BTreeMap;
@@ -155,6 +156,26 @@ pub struct RequestSetup<'a> {
     pub timeout: Duration,
     /// Where the output of started programs goes; None: nowhere.
     pub output: Option<&'a Path>,
+    /// What connections requests have; None: as the target does by itself.
+    pub connection: Option<Connection>,
+    /// The file with name and password of who asks.
+    pub credentials: Option<&'a Path>,
+    /// The log in which the server's own counts are read.
+    pub server_log: Option<&'a Path>,
+}
+
+impl<'a> RequestSetup<'a> {
+    /// With nothing but what every target of requests needs.
+    pub fn new(base: &'a Setup<'a>, timeout: Duration) -> RequestSetup<'a> {
+        RequestSetup {
+            base,
+            timeout,
+            output: None,
+            connection: None,
+            credentials: None,
+            server_log: None,
+        }
+    }
 }
 
 /// A line of [`REQUESTS`](crate::REQUESTS).
