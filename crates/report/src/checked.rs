@@ -4,6 +4,7 @@
 use crate::ResultSet;
 use crate::connections;
 use crate::format::{counted, grouped, percent, significant, time};
+use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Exclusion, OwnCost};
 use jostle_stats::summary::PointSummary;
@@ -21,6 +22,11 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     }
     if set.experiment.plan.workload == Workload::Spread {
         let mut sentences: Vec<String> = reconciled(set).into_iter().collect();
+        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+        return sentences.join(" ");
+    }
+    if requests::in_plan(&set.experiment.plan) {
+        let mut sentences = requests::checked(set);
         sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
         return sentences.join(" ");
     }

@@ -17,6 +17,7 @@ use crate::ResultSet;
 use crate::grid::Heading;
 use crate::headline::Headline;
 use crate::page::{Page, pages};
+use crate::requests::ACCOUNTS;
 use chapter::{Chapter, chapters};
 use figures::{Cell, Data, Figure, groups};
 use jostle_model::record::Is;
@@ -142,6 +143,15 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
                     (head(&grid.columns))
                     tbody { @for row in &grid.rows { tr {
                         @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
+                    } } }
+                } }
+            }
+            @if let Some(accounts) = &page.accounts {
+                p.note { (ACCOUNTS) }
+                div.wide { table.headline {
+                    (head(&accounts.columns))
+                    tbody { @for row in &accounts.rows { tr {
+                        @for (cell, column) in row.iter().zip(&accounts.columns) { (td(cell, column)) }
                     } } }
                 } }
             }

@@ -35,6 +35,7 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         "budget",
         "place",
         "over",
+        "null",
         "seed",
         "in-flight",
     ];

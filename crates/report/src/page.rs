@@ -8,6 +8,7 @@ use crate::headline::{Headline, headline};
 use crate::intro::intro;
 use crate::next::next;
 use crate::over::over;
+use crate::requests::accounts;
 use crate::spread::tables;
 use jostle_model::record::Fit;
 use jostle_stats::closing::{comparison, sentences};
@@ -24,6 +25,8 @@ pub struct Page {
     pub headline: Option<Headline>,
     /// Of requests that were spread: tables under their titles.
     pub spread: Vec<(String, Grid)>,
+    /// Wall time and CPU of requests.
+    pub accounts: Option<Grid>,
     /// The shares of `--over`.
     pub over: Option<Grid>,
     /// For each target what to take away.
@@ -59,6 +62,8 @@ fn page(set: &ResultSet) -> Page {
         intro: intro(set, &points),
         headline: headline(&points),
         spread: tables(times, &points),
+        // Those of generators have tables of their own.
+        accounts: accounts(&points).filter(|_| points.iter().all(|p| p.at.generators.is_none())),
         over: over(times, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),

@@ -5,6 +5,7 @@
 use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use crate::requests::short;
 use jostle_model::Nanos;
 use jostle_model::record::{Claim, Is, LimitedBy, Point, Waits};
 use jostle_stats::attribution::busy;
@@ -17,7 +18,7 @@ pub static COLUMNS: &[Column] = &[
     Column {
         title: ["", "target"],
         shown: Shown::Once,
-        cell: |point| Some(point.target.to_owned()),
+        cell: |point| Some(short(point.target)),
     },
     Column {
         title: ["gene-", "rators"],
@@ -170,7 +171,7 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
         let total: u64 = counts.iter().flatten().sum();
         let last = before.filter(|(target, _)| *target == point.target);
         let mut row = vec![
-            last.map_or(point.target, |_| "").to_owned(),
+            last.map_or_else(|| short(point.target), |_| String::new()),
             point.at.generators.map_or("-".to_owned(), grouped),
         ];
         row.extend(counts.iter().map(|n| n.map_or("-".to_owned(), grouped)));
@@ -241,7 +242,7 @@ fn labelled(
     let rows = points.iter().map(|point| {
         let target = match before == Some(point.target) {
             true => String::new(),
-            false => point.target.to_owned(),
+            false => short(point.target),
         };
         before = Some(point.target);
         let generators = point.at.generators.map_or("-".to_owned(), grouped);

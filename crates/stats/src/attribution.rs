@@ -216,8 +216,11 @@ fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
             match (&attribution.not_apart, attribution.pair) {
                 (Some(why), _) => Some(format!(": {why}")),
                 (None, Some(pair)) if !pair.ratio.interval => Some(format!(
-                    ": {} blocks are too few, six tell (--runs 6)",
-                    pair.ratio.blocks
+                    ": six blocks tell, and here {} (--runs 6)",
+                    match pair.ratio.blocks {
+                        1 => "is one".to_owned(),
+                        n => format!("are {n}"),
+                    }
                 )),
                 (None, Some(pair)) => Some(format!(
                     ": {} generators did {:.2} to {:.2} times as much as {}",
@@ -362,7 +365,7 @@ mod tests {
                 &[1.6; 3],
                 [0.5, 0.4],
                 [Undecided, Undecided],
-                "3 blocks are too few",
+                "six blocks tell, and here are 3",
             ),
             // Busy all the time: no pair is needed.
             (

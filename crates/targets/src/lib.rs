@@ -14,6 +14,7 @@ pub mod answering;
 pub mod caller;
 pub mod endpoint;
 pub mod exec;
+pub mod http;
 pub mod ldap;
 pub mod procd;
 pub mod remote;
@@ -81,6 +82,8 @@ pub static REQUESTS: &[&RequestTarget] = &[
     &procd::THIN,
     &ldap::TARGET,
     &ldap::TLS_TARGET,
+    &http::TARGET,
+    &http::TLS_TARGET,
 ];
 
 /// Every target, locks first.

@@ -53,7 +53,7 @@ fn connections(name: &str, [open, sources, ports]: [u64; 3], most: f64) -> Trial
         ],
         jostle: Box::new(move |bench| {
             let [open, sources, ports] = ours.each_ref().map(String::as_str);
-            let command = bench.measure(
+            let mut command = bench.measure(
                 "connect",
                 &[
                     "tcp",
@@ -65,7 +65,7 @@ fn connections(name: &str, [open, sources, ports]: [u64; 3], most: f64) -> Trial
                     ports,
                 ],
             );
-            let point = Bench::answered(command)?.point;
+            let point = super::read_answer(&mut command)?.point;
             let connections = point.connections.context("no connections")?;
             ensure!(connections.stopped.is_none(), "{:?}", connections.stopped);
             let server = connections.server.context("no server")?;

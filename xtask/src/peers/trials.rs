@@ -28,6 +28,7 @@ pub fn all() -> Vec<Trial> {
     trials.push(memory());
     trials.push(ten_thousand());
     trials.extend(super::connections::all());
+    trials.extend(super::calls::trials());
     trials
 }
 

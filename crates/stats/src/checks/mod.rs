@@ -15,6 +15,7 @@ pub mod accepted;
 pub mod clock;
 pub mod concurrency;
 pub mod deaths;
+pub mod drift;
 pub mod errors;
 pub mod exclusion;
 pub mod faster;
@@ -79,6 +80,7 @@ pub static CHECKS: &[&Check] = &[
     &own_cost::CHECK,
     &not_contended::CHECK,
     &steadiness::CHECK,
+    &drift::CHECK,
     &rotations::CHECK,
 ];
 
