@@ -25,6 +25,7 @@ mod next;
 mod over;
 mod page;
 mod requests;
+mod spread;
 mod table;
 
 #[cfg(test)]
