@@ -11,6 +11,9 @@ mod requests;
 pub use rate::Rate;
 
 pub use requests::{Asked, Call};
+mod spread;
+
+pub use spread::Spread;
 
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
@@ -47,6 +50,8 @@ pub enum Verb {
     Connect(Box<Connect>),
     /// Sends requests at a rate, however long they take: response time, lag, knee
     Rate(Box<Rate>),
+    /// Keeps so many requests in flight, spread over few or many generators
+    Spread(Box<Spread>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -523,6 +528,7 @@ mod tests {
             Verb::Connect(connect) => connect.plan(),
             Verb::Call(call) => call.plan(),
             Verb::Rate(rate) => rate.plan(),
+            Verb::Spread(spread) => spread.plan(),
             other => panic!("{other:?}"),
         }
     }

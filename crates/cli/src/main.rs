@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
         Verb::Rate(rate) => measure::measure(vec![rate.plan()], &rate.output),
         Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
+        Verb::Spread(spread) => measure::measure(vec![spread.plan()], &spread.output),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
         Verb::Compare(compare) => compare::compare(&compare),

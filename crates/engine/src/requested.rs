@@ -25,7 +25,8 @@ pub fn nulls(plan: &Plan, operations: u64) -> u64 {
 /// What a run of this target is told about requests; None of a lock.
 pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
     let spec = Spec::parse(target).ok()?;
-    let asked = spec.entry.is_asked() || plan.workload == Workload::Rate;
+    // A lock is asked, too, where requests come at a rate or are spread.
+    let asked = spec.entry.is_asked() || matches!(plan.workload, Workload::Rate | Workload::Spread);
     asked.then(|| RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
         timeout: plan.call_timeout.unwrap_or_default(),

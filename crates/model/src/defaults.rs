@@ -18,7 +18,7 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
         Workload::Stream => &["lockd", "flock"],
         Workload::Hold => &["lockd", "chained"],
         Workload::Connect => &["tcp"],
-        Workload::Rate => &["lockd"],
+        Workload::Rate | Workload::Spread => &["lockd"],
     }
 }
 
@@ -55,6 +55,11 @@ pub fn swept(workload: Workload) -> Plan {
         Workload::Rate => Plan {
             workers: list(&[64]),
             rate: list(&[100, 1_000, 10_000]),
+            ..plan
+        },
+        // The client machines of CERN's study.
+        Workload::Spread => Plan {
+            generators: list(&[3, 6, 9, 18]),
             ..plan
         },
     }
@@ -115,6 +120,17 @@ pub fn options(workload: Workload) -> Plan {
             accept: Some(Accept::Shared),
             acceptors: Some(1),
             close: Some(Close::Fin),
+            ..common
+        },
+        // CERN's study had 90 in flight, which 3, 6, 9 and 18 divide.
+        Workload::Spread => Plan {
+            in_flight: Some(90),
+            duration: Some(Nanos::from_millis(1_000)),
+            warmup: Some(Nanos::from_millis(500)),
+            place: None,
+            carrier: None,
+            measure: None,
+            slots: None,
             ..common
         },
     }
@@ -188,6 +204,9 @@ impl Plan {
             numbers,
             arrivals,
             drop_after,
+            in_flight,
+            generators,
+            generator_cpu,
             connection,
             credentials,
             server_log,

@@ -61,6 +61,8 @@ words! {
         Connect = "connect",
         /// Sends requests at so many a second, whatever becomes of those before.
         Rate = "rate",
+        /// Keeps so many requests in flight, spread over several generators.
+        Spread = "spread",
     }
 }
 
@@ -360,6 +362,15 @@ pub struct Plan {
     /// A request that finds all workers busy for longer is not sent at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_after: Option<Nanos>,
+    /// Requests that are kept in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Swept: over how many generators they are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generators: Option<List>,
+    /// CPUs' worth of time that each generator may use. Absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_cpu: Option<f64>,
     /// What connections requests have. Absent: as the target does by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
@@ -433,6 +444,9 @@ impl Plan {
             numbers: None,
             arrivals: None,
             drop_after: None,
+            in_flight: None,
+            generators: None,
+            generator_cpu: None,
             connection: None,
             credentials: None,
             server_log: None,

@@ -26,6 +26,7 @@ mod over;
 mod page;
 mod rates;
 mod requests;
+mod spread;
 mod table;
 
 #[cfg(test)]

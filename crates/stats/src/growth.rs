@@ -73,7 +73,8 @@ fn unit(plan: &Plan) -> &'static str {
         Workload::Hold => "lock",
         Workload::Connect => "connection",
         Workload::Contend | Workload::Stream if makes_requests(plan) => requested::noun(plan),
-        Workload::Contend | Workload::Stream | Workload::Rate => "operation",
+        Workload::Contend | Workload::Stream => "operation",
+        Workload::Rate | Workload::Spread => "request",
     }
 }
 

@@ -7,7 +7,9 @@
 //! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
 //! branch on data nor allocate.
 
+pub mod attribution;
 pub mod beta;
+pub mod bursts;
 pub mod censor;
 pub mod checks;
 pub mod closing;

@@ -89,7 +89,10 @@ fn check_null(plan: &Plan) -> Result<(), UsageError> {
 /// # Errors
 /// In words for the user.
 pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
-    if !matches!(plan.workload, Workload::Stream | Workload::Rate) {
+    if !matches!(
+        plan.workload,
+        Workload::Stream | Workload::Rate | Workload::Spread
+    ) {
         return refuse(format!(
             "{spec} is no lock; its requests are made by `jostle stream` and `jostle rate`"
         ));

@@ -13,6 +13,7 @@ use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verd
 
 pub mod accepted;
 pub mod clock;
+pub mod concurrency;
 pub mod deaths;
 pub mod drift;
 pub mod errors;
@@ -67,6 +68,7 @@ pub static CHECKS: &[&Check] = &[
     &errors::CHECK,
     &ledger::CHECK,
     &limit::CHECK,
+    &concurrency::CHECK,
     &server_counts::CHECK,
     &accepted::CHECK,
     &throttled::CHECK,

@@ -156,7 +156,9 @@ pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
             (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
             // All rates are reached, until they are not.
             (Workload::Rate, _) => "response_p50_ns",
-            (Workload::Contend | Workload::Stream | Workload::Hold, _) => "throughput_per_s",
+            (Workload::Contend | Workload::Stream | Workload::Hold | Workload::Spread, _) => {
+                "throughput_per_s"
+            }
         }
 }
 

@@ -20,8 +20,10 @@ pub struct Asking<'a> {
     page: Page<'a>,
     /// Its distributions.
     sheet: Sheet<'a>,
-    /// Number of its first request among those of all workers.
+    /// Number of its first request among those of all workers, and from one of its
+    /// own to the next.
     first: u64,
+    step: u64,
 }
 
 /// A request that was made.
@@ -63,10 +65,16 @@ impl<'a> Asking<'a> {
             caller,
             page,
             sheet,
-            // At a rate the schedule numbers them.
+            // At a rate the schedule numbers them; how many each makes in a time is not
+            // known beforehand.
             first: match order.workload {
                 Workload::Rate => 0,
-                _ => worker as u64 * order.operations,
+                _ if order.is_counted() => worker as u64 * order.operations,
+                _ => worker as u64,
+            },
+            step: match order.workload {
+                Workload::Spread => order.workers as u64,
+                _ => 1,
             },
         }
     }
@@ -112,8 +120,8 @@ impl<'a> Asking<'a> {
     fn number(&self, nth: u64) -> u64 {
         let request = self.order.requests.as_ref();
         match request.and_then(|request| request.numbers) {
-            Some(numbers) => (self.first + nth) % numbers.max(1),
-            None => self.first + nth,
+            Some(numbers) => (self.first + nth * self.step) % numbers.max(1),
+            None => self.first + nth * self.step,
         }
     }
 

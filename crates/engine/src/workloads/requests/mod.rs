@@ -4,13 +4,16 @@
 //! `asking` makes one request and records it, `page` is where; they know nothing
 //! of schedules. A file beside them is a way to decide when the next one starts:
 //! `closed`, as soon as the one before was answered, until a number is reached;
-//! `open`, at the times that `arrivals` has fixed before the run.
+//! `windowed`, the same until a time is over; `open`, at the times that `arrivals`
+//! has fixed before the run.
 
 mod arrivals;
 mod asking;
 mod closed;
 mod open;
 mod page;
+pub mod standstill;
+mod windowed;
 
 use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
 use crate::page::Stage;
@@ -18,6 +21,7 @@ use crate::page::Word;
 use crate::work::Work;
 use crate::worker::Crew;
 use asking::Asking;
+use jostle_model::plan::Workload;
 use jostle_targets::{
     Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, caller,
 };
@@ -144,6 +148,9 @@ impl Work for Requesting {
             page.set(Word::Stage, Stage::Working as u64);
             pool.work(&mut asking, crew.clock, Requesting::window(crew));
             return crew.leave(&page, Ok(()));
+        }
+        if crew.order.workload == Workload::Spread {
+            return windowed::live(crew, worker, &mut asking);
         }
         crew.counted(worker, || {
             page.set(Word::Stage, Stage::Working as u64);
