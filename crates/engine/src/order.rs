@@ -446,6 +446,6 @@ pub struct Closed {
     pub decades: BTreeMap<String, u64>,
     /// TCP sockets in TIME_WAIT afterwards less those before.
     pub time_wait_left: Option<u64>,
-    /// From the first close to the last.
-    pub took_ns: u64,
+    /// What the machine itself took, before and after the sweep.
+    pub anchor: Option<Anchor>,
 }

@@ -320,14 +320,18 @@ fn point() -> Point {
         }],
         truth: map("planted", 1.0),
         setup: map("slots", 1.0),
-        anchor: Some(Anchor {
-            step_ns: 1.0,
-            call_ns: 1.0,
-            wake_ns: 1.0,
-            line_ns: Some(1.0),
-        }),
+        anchor: Some(anchor()),
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
+    }
+}
+
+fn anchor() -> Anchor {
+    Anchor {
+        step_ns: 1.0,
+        call_ns: 1.0,
+        wake_ns: 1.0,
+        line_ns: Some(1.0),
     }
 }
 
@@ -389,6 +393,7 @@ fn closing() -> Closing {
         close_ns: Some(distribution()),
         server_close_ns: Some(distribution()),
         time_wait_left: Some(1),
+        anchor: Some(anchor()),
         decades: map("1..10", decade()),
         histograms: map("close_ns", Buckets(vec![(1, 1)])),
     }

@@ -50,11 +50,21 @@ impl Phases {
     /// request does not have (a connection that is there already) is left out.
     #[inline]
     pub fn end(&mut self, phase: usize) {
-        let now = self.clock.now();
+        self.end_at(phase, self.clock.now());
+    }
+
+    /// It has ended at this stamp, taken since the phase before.
+    #[inline]
+    pub fn end_at(&mut self, phase: usize, stamp: u64) {
         if let Some(span) = self.spans.get_mut(phase) {
-            *span = Some(span.unwrap_or(0) + now - self.last);
+            *span = Some(span.unwrap_or(0) + stamp.saturating_sub(self.last));
         }
-        self.last = now;
+        self.last = stamp.max(self.last);
+    }
+
+    /// Where stamps come from.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Stamp of the beginning.

@@ -14,7 +14,9 @@ pub mod answering;
 pub mod caller;
 pub mod endpoint;
 pub mod exec;
+pub mod http;
 pub mod ldap;
+pub mod procd;
 pub mod remote;
 pub mod spec;
 pub mod table;
@@ -74,7 +76,15 @@ table::targets! {
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
 
 /// Targets that answer requests, and are no locks.
-pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET, &ldap::TARGET, &ldap::TLS_TARGET];
+pub static REQUESTS: &[&RequestTarget] = &[
+    &exec::TARGET,
+    &procd::TARGET,
+    &procd::THIN,
+    &ldap::TARGET,
+    &ldap::TLS_TARGET,
+    &http::TARGET,
+    &http::TLS_TARGET,
+];
 
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {

@@ -2,7 +2,7 @@
 //! C program on libldap, ldapsearch with many filters, ldapsearch for each one.
 
 use super::figures::Requirement::{RatioAtLeast, RatioAtMost, Shown};
-use super::{Answer, Bench, Metric, Side, Trial, compile};
+use super::{Answer, Bench, Metric, Side, Trial, compile, read_answer};
 use crate::slapd::{BASE, Slapd, Wanted};
 use crate::{packages, shell};
 use anyhow::{Context, bail};
@@ -86,7 +86,7 @@ impl Ground {
             bail!("this needs two CPUs, one for the server and one for its clients");
         };
         let program = bench.peers.join("ldap");
-        compile("ldap", &program, &["-lldap", "-llber"])?;
+        compile("ldap", &["-lldap", "-llber"], &program)?;
         let values = bench.peers.join("users");
         let mut lines = String::new();
         for n in 0..SEARCHES {
@@ -121,11 +121,11 @@ fn stream(ground: &Shared, connection: &'static str, searches: u32) -> Side {
     Box::new(move |bench| {
         let ground = Ground::of(&ground, bench)?;
         let url = ground.slapd.url("(uid=user{n})");
-        let mut command = bench.measuring("stream", &[&url, "--connection", connection]);
+        let mut command = bench.measure("stream", &[&url, "--connection", connection]);
         command
             .args(["-w", "1", "-n", &searches.to_string()])
             .args(["--numbers", &USERS.to_string(), "--place", &ground.place()]);
-        let answer = bench.answer_of(command)?;
+        let answer = read_answer(&mut command)?;
         let wrong: Vec<&String> = answer.point.errors.keys().collect();
         if !wrong.is_empty() {
             bail!("searches failed: {wrong:?}");
@@ -156,10 +156,10 @@ fn library(ground: &Shared) -> Side {
 
 /// A command as jostle times it, and the CPU time of its processes.
 fn called(bench: &Bench, ground: &Ground, command: &str, calls: u32) -> anyhow::Result<Answer> {
-    let mut call = bench.measuring("call", &[command, "--null", "none", "-w", "1"]);
+    let mut call = bench.measure("call", &[command, "--null", "none", "-w", "1"]);
     call.args(["-n", &calls.to_string(), "--place", &ground.place()])
         .args(["--numbers", &USERS.to_string()]);
-    let answer = bench.answer_of(call)?;
+    let answer = read_answer(&mut call)?;
     match answer.point.operations == u64::from(calls) {
         true => Ok(answer),
         false => bail!("`{command}` failed: {:?}", answer.point.codes),
