@@ -202,11 +202,11 @@ fn compile(program: &str, to: &Path, how: &[&str], libraries: &[&str]) -> anyhow
         .with_extension("c");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-pthread"])
-        .args(how)
         .arg("-o")
         .arg(to)
         .arg(source)
-        .args(libraries);
+        // Libraries serve what stands before them.
+        .args(how);
     shell::run(&mut cc)
 }
 

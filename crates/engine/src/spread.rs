@@ -3,21 +3,41 @@
 
 use crate::order::{GeneratorYield, RunOrder, SpreadYield, Yield};
 use jostle_model::record::{Generator, GeneratorProcess, Spread, Waits};
+use jostle_sys::cpu;
 
 /// The generators, one after the other.
 pub fn generators(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<Generator> {
+    let shared = of_cpus(order, spread, window_ns as f64);
     let each = spread.generators.iter();
-    each.map(|generator| self::generator(order, generator, window_ns as f64))
+    each.map(|generator| self::generator(order, generator, shared, window_ns as f64))
         .collect()
 }
 
-fn generator(order: &RunOrder, generator: &GeneratorYield, window_ns: f64) -> Generator {
+/// Share of their CPUs that all generators together used. Of many threads that
+/// share a CPU none is busy for long before all are.
+fn of_cpus(order: &RunOrder, spread: &SpreadYield, window_ns: f64) -> f64 {
+    let cpus = match order.cpus.len() {
+        0 => cpu::allowed().len(),
+        placed => placed,
+    };
+    let used: u64 = spread.generators.iter().filter_map(|g| g.cpu_ns).sum();
+    used as f64 / (cpus.max(1) as f64 * window_ns.max(1.0))
+}
+
+fn generator(
+    order: &RunOrder,
+    generator: &GeneratorYield,
+    shared: f64,
+    window_ns: f64,
+) -> Generator {
     let (busiest, queued) = generator.busiest.unwrap_or_default();
     let throttled_share = generator
         .periods
         .map(|(periods, throttled)| throttled as f64 / periods.max(1) as f64);
     Generator {
-        busy_share: busiest.max(of_quota(order, generator, window_ns)),
+        busy_share: busiest
+            .max(of_quota(order, generator, window_ns))
+            .max(shared),
         runqueue_share: queued,
         process: Some(GeneratorProcess {
             workers: generator.workers,
@@ -79,6 +99,7 @@ mod tests {
         let mut order = crate::experiment::tests::order("null");
         order.workers = 6;
         order.generator_cpu = Some(0.5);
+        order.cpus = vec![0];
         let generator = |still_ns, cpu_ns| GeneratorYield {
             workers: 3,
             cpu_ns: Some(cpu_ns),
@@ -103,6 +124,7 @@ mod tests {
             .iter()
             .map(|generator| generator.busy_share)
             .collect();
-        assert_eq!(busy, [0.3, 0.96]);
+        // All of them used 0.58 of their CPU, and the second 0.96 of its quota.
+        assert_eq!(busy, [0.58, 0.96]);
     }
 }

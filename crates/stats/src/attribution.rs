@@ -339,8 +339,9 @@ mod tests {
     #[test]
     fn more_generators_that_bring_more_convict_and_idle_ones_that_bring_none_acquit() {
         use LimitedBy::{Generator, Target, Undecided};
-        let same = [1.0, 1.01, 0.99, 1.0, 1.02, 0.98];
-        let table: [(&[f64], [f64; 2], [LimitedBy; 2], &str); 7] = [
+        const SAME: &[f64] = &[1.0, 1.01, 0.99, 1.0, 1.02, 0.98];
+        type Case = (&'static [f64], [f64; 2], [LimitedBy; 2], &'static str);
+        let table: &[Case] = &[
             (
                 &[1.6; 6],
                 [0.6, 0.5],
@@ -348,13 +349,13 @@ mod tests {
                 "with 3 generators the generators were",
             ),
             (
-                &same,
+                SAME,
                 [0.5, 0.4],
                 [Target, Target],
                 "with 3 and 6 generators the server was the limit",
             ),
-            (&same, [0.71, 0.4], [Undecided, Undecided], "undecided"),
-            (&same, [0.5, 0.71], [Undecided, Undecided], "undecided"),
+            (SAME, [0.71, 0.4], [Undecided, Undecided], "undecided"),
+            (SAME, [0.5, 0.71], [Undecided, Undecided], "undecided"),
             (
                 &[1.06, 1.0, 1.1, 1.02, 1.2, 1.0],
                 [0.5, 0.4],
@@ -369,14 +370,14 @@ mod tests {
             ),
             // Busy all the time: no pair is needed.
             (
-                &same,
+                SAME,
                 [0.95, 0.93],
                 [Generator, Generator],
                 "busy 95 % of their time",
             ),
         ];
         for (ratios, busy, limits, text) in table {
-            let (found, said) = found(&runs(ratios, busy, |_| {}));
+            let (found, said) = found(&runs(ratios, *busy, |_| {}));
             assert_eq!(found, limits.map(Some), "{ratios:?} {busy:?}");
             assert!(said.contains(text), "{said}");
         }

@@ -39,17 +39,19 @@ mod tests {
             mean_wait_ns,
             ..Slice::default()
         };
-        let mut run = Point::default();
-        run.series = [
-            Some(10.0),
-            Some(11.0),
-            None,
-            Some(20.0),
-            Some(23.0),
-            Some(9.0),
-        ]
-        .map(slice)
-        .into();
+        let run = Point {
+            series: [
+                Some(10.0),
+                Some(11.0),
+                None,
+                Some(20.0),
+                Some(23.0),
+                Some(9.0),
+            ]
+            .map(slice)
+            .into(),
+            ..Point::default()
+        };
         let bursts: Vec<_> = along(&run)
             .iter()
             .map(|s| s.map(|(_, burst)| burst))
