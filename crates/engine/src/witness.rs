@@ -246,6 +246,7 @@ impl<'a> Guard<'a> {
         let looks = all.min(LOOK_AT);
         self.page.add(Word::ReadersAll, all as u64);
         self.page.add(Word::ReadersSeen, looks as u64);
+        let mut met = None;
         for look in 0..looks {
             let reader = if all <= LOOK_AT {
                 look
@@ -253,8 +254,12 @@ impl<'a> Guard<'a> {
                 self.rng.below(all as u64) as usize
             };
             if self.reader(index, reader).load(Acquire) != 0 {
-                self.page.accuse(reader as u64);
+                met = Some(reader);
             }
+        }
+        // One acquisition that met other owners, however many they were.
+        if let Some(reader) = met {
+            self.page.accuse(reader as u64);
         }
     }
 

@@ -61,6 +61,7 @@ static CURES: &[(&str, Cure)] = &[
     ("server_counts", doctor),
     ("deaths", doctor),
     ("throttled", doctor),
+    ("halted", again),
     ("clock", one_cpu),
     ("few_operations", longer),
     ("rotations", longer),

@@ -8,6 +8,7 @@
 //! branch on data nor allocate.
 
 pub mod beta;
+pub mod binomial;
 pub mod censor;
 pub mod checks;
 pub mod closing;

@@ -64,6 +64,7 @@ table::targets! {
     echo_unix::EchoUnix,
     delay::Delay,
     chained::Chained,
+    cliff::Cliff,
     busted::Busted,
     unfair::Unfair,
 }

@@ -20,6 +20,7 @@ pub mod faster;
 pub mod few_operations;
 pub mod foreign_cpu;
 pub mod generator;
+pub mod halted;
 pub mod hold_accuracy;
 pub mod limit;
 pub mod lost_update;
@@ -66,6 +67,7 @@ pub static CHECKS: &[&Check] = &[
     &server_counts::CHECK,
     &accepted::CHECK,
     &throttled::CHECK,
+    &halted::CHECK,
     &clock::CHECK,
     &steal::CHECK,
     &foreign_cpu::CHECK,
