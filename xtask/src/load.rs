@@ -1,5 +1,6 @@
 //! `xtask load`: the lean load generator of `cargo xtask peers --services`,
-//! which calls it in a process of its own, and the server that only answers.
+//! which calls it in a process of its own, and the servers that only answer or
+//! only hand on.
 //!
 //! It asks a server for locks as cheaply as one thread can, so that a figure is
 //! the server's and not its own, and prints one line of JSON. Not for figures
@@ -8,6 +9,7 @@
 
 mod answer;
 mod client;
+mod relay;
 mod source;
 
 use anyhow::{Context, bail, ensure};
@@ -47,6 +49,8 @@ pub struct Load {
 enum What {
     /// A server that answers every request with 1
     Answer,
+    /// A server that hands one lock from client to client
+    Relay,
     /// Commands for a time
     Stream {
         #[command(flatten)]
@@ -145,6 +149,7 @@ pub fn run(load: &Load) -> anyhow::Result<()> {
     }
     match &load.what {
         What::Answer => answer::run(),
+        What::Relay => relay::run(),
         What::Stream {
             server,
             shape,

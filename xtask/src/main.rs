@@ -6,6 +6,7 @@
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
 //!   against Redis;
+//! - `cargo xtask slapd`: a directory server with made-up entries, to try `ldap` on;
 //! - `cargo xtask validate`: plants a truth and counts how often it is found.
 
 #![allow(
@@ -21,6 +22,7 @@ mod load;
 mod packages;
 mod peers;
 mod shell;
+mod slapd;
 mod validate;
 
 use clap::{Parser, Subcommand};
@@ -73,6 +75,27 @@ enum Task {
         #[arg(long, hide = true, requires = "services")]
         smoke: Option<PathBuf>,
     },
+    /// Starts OpenLDAP's slapd on a directory of made-up entries, until ^C
+    Slapd {
+        /// Users in the directory
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        entries: u32,
+        /// Of names and group members
+        #[arg(long, default_value_t = 2007)]
+        seed: u64,
+        /// The port on 127.0.0.1, instead of a free one
+        #[arg(long)]
+        port: Option<u16>,
+        /// The server's log of operations goes to this file
+        #[arg(long)]
+        log: Option<PathBuf>,
+        /// Listens for TLS too
+        #[arg(long)]
+        tls: bool,
+        /// The only CPU that the server runs on
+        #[arg(long)]
+        cpu: Option<usize>,
+    },
     /// Plants a truth and counts how often the statistics find it
     Validate {
         #[command(subcommand)]
@@ -91,6 +114,21 @@ fn main() -> anyhow::Result<()> {
             target, seconds, ..
         } => fuzz::run(target.as_deref(), seconds),
         Task::Docs { check } => docs::run(check),
+        Task::Slapd {
+            entries,
+            seed,
+            port,
+            log,
+            tls,
+            cpu,
+        } => serve_slapd(&slapd::Wanted {
+            entries,
+            seed,
+            port,
+            log,
+            tls,
+            cpu,
+        }),
         Task::Validate { subject } => validate::run(&subject),
         Task::Peers {
             repeats,
@@ -111,5 +149,37 @@ fn main() -> anyhow::Result<()> {
             smoke,
         }),
         Task::Load(load) => load::run(&load),
+    }
+}
+
+/// Serves until somebody ends this program; the server and its directory go with it.
+fn serve_slapd(wanted: &slapd::Wanted) -> anyhow::Result<()> {
+    let slapd = slapd::Slapd::start(wanted).map_err(anyhow::Error::msg)?;
+    let last = wanted.entries - 1;
+    println!(
+        "slapd (process {}) with {} users:",
+        slapd.pid().unwrap_or(0),
+        wanted.entries
+    );
+    println!("  {}", slapd.url("(uid=user{n})"));
+    println!("  ldapi socket {}", slapd.socket().display());
+    if let Some(port) = slapd.tls_port {
+        println!(
+            "  ldaps://localhost:{port}, vouched for by {}",
+            slapd.certificate().display()
+        );
+    }
+    println!(
+        "  users uid=user0 to uid=user{last} (the password is the uid) in ou=people,{}",
+        slapd::BASE
+    );
+    println!(
+        "  administrator {}, password {}",
+        slapd::ADMIN,
+        slapd::ADMIN_PASSWORD
+    );
+    println!("^C ends it and removes its directory.");
+    loop {
+        std::thread::park();
     }
 }

@@ -68,6 +68,21 @@ const PACKAGES: &[Package] = &[
         why: "tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled",
     },
     Package {
+        name: "slapd",
+        brings: "slapd",
+        why: "the directory server that the target `ldap` is tested and measured on",
+    },
+    Package {
+        name: "ldap-utils",
+        brings: "ldapsearch",
+        why: "tests and `cargo xtask peers` search with ldapsearch beside jostle",
+    },
+    Package {
+        name: "libldap-dev",
+        brings: "/usr/include/ldap.h",
+        why: "`cargo xtask peers` compares with a C program on OpenLDAP's library",
+    },
+    Package {
         name: "libhiredis-dev",
         brings: "/usr/include/hiredis/hiredis.h",
         why: "a test runs a C client written with hiredis against jostled",
@@ -81,6 +96,11 @@ const PACKAGES: &[Package] = &[
         name: "curl",
         brings: "curl",
         why: "tests call the procedures of procd with it",
+    },
+    Package {
+        name: "iproute2",
+        brings: "ip",
+        why: "a test cuts the link of jostled's clients",
     },
     Package {
         name: "openssl",

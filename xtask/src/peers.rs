@@ -10,6 +10,8 @@
 //!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
+mod calls;
+mod connections;
 mod figures;
 pub mod services;
 mod trials;
@@ -137,9 +139,11 @@ impl Bench {
             files: trials::directory_for_locks(),
         };
         std::fs::create_dir_all(&bench.peers)?;
-        for program in ["pairs", "contend"] {
-            compile(program, &bench.peers.join(program))?;
+        for program in ["pairs", "contend", "spawn", "connect"] {
+            compile(program, &[], &bench.peers.join(program))?;
         }
+        let alone = ["-static", "-nostdlib", "-fno-stack-protector"];
+        compile("nothing", &alone, &bench.peers.join("nothing"))?;
         Ok(bench)
     }
 
@@ -151,8 +155,13 @@ impl Bench {
 
     /// The command that has jostle do one run of one point and print records.
     fn contend(&self, arguments: &[&str]) -> Command {
+        self.measure("contend", arguments)
+    }
+
+    /// The same of any verb that measures.
+    fn measure(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.jostle);
-        command.arg("contend").args(arguments).args([
+        command.arg(verb).args(arguments).args([
             "--runs",
             "1",
             "--format",
@@ -162,32 +171,38 @@ impl Bench {
         command
     }
 
-    /// Runs it and reads its records. A point that is INVALID still has its
-    /// figures, and they are taken, but the reason is printed.
+    /// Runs it and reads its records.
     fn answer(&self, arguments: &[&str]) -> anyhow::Result<Answer> {
-        let mut command = self.contend(arguments);
-        let output = command.stderr(Stdio::inherit()).output()?;
-        let typed = shell::typed(&command);
-        if !matches!(output.status.code(), Some(0 | 3)) {
-            bail!("`{typed}` failed: {}", output.status);
-        }
-        let text = String::from_utf8(output.stdout)?;
-        let answer = read(&text).with_context(|| format!("output of `{typed}`"))?;
-        let reasons = &answer.point.verdict.reasons;
-        for reason in reasons.iter().filter(|reason| reason.is == Is::Invalid) {
-            eprintln!("INVALID: {}: {}", answer.point.target, reason.text);
-        }
-        Ok(answer)
+        read_answer(&mut self.contend(arguments))
     }
 }
 
-fn compile(program: &str, to: &Path) -> anyhow::Result<()> {
+/// Runs jostle and reads its records. A point that is INVALID still has its
+/// figures, and they are taken, but the reason is printed.
+fn read_answer(command: &mut Command) -> anyhow::Result<Answer> {
+    let output = command.stderr(Stdio::inherit()).output()?;
+    let typed = shell::typed(command);
+    if !matches!(output.status.code(), Some(0 | 3)) {
+        bail!("`{typed}` failed: {}", output.status);
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let answer = read(&text).with_context(|| format!("output of `{typed}`"))?;
+    let reasons = &answer.point.verdict.reasons;
+    for reason in reasons.iter().filter(|reason| reason.is == Is::Invalid) {
+        eprintln!("INVALID: {}: {}", answer.point.target, reason.text);
+    }
+    Ok(answer)
+}
+
+fn compile(program: &str, how: &[&str], to: &Path) -> anyhow::Result<()> {
     let source = shell::root()
         .join("xtask/peers")
         .join(program)
         .with_extension("c");
     let mut cc = Command::new("cc");
-    cc.args(["-O2", "-Wall", "-Wextra", "-pthread", "-o"])
+    cc.args(["-O2", "-Wall", "-Wextra", "-pthread"])
+        .args(how)
+        .arg("-o")
         .arg(to)
         .arg(source);
     shell::run(&mut cc)

@@ -340,7 +340,7 @@ pub struct Compare {
     /// Per cent up to which a difference is of no consequence
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
     pub threshold: f64,
-    /// Compare every figure, not only the throughput
+    /// Compare every figure, not only the throughput (of connections the median)
     #[arg(long)]
     pub all: bool,
     /// How to print it

@@ -6,6 +6,9 @@ use crate::{Failure, print};
 use anyhow::{Context, anyhow};
 use jostle_lockd::{Config, Server};
 use jostle_targets::answering::{Answering, Fault};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The limit on descriptors comes first.
 const MOST_CONNECTIONS: usize = 200_000;
@@ -23,6 +26,8 @@ pub fn serve(server: &str) -> Result<u8, Failure> {
         Some(("echo", fault)) => echo(Some(fault))?,
         Some(("lockd+unix", path)) => lockd_unix(path)?,
         Some(("echo+unix", path)) => echo_unix(path)?,
+        Some(("procd", spool)) => procd(spool, false)?,
+        Some(("procd+unix", spool)) => procd(spool, true)?,
         _ => return Err(Failure::Usage(format!("there is no server `{server}`"))),
     }
     Ok(0)
@@ -71,4 +76,26 @@ fn echo_unix(path: &str) -> anyhow::Result<()> {
     let mut server = bound.context("cannot start the answering server")?;
     print(&format!("{path}\n"))?;
     server.run(std::io::stdin()).context(ANSWERING)
+}
+
+/// The engine with its example procedures, reading below `spool`, where its Unix
+/// socket is made too.
+fn procd(spool: &str, unix: bool) -> anyhow::Result<()> {
+    let mut config = jostle_procd::Config::embedded(Some(spool.into()));
+    // The keeper's patience ends before a drain does.
+    config.drain_timeout = Duration::from_secs(1);
+    let socket = Path::new(spool).join("procd.socket");
+    if unix {
+        config.listen = Vec::new();
+        config.unix = Some((socket.clone(), OURS));
+    }
+    // What goes wrong shows in the answers.
+    let log = Arc::new(|_: &str| {});
+    let mut server = jostle_procd::Server::bind(config, log).context("cannot start procd")?;
+    let address = server.addresses().next();
+    match address {
+        Some(address) => print(&format!("{address}\n"))?,
+        None => print(&format!("{}\n", socket.display()))?,
+    }
+    server.run(std::io::stdin()).context("procd")
 }

@@ -10,7 +10,7 @@ mod common;
 
 use common::{Done, Jostle, Place, Signal, alone, in_five_tries, jostle, must_be_root, must_have};
 use jostle_model::connect::Connections;
-use jostle_model::record::{Point, Record};
+use jostle_model::record::{Fit, Point, Record};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
@@ -301,6 +301,62 @@ fn a_result_can_be_run_again_and_is_reported_as_it_was_printed() {
             .run()
             .exits(0);
     }
+}
+
+#[test]
+fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
+    let _alone = alone();
+    in_five_tries("the bend", || {
+        let line = "connect --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
+                    --runs 6 --quiet -o cliff.jsonl";
+        let place = Place::new();
+        let done = in_a_network_of_its_own(place.jostle(line), FEW_PORTS).run_cleanly();
+        let done = done.measures();
+        let fits: Vec<Fit> = place
+            .read("cliff.jsonl")
+            .lines()
+            .filter_map(|line| match serde_json::from_str(line).unwrap() {
+                Record::Fit(fit) => Some(*fit),
+                _ => None,
+            })
+            .collect();
+        let fit = fits.iter().find(|fit| fit.figure == "connect_p50_ns")?;
+        assert_eq!((fit.over.as_str(), fit.from, fit.to), ("open", 100, 3_500));
+        assert_eq!((fit.values, fit.runs), (9, 6));
+        let words = "time in connect() follows no simple law from 100 to 3,500 connections: it \
+                     bends between 1,900 and 2,200";
+        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = fit.finding == "bends" && fit.laws.is_empty() && text.contains(words);
+        if !found {
+            eprintln!("{fit:?} {}", done.transcript());
+        }
+        found.then_some(())
+    });
+}
+
+#[test]
+fn two_results_are_compared_by_the_median_of_connect() {
+    let _alone = alone();
+    let place = Place::new();
+    for name in ["base", "new"] {
+        let line = "connect --open 300:1000 --sources 1 --runs 6 --quiet -o";
+        let done = place.jostle(&format!("{line} {name}.jsonl")).run_cleanly();
+        done.measures();
+    }
+    let closings = place.read("base.jsonl");
+    assert_eq!(
+        closings.matches("\"anchor\":").count(),
+        12,
+        "one for each point"
+    );
+    let done = place.jostle("compare base.jsonl new.jsonl --all").run();
+    assert!([0, 4].contains(&done.code()), "{}", done.transcript());
+    done.prints("1,000 connections, 1 source address  connect ns")
+        .prints("kernel bytes")
+        .prints("accept ns");
+    let done = place.jostle("compare base.jsonl new.jsonl").run();
+    assert_eq!(done.stdout.matches("connect ns").count(), 2);
+    assert!(!done.stdout.contains("ops/s"), "{}", done.transcript());
 }
 
 #[test]

@@ -259,6 +259,7 @@ pub fn closings(curve: &Curve<'_>, closed: &Closed) -> Vec<Closing> {
             close_ns: of("close_ns"),
             server_close_ns: of("server_close_ns"),
             time_wait_left: closed.time_wait_left.filter(|_| nth == last),
+            anchor: closed.anchor,
             decades: match nth == last {
                 true => decades(closed),
                 false => BTreeMap::new(),

@@ -301,8 +301,8 @@ impl Course<'_, '_> {
                 };
                 known.insert(place, each_ns);
                 // Requests that do nothing take no longer.
-                let nulls = workers * requested::nulls(at.operations.unwrap_or(1));
-                overhead += (nulls as f64 * each_ns) as u64;
+                let nulls = requested::nulls(&self.resolved.plan, at.operations.unwrap_or(1));
+                overhead += workers * nulls * each_ns as u64;
                 each_ns
             } else {
                 let cost = calibration.own_cost.get(&spec.typed);
@@ -333,6 +333,7 @@ impl Course<'_, '_> {
         let mut order = self.order(target, at, 0, 0, calibration);
         order.operations = few;
         order.window = self.resolved.plan.duration.unwrap_or(PILOT);
+        order.warmup = Nanos::ZERO;
         let data = self
             .keeper
             .run(&order, &mut || (self.hooks.ended)().is_some())?;

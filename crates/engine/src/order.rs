@@ -2,7 +2,7 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use jostle_model::connect::{Accept, Close, Only, PortRange};
-use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
+use jostle_model::plan::{Carrier, Connection, Measure, Names, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
@@ -80,6 +80,12 @@ pub struct RequestOrder {
     pub output: Option<String>,
     /// `{n}` runs over so many numbers; None: over all requests.
     pub numbers: Option<u64>,
+    /// What connections they have; None: as the target does by itself.
+    pub connection: Option<Connection>,
+    /// The file with name and password.
+    pub credentials: Option<String>,
+    /// The log in which the server's own counts are read.
+    pub server_log: Option<String>,
 }
 
 impl RunOrder {
@@ -325,6 +331,10 @@ pub struct Yield {
     pub machine: Machine,
     /// Locks that the server granted during the run, where it counts them.
     pub server_counted: Option<u64>,
+    /// Binds that a directory server completed during the run.
+    pub server_binds: Option<u64>,
+    /// Unbinds that it completed.
+    pub server_unbinds: Option<u64>,
     /// Grants that the workers received in the run, warm-up and drain included.
     pub received: u64,
     /// CPU time of the server within the window, where its process is ours to
@@ -436,6 +446,6 @@ pub struct Closed {
     pub decades: BTreeMap<String, u64>,
     /// TCP sockets in TIME_WAIT afterwards less those before.
     pub time_wait_left: Option<u64>,
-    /// From the first close to the last.
-    pub took_ns: u64,
+    /// What the machine itself took, before and after the sweep.
+    pub anchor: Option<Anchor>,
 }

@@ -199,6 +199,8 @@ fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
             cpu_us_per_operation: cpu_s
                 .filter(|_| operations > 0)
                 .map(|s| s * 1e6 / operations as f64),
+            binds: data.server_binds,
+            unbinds: data.server_unbinds,
             bytes_per_held_lock: data.held_bytes.map(|bytes| {
                 let held = order.workers as u64 * order.operations;
                 bytes as f64 / held.max(1) as f64

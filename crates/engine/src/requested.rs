@@ -12,8 +12,11 @@ use jostle_targets::Spec;
 const NULLS_AT_MOST: u64 = 500;
 
 /// How many requests that do nothing stand beside so many of a worker.
-pub fn nulls(operations: u64) -> u64 {
-    operations.min(NULLS_AT_MOST)
+pub fn nulls(plan: &Plan, operations: u64) -> u64 {
+    match plan.null.as_deref() {
+        None | Some(defaults::NO_NULL) => 0,
+        Some(_) => operations.min(NULLS_AT_MOST),
+    }
 }
 
 /// What a run of this target is told about requests; None of a lock.
@@ -24,6 +27,9 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         timeout: plan.call_timeout.unwrap_or_default(),
         output: plan.command_output.clone(),
         numbers: plan.numbers,
+        connection: plan.connection,
+        credentials: plan.credentials.clone(),
+        server_log: plan.server_log.clone(),
     })
 }
 
@@ -33,7 +39,7 @@ pub fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
     let request = order.requests.as_ref()?;
     (null != defaults::NO_NULL).then(|| RunOrder {
         target: null.to_owned(),
-        operations: nulls(order.operations),
+        operations: nulls(plan, order.operations),
         requests: Some(RequestOrder {
             timeout: request.timeout,
             ..RequestOrder::default()

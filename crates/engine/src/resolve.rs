@@ -162,6 +162,9 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("command-output", plan.command_output.is_some(), &[Stream]),
         ("null", plan.null.is_some(), &[Stream]),
         ("numbers", plan.numbers.is_some(), &[Stream]),
+        ("connection", plan.connection.is_some(), &[Stream]),
+        ("credentials", plan.credentials.is_some(), &[Stream]),
+        ("server-log", plan.server_log.is_some(), &[Stream]),
     ];
     let stranger = set
         .iter()

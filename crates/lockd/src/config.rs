@@ -109,8 +109,8 @@ pub struct Settings {
     pub request_timeout: Option<u64>,
 
     /// Seconds of silence after which TCP probes whether a client's host is
-    /// there; it is given up after 3 unanswered probes, 10 seconds apart.
-    /// Default: 60
+    /// there; it is given up when 3 probes, a sixth of that time apart and at
+    /// least 1 second, stay unanswered. Default: 60, so 90 in all
     #[arg(long, value_name = "SECONDS")]
     pub tcp_keepalive: Option<u32>,
 

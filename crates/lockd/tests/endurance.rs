@@ -376,6 +376,41 @@ fn passwords_are_demanded_and_public_addresses_need_one() {
 }
 
 #[test]
+fn a_wrong_password_costs_its_connection_time_and_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "secret\n").unwrap();
+    let daemon = Daemon::start(&["--password-file", file.to_str().unwrap()]);
+    let known = || {
+        let mut client = daemon.client();
+        assert_eq!(client.say("AUTH secret"), "OK");
+        client
+    };
+    let mut other = known();
+    let mut client = daemon.client();
+    let start = Instant::now();
+    // What stands behind it waits, too, a right password above all.
+    client.send("AUTH wrong");
+    client.send("HELLO 3 AUTH default wrong");
+    client.send("AUTH secret");
+    // Others are served, old and new.
+    assert_eq!(other.say("PING"), "PONG");
+    known();
+    assert_eq!(short(&client.read()), "WRONGPASS");
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert_eq!(short(&client.read()), "WRONGPASS");
+    assert!(start.elapsed() >= Duration::from_secs(3));
+    assert_eq!(short(&client.read()), "OK");
+    assert_eq!(other.info("auth_failures"), 2);
+    // Who leaves meanwhile does not stay.
+    let mut leaver = daemon.client();
+    leaver.send("AUTH wrong");
+    eventually("it was tried", || other.info("auth_failures") == 3);
+    drop((leaver, client));
+    eventually("they are gone", || other.info("connected_clients") == 1);
+}
+
+#[test]
 fn metrics_are_served_to_prometheus() {
     let daemon = Daemon::start(&["--metrics", "127.0.0.1:0"]);
     daemon.client().token("LOCK a TTL 60000");

@@ -3,7 +3,7 @@
 # Debian packages (as root) and two versions of redis-py, each in its own
 # environment under target/redis-py, or $JOSTLE_REDIS_PY.
 set -eu
-packages="redis-tools libhiredis-dev gcc pkg-config openssl python3-venv"
+packages="redis-tools libhiredis-dev gcc pkg-config openssl python3-venv iproute2 util-linux"
 missing=""
 for package in $packages; do
     dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"

@@ -2,7 +2,7 @@
 //! what a result says of having many of them open.
 
 use crate::plan::{Plan, words};
-use crate::record::{At, Buckets, Distribution, Point};
+use crate::record::{Anchor, At, Buckets, Distribution, Point};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -251,6 +251,9 @@ pub struct Closing {
     /// See the point's `connections`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
+    /// Of the whole sweep. See the point's field.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub anchor: Option<Anchor>,
     /// Of closing alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub decades: BTreeMap<String, Decade>,
@@ -264,6 +267,7 @@ impl Closing {
     pub fn add_to(&self, point: &mut Point) -> bool {
         let ours = point.target == self.target && point.at == self.at && point.run == self.run;
         if ours {
+            point.anchor = self.anchor;
             point.close_ns.clone_from(&self.close_ns);
             point.server_close_ns.clone_from(&self.server_close_ns);
             point.histograms.extend(self.histograms.clone());

@@ -88,6 +88,9 @@ pub fn options(workload: Workload) -> Plan {
         Workload::Hold => counted,
         Workload::Connect => Plan {
             carrier: None,
+            // Client and server on one CPU or on two is a third of connect(); the
+            // scheduler's choice would be most of what differs between sweeps.
+            place: Some(Place::Cross),
             measure: None,
             slots: None,
             listeners: Some(List(vec![0])),
@@ -166,6 +169,9 @@ impl Plan {
             command_output,
             null,
             numbers,
+            connection,
+            credentials,
+            server_log,
             seed,
         );
     }

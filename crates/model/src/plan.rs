@@ -96,6 +96,16 @@ words! {
 }
 
 words! {
+    /// What connections requests have.
+    Connection {
+        /// Each request one of its own, opened for it and closed behind it.
+        Each = "each",
+        /// Each worker one, opened before its first request.
+        Keep = "keep",
+    }
+}
+
+words! {
     /// Which byte range of the file each worker locks (record locks only).
     Range {
         /// Every worker the same range: they all contend.
@@ -331,6 +341,15 @@ pub struct Plan {
     /// `{n}` runs over so many numbers, again and again. Absent: over all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbers: Option<u64>,
+    /// What connections requests have. Absent: as the target does by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
+    /// The file with name and password, which no record holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+    /// The log in which the server's own counts are read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_log: Option<String>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -393,6 +412,9 @@ impl Plan {
             command_output: None,
             null: None,
             numbers: None,
+            connection: None,
+            credentials: None,
+            server_log: None,
             seed: None,
         }
     }

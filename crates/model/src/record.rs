@@ -581,6 +581,12 @@ pub struct Server {
     /// cpu_s per operation, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
+    /// Connections that said who they are, as a directory server counts them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub binds: Option<u64>,
+    /// Connections that took their leave, as a directory server counts them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unbinds: Option<u64>,
     /// Memory that it counts, with all locks held less before the first, for
     /// each of them; absent where it does not count.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_model::connect::*;
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Connection, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::*;
 use jostle_model::{Busy, List, Nanos};
 use serde_json::Value;
@@ -82,6 +82,9 @@ fn plan() -> Plan {
         command_output: Some("out".to_owned()),
         null: Some("exec:true".to_owned()),
         numbers: Some(1_000),
+        connection: Some(Connection::Keep),
+        credentials: Some("who".to_owned()),
+        server_log: Some("slapd.log".to_owned()),
         seed: Some(7),
     }
 }
@@ -306,6 +309,8 @@ fn point() -> Point {
             difference: Some(1),
             cpu_s: Some(1.0),
             cpu_us_per_operation: Some(1.0),
+            binds: Some(1),
+            unbinds: Some(1),
             bytes_per_held_lock: Some(1.0),
         }),
         errors: map("ENOLCK", 1),
@@ -317,14 +322,18 @@ fn point() -> Point {
         }],
         truth: map("planted", 1.0),
         setup: map("slots", 1.0),
-        anchor: Some(Anchor {
-            step_ns: 1.0,
-            call_ns: 1.0,
-            wake_ns: 1.0,
-            line_ns: Some(1.0),
-        }),
+        anchor: Some(anchor()),
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
+    }
+}
+
+fn anchor() -> Anchor {
+    Anchor {
+        step_ns: 1.0,
+        call_ns: 1.0,
+        wake_ns: 1.0,
+        line_ns: Some(1.0),
     }
 }
 
@@ -386,6 +395,7 @@ fn closing() -> Closing {
         close_ns: Some(distribution()),
         server_close_ns: Some(distribution()),
         time_wait_left: Some(1),
+        anchor: Some(anchor()),
         decades: map("1..10", decade()),
         histograms: map("close_ns", Buckets(vec![(1, 1)])),
     }

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! cargo build --release -p jostle-procd --bins --examples
-//! target/release/examples/cost [BLOCKS]
+//! target/release/examples/cost [BLOCKS [free|cross|same]]
 //! ```
 //!
+//! Where there are several CPUs, the servers run on one and the callers on
+//! another one (`cross`, the default), both on one, or where the kernel likes.
 //! Persistent: round trips on one connection, against a loop that answers
 //! without looking at what it was sent. Spawned: `jostle-call` against
 //! `jostle-nothing`, which is built in the same way and does nothing. The rates
@@ -16,11 +18,16 @@
 )]
 
 use std::error::Error;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
+
+use jostle_sys::cpu;
+use jostle_sys::spawn::Program;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -34,8 +41,19 @@ fn main() -> Result<()> {
         return bare();
     }
     let blocks = argument.map_or(Ok(15), |text| text.parse())?;
-    compare(blocks)
+    let all = cpu::allowed();
+    let (first, last) = (all[0], all[all.len() - 1]);
+    let cpus = match std::env::args().nth(2).as_deref() {
+        None | Some("cross") => Cpus(vec![last], vec![first]),
+        Some("same") => Cpus(vec![first], vec![first]),
+        Some("free") => Cpus(all.clone(), all),
+        Some(other) => return Err(format!("free, cross or same, not {other}").into()),
+    };
+    compare(blocks, &cpus)
 }
+
+/// Where the servers run, and where the callers.
+struct Cpus(Vec<usize>, Vec<usize>);
 
 /// Answers whatever comes; says first where.
 fn bare() -> Result<()> {
@@ -67,18 +85,26 @@ struct Trial {
     us: Vec<f64>,
 }
 
-fn compare(blocks: usize) -> Result<()> {
+fn compare(blocks: usize, cpus: &Cpus) -> Result<()> {
     let here = std::env::current_exe()?;
     let built = here.parent().and_then(Path::parent).ok_or("no folder")?;
     let spool = std::env::temp_dir().join(format!("procd-cost-{}", std::process::id()));
     std::fs::create_dir_all(&spool)?;
     std::fs::write(spool.join("m"), [0; 1000])?;
-    let done = measured(&here, built, &spool, blocks);
+    let done = measured(&here, built, &spool, blocks, cpus);
     std::fs::remove_dir_all(&spool)?;
     done
 }
 
-fn measured(here: &Path, built: &Path, spool: &Path, blocks: usize) -> Result<()> {
+fn measured(
+    here: &Path,
+    built: &Path,
+    spool: &Path,
+    blocks: usize,
+    Cpus(servers, callers): &Cpus,
+) -> Result<()> {
+    // Children stay where they are started.
+    cpu::pin(servers)?;
     let socket = spool.join("socket");
     let mut bare = Command::new(here);
     let (_bare, bare) = launch(bare.arg("bare").stdout(Stdio::piped()))?;
@@ -91,27 +117,21 @@ fn measured(here: &Path, built: &Path, spool: &Path, blocks: usize) -> Result<()
         .args(["--unix".as_ref(), socket.as_os_str()])
         .stderr(Stdio::piped());
     let (engine, address) = launch(&mut engine)?;
-    let (call, nothing) = (built.join("jostle-call"), built.join("jostle-nothing"));
+    cpu::pin(callers)?;
     let over_unix = format!("unix:{}", socket.display());
-    let size = ["file=m", "max=1000"];
+    let spawned = |name, program, address: &str| {
+        let program = built.join(program).display().to_string();
+        let size = ["/sizecheck", "file=m", "max=1000"];
+        spawned(name, &[&[&program, "-a", address], &size[..]].concat())
+    };
     let mut trials = vec![
         persistent("answering loop", &bare, "/")?,
         persistent("/sizecheck", &address, "/sizecheck?file=m&max=1000")?,
         persistent("/accept (Lua)", &address, "/accept")?,
         persistent("/sizecheck_lua", &address, "/sizecheck_lua?file=m&max=1000")?,
-        spawned("nothing", &nothing, "", &[]),
-        spawned(
-            "jostle-call, TCP",
-            &call,
-            &address,
-            &[&["/sizecheck"], &size[..]].concat(),
-        ),
-        spawned(
-            "jostle-call, Unix",
-            &call,
-            &over_unix,
-            &[&["/sizecheck"], &size[..]].concat(),
-        ),
+        spawned("nothing", "jostle-nothing", &address)?,
+        spawned("jostle-call, TCP", "jostle-call", &address)?,
+        spawned("jostle-call, Unix", "jostle-call", &over_unix)?,
     ];
     for block in 0..=blocks {
         for trial in &mut trials {
@@ -182,25 +202,28 @@ fn persistent(name: &'static str, address: &str, target: &str) -> Result<Trial> 
     })
 }
 
-fn spawned(name: &'static str, program: &Path, address: &str, arguments: &[&str]) -> Trial {
-    let mut command = Command::new(PathBuf::from(program));
-    command.args(arguments).env("JOSTLE_CALL_ADDRESS", address);
+fn spawned(name: &'static str, words: &[&str]) -> Result<Trial> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let mut program = Program::new(&words, null.as_fd(), null.as_fd())?;
     let run = move || {
+        // It must stay open for as long as the program is started.
+        let _null = &null;
         let start = Instant::now();
         for _ in 0..SPAWNS {
-            let status = command.status()?;
-            if !status.success() {
-                return Err(format!("{command:?}: {status}").into());
+            let ended = program.start(0, 0)?.reap()?;
+            if ended.code != Some(0) {
+                return Err(format!("{words:?}: {ended:?}").into());
             }
         }
         Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(SPAWNS))
     };
     let run = Box::new(run);
-    Trial {
+    Ok(Trial {
         name,
         run,
         us: Vec::new(),
-    }
+    })
 }
 
 fn median(mut values: Vec<f64>) -> (f64, f64, f64) {

@@ -17,14 +17,15 @@ Calls a procedure of procd, and exits with its exit code.
 Usage: jostle-call [OPTION...] PROCEDURE [ARG...]
 
   jostle-call /sizecheck file=in/4711 max=100000
-  jostle-call -a unix:/run/procd/socket -f 0 /blocked_sender file=in/4711 example.net
+  jostle-call -a 127.0.0.1:7887 -f 0 /blocked_sender file=in/4711 example.net
 
 An ARG with a `=` is a named argument, any other a positional one. What the
 procedure prints goes to standard output.
 
 Options, which stand before PROCEDURE; each has a variable of the environment:
-  -a ADDRESS  where the engine listens: HOST:PORT with a numeric host or
-              `localhost`, or unix:PATH  [JOSTLE_CALL_ADDRESS, 127.0.0.1:7887]
+  -a ADDRESS  where the engine listens: unix:PATH, unix:@NAME for an abstract
+              socket, or HOST:PORT with a numeric host or `localhost`
+              [JOSTLE_CALL_ADDRESS, unix:@procd]
   -t MS       give up when nothing has happened for so many milliseconds
               [JOSTLE_CALL_TIMEOUT, 5000]
   -f CODE     exit with this code if there is none of the procedure's: 0 to fail
@@ -87,7 +88,7 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
     let mut options = Options {
         address: given
             .variable(b"JOSTLE_CALL_ADDRESS")
-            .unwrap_or(b"127.0.0.1:7887"),
+            .unwrap_or(b"unix:@procd"),
         timeout_ms: 5000,
         failure: None,
         quiet: false,
@@ -160,42 +161,49 @@ impl SocketAddress {
     const IPV4: u16 = 2;
     const IPV6: u16 = 10;
 
-    /// Reads `HOST:PORT` or `unix:PATH`; no names are looked up.
+    /// Reads `unix:PATH`, `unix:@NAME` or `HOST:PORT`; no names are looked up.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<SocketAddress> {
-        let mut bytes = [0; 110];
-        if let Some(path) = text.strip_prefix(b"unix:") {
-            // The last byte stays zero.
-            if path.is_empty() || path.len() > 107 {
-                return None;
-            }
-            bytes
-                .get_mut(..2)?
-                .copy_from_slice(&Self::UNIX.to_ne_bytes());
-            bytes.get_mut(2..2 + path.len())?.copy_from_slice(path);
-            let length = 2 + path.len() + 1;
-            return Some(SocketAddress { bytes, length });
+        match text.strip_prefix(b"unix:") {
+            Some(path) => Self::unix(path),
+            None => Self::internet(text),
         }
-        let text = core::str::from_utf8(text).ok()?;
-        let address = match text.strip_prefix("localhost:") {
-            Some(port) => core::net::SocketAddr::from(([127, 0, 0, 1], port.parse::<u16>().ok()?)),
-            None => text.parse().ok()?,
-        };
+    }
+
+    fn unix(path: &[u8]) -> Option<SocketAddress> {
+        let mut bytes = [0; 110];
+        // The last byte stays zero.
+        if path.is_empty() || path.len() > 107 {
+            return None;
+        }
         bytes
-            .get_mut(2..4)?
-            .copy_from_slice(&address.port().to_be_bytes());
-        let (family, length) = match address {
-            core::net::SocketAddr::V4(address) => {
-                bytes.get_mut(4..8)?.copy_from_slice(&address.ip().octets());
-                (Self::IPV4, 16)
-            }
-            core::net::SocketAddr::V6(address) => {
-                bytes
-                    .get_mut(8..24)?
-                    .copy_from_slice(&address.ip().octets());
-                let scope = address.scope_id().to_ne_bytes();
-                bytes.get_mut(24..28)?.copy_from_slice(&scope);
+            .get_mut(..2)?
+            .copy_from_slice(&Self::UNIX.to_ne_bytes());
+        bytes.get_mut(2..2 + path.len())?.copy_from_slice(path);
+        // An abstract name begins with a zero and ends with its length (unix(7)).
+        let is_abstract = path.first() == Some(&b'@');
+        if is_abstract {
+            bytes[2] = 0;
+        }
+        let length = 2 + path.len() + usize::from(!is_abstract);
+        Some(SocketAddress { bytes, length })
+    }
+
+    fn internet(text: &[u8]) -> Option<SocketAddress> {
+        let mut bytes = [0; 110];
+        let colon = text.iter().rposition(|byte| *byte == b':')?;
+        let (host, port) = text.split_at_checked(colon)?;
+        let port = number(port.get(1..)?).filter(|port| *port <= 65535)? as u16;
+        bytes.get_mut(2..4)?.copy_from_slice(&port.to_be_bytes());
+        let (family, length) = match host.strip_prefix(b"[") {
+            Some(host) => {
+                let host = ipv6(host.strip_suffix(b"]")?)?;
+                bytes.get_mut(8..24)?.copy_from_slice(&host);
                 (Self::IPV6, 28)
+            }
+            None => {
+                bytes.get_mut(4..8)?.copy_from_slice(&ipv4(host)?);
+                (Self::IPV4, 16)
             }
         };
         bytes.get_mut(..2)?.copy_from_slice(&family.to_ne_bytes());
@@ -219,6 +227,60 @@ impl SocketAddress {
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
+}
+
+// Those of `core` can panic, and what panics brings all of `std` along.
+
+fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
+    if text == b"localhost" {
+        return Some([127, 0, 0, 1]);
+    }
+    let mut host = [0; 4];
+    let mut parts = text.split(|byte| *byte == b'.');
+    for place in &mut host {
+        *place = number(parts.next()?).filter(|part| *part <= 255)? as u8;
+    }
+    parts.next().is_none().then_some(host)
+}
+
+/// Groups of hexadecimal digits, of which `::` stands for as many zeros as are
+/// missing (RFC 4291, 2.2); no scope, no IPv4 address at its end.
+fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
+    let gap = text.windows(2).position(|two| two == b"::");
+    let (head, tail) = match gap {
+        Some(gap) => (text.get(..gap)?, text.get(gap + 2..)?),
+        None => (text, &b""[..]),
+    };
+    let ((mut host, first), (tail, last)) = (groups(head)?, groups(tail)?);
+    match gap {
+        None if first < 8 => return None,
+        Some(_) if first + last > 7 => return None,
+        _ => {}
+    }
+    host.get_mut(16 - 2 * last..)?
+        .copy_from_slice(tail.get(..2 * last)?);
+    Some(host)
+}
+
+/// Up to eight groups, and how many there were.
+fn groups(text: &[u8]) -> Option<([u8; 16], usize)> {
+    let (mut host, mut count) = ([0; 16], 0);
+    if text.is_empty() {
+        return Some((host, 0));
+    }
+    for group in text.split(|byte| *byte == b':') {
+        if group.is_empty() || group.len() > 4 {
+            return None;
+        }
+        let mut value: u16 = 0;
+        for digit in group {
+            value = value << 4 | char::from(*digit).to_digit(16)? as u16;
+        }
+        host.get_mut(2 * count..2 * count + 2)?
+            .copy_from_slice(&value.to_be_bytes());
+        count += 1;
+    }
+    Some((host, count))
 }
 
 /// Writes a request of any length through a small buffer into `send`, which is

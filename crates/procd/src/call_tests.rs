@@ -1,5 +1,9 @@
 //! Tests of `call`, outside it because the client compiles that file in.
 
+use std::net::{Ipv6Addr, SocketAddr};
+
+use proptest::{prop_assert_eq, proptest};
+
 use crate::call::*;
 
 struct Line<'a>(&'a [&'a [u8]], &'a [(&'a str, &'a str)]);
@@ -145,6 +149,13 @@ fn wrong_usage_is_refused() {
 }
 
 #[test]
+fn it_looks_for_the_engine_where_one_listens_by_default() {
+    let options = asked(&Line(&[b"/a"], &[]));
+    let expected = format!("unix:{}", crate::config::DEFAULT_UNIX);
+    assert_eq!(options.address, expected.as_bytes());
+}
+
+#[test]
 fn addresses_are_laid_out_as_the_kernel_wants_them() {
     let bytes = |text: &str| {
         let address = SocketAddress::parse(text.as_bytes())?;
@@ -159,6 +170,7 @@ fn addresses_are_laid_out_as_the_kernel_wants_them() {
     six.extend([1, 0, 0, 0, 0]);
     assert_eq!(bytes("[::1]:1"), Some((10, six)));
     assert_eq!(bytes("unix:/x"), Some((1, b"/x\0".to_vec())));
+    assert_eq!(bytes("unix:@x"), Some((1, b"\0x".to_vec())));
     let long = format!("unix:/{}", "x".repeat(107));
     for text in [
         "",
@@ -167,10 +179,48 @@ fn addresses_are_laid_out_as_the_kernel_wants_them() {
         "127.0.0.1",
         "127.0.0.1:65536",
         "localhost:",
+        "1.2.3:1",
+        "1.2.3.4.5:1",
+        "1.2.3.256:1",
+        "[::1:1",
+        "::1:1",
+        "[1:2]:1",
         &long,
     ] {
         assert_eq!(bytes(text), None, "{text}");
     }
+}
+
+proptest! {
+    #[test]
+    fn ipv4_hosts_are_read_as_the_standard_library_reads_them(host: [u8; 4], port: u16) {
+        let text = SocketAddr::from((host, port)).to_string();
+        prop_assert_eq!(host_of(&text), Some(host.to_vec()));
+    }
+
+    #[test]
+    fn ipv6_hosts_are_read_as_the_standard_library_reads_them(
+        mut host: [u16; 8],
+        zeros in (0..8usize, 0..8usize),
+        text in "[0-9a-f:]{0,12}",
+    ) {
+        // Zeros, so that `::` is written.
+        host.iter_mut().skip(zeros.0).take(zeros.1).for_each(|group| *group = 0);
+        let host = Ipv6Addr::from(host);
+        let octets = |host: Ipv6Addr| host.octets().to_vec();
+        // An IPv4 address at the end is what is not read.
+        if !host.to_string().contains('.') {
+            prop_assert_eq!(host_of(&format!("[{host}]:1")), Some(octets(host)));
+        }
+        let expected = text.parse().ok().map(octets);
+        prop_assert_eq!(host_of(&format!("[{text}]:1")), expected, "{}", text);
+    }
+}
+
+fn host_of(text: &str) -> Option<Vec<u8>> {
+    let address = SocketAddress::parse(text.as_bytes())?;
+    let place = if address.family() == 2 { 4..8 } else { 8..24 };
+    Some(address.as_bytes()[place].to_vec())
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::{http, lua};
 
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7887";
+/// The Unix socket without `--unix`: where `jostle-call` looks for the engine.
+pub const DEFAULT_UNIX: &str = "@procd";
 
 /// Bytes of the longest token.
 pub const TOKEN_MAX: usize = 512;
@@ -26,11 +28,14 @@ pub struct Settings {
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Vec<String>,
 
-    /// Unix socket to listen on: cheaper than TCP for callers on this machine
+    /// Unix socket to listen on, PATH or @NAME for an abstract one; "none" for
+    /// none. Default: @procd, which every user of this machine can reach, as
+    /// with 127.0.0.1
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
 
-    /// Permissions of the Unix socket, octal. Default: 600, its owner alone
+    /// Permissions of the Unix socket at a PATH, octal. Default: 600, its owner
+    /// alone
     #[arg(long, value_name = "MODE")]
     pub unix_mode: Option<String>,
 
@@ -336,9 +341,10 @@ impl Settings {
     }
 
     fn unix(&self) -> Result<Option<(PathBuf, u32)>, ConfigError> {
-        let Some(path) = self.unix.clone() else {
+        let path = self.unix.clone().unwrap_or_else(|| DEFAULT_UNIX.into());
+        if path.as_os_str() == "none" {
             return Ok(None);
-        };
+        }
         let text = self.unix_mode.as_deref().unwrap_or("600");
         match u32::from_str_radix(text, 8) {
             Ok(mode) if mode <= 0o777 => Ok(Some((path, mode))),
@@ -363,6 +369,7 @@ impl Config {
     pub fn embedded(spool: Option<PathBuf>) -> Self {
         let settings = Settings {
             listen: vec!["127.0.0.1:0".into()],
+            unix: Some("none".into()),
             spool,
             ..Settings::default()
         };
@@ -462,7 +469,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         for toml in [
-            "listen = ['none']",
+            "listen = ['none']\nunix = 'none'",
             "listen = ['nonsense']",
             "unix = '/x'\nunix-mode = '8'",
             "unix = '/x'\nunix-mode = '7777'",

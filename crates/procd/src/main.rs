@@ -1,8 +1,8 @@
 //! The binary `procd`: flags, file, signals, and the library's server.
 
-#![allow(clippy::print_stderr)] // Its log goes to standard error, for journald and people.
-#![allow(clippy::print_stdout)] // And its manual to standard output.
+#![allow(clippy::print_stdout)] // Its manual goes to standard output.
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("procd: {failure}");
+            say(&failure.to_string());
             // Settings that cannot be followed are a matter of usage.
             ExitCode::from(if matches!(failure, Failure::Config(_)) {
                 2
@@ -84,36 +84,42 @@ fn run(cli: Cli) -> Result<(), Failure> {
     for number in [SIGTERM, SIGINT] {
         signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
     }
-    let log = Arc::new(|line: &str| eprintln!("procd: {line}"));
+    let log = Arc::new(say);
     let mut server = Server::bind(config.clone(), log)?;
     announce(&server, &config);
     server.run(&stop)?;
-    eprintln!("procd: ended");
+    say("ended");
     Ok(())
+}
+
+/// The log goes to standard error, for journald and people; that nobody reads
+/// it must not end the engine.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "procd: {line}");
 }
 
 fn announce(server: &Server, config: &Config) {
     for address in server.addresses() {
-        eprintln!("procd: listening on {address}");
+        say(&format!("listening on {address}"));
     }
     if let Some((path, _)) = &config.unix {
-        eprintln!("procd: listening on {}", path.display());
+        say(&format!("listening on {}", path.display()));
     }
     if server.max_connections() < config.max_connections {
-        eprintln!(
-            "procd: {} connections instead of {}: the limit of open files allows no more \
+        say(&format!(
+            "{} connections instead of {}: the limit of open files allows no more \
              (ulimit -n, or LimitNOFILE= of systemd)",
             server.max_connections(),
             config.max_connections
-        );
+        ));
     }
     if config.procedures == Procedures::None {
-        eprintln!("procd: no folder of procedures (--procedures): the built-in ones alone");
+        say("no folder of procedures (--procedures): the built-in ones alone");
     }
     if config.spool.is_none() {
-        eprintln!("procd: no spool folder (--spool): procedures can read nothing");
+        say("no spool folder (--spool): procedures can read nothing");
     }
-    eprintln!("procd: ready");
+    say("ready");
 }
 
 /// The page of `procd` from its flags, that of `jostle-call` from its help text.

@@ -147,6 +147,7 @@ pub struct Known<'a> {
 #[derive(Serialize)]
 struct Page<'a> {
     version: &'static str,
+    process_id: u32,
     uptime_s: f64,
     cpu_user_ns: u64,
     cpu_system_ns: u64,
@@ -193,6 +194,7 @@ pub fn json(server: &ServerStats, procedures: &[Known<'_>]) -> String {
     let get = |counter: &AtomicU64| counter.load(Relaxed);
     let page = Page {
         version: env!("CARGO_PKG_VERSION"),
+        process_id: std::process::id(),
         uptime_s: server.started.elapsed().as_secs_f64(),
         cpu_user_ns: usage.user_ns,
         cpu_system_ns: usage.system_ns,

@@ -195,6 +195,20 @@ fn the_unix_socket_does_the_same_and_belongs_to_its_owner() {
 }
 
 #[test]
+fn an_abstract_socket_does_the_same_without_a_file() {
+    let name = format!("@procd-test-{}", std::process::id());
+    let engine = Engine::start(&["--unix", &name]);
+    let address = format!("unix:{name}");
+    let called = || jostle_call(&["-a", &address, "/code", "7"], &[]).0;
+    assert_eq!(called(), Some(7));
+    let unix = &["--abstract-unix-socket", &name[1..]];
+    let (_, reply) = curl(&[&unix[..], &["http://x/echo?hello"]].concat());
+    assert_eq!(reply, "hello\tnil\tnil\n");
+    drop(engine);
+    assert_eq!(called(), Some(69));
+}
+
+#[test]
 fn a_token_is_asked_for_where_one_is_set() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");

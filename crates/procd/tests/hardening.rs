@@ -6,8 +6,9 @@ mod common;
 
 use common::{Client, Engine, Reply, eventually};
 use serde_json::json;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -325,6 +326,25 @@ fn a_procedure_that_never_ends_does_not_keep_it_from_ending() {
     eventually("it hangs", || engine.stats_of("forever")["running"] == 1);
     engine.signal("-TERM");
     assert_eq!(engine.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn that_nobody_reads_its_log_does_not_matter() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_procd"))
+        .args(["--listen", "127.0.0.1:0", "--unix", "none"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    log.read_line(&mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+    drop(log);
+    let reply = Client::new(TcpStream::connect(address).unwrap()).get("/sizecheck");
+    assert_eq!(reply.status, 400);
+    let pid = child.id().to_string();
+    Command::new("kill").arg(pid).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]

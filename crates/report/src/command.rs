@@ -59,6 +59,9 @@ static OPTIONS: &[Opt] = &[
     opt("command-output", "--command-output"),
     opt("null", "--null"),
     opt("numbers", "--numbers"),
+    opt("connection", "--connection"),
+    opt("credentials", "--credentials"),
+    opt("server-log", "--server-log"),
     opt("seed", "--seed"),
 ];
 
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Names, Place, Workload};
+    use jostle_model::plan::{Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -193,6 +196,9 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
+            connection: Some(Connection::Keep),
+            credentials: Some("x".to_owned()),
+            server_log: Some("x".to_owned()),
             generator_threads: Some(2),
             ..made::plan()
         };

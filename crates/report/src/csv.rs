@@ -160,6 +160,16 @@ static COLUMNS: &[Column] = &[
     column("time_wait_left", |row| {
         of_connections(row, |c| c.time_wait_left)
     }),
+    column("children_user_s", |row| or_empty(row.point.children_user_s)),
+    column("children_system_s", |row| {
+        or_empty(row.point.children_system_s)
+    }),
+    column("null", |row| {
+        or_empty(row.point.null.as_ref().map(|null| &null.target))
+    }),
+    column("null_cpu_us_per_operation", |row| {
+        or_empty(row.point.null.as_ref().map(|n| n.cpu_us_per_operation))
+    }),
     column("errors", |row| {
         row.point.errors.values().sum::<u64>().to_string()
     }),
@@ -198,7 +208,20 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("accept_ns", |point| point.accept_ns.as_ref()),
     ("close_ns", |point| point.close_ns.as_ref()),
     ("server_close_ns", |point| point.server_close_ns.as_ref()),
+    ("service_ns", |point| point.service_ns.as_ref()),
+    ("failed_ns", |point| point.failed_ns.as_ref()),
+    ("spawn_ns", |point| phase(point, "spawn")),
+    ("run_ns", |point| phase(point, "run")),
+    ("reap_ns", |point| phase(point, "reap")),
+    ("null_service_ns", |point| {
+        point.null.as_ref().map(|null| &null.service_ns)
+    }),
 ];
+
+fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a Distribution> {
+    let mut phases = point.phases.iter();
+    phases.find(|p| p.phase == name).map(|p| &p.span)
+}
 
 const SUMMARY: [&str; 8] = ["count", "min", "mean", "p50", "p90", "p99", "p999", "max"];
 

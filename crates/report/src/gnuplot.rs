@@ -82,7 +82,7 @@ fn line(point: &PointSummary<'_>) -> String {
         let why = reasons
             .find(|reason| invalid(reason.is))
             .map_or("", |r| r.text.as_str());
-        let workers = point.at.workers.unwrap_or(0);
+        let workers = point.at.workers.or(point.at.open).unwrap_or(0);
         return format!("# {workers} INVALID: {why}\n");
     }
     median_run(&point.runs)
@@ -106,7 +106,7 @@ fn nine_columns(run: &Point) -> String {
     };
     format!(
         "{} {} {} {} {} {shares}\n",
-        run.at.workers.unwrap_or(0),
+        run.at.workers.or(run.at.open).unwrap_or(0),
         exponent(run.window_s),
         seconds(run.cpu_user_s),
         seconds(run.cpu_system_s),

@@ -3,6 +3,7 @@
 use crate::connections;
 use crate::format::{grouped, percent, plus_minus, significant, time};
 use crate::grid::{Grid, Heading};
+use crate::requests;
 use jostle_model::record::Is;
 use jostle_stats::intervals::relative_half_width;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -233,6 +234,7 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         .any(|p| p.at.operations.or(p.at.keys).is_some());
     let all = match counted {
         _ if points.iter().any(|p| p.at.open.is_some()) => connections::COLUMNS,
+        _ if requests::are(points) => requests::COLUMNS,
         true => COUNTED,
         false => COLUMNS,
     };
@@ -242,7 +244,7 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         .filter(measured)
         .filter(|column| column.title[1] != "listen" || !none_listen)
         .collect();
-    let mut headings: Vec<Heading> = columns.iter().map(|column| heading(column)).collect();
+    let mut headings: Vec<Heading> = columns.iter().map(|c| heading(c, points)).collect();
     headings.push(Heading::left("verdict"));
     let mut notes = Vec::new();
     let mut rows = Vec::new();
@@ -264,8 +266,16 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     })
 }
 
-fn heading(column: &Column) -> Heading {
+fn heading(column: &Column, points: &[PointSummary<'_>]) -> Heading {
     let [upper, lower] = column.title;
+    if requests::are(points) {
+        let titled = |typed| requests::title(typed, points);
+        return Heading {
+            left: lower == "target",
+            close: CLOSE.contains(&lower),
+            ..Heading::right(&titled(upper), &titled(lower))
+        };
+    }
     Heading {
         left: lower == "target",
         close: CLOSE.contains(&lower),

@@ -17,6 +17,7 @@ use crate::ResultSet;
 use crate::grid::Heading;
 use crate::headline::Headline;
 use crate::page::{Page, pages};
+use crate::requests::ACCOUNTS;
 use chapter::{Chapter, chapters};
 use figures::{Cell, Data, Figure, groups};
 use jostle_model::record::Is;
@@ -136,6 +137,15 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
             @for note in &set.notes { p.warning { (note) "." } }
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @if let Some(headline) = &page.headline { (table(headline, set, at)) }
+            @if let Some(accounts) = &page.accounts {
+                p.note { (ACCOUNTS) }
+                div.wide { table.headline {
+                    (head(&accounts.columns))
+                    tbody { @for row in &accounts.rows { tr {
+                        @for (cell, column) in row.iter().zip(&accounts.columns) { (td(cell, column)) }
+                    } } }
+                } }
+            }
             @if let Some(over) = &page.over {
                 p.note { "Share of the acquisitions that waited longer:" }
                 div.wide { table.headline {

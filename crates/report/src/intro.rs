@@ -26,7 +26,7 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
             .map(|place| format!("placement: {place}")),
     );
     let said_already = [
-        "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "seed",
+        "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "null", "seed",
     ];
     let in_the_table = ["operations", "keys", "open", "sources"];
     let swept = plan.workload != Workload::Contend;

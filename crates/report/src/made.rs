@@ -4,8 +4,8 @@ use crate::ResultSet;
 use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Carrier, Measure, Place, Range, Workload};
 use jostle_model::record::{
-    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Machine,
-    OwnCost, Point, SCHEMA, Server, Slice, Waits, Workers,
+    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Machine, Null,
+    OwnCost, Phase, Point, SCHEMA, Server, Slice, Waits, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 use jostle_stats::checks::{Evidence, verdict};
@@ -326,7 +326,7 @@ pub fn connections() -> ResultSet {
         close: Some(Close::Fin),
         runs: Some(6),
         budget: Some(Nanos::from_millis(50_000)),
-        place: Some(Place::None),
+        place: Some(Place::Cross),
         timer_slack: Some(Nanos(1)),
         seed: Some(42),
         ..Plan::of(Workload::Connect)
@@ -406,6 +406,86 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
             }],
             ..Connections::default()
         })),
+        ..Point::default()
+    }
+}
+
+/// `call 'ls /tmp' -n 100:1000 --runs 6`, beside it `true`.
+pub fn calls() -> ResultSet {
+    let mut points = Vec::new();
+    for run in 1..=6 {
+        for (operations, us) in [(100, 500.0), (1_000, 480.0)] {
+            points.push(called(run, operations, us + f64::from(run)));
+        }
+    }
+    let mut experiment = experiment();
+    experiment.environment.file_systems.clear();
+    experiment.calibration.own_cost.clear();
+    experiment.plan = Plan {
+        targets: vec!["exec:ls /tmp".to_owned()],
+        workers: Some(List(vec![1])),
+        operations: Some(List(vec![100, 1_000])),
+        runs: Some(6),
+        budget: Some(Nanos::from_millis(50_000)),
+        carrier: Some(Carrier::Processes),
+        place: Some(Place::None),
+        measure: Some(Measure::Full),
+        timer_slack: Some(Nanos(1)),
+        call_timeout: Some(Nanos::from_millis(10_000)),
+        null: Some("exec:true".to_owned()),
+        seed: Some(42),
+        ..Plan::of(Workload::Stream)
+    };
+    finished(experiment, points)
+}
+
+fn called(run: u32, operations: u64, us: f64) -> Point {
+    let of = |us: f64| Distribution {
+        count: operations,
+        min: (us * 900.0) as u64,
+        max: (us * 9_000.0) as u64,
+        mean: us * 1_000.0,
+        percentiles: [("p50", 1.0), ("p90", 1.1), ("p99", 1.5)]
+            .map(|(name, times)| (name.to_owned(), (us * 1_000.0 * times) as u64))
+            .into(),
+        ..Distribution::default()
+    };
+    let n = operations as f64;
+    Point {
+        target: "exec:ls /tmp".to_owned(),
+        workload: "stream".to_owned(),
+        at: At {
+            workers: Some(1),
+            operations: Some(operations),
+            ..At::default()
+        },
+        run,
+        block: run,
+        window_s: us * n / 1e6,
+        ramp_s: 0.001,
+        drain_s: 0.002,
+        operations,
+        throughput_per_s: 1e6 / us,
+        cpu_s: Some(30.0 * n / 1e6),
+        cpu_user_s: Some(10.0 * n / 1e6),
+        cpu_system_s: Some(20.0 * n / 1e6),
+        children_user_s: Some(150.0 * n / 1e6),
+        children_system_s: Some(250.0 * n / 1e6),
+        cpu_us_per_operation: Some(430.0),
+        placement: "none".to_owned(),
+        service_ns: Some(of(us)),
+        phases: [("spawn", 0.4), ("run", 0.59), ("reap", 0.01)]
+            .map(|(phase, share)| Phase {
+                phase: phase.to_owned(),
+                span: of(us * share),
+            })
+            .into(),
+        codes: [("0".to_owned(), operations)].into(),
+        null: Some(Null {
+            target: "exec:true".to_owned(),
+            service_ns: of(300.0),
+            cpu_us_per_operation: 250.0,
+        }),
         ..Point::default()
     }
 }

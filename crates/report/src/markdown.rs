@@ -2,6 +2,7 @@
 
 use crate::ResultSet;
 use crate::page::{Page, pages};
+use crate::requests::ACCOUNTS;
 
 /// One page after the other, a rule between them.
 pub fn render(sets: &[ResultSet]) -> String {
@@ -21,6 +22,10 @@ fn page(page: &Page) -> String {
             .into_iter()
             .chain(notes);
         blocks.push(items(below));
+    }
+    if let Some(accounts) = &page.accounts {
+        blocks.push(format!("{ACCOUNTS}\n"));
+        blocks.push(accounts.markdown());
     }
     if let Some(over) = &page.over {
         blocks.push("Share of the acquisitions that waited longer:\n".to_owned());

@@ -11,6 +11,7 @@ use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
 use jostle_stats::path::answering;
+use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
 
@@ -69,6 +70,7 @@ static CURES: &[(&str, Cure)] = &[
     ("not_contended", more_contention),
     ("own_cost", counts),
     ("steadiness", longer_warmup),
+    ("drift", more_operations),
     ("hold_accuracy", doctor),
     ("limit", more_sources),
     ("accepted", doctor),
@@ -138,6 +140,14 @@ fn more_sources(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     };
     let mut next = follow_up(plan);
     next.sources = Some(List(vec![sources]));
+    Some(Step::Measure(Box::new(next)))
+}
+
+/// Ten times as many: does it go on?
+fn more_operations(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    let mut next = only(plan, afflicted);
+    let most = next.operations.as_ref()?.0.iter().max().copied()?;
+    next.operations = Some(List(vec![most.saturating_mul(10)]));
     Some(Step::Measure(Box::new(next)))
 }
 
@@ -227,6 +237,9 @@ fn question(set: &ResultSet) -> Step {
     if plan.workload == Workload::Connect {
         return connect_question(plan, next);
     }
+    if makes_requests(plan) {
+        return requests_question(plan, next);
+    }
     if plan.workload != Workload::Contend {
         return counted_question(set, next);
     }
@@ -250,6 +263,19 @@ fn question(set: &ResultSet) -> Step {
         next.place = Some(Place::Same);
     } else {
         return Step::Type("jostle targets");
+    }
+    Step::Measure(Box::new(next))
+}
+
+/// After one worker: what several at the same time reach. After that, whether it
+/// stays so along a longer run.
+fn requests_question(plan: &Plan, mut next: Plan) -> Step {
+    let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
+    if most(&plan.workers) == Some(1) {
+        next.workers = Some(List(vec![1, 2, 4]));
+        next.operations = most(&plan.operations).map(|n| List(vec![n]));
+    } else {
+        next.operations = most(&plan.operations).map(|n| List(vec![n.saturating_mul(10)]));
     }
     Step::Measure(Box::new(next))
 }

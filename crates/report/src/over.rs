@@ -43,9 +43,10 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
 /// Over all runs together, each weighed by its acquisitions.
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
     let of_run = |run: &&Point| {
-        let granted = &run.acquire_ns.as_ref()?.granted;
-        let share = granted.over.get(&time.to_string())?;
-        Some((share * granted.count as f64, granted.count as f64))
+        let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
+        let values = granted.or(run.service_ns.as_ref())?;
+        let share = values.over.get(&time.to_string())?;
+        Some((share * values.count as f64, values.count as f64))
     };
     let runs = point.runs.iter().filter_map(of_run);
     let (above, all) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));

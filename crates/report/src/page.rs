@@ -8,6 +8,7 @@ use crate::headline::{Headline, headline};
 use crate::intro::intro;
 use crate::next::next;
 use crate::over::over;
+use crate::requests::accounts;
 use jostle_model::record::Fit;
 use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
@@ -21,6 +22,8 @@ pub struct Page {
     pub intro: String,
     /// None where no run was finished.
     pub headline: Option<Headline>,
+    /// Wall time and CPU of requests.
+    pub accounts: Option<Grid>,
     /// The shares of `--over`.
     pub over: Option<Grid>,
     /// For each target what to take away.
@@ -55,6 +58,7 @@ fn page(set: &ResultSet) -> Page {
     Page {
         intro: intro(set, &points),
         headline: headline(&points),
+        accounts: accounts(&points),
         over: over(times, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),

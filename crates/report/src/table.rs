@@ -3,6 +3,7 @@
 use crate::ResultSet;
 use crate::format::wrap;
 use crate::page::{Page, pages};
+use crate::requests::ACCOUNTS;
 
 /// As wide as a terminal is at least.
 const WIDTH: usize = 80;
@@ -23,6 +24,11 @@ fn page(page: &Page) -> String {
         for (at, note) in headline.notes.iter().enumerate() {
             text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
         }
+    }
+    if let Some(accounts) = &page.accounts {
+        text.push('\n');
+        text += &wrap("", ACCOUNTS, WIDTH);
+        text += &accounts.text();
     }
     if let Some(over) = &page.over {
         text += "\nShare of the acquisitions that waited longer:\n";

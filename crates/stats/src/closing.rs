@@ -119,11 +119,15 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
         return None;
     }
     let ratio = by_block(&base.runs, &point.runs, |run| Some(run.throughput_per_s))?;
+    let unit = match base.requests {
+        Some(_) => "requests",
+        None => "locks",
+    };
     let said = match ratio.outcome {
         Outcome::Undecided => return None,
-        Outcome::Same => format!("{other} does as many locks/s as {first}, within 5 %,"),
+        Outcome::Same => format!("{other} does as many {unit}/s as {first}, within 5 %,"),
         Outcome::Differs => format!(
-            "{other} does {:.2} times the locks/s of {first}",
+            "{other} does {:.2} times the {unit}/s of {first}",
             ratio.ratio
         ),
     };

@@ -157,7 +157,7 @@ fn why(
     let range = connections.port_range?;
     let (even, odd) = range.parities();
     let turned =
-        |one: usize, other: usize| before[one] > 10 * before[other] && after[other] > after[one];
+        |one: usize, other: usize| before[one] > 10 * before[other] && after[other] >= after[one];
     let (first, second, capacity) = match () {
         () if turned(0, 1) => ("even", "odd", even),
         () if turned(1, 0) => ("odd", "even", odd),

@@ -9,6 +9,7 @@
 use crate::fit;
 use crate::path;
 use crate::ratio::{Outcome, Ratio, by_block};
+use crate::requested::{self, makes_requests};
 use crate::summary::PointSummary;
 use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Is, Point};
@@ -37,7 +38,11 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
             why.text
         ));
     }
-    let mut clauses: Vec<String> = growth(plan, points).into_iter().collect();
+    let mut clauses = match makes_requests(plan) {
+        true => requested::clauses(plan, points),
+        false => Vec::new(),
+    };
+    clauses.extend(growth(plan, points));
     clauses.extend(within(plan, points));
     clauses.extend(side_by_side(plan, points));
     clauses.extend(memory(points));
@@ -62,12 +67,18 @@ fn place(plan: &Plan, at: At) -> String {
     }
 }
 
-fn counted(plan: &Plan, n: u64) -> String {
-    let noun = match plan.workload {
+/// What an operation is called.
+fn unit(plan: &Plan) -> &'static str {
+    match plan.workload {
         Workload::Hold => "lock",
         Workload::Connect => "connection",
+        Workload::Contend | Workload::Stream if makes_requests(plan) => requested::noun(plan),
         Workload::Contend | Workload::Stream => "operation",
-    };
+    }
+}
+
+fn counted(plan: &Plan, n: u64) -> String {
+    let noun = unit(plan);
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(n))
 }
@@ -102,11 +113,7 @@ fn growth(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
     }
     let ratio = by_block(&few.runs, &many.runs, cost)?;
     let printed = few.throughput_per_s?.median / many.throughput_per_s?.median;
-    let unit = match plan.workload {
-        Workload::Hold => "lock",
-        Workload::Connect => "connection",
-        Workload::Contend | Workload::Stream => "operation",
-    };
+    let unit = unit(plan);
     let (from, to) = (grouped(least), counted(plan, most));
     Some(match ratio.outcome {
         Outcome::Same => {
@@ -171,7 +178,7 @@ const LEAST_FOR_SLICES: u64 = 100;
 
 /// Two workers of N beside one of 2N: the Open Lock Daemon's second test.
 fn side_by_side(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
-    if plan.workload != Workload::Stream {
+    if plan.workload != Workload::Stream || makes_requests(plan) {
         return None;
     }
     let find = |workers: u64, operations: u64| {

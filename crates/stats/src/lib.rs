@@ -23,6 +23,7 @@ pub mod intervals;
 pub mod path;
 pub mod planted;
 pub mod ratio;
+pub mod requested;
 pub mod rng;
 pub mod summary;
 pub mod trend;

@@ -5,6 +5,7 @@ use crate::checks::{self, Evidence};
 use crate::intervals::estimate;
 use crate::path;
 use crate::ratio::Ratio;
+use crate::requested::{self, RequestSummary};
 use jostle_model::record::{At, Distribution, Experiment, OwnCost, PerWorker, Point, Verdict};
 
 /// A figure over several runs.
@@ -66,6 +67,8 @@ pub struct PointSummary<'a> {
     pub close_p50_ns: Option<Estimate>,
     /// Kernel memory of one connection.
     pub slab_bytes_each: Option<Estimate>,
+    /// What requests came to, where some were made.
+    pub requests: Option<RequestSummary>,
     /// Share of the grants that were contended.
     pub blocked_share: Option<Estimate>,
     /// Median time of a hand-off.
@@ -154,6 +157,7 @@ fn summary<'a>(
         accept_p50_ns: over_runs(|run| percentile(run.accept_ns.as_ref()?, "p50")),
         close_p50_ns: over_runs(|run| percentile(run.close_ns.as_ref()?, "p50")),
         slab_bytes_each: over_runs(|run| run.connections.as_ref()?.slab_bytes_each),
+        requests: requested::summarize(&runs),
         blocked_share: over_runs(|run| run.blocked_share),
         handoff_p50_ns: over_runs(|run| percentile(run.handoff_ns.as_ref()?, "p50")),
         longest_wait_ns: runs

@@ -339,7 +339,7 @@ macro_rules! bare_main {
             begin = sym begin,
         );
 
-        extern "C" fn begin(stack: *const usize) -> ! {
+        extern "C-unwind" fn begin(stack: *const usize) -> ! {
             // SAFETY: `_start` passes the stack pointer as it found it.
             let start = unsafe { $crate::bare::Start::at(stack) };
             let main: fn($crate::bare::Start) -> u8 = $main;

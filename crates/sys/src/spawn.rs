@@ -37,9 +37,9 @@ pub struct Program {
     setting: Setting,
 }
 
-/// One argument: pieces between the places to fill in.
+/// A text with places to fill in: `{n}` and `{worker}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Word(Vec<Piece>);
+pub struct Word(Vec<Piece>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
@@ -49,7 +49,8 @@ enum Piece {
 }
 
 impl Word {
-    fn of(text: &str) -> Word {
+    /// Reads it.
+    pub fn of(text: &str) -> Word {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
@@ -71,7 +72,8 @@ impl Word {
         Word(pieces)
     }
 
-    fn write(&self, into: &mut Vec<u8>, nth: u64, worker: u64) {
+    /// Appends it, filled in.
+    pub fn write(&self, into: &mut Vec<u8>, nth: u64, worker: u64) {
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => into.extend_from_slice(text),
@@ -79,7 +81,6 @@ impl Word {
                 Piece::Worker => write_number(into, worker),
             }
         }
-        into.push(0);
     }
 
     fn is_fixed(&self) -> bool {
@@ -250,6 +251,7 @@ impl Program {
         for word in &self.words {
             self.starts.push(self.text.len());
             word.write(&mut self.text, nth, worker);
+            self.text.push(0);
         }
         let text = self.text.as_mut_ptr();
         let pointers = &mut self.pointers.0;

@@ -13,6 +13,7 @@
 
 use crate::lock_requests::Prepare;
 use crate::{CallError, Entry, ServerFigures, Setup, SetupError, requests, visit};
+use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::process::Usage;
 use std::collections::BTreeMap;
@@ -49,11 +50,21 @@ impl Phases {
     /// request does not have (a connection that is there already) is left out.
     #[inline]
     pub fn end(&mut self, phase: usize) {
-        let now = self.clock.now();
+        self.end_at(phase, self.clock.now());
+    }
+
+    /// It has ended at this stamp, taken since the phase before.
+    #[inline]
+    pub fn end_at(&mut self, phase: usize, stamp: u64) {
         if let Some(span) = self.spans.get_mut(phase) {
-            *span = Some(span.unwrap_or(0) + now - self.last);
+            *span = Some(span.unwrap_or(0) + stamp.saturating_sub(self.last));
         }
-        self.last = now;
+        self.last = stamp.max(self.last);
+    }
+
+    /// Where stamps come from.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Stamp of the beginning.
@@ -155,6 +166,26 @@ pub struct RequestSetup<'a> {
     pub timeout: Duration,
     /// Where the output of started programs goes; None: nowhere.
     pub output: Option<&'a Path>,
+    /// What connections requests have; None: as the target does by itself.
+    pub connection: Option<Connection>,
+    /// The file with name and password of who asks.
+    pub credentials: Option<&'a Path>,
+    /// The log in which the server's own counts are read.
+    pub server_log: Option<&'a Path>,
+}
+
+impl<'a> RequestSetup<'a> {
+    /// With nothing but what every target of requests needs.
+    pub fn new(base: &'a Setup<'a>, timeout: Duration) -> RequestSetup<'a> {
+        RequestSetup {
+            base,
+            timeout,
+            output: None,
+            connection: None,
+            credentials: None,
+            server_log: None,
+        }
+    }
 }
 
 /// A line of [`REQUESTS`](crate::REQUESTS).

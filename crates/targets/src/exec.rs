@@ -48,7 +48,7 @@ const SIGNALS: u32 = 256;
 
 /// What all workers start.
 #[derive(Debug)]
-struct Exec {
+pub struct Exec {
     words: Vec<String>,
     input: File,
     output: File,
@@ -91,7 +91,14 @@ fn not_found(name: &str, error: &io::Error) -> SetupError {
 
 impl Exec {
     fn prepare(setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
-        let words = program_words(setup.base.argument)?;
+        Exec::of(program_words(setup.base.argument)?, setup)
+    }
+
+    /// Starts the program of these words.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn of(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
         let nowhere = Path::new("/dev/null");
         let output = setup.output.unwrap_or(nowhere);
         let open = |path: &Path, options: &mut std::fs::OpenOptions| {

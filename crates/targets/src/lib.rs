@@ -14,6 +14,9 @@ pub mod answering;
 pub mod caller;
 pub mod endpoint;
 pub mod exec;
+pub mod http;
+pub mod ldap;
+pub mod procd;
 pub mod remote;
 pub mod spec;
 pub mod table;
@@ -23,6 +26,7 @@ pub mod wire;
 
 mod argument;
 mod file_set;
+mod listener;
 mod lock_requests;
 mod lockd_lock;
 mod mutex;
@@ -73,7 +77,15 @@ table::targets! {
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
 
 /// Targets that answer requests, and are no locks.
-pub static REQUESTS: &[&RequestTarget] = &[&exec::TARGET];
+pub static REQUESTS: &[&RequestTarget] = &[
+    &exec::TARGET,
+    &procd::TARGET,
+    &procd::THIN,
+    &ldap::TARGET,
+    &ldap::TLS_TARGET,
+    &http::TARGET,
+    &http::TLS_TARGET,
+];
 
 /// Every target, locks first.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
@@ -316,8 +328,12 @@ pub struct Dialled {
 /// What a server tells of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerFigures {
-    /// Locks granted since it started.
+    /// Locks granted, or requests answered, since it started.
     pub grants: Option<u64>,
+    /// Binds that a directory server completed.
+    pub binds: Option<u64>,
+    /// Unbinds that it completed.
+    pub unbinds: Option<u64>,
     /// Its process, if it is one of this machine.
     pub pid: Option<u32>,
     /// Memory in which it keeps locks.

@@ -70,6 +70,7 @@ impl Daemon {
             grants: Some(grants),
             pid: self.address.process(&info),
             memory_bytes: info_figure(&info, "table_memory"),
+            ..ServerFigures::default()
         })
     }
 }

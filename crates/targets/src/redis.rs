@@ -138,6 +138,7 @@ impl Target for Redis {
             grants: None,
             pid: self.address.process(&info),
             memory_bytes: info_figure(&info, "used_memory"),
+            ..ServerFigures::default()
         }))
     }
 }

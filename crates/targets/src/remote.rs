@@ -59,15 +59,22 @@ impl Address {
     /// # Errors
     /// In words for the user.
     pub fn connect(&self) -> Result<Stream, SetupError> {
-        let stream = match self {
-            Address::Tcp(place) => connect_tcp(place).map(Stream::Tcp),
-            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        };
-        stream.map_err(|error| {
+        self.open().map_err(|error| {
             SetupError(format!(
                 "cannot connect to {self}: {error}; is the server running there?"
             ))
         })
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(&self) -> io::Result<Stream> {
+        match self {
+            Address::Tcp(place) => connect_tcp(place).map(Stream::Tcp),
+            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        }
     }
 
     /// A server's own word on its process, believed where it can be looked at.
@@ -107,7 +114,11 @@ impl Stream {
         }
     }
 
-    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+    /// How long a read waits; None: for ever.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(patience),
             Stream::Unix(stream) => stream.set_read_timeout(patience),

@@ -38,9 +38,8 @@ fn prepared<R>(
         };
         let base = bench.setup(entry.name);
         let setup = RequestSetup {
-            base: &base,
-            timeout,
             output,
+            ..RequestSetup::new(&base, timeout)
         };
         let target = caller::prepare(entry, &setup);
         test(&*target.unwrap_or_else(|error| panic!("{}: {error}", entry.name)))

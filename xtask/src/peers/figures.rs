@@ -40,6 +40,8 @@ pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
 pub enum Requirement {
     /// The ratio to the peer.
     RatioAtLeast(f64),
+    /// The ratio to the peer, of times.
+    RatioAtMost(f64),
     /// jostle's figure.
     AtMost(f64),
     /// Both figures: what is so without jostle must show with it.
@@ -62,6 +64,7 @@ impl Requirement {
         };
         match self {
             Requirement::RatioAtLeast(least) => Some(holds(ratio, &|r| r >= least)),
+            Requirement::RatioAtMost(most) => Some(holds(ratio, &|r| r <= most)),
             Requirement::AtMost(most) => Some(holds(jostle, &|v| v <= most)),
             Requirement::BothAbove(bound) => {
                 Some(holds(jostle, &|v| v > bound) && holds(peer, &|v| v > bound))
@@ -73,6 +76,7 @@ impl Requirement {
     fn text(self) -> String {
         match self {
             Requirement::RatioAtLeast(least) => format!("ratio >= {least}"),
+            Requirement::RatioAtMost(most) => format!("ratio <= {most}"),
             Requirement::AtMost(most) => format!("<= {}", number(most)),
             Requirement::BothAbove(bound) => format!("both > {}", number(bound)),
             Requirement::Shown => String::new(),

@@ -27,6 +27,8 @@ pub fn all() -> Vec<Trial> {
     trials.push(slack());
     trials.push(memory());
     trials.push(ten_thousand());
+    trials.extend(super::connections::all());
+    trials.extend(super::calls::trials());
     trials
 }
 

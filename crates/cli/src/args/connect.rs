@@ -73,7 +73,7 @@ pub struct How {
     /// What all sweeps together should take [default: 50s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub budget: Option<Nanos>,
-    /// CPUs: the first for clients, the others for servers [default: none]
+    /// CPUs: the first for clients, the others for servers [default: cross]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
     /// The kernel's timer slack of each process [default: 1ns]

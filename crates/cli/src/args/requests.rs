@@ -3,7 +3,7 @@
 
 use super::{Counted, Output, seconds};
 use clap::Args;
-use jostle_model::plan::{Plan, Workload};
+use jostle_model::plan::{Connection, Plan, Workload};
 use jostle_model::{List, Nanos};
 
 /// What there is to say about requests.
@@ -25,6 +25,15 @@ pub struct Asked {
     /// {n} counts so many numbers, again and again [default: all requests]
     #[arg(long, value_name = "N")]
     pub numbers: Option<u64>,
+    /// each: a connection for each request; keep: one for each worker [default: the target's]
+    #[arg(long, value_name = "WHICH")]
+    pub connection: Option<Connection>,
+    /// Name in its first line, password in its second [default: of the environment, or anonymous]
+    #[arg(long, value_name = "FILE")]
+    pub credentials: Option<String>,
+    /// Count in this log what the server did, instead of asking it
+    #[arg(long, value_name = "FILE")]
+    pub server_log: Option<String>,
 }
 
 impl Asked {
@@ -36,6 +45,9 @@ impl Asked {
             command_output: self.command_output.clone(),
             null: self.null.clone(),
             numbers: self.numbers,
+            connection: self.connection,
+            credentials: self.credentials.clone(),
+            server_log: self.server_log.clone(),
             ..plan
         }
     }

@@ -5,7 +5,6 @@
 
 use super::{Course, Progress, Stop};
 use crate::connected::{self, Curve};
-use crate::keeper::KeeperError;
 use crate::order::{Reached, SweepOrder};
 use crate::preflight;
 use crate::resolve::cpus;
@@ -66,7 +65,7 @@ impl Course<'_, '_> {
                 self.say_planned(curves.len(), took);
             }
             if !self.another_block(block, took) {
-                return Ok(());
+                return self.fit();
             }
         }
     }
@@ -162,7 +161,7 @@ impl Course<'_, '_> {
         let first = self.points.len();
         self.points.append(&mut points);
         sunk.map_err(Stop::Sink)?;
-        let closed = closed.map_err(|error| self.lost(error, first))?;
+        let closed = closed.map_err(Stop::Keeper)?;
         for closing in connected::closings(&curve, &closed) {
             let point = self.points[first..]
                 .iter_mut()
@@ -175,11 +174,6 @@ impl Course<'_, '_> {
             (self.hooks.progress)(Progress::Done(&point.clone()));
         }
         Ok(())
-    }
-
-    /// What was reached stays.
-    fn lost(&self, error: KeeperError, _first: usize) -> Stop {
-        Stop::Keeper(error)
     }
 }
 

@@ -43,7 +43,9 @@ pub fn collect<T: Work>(
         ..Yield::default()
     };
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
-    data.server_counted = seen.server_granted;
+    data.server_counted = seen.server.grants;
+    data.server_binds = seen.server.binds;
+    data.server_unbinds = seen.server.unbinds;
     starts(&mut data, &pages);
     if order.is_counted() {
         courses(&mut data, order, &pages, &seen, opens);

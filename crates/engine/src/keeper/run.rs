@@ -116,8 +116,8 @@ pub struct Seen {
     /// The window by the keeper's flag, for workers that do not stamp.
     pub flagged: (u64, u64),
     pub children: Children,
-    /// Locks that the server granted meanwhile.
-    pub server_granted: Option<u64>,
+    /// What the server counted meanwhile.
+    pub server: ServerFigures,
     /// What all locks being held at once was like (`hold`).
     pub peak: Option<Peak>,
     /// What ran along, and how it ended.
@@ -236,7 +236,7 @@ impl<'a, T: Work> Run<'a, T> {
             closed,
             flagged,
             children,
-            server_granted: self.server_granted()?,
+            server: self.server_counted()?,
             peak,
             during,
         };
@@ -258,14 +258,23 @@ impl<'a, T: Work> Run<'a, T> {
             || (0..self.order.workers).any(failed)
     }
 
-    /// Grants since the figures that were asked before the first worker.
-    fn server_granted(&self) -> Result<Option<u64>, Aborted> {
-        let before = self.server.and_then(|figures| figures.grants);
-        let Some(before) = before else {
-            return Ok(None);
+    /// What was counted since the figures that were asked before the first worker.
+    fn server_counted(&self) -> Result<ServerFigures, Aborted> {
+        let counts = |figures: ServerFigures| [figures.grants, figures.binds, figures.unbinds];
+        let Some(before) = self.server.map(counts) else {
+            return Ok(ServerFigures::default());
         };
-        let after = asked(&self.target, self.order)?.and_then(|figures| figures.grants);
-        Ok(after.map(|after| after.saturating_sub(before)))
+        if before == [None; 3] {
+            return Ok(ServerFigures::default());
+        }
+        let after = asked(&self.target, self.order)?.map_or([None; 3], counts);
+        let since = |at: usize| Some(after[at]?.saturating_sub(before[at]?));
+        Ok(ServerFigures {
+            grants: since(0),
+            binds: since(1),
+            unbinds: since(2),
+            ..ServerFigures::default()
+        })
     }
 
     /// Up to the end of the window.

@@ -142,8 +142,12 @@ impl Desk {
                 .map_err(|e| Aborted(e.to_string()))?;
             send(&mut stream, &reply).map_err(|e| Aborted(e.to_string()))
         };
-        let done =
-            Sweep::prepare(self, &ledger, order, &spec).and_then(|sweep| sweep.perform(&mut tell));
+        let before = anchor::passes(self, &order.cpus);
+        let done = Sweep::prepare(self, &ledger, order, &spec).and_then(|sweep| {
+            let mut closed = sweep.perform(&mut tell)?;
+            closed.anchor = anchor::anchor(&before, &anchor::passes(self, &order.cpus));
+            Ok(closed)
+        });
         match (ledger.sweep(), done) {
             (_, Err(Aborted(text))) => Reply::Failed(text),
             (Err(left), _) => Reply::Failed(format!(

@@ -42,6 +42,9 @@ pub fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
             ("command-output", plan.command_output.is_some()),
             ("null", plan.null.is_some()),
             ("numbers", plan.numbers.is_some()),
+            ("connection", plan.connection.is_some()),
+            ("credentials", plan.credentials.is_some()),
+            ("server-log", plan.server_log.is_some()),
         ];
         if let Some((word, _)) = set.iter().find(|(_, is_set)| *is_set) {
             return refuse(format!(

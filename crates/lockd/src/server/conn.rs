@@ -14,8 +14,13 @@ pub(crate) struct Conn {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
-    /// Commands are held back while a LOCK waits.
+    /// Commands are held back while a LOCK waits, or the answer to a wrong
+    /// password.
     pub(crate) waiting: bool,
+    /// Wrong passwords that it gave, and when the last one is answered; until
+    /// then it waits, too.
+    pub(crate) wrong_passwords: u32,
+    pub(crate) rebuked_at: Option<Time>,
     /// To be closed once its replies are sent.
     pub(crate) closing: bool,
     /// Its socket may hold more than was read. Epoll tells of it once only.
@@ -73,6 +78,8 @@ impl Conn {
             protocol: Protocol::Resp2,
             authenticated,
             waiting: false,
+            wrong_passwords: 0,
+            rebuked_at: None,
             closing: false,
             readable: false,
             hung_up: false,
@@ -95,6 +102,15 @@ impl Conn {
             library: Vec::new(),
             library_version: Vec::new(),
         }
+    }
+
+    /// Lets a wrong password cost time, twice as much with each: 1 s, 2 s, 4 s.
+    /// Nothing else of this connection is executed until then.
+    pub(crate) fn rebuke(&mut self, now: Time) {
+        let seconds = 1 << self.wrong_passwords.min(6);
+        self.wrong_passwords += 1;
+        self.rebuked_at = Some(Time(now.0 + seconds * 1_000_000_000));
+        self.waiting = true;
     }
 
     /// Replies that wait to be sent, in bytes.

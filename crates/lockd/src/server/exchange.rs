@@ -85,8 +85,9 @@ impl Server {
     pub(super) fn note_incomplete(&self, conn: &mut Conn, now: Time) {
         let partial = !conn.input.is_empty() && !conn.waiting;
         if partial || !conn.authenticated || conn.stream.is_handshaking() {
-            // A whole request in between starts the time anew.
-            if partial && conn.last_request == now {
+            // A whole request in between starts the time anew, but for those who
+            // have no right to ask.
+            if partial && conn.authenticated && conn.last_request == now {
                 conn.incomplete_since = Some(now);
             }
             conn.incomplete_since.get_or_insert(now);

@@ -99,16 +99,21 @@ impl Listener {
     }
 }
 
+/// Probes that may stay unanswered.
+const PROBES: u32 = 3;
+
 /// Answers leave at once, and a peer whose host is gone is found out: by probes
-/// while nothing is sent, by unacknowledged data otherwise.
+/// while nothing is sent, by unacknowledged data otherwise, after the same time.
 pub(crate) fn tune(fd: impl AsFd, keepalive: Duration) -> io::Result<()> {
     let fd = fd.as_fd();
+    // Whole seconds are what the kernel takes; 60 s of silence, then 10 s each.
+    let interval = Duration::from_secs(keepalive.as_secs().div_ceil(6).max(1));
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, keepalive)?;
-    sockopt::set_tcp_keepintvl(fd, Duration::from_secs(10))?;
-    sockopt::set_tcp_keepcnt(fd, 3)?;
-    let ms = u32::try_from((keepalive + Duration::from_secs(30)).as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_keepintvl(fd, interval)?;
+    sockopt::set_tcp_keepcnt(fd, PROBES)?;
+    let ms = u32::try_from((keepalive + interval * PROBES).as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(fd, ms)?;
     Ok(())
 }

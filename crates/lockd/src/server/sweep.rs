@@ -1,4 +1,5 @@
-//! What is looked at once a second: clients that are slow, idle or greedy.
+//! What is looked at once a second: clients that are slow, idle or greedy, or
+//! have given a wrong password.
 
 use std::time::Duration;
 
@@ -41,7 +42,17 @@ impl Server {
             let Some(conn) = &self.conns[slot] else {
                 continue;
             };
-            let Some(fault) = self.fault_of(conn, now) else {
+            let fault = self.fault_of(conn, now);
+            let rebuke_is_over = conn.rebuked_at.is_some_and(|at| at <= now);
+            if fault.is_none() && !rebuke_is_over {
+                continue;
+            }
+            let Some(mut conn) = self.conns[slot].take() else {
+                continue;
+            };
+            let Some(fault) = fault else {
+                self.end_rebuke(&mut conn);
+                self.conns[slot] = Some(conn);
                 continue;
             };
             match fault {
@@ -49,14 +60,12 @@ impl Server {
                 Fault::Idle => self.stats.closed_idle += 1,
                 Fault::Greedy => self.stats.closed_output += 1,
             }
-            if let Some(conn) = self.conns[slot].take() {
-                self.close(conn);
-            }
+            self.close(conn);
         }
         for place in &mut self.http {
             if place
                 .as_ref()
-                .is_some_and(|conn| now.0 - conn.since.0 > HTTP_TIMEOUT_NS)
+                .is_some_and(|conn| now.0.saturating_sub(conn.since.0) > HTTP_TIMEOUT_NS)
             {
                 *place = None;
             }

@@ -8,6 +8,7 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
+use super::commands::WRONG_PASSWORD;
 use super::conn::Conn;
 use super::{BELL, HTTP, KIND_SHIFT, LISTENER, STOP, Server};
 use crate::table::{Event, Outcome, Reply, Time};
@@ -236,6 +237,18 @@ impl Server {
             Outcome::TimedOut => reply.nil(),
             Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
         }
+        self.let_go_on(conn);
+    }
+
+    /// Answers a wrong password, when the time for that has come.
+    pub(super) fn end_rebuke(&mut self, conn: &mut Conn) {
+        conn.rebuked_at = None;
+        conn.waiting = false;
+        Writer::new(&mut conn.output, conn.protocol).error(WRONG_PASSWORD);
+        self.let_go_on(conn);
+    }
+
+    fn let_go_on(&mut self, conn: &Conn) {
         if conn.input.is_empty() && !conn.readable {
             self.granted.push_back(conn.session);
         } else {

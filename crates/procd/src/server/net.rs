@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,7 +60,14 @@ impl Listener {
         })
     }
 
+    /// `@NAME` is an abstract socket, which has neither file nor permissions.
     pub(super) fn unix(path: &Path, mode: u32) -> io::Result<Self> {
+        if let Some(name) = path.as_os_str().as_bytes().strip_prefix(b"@") {
+            let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+            net::bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+            net::listen(&fd, BACKLOG)?;
+            return Ok(Self::without_address(fd, None));
+        }
         // A socket that nobody answers is a dead engine's; one that is answered
         // is left alone.
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -77,12 +85,16 @@ impl Listener {
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(path, permissions)?;
         net::listen(&fd, BACKLOG)?;
-        Ok(Self {
+        Ok(Self::without_address(fd, Some(path.to_owned())))
+    }
+
+    fn without_address(fd: OwnedFd, file: Option<PathBuf>) -> Self {
+        Self {
             fd,
             address: None,
-            file: Some(path.to_owned()),
+            file,
             closed: AtomicBool::new(false),
-        })
+        }
     }
 
     pub(super) fn accept(&self) -> rustix::io::Result<OwnedFd> {

@@ -48,8 +48,17 @@ impl Engine {
 
     /// Starts one in a home that exists.
     pub fn start_in(home: tempfile::TempDir, listen: &str, flags: &[&str]) -> Engine {
+        // The default name is there once, and other tests run at the same time.
+        let no_unix = ["--unix", "none"];
+        let unix = if flags.contains(&"--unix") {
+            &[]
+        } else {
+            &no_unix[..]
+        };
         let mut child = Command::new(env!("CARGO_BIN_EXE_procd"))
-            .args(["--listen", listen, "--procedures"])
+            .args(["--listen", listen])
+            .args(unix)
+            .arg("--procedures")
             .arg(home.path().join("procedures"))
             .arg("--spool")
             .arg(home.path().join("spool"))

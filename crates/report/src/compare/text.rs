@@ -57,6 +57,9 @@ pub fn place(at: At) -> String {
         ("worker", at.workers),
         ("operation", at.operations),
         ("lock", at.keys),
+        ("connection", at.open),
+        ("source address", at.sources),
+        ("other listener", at.listeners.filter(|n| *n > 0)),
     ];
     let parts = parts.into_iter().filter_map(|(noun, count)| {
         let count = count?;

@@ -25,7 +25,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let fewest = runs.min_by_key(|run| run.operations)?;
     let window_s = fewest.window_s;
     match fewest.operations {
-        0 if !fewest.codes.is_empty() => {
+        0 if fewest.failed_ns.is_some() => {
             let text = "no request was a success".to_owned();
             Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
         }

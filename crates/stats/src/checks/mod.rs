@@ -14,6 +14,7 @@ use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verd
 pub mod accepted;
 pub mod clock;
 pub mod deaths;
+pub mod drift;
 pub mod errors;
 pub mod exclusion;
 pub mod faster;
@@ -79,6 +80,7 @@ pub static CHECKS: &[&Check] = &[
     &own_cost::CHECK,
     &not_contended::CHECK,
     &steadiness::CHECK,
+    &drift::CHECK,
     &rotations::CHECK,
 ];
 

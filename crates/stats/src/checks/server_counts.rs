@@ -6,7 +6,7 @@ use jostle_model::record::{Is, Point, Reason};
 /// The check.
 pub static CHECK: Check = Check {
     name: "server_counts",
-    asks: "Does the server's own count of grants agree with what the workers received?",
+    asks: "Does the server's own count (of grants, of searches) agree with what the workers received?",
     threshold: "a difference of more than one for each worker in a run: INVALID",
     source: "both sides count from before the first worker to after the last; a worker that is \
              interrupted while it waits may miss the one grant that was on its way",
@@ -14,26 +14,30 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let (difference, counted) = evidence
+    let (difference, counted, what) = evidence
         .runs
         .iter()
         .filter_map(|run| beyond_flight(run))
-        .max_by_key(|(difference, _)| difference.unsigned_abs())?;
+        .max_by_key(|(difference, ..)| difference.unsigned_abs())?;
     let (many, side) = match difference {
         d if d > 0 => (d.unsigned_abs(), "more"),
         d => (d.unsigned_abs(), "fewer"),
     };
     let text = format!(
-        "the server counted {counted} grants, {many} {side} than the workers received; \
+        "the server counted {counted} {what}, {many} {side} than the workers did; \
          somebody else used it, or one of the two miscounts"
     );
     Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
 }
 
-fn beyond_flight(run: &Point) -> Option<(i64, u64)> {
+fn beyond_flight(run: &Point) -> Option<(i64, u64, &'static str)> {
     let server = run.server?;
     let (difference, counted) = (server.difference?, server.counted?);
-    (difference.unsigned_abs() > run.at.workers?).then_some((difference, counted))
+    let what = match run.codes.is_empty() {
+        true => "grants",
+        false => "requests",
+    };
+    (difference.unsigned_abs() > run.at.workers?).then_some((difference, counted, what))
 }
 
 #[cfg(test)]

@@ -146,17 +146,17 @@ fn anchored<'a>(runs: &[&'a Point], figure: &Figure) -> Vec<&'a Point> {
 /// to the ideal.
 fn mix(plan: &Plan, figure: &Figure, sides: &[Vec<&Point>; 2]) -> Mix {
     let runs = || sides.iter().flatten();
-    let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none());
+    let connects = plan.workload == Workload::Connect;
+    let alone = runs().all(|run| run.at.workers == Some(1) && run.server.is_none())
+        || connects && plan.only.is_some();
     let lines = runs().all(|run| run.anchor.is_some_and(|a| a.line_ns.is_some()));
     let mut parts = vec![Part::Step, Part::Call];
     if !alone {
         parts.push(Part::Wake);
         parts.extend(lines.then_some(Part::Line));
     }
-    let known = matches!(
-        plan.workload,
-        Workload::Contend | Workload::Stream | Workload::Hold
-    );
+    // A server that is not ours may be anywhere.
+    let known = !connects || plan.only.is_some() || runs().all(|run| run.server.is_some());
     let busy = |time: Option<jostle_model::Busy>| time.is_some_and(|time| time.span().0 > 0);
     let timed = runs().any(|run| {
         !run.truth.is_empty()
@@ -239,5 +239,40 @@ fn hull(plain: &Ratio, factors: &[f64], within: f64) -> Ratio {
         high,
         outcome: outcome([nearest, low, high], plain.interval, within),
         ..*plain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::figures::{FIGURES, is_headline};
+    use jostle_model::connect::Only;
+    use jostle_model::record::Server;
+
+    #[test]
+    fn connections_are_the_machine_s_acts_where_their_server_is_ours() {
+        let served = Point {
+            server: Some(Server {
+                cpu_s: Some(1.0),
+                ..Server::default()
+            }),
+            ..Point::default()
+        };
+        let mix_of = |only: Option<Only>, run: &Point| {
+            let plan = Plan {
+                only,
+                ..Plan::of(Workload::Connect)
+            };
+            let figure = FIGURES.iter().find(|f| is_headline(&plan, f)).unwrap();
+            let mix = mix(&plan, figure, &[vec![run], vec![run]]);
+            (figure.name, mix.parts.contains(&Part::Wake), mix.share)
+        };
+        let (name, wakes, share) = mix_of(None, &served);
+        assert_eq!((name, wakes, share), ("connect_p50_ns", true, [1.0, 1.0]));
+        let foreign = Point::default();
+        let (name, wakes, share) = mix_of(None, &foreign);
+        assert_eq!((name, wakes, share), ("connect_p50_ns", true, [0.0, 1.0]));
+        let (name, wakes, share) = mix_of(Some(Only::Bind), &foreign);
+        assert_eq!((name, wakes, share), ("bind_p50_ns", false, [1.0, 1.0]));
     }
 }

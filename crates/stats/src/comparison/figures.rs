@@ -1,6 +1,9 @@
 //! What `jostle compare` compares: the headline figure of each workload, and the
 //! others.
 
+use jostle_model::Plan;
+use jostle_model::connect::Only;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Distribution, Point};
 
 /// Which way is better.
@@ -28,7 +31,7 @@ pub struct Figure {
     pub of: fn(&Point) -> Option<f64>,
 }
 
-/// The headline first; it is that of every workload so far.
+/// The headlines first.
 pub static FIGURES: &[Figure] = &[
     Figure {
         name: "throughput_per_s",
@@ -36,6 +39,41 @@ pub static FIGURES: &[Figure] = &[
         better: Better::More,
         time: -1.0,
         of: |run| Some(run.throughput_per_s),
+    },
+    Figure {
+        name: "connect_p50_ns",
+        label: "connect ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.connect_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "bind_p50_ns",
+        label: "bind ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.bind_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "accept_p50_ns",
+        label: "accept ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.accept_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "close_p50_ns",
+        label: "close ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.close_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "slab_bytes_each",
+        label: "kernel bytes",
+        better: Better::Less,
+        time: 0.0,
+        of: |run| run.connections.as_ref()?.slab_bytes_each,
     },
     Figure {
         name: "cpu_us_per_operation",
@@ -95,9 +133,15 @@ pub static FIGURES: &[Figure] = &[
     },
 ];
 
-/// Whether a figure is the one that a workload is known by.
-pub fn is_headline(figure: &Figure) -> bool {
-    figure.name == FIGURES[0].name
+/// Whether a figure is the one that a workload is known by: what the table of
+/// `connect` leads with, else the throughput.
+pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
+    figure.name
+        == match (plan.workload, plan.only) {
+            (Workload::Connect, None) => "connect_p50_ns",
+            (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
+            (Workload::Contend | Workload::Stream | Workload::Hold, _) => "throughput_per_s",
+        }
 }
 
 fn percentile(distribution: Option<&Distribution>, name: &str) -> Option<f64> {

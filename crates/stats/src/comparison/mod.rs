@@ -88,7 +88,7 @@ pub fn compare(
 ) -> Vec<Compared> {
     FIGURES
         .iter()
-        .filter(|figure| how.all || is_headline(figure))
+        .filter(|figure| how.all || is_headline(plan, figure))
         .filter_map(|figure| one(plan, figure, base, new, how))
         .collect()
 }

@@ -8,7 +8,7 @@ use crate::ratio::Ratio;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Claim, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Is, Point,
+    At, Claim, Distribution, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Is, Point,
 };
 
 /// A value that workloads sweep.
@@ -44,6 +44,24 @@ pub static SWEPT: &[Swept] = &[
         option: "--keys",
         field: |at| &mut at.keys,
     },
+    Swept {
+        name: "open",
+        noun: ["connection", "connections"],
+        option: "--open",
+        field: |at| &mut at.open,
+    },
+    Swept {
+        name: "listeners",
+        noun: ["other listener", "other listeners"],
+        option: "--listeners",
+        field: |at| &mut at.listeners,
+    },
+    Swept {
+        name: "sources",
+        noun: ["source address", "source addresses"],
+        option: "--sources",
+        field: |at| &mut at.sources,
+    },
 ];
 
 /// A cost of a run.
@@ -53,6 +71,8 @@ pub struct Figure {
     pub name: &'static str,
     /// In sentences, before "per lock" or "per operation".
     pub what: &'static str,
+    /// Whether that follows; a call's own time says by itself of what it is.
+    pub per_operation: bool,
     /// Of a run.
     pub of: fn(&Point) -> Option<f64>,
 }
@@ -62,19 +82,50 @@ pub static FIGURES: &[Figure] = &[
     Figure {
         name: "time_per_operation_ns",
         what: "time",
-        of: |run| (run.operations > 0).then(|| 1e9 * run.window_s / run.operations as f64),
+        per_operation: true,
+        // A connection's holds what the tool and its waits for the server take.
+        of: |run| {
+            let of_locks = run.operations > 0 && run.connections.is_none();
+            of_locks.then(|| 1e9 * run.window_s / run.operations as f64)
+        },
+    },
+    Figure {
+        name: "connect_p50_ns",
+        what: "time in connect()",
+        per_operation: false,
+        of: |run| median(run.connect_ns.as_ref()),
+    },
+    Figure {
+        name: "bind_p50_ns",
+        what: "time in bind()",
+        per_operation: false,
+        // Beside connect() it is next to nothing.
+        of: |run| median(run.bind_ns.as_ref().filter(|_| run.connect_ns.is_none())),
+    },
+    Figure {
+        name: "accept_p50_ns",
+        what: "time in accept4()",
+        per_operation: false,
+        of: |run| median(run.accept_ns.as_ref()),
     },
     Figure {
         name: "cpu_us_per_operation",
         what: "CPU",
+        per_operation: true,
         of: |run| run.cpu_us_per_operation.filter(|us| *us > 0.0),
     },
     Figure {
         name: "server_cpu_us_per_operation",
         what: "server CPU",
+        per_operation: true,
         of: |run| run.server?.cpu_us_per_operation.filter(|us| *us > 0.0),
     },
 ];
+
+fn median(distribution: Option<&Distribution>) -> Option<f64> {
+    let p50 = distribution?.percentiles.get("p50")?;
+    Some(*p50 as f64).filter(|ns| *ns > 0.0)
+}
 
 /// Fewest values that make a sweep; of two the quotient says all.
 const LEAST_VALUES: usize = 3;

@@ -49,19 +49,19 @@ pub fn sentence(plan: &Plan, fit: &Fit) -> String {
 }
 
 /// One sentence for each target and swept value, with the others at their
-/// smallest, and where data are lacking one for all that says what would do.
+/// smallest (of connections, one for each curve), and where data are lacking one for all that says what would do.
 pub fn closing(fits: &[Fit]) -> Vec<(String, String)> {
     let mut said: Vec<(String, String)> = Vec::new();
     let too_few = Finding::TooFew.name();
     let mut seen: Vec<(&str, &str, At)> = Vec::new();
     for fit in fits.iter().filter(|fit| fit.finding != too_few) {
-        let sweep = seen
-            .iter()
-            .find(|(t, o, _)| *t == fit.target && *o == fit.over);
+        let sweep = seen.iter().find(|(t, o, at)| {
+            *t == fit.target && *o == fit.over && (fit.over != "open" || *at == fit.at)
+        });
         match sweep {
             None => {
                 seen.push((&fit.target, &fit.over, fit.at));
-                said.push((fit.target.clone(), fit.text.clone()));
+                said.push((name(fits, fit), fit.text.clone()));
             }
             // Other figures of the same points follow where they say something;
             // other points are in the file.
@@ -79,6 +79,19 @@ pub fn closing(fits: &[Fit]) -> Vec<(String, String)> {
         said.extend(lacking.map(|fit| (String::new(), capital(&fit.text))));
     }
     said
+}
+
+/// The target, and of several curves which one.
+fn name(fits: &[Fit], fit: &Fit) -> String {
+    let others = || fits.iter().filter(|other| other.over == "open");
+    let mut name = fit.target.clone();
+    if fit.over == "open" && others().any(|other| other.at.sources != fit.at.sources) {
+        name += &format!(" from {}", fit.at.sources.unwrap_or(1));
+    }
+    if fit.over == "open" && others().any(|other| other.at.listeners != fit.at.listeners) {
+        name += &format!(", {} listen", number(fit.at.listeners.unwrap_or(0)));
+    }
+    name
 }
 
 /// Whether the data tell growth from none.
@@ -110,9 +123,13 @@ fn swept(fit: &Fit) -> Option<&'static Swept> {
 fn what(plan: &Plan, fit: &Fit) -> String {
     let figure = FIGURES.iter().find(|figure| figure.name == fit.figure);
     let what = figure.map_or(fit.figure.as_str(), |figure| figure.what);
+    if figure.is_some_and(|figure| !figure.per_operation) {
+        return what.to_owned();
+    }
     let operation = match plan.workload {
         Workload::Stream => "operation",
-        _ => "lock",
+        Workload::Connect => "connection",
+        Workload::Contend | Workload::Hold => "lock",
     };
     format!("{what} per {operation}")
 }

@@ -19,6 +19,8 @@ pub enum Kind {
     Redis,
     /// `xtask load answer`.
     Answers,
+    /// `xtask load relay`.
+    Relays,
 }
 
 /// A running one.
@@ -77,8 +79,13 @@ impl Server {
                 let child = command.spawn().context("cannot run taskset")?;
                 return Server::redis(child, port, directory);
             }
-            Kind::Answers => {
-                command.arg(&ground.load).args(["load", "answer"]);
+            Kind::Answers | Kind::Relays => {
+                let what = if kind == Kind::Answers {
+                    "answer"
+                } else {
+                    "relay"
+                };
+                command.arg(&ground.load).args(["load", what]);
                 command.stdout(Stdio::piped());
             }
         }

@@ -47,6 +47,9 @@ impl Requesting {
                 base: setup,
                 timeout: Duration::from_nanos(request.timeout.0),
                 output: request.output.as_deref().map(Path::new),
+                connection: request.connection,
+                credentials: request.credentials.as_deref().map(Path::new),
+                server_log: request.server_log.as_deref().map(Path::new),
             },
         )?;
         let sheets = Sheets::new(order.workers, target.phases().len()).map_err(|error| {

@@ -13,6 +13,7 @@ use super::conn::Conn;
 use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
 use locks::{force_unlock, lock, renew, trylock, unlock};
+pub(super) use session::WRONG_PASSWORD;
 use session::{auth, client, hello, ping, reset, select};
 use tools::{command, config};
 

@@ -5,8 +5,11 @@ use subtle::ConstantTimeEq;
 
 use super::{Call, Server};
 use crate::config::PASSWORD_MAX;
-use crate::server::conn::Conn;
 use crate::server::info;
+
+/// The answer to one, which has to wait for it.
+pub(in crate::server) const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled.";
 
 /// Compares in a time that does not tell how much was right.
 fn same_password(expected: &str, given: &[u8]) -> bool {
@@ -21,25 +24,24 @@ fn same_password(expected: &str, given: &[u8]) -> bool {
     (same & length).into()
 }
 
-/// Checks a user and password; says what is wrong.
-fn authenticate(
-    server: &mut Server,
-    conn: &mut Conn,
-    user: &[u8],
-    given: &[u8],
-) -> Result<(), &'static str> {
+/// Checks a user and password. False: that was not it, and the client is told,
+/// or will be.
+fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[u8]) -> bool {
     let Some(expected) = server.config.password.as_deref() else {
-        return Err(
+        call.reply().error(
             "ERR AUTH <password> called without any password configured for the default \
-                    user. Are you sure your configuration is correct?",
+             user. Are you sure your configuration is correct?",
         );
+        return false;
     };
     if !same_password(expected, given) || user != b"default" {
         server.stats.auth_failures += 1;
-        return Err("WRONGPASS invalid username-password pair or user is disabled.");
+        call.conn.rebuke(call.now);
+        return false;
     }
-    conn.authenticated = true;
-    Ok(())
+    call.conn.authenticated = true;
+    call.conn.wrong_passwords = 0;
+    true
 }
 
 pub(super) fn auth(server: &mut Server, mut call: Call<'_>) {
@@ -47,9 +49,8 @@ pub(super) fn auth(server: &mut Server, mut call: Call<'_>) {
         2 => (&b"default"[..], call.arg(1)),
         _ => (call.arg(1), call.arg(2)),
     };
-    match authenticate(server, call.conn, user, given) {
-        Ok(()) => call.reply().simple("OK"),
-        Err(text) => call.reply().error(text),
+    if authenticate(server, &mut call, user, given) {
+        call.reply().simple("OK");
     }
 }
 
@@ -68,8 +69,8 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
         let (word, left) = (call.arg(index), call.args.len() - index - 1);
         if word.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
             let (user, given) = (call.arg(index + 1), call.arg(index + 2));
-            if let Err(text) = authenticate(server, call.conn, user, given) {
-                return call.reply().error(text);
+            if !authenticate(server, &mut call, user, given) {
+                return;
             }
             index += 3;
         } else if word.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {

@@ -65,6 +65,12 @@ static SPREADS: &[(&str, Subject, &str, &str)] = &[
     ),
     ("close_ns", Subject::Waiting, "Time to close", "in the call"),
     (
+        "service_ns",
+        Subject::Waiting,
+        "Time of a request",
+        "from its sending to its answer",
+    ),
+    (
         "batch_ns",
         Subject::Waiting,
         "Time of a batch of requests",

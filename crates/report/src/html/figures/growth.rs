@@ -43,7 +43,10 @@ fn figure(chapter: &Chapter<'_>, of: &sweeps::Figure) -> Option<Figure> {
         draw(chapter, of, size, shown)
     });
     Some(Figure {
-        title: format!("Growth of {} per {}", of.what, chapter.noun()),
+        title: match of.per_operation {
+            true => format!("Growth of {} per {}", of.what, chapter.noun()),
+            false => format!("Growth of {}", of.what),
+        },
         note: "lines: every law that the medians allow; red: between these values it bends"
             .to_owned(),
         charts,

@@ -1,0 +1,216 @@
+//! `http` and `https` against a web server that these tests start: what is
+//! counted, what is an error, and which connections are opened.
+
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+
+mod common;
+
+use common::{Done, Place, alone, must_have, reason};
+use jostle_model::record::Point;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// Python's web server, in a place of its own.
+struct Server {
+    place: Place,
+    port: u16,
+    child: Child,
+    /// It ends when this closes.
+    stop: Option<ChildStdin>,
+}
+
+impl Server {
+    fn start(arguments: &[String], place: Place) -> Server {
+        must_have("python3", "python3");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server.py");
+        let mut child = Command::new("python3")
+            .arg(script)
+            .arg(place.file("log"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut port).unwrap();
+        Server {
+            place,
+            port: port.trim().parse().unwrap(),
+            stop: child.stdin.take(),
+            child,
+        }
+    }
+
+    fn plain() -> Server {
+        Server::start(&[], Place::new())
+    }
+
+    /// With a certificate that nobody else has signed.
+    fn with_tls() -> Server {
+        must_have("openssl", "openssl");
+        let place = Place::new();
+        let (certificate, key) = (place.file("cert.pem"), place.file("key.pem"));
+        let made = Command::new("openssl")
+            .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1".split(' '))
+            .args(["-addext", "subjectAltName=IP:127.0.0.1", "-addext"])
+            .arg("basicConstraints=critical,CA:FALSE")
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let names = [&certificate, &key].map(|path| path.display().to_string());
+        Server::start(&names, place)
+    }
+
+    /// One run of requests for this path; `options` come first.
+    fn ask(&self, scheme: &str, path: &str, options: &str) -> Done {
+        let line = format!(
+            "stream {scheme}://127.0.0.1:{}{path} --runs 1 --quiet --format json {options}",
+            self.port
+        );
+        self.place.jostle(&line).run_cleanly()
+    }
+
+    fn measured(&self, path: &str, options: &str) -> Point {
+        self.ask("http", path, options).measures().point()
+    }
+
+    /// Connection and path of the latest requests.
+    fn latest(&self, count: usize) -> Vec<(u32, String)> {
+        let log = self.place.read("log");
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len() - count..]
+            .iter()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(connection, path)| (connection.parse().unwrap(), path.to_owned()))
+            .collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let _ = self.child.wait();
+    }
+}
+
+fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a jostle_model::record::Distribution> {
+    let mut phases = point.phases.iter();
+    phases.find(|p| p.phase == name).map(|p| &p.span)
+}
+
+#[test]
+fn requests_share_a_connection_or_have_each_its_own() {
+    let server = Server::plain();
+    for (options, connections) in [
+        ("", 2),
+        ("--connection keep", 2),
+        ("--connection each", 40),
+        ("--as threads", 2),
+    ] {
+        let point = server.measured("/bytes/1000", &format!("-n 20 -w 2 {options}"));
+        assert_eq!(point.operations, 40, "{options}");
+        assert_eq!(point.codes, [("200".to_owned(), 40)].into());
+        assert_eq!(reason(&point, "errors"), None);
+        let opened: BTreeSet<u32> = server.latest(40).iter().map(|(c, _)| *c).collect();
+        assert_eq!(opened.len(), connections, "{options}");
+        // Those that found one had nothing to wait for.
+        assert_eq!(phase(&point, "connect").unwrap().count, connections as u64);
+        assert_eq!(phase(&point, "request").unwrap().count, 40);
+        assert_eq!(phase(&point, "body").unwrap().count, 40);
+        assert!(point.children_user_s.is_none() && point.null.is_none());
+    }
+}
+
+#[test]
+fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
+    let server = Server::plain();
+    for (path, options, code, successes) in [
+        ("/status/204", "", "204", 10),
+        ("/status/404", "", "404", 0),
+        ("/status/404", "--expect 200:404", "404", 10),
+        ("/status/302", "", "302", 0),
+        ("/status/503", "", "503", 0),
+        ("/ok", "--expect 404", "200", 0),
+    ] {
+        let done = server.ask("http", path, &format!("-n 10 -w 1 {options}"));
+        let point = done.point();
+        assert_eq!(point.codes, [(code.to_owned(), 10)].into(), "{path}");
+        assert_eq!(point.operations, successes, "{path} {options}");
+        if successes == 0 {
+            assert_eq!(done.code(), 3, "{path}");
+            assert_eq!(point.errors[&format!("code {code}")], 10);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_answered_is_an_error_by_its_name() {
+    let server = Server::plain();
+    let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
+    let point = slow.ends_within(Duration::from_secs(20)).exits(3).point();
+    assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 2)].into());
+    let dropped = server.ask("http", "/drop", "-n 3 -w 1").exits(3).point();
+    assert_eq!(
+        dropped.errors.values().sum::<u64>(),
+        3,
+        "{:?}",
+        dropped.errors
+    );
+    assert!(dropped.codes.is_empty());
+    // Nobody there at all: before anything starts.
+    let port = server.port;
+    drop(server);
+    let line = format!("stream http://127.0.0.1:{port}/");
+    let run = common::jostle(&line).run_cleanly().exits(1);
+    run.says("Connection refused").says("is the server running");
+}
+
+#[test]
+fn every_request_has_a_number_of_its_own_or_one_of_a_range() {
+    let server = Server::plain();
+    let asked = |options: &str| {
+        server.measured("/page/{n}?by={worker}", &format!("-n 10 -w 2 {options}"));
+        server.latest(20).into_iter().map(|(_, path)| path)
+    };
+    let all: BTreeSet<String> = asked("").collect();
+    let expected = (0..20).map(|n| format!("/page/{n}?by={}", n / 10));
+    assert_eq!(all, expected.collect());
+    let few: Vec<String> = asked("--numbers 4").collect();
+    let of = |n: u32| {
+        few.iter()
+            .filter(|p| p.starts_with(&format!("/page/{n}?")))
+            .count()
+    };
+    assert_eq!([of(0), of(1), of(2), of(3)], [5; 4]);
+}
+
+#[test]
+fn tls_is_spoken_with_who_is_trusted() {
+    let _alone = alone();
+    let server = Server::with_tls();
+    let certificate = server.place.file("cert.pem").display().to_string();
+    let line = format!(
+        "stream https://127.0.0.1:{}/bytes/10 -n 10 -w 1 --runs 1 --quiet --format json",
+        server.port
+    );
+    let trusting = server
+        .place
+        .jostle(&line)
+        .under(&format!("env SSL_CERT_FILE={certificate}"));
+    let point = trusting.run_cleanly().measures().point();
+    assert_eq!(
+        point.codes,
+        [("200".to_owned(), 10)].into(),
+        "{:?}",
+        point.errors
+    );
+    let strict = server.place.jostle(&line).run_cleanly().exits(3).point();
+    assert_eq!(strict.errors, [("EPROTO".to_owned(), 10)].into());
+}

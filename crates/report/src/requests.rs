@@ -1,0 +1,255 @@
+//! Requests in the formats for people: the columns of the table, and the accounts
+//! of time and CPU below it.
+
+use crate::ResultSet;
+use crate::format::{counted, grouped, percent, significant};
+use crate::grid::{Grid, Heading};
+use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use jostle_model::Plan;
+use jostle_model::record::{Is, Point};
+use jostle_stats::requested::noun;
+use jostle_stats::summary::{Estimate, PointSummary};
+use std::collections::BTreeMap;
+
+/// Whether it is requests that were measured.
+pub fn are(points: &[PointSummary<'_>]) -> bool {
+    points.iter().any(|point| point.requests.is_some())
+}
+
+/// A phase's title stands for its name, which [`title`] knows.
+const PHASES: [&str; 6] = [
+    "phase 0", "phase 1", "phase 2", "phase 3", "phase 4", "phase 5",
+];
+
+const RATE: &str = "requests/s";
+
+const fn always(lower: &'static str, cell: fn(&PointSummary<'_>) -> Option<String>) -> Column {
+    Column {
+        title: ["", lower],
+        shown: Shown::Always,
+        cell,
+    }
+}
+
+const fn figure(
+    upper: &'static str,
+    lower: &'static str,
+    cell: fn(&PointSummary<'_>) -> Option<String>,
+) -> Column {
+    Column {
+        title: [upper, lower],
+        shown: Shown::UnlessInvalid,
+        cell,
+    }
+}
+
+/// The columns.
+pub static COLUMNS: &[Column] = &[
+    Column {
+        title: ["", "target"],
+        shown: Shown::Once,
+        cell: |point| Some(short(point.target)),
+    },
+    always("workers", |point| point.at.workers.map(|n| n.to_string())),
+    always("n", |point| point.at.operations.map(grouped)),
+    always("failed", |point| {
+        let failed = point.requests.as_ref()?.failed;
+        (failed > 0).then(|| grouped(failed))
+    }),
+    figure("", RATE, |point| {
+        Some(significant(point.throughput_per_s?.median, 3))
+    }),
+    figure("", PLUS_MINUS, spread),
+    figure("mean", "us", |point| {
+        micros(point.requests.as_ref()?.service_ns)
+    }),
+    figure("", "p99 us", |point| {
+        micros(point.requests.as_ref()?.p99_ns)
+    }),
+    figure(PHASES[0], "us", phase::<0>),
+    figure(PHASES[1], "us", phase::<1>),
+    figure(PHASES[2], "us", phase::<2>),
+    figure(PHASES[3], "us", phase::<3>),
+    figure(PHASES[4], "us", phase::<4>),
+    figure(PHASES[5], "us", phase::<5>),
+    figure("less", "null us", |point| {
+        micros(point.requests.as_ref()?.net_ns)
+    }),
+    figure("CPU", "us", |point| {
+        Some(significant(point.cpu_us_per_operation?.median, 2))
+    }),
+    figure("server", "us", |point| {
+        Some(significant(point.server_cpu_us_per_operation?.median, 2))
+    }),
+];
+
+/// Commands may be as long as they like; the sentences have them whole.
+fn short(target: &str) -> String {
+    const WIDEST: usize = 32;
+    match target.chars().count() > WIDEST {
+        true => target.chars().take(WIDEST - 1).chain(['…']).collect(),
+        false => target.to_owned(),
+    }
+}
+
+fn micros(nanos: Option<Estimate>) -> Option<String> {
+    Some(significant(nanos?.median / 1e3, 3))
+}
+
+fn phase<const N: usize>(point: &PointSummary<'_>) -> Option<String> {
+    let (_, ns) = point.requests.as_ref()?.phases_ns.get(N)?;
+    micros(Some(*ns))
+}
+
+/// A title of [`COLUMNS`] as it is printed above these points.
+pub fn title(typed: &'static str, points: &[PointSummary<'_>]) -> String {
+    if typed == RATE {
+        let calls = points.iter().all(|point| point.target.starts_with("exec:"));
+        return if calls { "calls/s" } else { RATE }.to_owned();
+    }
+    let Some(nth) = PHASES.iter().position(|phase| *phase == typed) else {
+        return typed.to_owned();
+    };
+    let all = points.iter().filter_map(|point| point.requests.as_ref());
+    let longest = all.max_by_key(|requests| requests.phases_ns.len());
+    let name = longest.and_then(|requests| requests.phases_ns.get(nth));
+    name.map_or_else(String::new, |(name, _)| name.clone())
+}
+
+/// What stands above the accounts.
+pub const ACCOUNTS: &str = "Seconds of the median run, from the first request to the last answer and \
+                            with its start and end; CPU of the workers (usr, sys) and of what they \
+                            started (cusr, csys):";
+
+/// Wall time and CPU of the median run of each point; None of locks.
+pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
+    if !are(points) {
+        return None;
+    }
+    let mut columns = vec![Heading::left("target")];
+    let titles = [
+        "workers", "calls", "wall", "whole", "usr", "+ sys", "+ cusr", "+ csys", "= CPU", "calls/s",
+    ];
+    columns.extend(titles.map(|lower| Heading::right("", lower)));
+    columns.push(Heading::right("average", "us"));
+    let mut rows = Vec::new();
+    let mut before = None;
+    for point in points {
+        let first = before != Some(point.target);
+        before = Some(point.target);
+        let Some(run) = median_run(point) else {
+            continue;
+        };
+        let mut row = vec![if first {
+            short(point.target)
+        } else {
+            String::new()
+        }];
+        row.push(run.at.workers.map_or("-".to_owned(), |n| n.to_string()));
+        row.push(grouped(run.operations));
+        row.extend(match point.verdict.is {
+            Is::Invalid => vec!["-".to_owned(); columns.len() - row.len()],
+            _ => account(run),
+        });
+        rows.push(row);
+    }
+    Some(Grid { columns, rows })
+}
+
+/// Of an even number of runs the quicker of the middle two.
+fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
+    let mut runs = point.runs.clone();
+    runs.sort_by(|a, b| a.window_s.total_cmp(&b.window_s));
+    runs.get(runs.len().saturating_sub(1) / 2).copied()
+}
+
+fn account(run: &Point) -> Vec<String> {
+    let whole = run.ramp_s + run.warmup_s + run.window_s + run.drain_s;
+    let cpu = [
+        run.cpu_user_s,
+        run.cpu_system_s,
+        run.children_user_s,
+        run.children_system_s,
+    ];
+    let seconds = |value: f64| format!("{value:.3}");
+    let mut row = vec![seconds(run.window_s), seconds(whole)];
+    row.extend(cpu.map(|part| part.map_or("-".to_owned(), seconds)));
+    row.push(seconds(cpu.iter().flatten().sum()));
+    row.push(significant(run.throughput_per_s, 3));
+    let average_us = run.window_s * 1e6 / run.operations.max(1) as f64;
+    row.push(significant(average_us, 3));
+    row
+}
+
+/// How requests were answered.
+pub fn checked(set: &ResultSet) -> Vec<String> {
+    let mut codes = BTreeMap::<&str, u64>::new();
+    for (code, count) in set.points.iter().flat_map(|point| &point.codes) {
+        *codes.entry(code).or_default() += count;
+    }
+    let failed = |point: &Point| point.failed_ns.as_ref().map_or(0, |failed| failed.count);
+    let failed: u64 = set.points.iter().map(failed).sum();
+    let made = failed + set.points.iter().map(|point| point.operations).sum::<u64>();
+    let each: Vec<String> = codes
+        .iter()
+        .map(|(code, count)| format!("{code} {} times", grouped(*count)))
+        .collect();
+    let share = match failed {
+        0 => "all as expected".to_owned(),
+        n => format!("{} not as expected", percent(n as f64 / made.max(1) as f64)),
+    };
+    let noun = noun(&set.experiment.plan);
+    let answered = match each.is_empty() {
+        true => "none answered".to_owned(),
+        false => format!("answered {}", each.join(", ")),
+    };
+    let mut said = vec![format!(
+        "Checked: {}, {answered}: {share}.",
+        counted(made, noun)
+    )];
+    said.extend(null(set));
+    said
+}
+
+/// What stands beside the runs, and how.
+fn null(set: &ResultSet) -> Option<String> {
+    let nulls = || set.points.iter().filter_map(|point| point.null.as_ref());
+    let target = &nulls().next()?.target;
+    let calls: u64 = nulls().map(|null| null.service_ns.count).sum();
+    Some(format!(
+        "Beside the runs {} of {target}, which does nothing.",
+        counted(calls, noun(&set.experiment.plan))
+    ))
+}
+
+/// Whether the plan makes requests.
+pub fn in_plan(plan: &Plan) -> bool {
+    jostle_stats::requested::makes_requests(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{made, table};
+
+    #[test]
+    fn calls_are_told_by_their_parts_and_accounted_for() {
+        insta::assert_snapshot!(table::render(&[made::calls()]));
+    }
+
+    #[test]
+    fn an_invalid_point_shows_how_many_failed_and_no_figure() {
+        let mut set = made::calls();
+        for point in set
+            .points
+            .iter_mut()
+            .filter(|p| p.at.operations == Some(100))
+        {
+            point.errors.insert("code 3".to_owned(), 100);
+            point.codes = [("3".to_owned(), 100)].into();
+            point.failed_ns = point.service_ns.take();
+            point.operations = 0;
+            point.phases.clear();
+        }
+        insta::assert_snapshot!(table::render(&[set]));
+    }
+}

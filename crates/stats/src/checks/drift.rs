@@ -1,0 +1,113 @@
+//! Did requests become slower, or faster, along the run?
+
+use super::{Check, Evidence};
+use crate::intervals::median;
+use crate::trend::{mann_kendall, theil_sen};
+use jostle_model::record::{Claim, Is, Point, Reason};
+
+const DRIFT: f64 = 0.10;
+const P: f64 = 0.01;
+const RUNS_SHARE: f64 = 2.0 / 3.0;
+/// Requests of a tenth; of fewer the mean is that of its slowest.
+const LEAST_PER_SLICE: u64 = 10;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "drift",
+    asks: "Does a request take as long at the end of a run as at its beginning?",
+    threshold: "over the tenths of a run a Theil-Sen drift of the mean time above 10 % with \
+                Mann-Kendall p < 0.01, in the same direction in two thirds of the runs: SUSPECT; \
+                judged from 10 requests a tenth on",
+    source: "the thresholds of `steadiness`; a published rate of 10,000 calls once hid that one \
+             of six set-ups had lost 45 % of it along the run",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let asked = evidence.runs.iter().filter(|run| run.service_ns.is_some());
+    let judged: Vec<(f64, f64)> = asked.filter_map(|run| drift(run)).collect();
+    let significant = |sign: f64| -> Vec<f64> {
+        let drifts = judged.iter().filter(|(d, p)| d * sign > DRIFT && *p < P);
+        drifts.map(|(drift, _)| *drift).collect()
+    };
+    let (up, down) = (significant(1.0), significant(-1.0));
+    let drifting = if up.len() >= down.len() { up } else { down };
+    if drifting.is_empty() || (drifting.len() as f64) < RUNS_SHARE * judged.len() as f64 {
+        return None;
+    }
+    let drift = median(&drifting)?;
+    let text = format!(
+        "from the beginning of the run to its end the time of a request {} by {:.0} % in {} of {} \
+         runs; the mean is of no one moment",
+        if drift > 0.0 { "rises" } else { "falls" },
+        100.0 * drift.abs(),
+        drifting.len(),
+        judged.len()
+    );
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+}
+
+/// The drift over the whole run as a share of the mean, and its p-value. None
+/// where the tenths are too few or too poor.
+fn drift(run: &Point) -> Option<(f64, f64)> {
+    if run.series.iter().any(|s| s.operations < LEAST_PER_SLICE) {
+        return None;
+    }
+    let means: Option<Vec<f64>> = run.series.iter().map(|slice| slice.mean_wait_ns).collect();
+    let means = means?;
+    let slope = theil_sen(&means)?;
+    let slices = means.len() as f64;
+    let mean = means.iter().sum::<f64>() / slices;
+    (mean > 0.0).then(|| (slope * slices / mean, mann_kendall(&means).p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::record::{Distribution, Is, Point, Slice};
+
+    /// Tenths of so many requests, whose time changes evenly by `percent`.
+    fn ramp(percent: f64, each: u64) -> Point {
+        let slice = |at: u32| Slice {
+            operations: each,
+            mean_wait_ns: Some(1e6 * (1.0 + percent / 100.0 * (f64::from(at) - 4.5) / 10.0)),
+            mean_release_ns: None,
+        };
+        Point {
+            service_ns: Some(Distribution::default()),
+            series: (0..10).map(slice).collect(),
+            ..point()
+        }
+    }
+
+    #[test]
+    fn ten_percent_in_two_thirds_of_the_runs_are_the_limit() {
+        let cases: [(&[f64], Option<&str>); 6] = [
+            (&[10.5], Some("rises by 10 % in 1 of 1")),
+            (&[9.5], None),
+            (&[-45.0, -45.0, 0.0], Some("falls by 45 % in 2 of 3")),
+            (&[45.0, 0.0, 0.0], None),
+            (&[45.0, -45.0], None),
+            (&[0.0], None),
+        ];
+        for (drifts, text) in cases {
+            let runs: Vec<Point> = drifts.iter().map(|d| ramp(*d, 100)).collect();
+            let reason = judge(&CHECK, &runs);
+            assert_eq!(reason.is_some(), text.is_some(), "{drifts:?}");
+            if let (Some(reason), Some(text)) = (reason, text) {
+                assert_eq!(reason.is, Is::Suspect);
+                assert!(reason.text.contains(text), "{}", reason.text);
+            }
+        }
+    }
+
+    #[test]
+    fn few_requests_and_locks_are_not_judged() {
+        assert!(judge(&CHECK, &[ramp(50.0, 10)]).is_some());
+        assert_eq!(judge(&CHECK, &[ramp(50.0, 9)]), None);
+        let mut lock = ramp(50.0, 100);
+        lock.service_ns = None;
+        assert_eq!(judge(&CHECK, &[lock]), None);
+    }
+}

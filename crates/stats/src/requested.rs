@@ -1,0 +1,268 @@
+//! Requests over the runs of a point, and the sentences that close them: what one
+//! takes, where it goes, and what of it is not the tool's own doing.
+
+use crate::intervals::estimate;
+use crate::ratio::{Outcome, by_block};
+use crate::summary::{Estimate, PointSummary};
+use jostle_model::Plan;
+use jostle_model::record::{Distribution, Point};
+
+/// What is known of the requests of a point. Times are in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct RequestSummary {
+    /// Mean time from sending to answer, of successes.
+    pub service_ns: Option<Estimate>,
+    /// Its median.
+    pub p50_ns: Option<Estimate>,
+    /// Its 99th percentile.
+    pub p99_ns: Option<Estimate>,
+    /// Mean time of each phase, in order.
+    pub phases_ns: Vec<(String, Estimate)>,
+    /// Mean time less that of requests that do nothing, run by run.
+    pub net_ns: Option<Estimate>,
+    /// Requests that were made, over all runs, and those that were no success.
+    pub made: u64,
+    /// See `made`.
+    pub failed: u64,
+}
+
+/// None where no requests were made.
+pub fn summarize(runs: &[&Point]) -> Option<RequestSummary> {
+    if !runs.iter().any(|run| is_requested(run)) {
+        return None;
+    }
+    let over_runs = |figure: &dyn Fn(&Point) -> Option<f64>| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
+        estimate(&values)
+    };
+    let service = |run: &Point| run.service_ns.as_ref().map(|service| service.mean);
+    let percentile = |name: &'static str| {
+        move |run: &Point| {
+            let percentiles = &run.service_ns.as_ref()?.percentiles;
+            percentiles.get(name).map(|ns| *ns as f64)
+        }
+    };
+    let longest = runs.iter().max_by_key(|run| run.phases.len())?;
+    let names = longest.phases.iter().map(|phase| phase.phase.clone());
+    let phases_ns = names.filter_map(|name| {
+        let mean = |run: &Point| {
+            let mut phases = run.phases.iter();
+            phases.find(|p| p.phase == name).map(|p| p.span.mean)
+        };
+        let estimate = over_runs(&mean)?;
+        Some((name, estimate))
+    });
+    let failed = |run: &&Point| run.failed_ns.as_ref().map_or(0, |failed| failed.count);
+    let failed: u64 = runs.iter().map(failed).sum();
+    Some(RequestSummary {
+        service_ns: over_runs(&service),
+        p50_ns: over_runs(&percentile("p50")),
+        p99_ns: over_runs(&percentile("p99")),
+        phases_ns: phases_ns.collect(),
+        net_ns: over_runs(&|run| Some(service(run)? - run.null.as_ref()?.service_ns.mean)),
+        made: failed + runs.iter().map(|run| run.operations).sum::<u64>(),
+        failed,
+    })
+}
+
+fn is_requested(run: &Point) -> bool {
+    let some = |distribution: &Option<Distribution>| distribution.is_some();
+    some(&run.service_ns) || some(&run.failed_ns) || !run.codes.is_empty()
+}
+
+/// Whether a plan makes requests, and takes no locks.
+pub fn makes_requests(plan: &Plan) -> bool {
+    plan.call_timeout.is_some()
+}
+
+/// What an operation of a plan of requests is called.
+pub fn noun(plan: &Plan) -> &'static str {
+    match plan
+        .targets
+        .iter()
+        .all(|target| target.starts_with("exec:"))
+    {
+        true => "call",
+        false => "request",
+    }
+}
+
+/// Of one target: what a request takes with the fewest workers and the most
+/// operations, and what more workers bring.
+pub fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
+    let alone = points
+        .iter()
+        .min_by_key(|point| (point.at.workers, std::cmp::Reverse(point.at.operations)));
+    let Some(alone) = alone else {
+        return Vec::new();
+    };
+    let mut clauses = Vec::new();
+    clauses.extend(what_it_takes(plan, alone));
+    clauses.extend(net(alone));
+    clauses.extend(more_workers(plan, alone, points));
+    clauses
+}
+
+fn what_it_takes(plan: &Plan, point: &PointSummary<'_>) -> Option<String> {
+    let requests = point.requests.as_ref()?;
+    let service = requests.service_ns?.median;
+    let phases: Vec<String> = requests
+        .phases_ns
+        .iter()
+        .map(|(name, ns)| format!("{name} {}", time(ns.median)))
+        .collect();
+    let parts = match phases.len() {
+        0 | 1 => String::new(),
+        _ => format!(": {}", phases.join(", ")),
+    };
+    Some(format!("a {} takes {}{parts}", noun(plan), time(service)))
+}
+
+/// The part that is the target's own.
+fn net(point: &PointSummary<'_>) -> Option<String> {
+    let net = point.requests.as_ref()?.net_ns?;
+    let null = &point.runs.iter().find_map(|run| run.null.as_ref())?.target;
+    let bounds = match net.interval {
+        true => format!("95 %: {} to {}", time(net.low), time(net.high)),
+        false => format!("range: {} to {}", time(net.low), time(net.high)),
+    };
+    Some(match net.low > 0.0 {
+        true => format!("{} more than {null} ({bounds})", time(net.median)),
+        false => format!("not surely more than {null} ({bounds} more)"),
+    })
+}
+
+fn more_workers(
+    plan: &Plan,
+    alone: &PointSummary<'_>,
+    points: &[&PointSummary<'_>],
+) -> Option<String> {
+    let beside = points
+        .iter()
+        .filter(|p| p.at.operations == alone.at.operations);
+    let many = beside.max_by_key(|point| point.at.workers)?;
+    let (few, most) = (alone.at.workers?, many.at.workers?);
+    if few == most {
+        return None;
+    }
+    let ratio = by_block(&alone.runs, &many.runs, |run| Some(run.throughput_per_s))?;
+    let noun = noun(plan);
+    Some(match ratio.outcome {
+        Outcome::Same => format!("{most} workers make as many {noun}s/s as {few}, within 5 %"),
+        Outcome::Differs => format!(
+            "{most} workers make {:.2} times the {noun}s/s of {few}",
+            ratio.ratio
+        ),
+        Outcome::Undecided => format!(
+            "{most} workers make {:.2} times the {noun}s/s of {few} (undecided)",
+            ratio.ratio
+        ),
+    })
+}
+
+/// Two or three digits with the unit that suits them.
+fn time(nanos: f64) -> String {
+    let (value, unit) = match nanos.abs() {
+        n if n < 1e3 => (nanos, "ns"),
+        n if n < 1e6 => (nanos / 1e3, "us"),
+        n if n < 1e9 => (nanos / 1e6, "ms"),
+        _ => (nanos / 1e9, "s"),
+    };
+    match value.abs() < 10.0 && unit != "ns" {
+        true => format!("{value:.1} {unit}"),
+        false => format!("{value:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::summary::summarize;
+    use jostle_model::plan::Workload;
+    use jostle_model::record::{At, Null, Phase};
+    use jostle_model::{List, Nanos};
+
+    fn plan() -> Plan {
+        Plan {
+            targets: vec!["exec:ls".to_owned()],
+            workers: Some(List(vec![1, 2])),
+            operations: Some(List(vec![1_000])),
+            call_timeout: Some(Nanos::from_millis(10_000)),
+            ..Plan::of(Workload::Stream)
+        }
+    }
+
+    fn of(mean: f64) -> Distribution {
+        Distribution {
+            count: 1_000,
+            mean,
+            percentiles: [("p50".to_owned(), mean as u64)].into(),
+            ..Distribution::default()
+        }
+    }
+
+    /// Six runs with so many workers, of which a call takes so many microseconds
+    /// and one that does nothing so many.
+    fn runs(workers: u64, us: f64, null_us: f64) -> Vec<Point> {
+        let run = |block: u32| {
+            let us = us + f64::from(block) / 10.0;
+            Point {
+                target: "exec:ls".to_owned(),
+                at: At {
+                    workers: Some(workers),
+                    operations: Some(1_000),
+                    ..At::default()
+                },
+                run: block,
+                block,
+                throughput_per_s: workers as f64 * 1e6 / us,
+                service_ns: Some(of(1e3 * us)),
+                phases: [("spawn", 0.75), ("run", 0.25)]
+                    .map(|(phase, share)| Phase {
+                        phase: phase.to_owned(),
+                        span: of(1e3 * us * share),
+                    })
+                    .into(),
+                null: Some(Null {
+                    target: "exec:true".to_owned(),
+                    service_ns: of(1e3 * null_us),
+                    cpu_us_per_operation: 1.0,
+                }),
+                ..fixtures::point()
+            }
+        };
+        (1..=6).map(run).collect()
+    }
+
+    fn said(points: &[Point]) -> String {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = plan();
+        let points = summarize(&experiment, points);
+        clauses(&experiment.plan, &points.iter().collect::<Vec<_>>()).join("; ")
+    }
+
+    #[test]
+    fn a_call_is_told_by_its_parts_and_by_what_is_its_own() {
+        let mut points = runs(1, 200.0, 150.0);
+        points.extend(runs(2, 250.0, 150.0));
+        assert_eq!(
+            said(&points),
+            "a call takes 200 us: spawn 150 us, run 50 us; 50 us more than exec:true \
+             (95 %: 50 us to 51 us); 2 workers make 1.60 times the calls/s of 1"
+        );
+        assert!(
+            said(&runs(1, 150.0, 150.3))
+                .contains("not surely more than exec:true (95 %: -200 ns to")
+        );
+    }
+
+    #[test]
+    fn locks_have_no_requests() {
+        let points = [fixtures::point()];
+        let points: Vec<&Point> = points.iter().collect();
+        assert!(super::summarize(&points).is_none());
+        assert!(!makes_requests(&Plan::of(Workload::Stream)));
+        assert_eq!(noun(&plan()), "call");
+    }
+}

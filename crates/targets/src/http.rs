@@ -1,0 +1,410 @@
+//! `http` and `https`: any web server, by GET requests of a well-kept client.
+//!
+//! The name is looked up once, before the run, and redirects are answers like any
+//! other: what is timed is this server and the way to it. Not for protocols other
+//! than HTTP/1.1, nor for requests with a body.
+
+use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, SetupError};
+use jostle_model::plan::Connection;
+use jostle_sys::clock::Clock;
+use jostle_sys::files::Errno;
+use jostle_sys::process::Usage;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{
+    ConnectionDetails, Connector, DefaultConnector, NextTimeout, Transport,
+};
+use ureq::{Agent, Error};
+
+/// The line of `http` in the table.
+pub static TARGET: RequestTarget = RequestTarget {
+    entry: entry(
+        "http",
+        "a web server: GET requests over HTTP/1.1, status codes counted",
+    ),
+    reach: |argument| reach("http", argument),
+    prepare: |setup| prepare("http", setup),
+    null: None,
+};
+
+/// The line of `https` in the table.
+pub static TLS_TARGET: RequestTarget = RequestTarget {
+    entry: entry(
+        "https",
+        "the same over TLS, with the system's certificates or those of $SSL_CERT_FILE",
+    ),
+    reach: |argument| reach("https", argument),
+    prepare: |setup| prepare("https", setup),
+    null: None,
+};
+
+const fn entry(name: &'static str, summary: &'static str) -> Entry {
+    Entry {
+        name,
+        aliases: &[],
+        argument: Some("//HOST[:PORT]/PATH"),
+        check_argument: |argument| url("http", argument).map(drop),
+        family: Family::Server,
+        summary,
+        details: "A worker keeps one connection and opens another when the server has closed it; \
+                  with `--connection each` every request has its own. Three phases: `connect` (TCP, and \
+                  TLS; of the requests that opened a connection), `request` (until the head of the \
+                  answer), `body` (until its end). `{n}` and `{worker}` in PATH are the number of the request (`--numbers`) and of \
+                  the worker. A status outside of 200 to 299 is an error, a redirect too, unless \
+                  `--expect` names it. The name of the host is looked up once, before the run; \
+                  proxies of the environment are not used.",
+        lock: LockCapabilities::NONE,
+        no_threads: None,
+    }
+}
+
+const CONNECT: usize = 0;
+const REQUEST: usize = 1;
+const BODY: usize = 2;
+
+/// What all workers ask.
+#[derive(Debug)]
+struct Http {
+    url: String,
+    addresses: Vec<SocketAddr>,
+    timeout: Duration,
+    connection: Connection,
+    /// Read once: it takes longer than many a request.
+    roots: Option<Arc<Vec<Certificate<'static>>>>,
+}
+
+/// The whole URL of what was typed.
+fn url(scheme: &str, argument: Option<&str>) -> Result<String, String> {
+    let wrong = |why: String| format!("{why}; write {scheme}://HOST[:PORT]/PATH");
+    let rest = argument.filter(|rest| rest.starts_with("//"));
+    let rest = rest.ok_or_else(|| wrong(format!("`{scheme}` needs an address")))?;
+    let url = format!("{scheme}:{rest}");
+    let uri: Uri = filled(&url, 0, 0)
+        .parse()
+        .map_err(|error| wrong(format!("`{url}` is no URL: {error}")))?;
+    let authority = rest.trim_start_matches('/').split(['/', '?']).next();
+    if authority.is_some_and(|host| host.contains('{')) {
+        return Err(wrong(format!(
+            "`{url}`: one server is asked, so that {{n}} stands in its path"
+        )));
+    }
+    let has_port = uri.authority().is_some_and(|a| {
+        a.as_str()
+            .rsplit(']')
+            .next()
+            .is_some_and(|end| end.contains(':'))
+    });
+    if has_port && uri.port_u16().is_none() {
+        return Err(wrong(format!("`{url}`: its port is no number up to 65535")));
+    }
+    match uri.host() {
+        Some(host) if !host.is_empty() => Ok(url),
+        _ => Err(wrong(format!("`{url}` names no host"))),
+    }
+}
+
+fn filled(url: &str, nth: u64, worker: u64) -> String {
+    url.replace("{n}", &nth.to_string())
+        .replace("{worker}", &worker.to_string())
+}
+
+fn addresses(url: &str) -> Result<Vec<SocketAddr>, SetupError> {
+    let uri: Uri = filled(url, 0, 0)
+        .parse()
+        .map_err(|error| SetupError(format!("`{url}` is no URL: {error}")))?;
+    let host = uri.host().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let usual = if uri.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    };
+    let port = uri.port_u16().unwrap_or(usual);
+    let found = (bare, port).to_socket_addrs();
+    let found: Vec<SocketAddr> = found
+        .map_err(|error| SetupError(format!("cannot find {host}: {error}; write its number")))?
+        .collect();
+    match found.is_empty() {
+        true => Err(SetupError(format!("{host} has no address"))),
+        false => Ok(found),
+    }
+}
+
+fn reach(scheme: &str, argument: Option<&str>) -> Result<(), SetupError> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let url = url(scheme, argument).map_err(SetupError)?;
+    let mut last = None;
+    for address in addresses(&url)? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some((address, error)),
+        }
+    }
+    Err(SetupError(last.map_or_else(
+        || format!("{url} has no address"),
+        |(address, error)| {
+            format!("cannot connect to {address}: {error}; is the server running there?")
+        },
+    )))
+}
+
+fn prepare(scheme: &str, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, SetupError> {
+    let url = url(scheme, setup.base.argument).map_err(SetupError)?;
+    Ok(Box::new(Http {
+        addresses: addresses(&url)?,
+        url,
+        timeout: setup.timeout,
+        connection: setup.connection.unwrap_or(Connection::Keep),
+        roots: match scheme {
+            "https" => Some(Arc::new(roots()?)),
+            _ => None,
+        },
+    }))
+}
+
+/// The certificates that this system trusts, or those of $SSL_CERT_FILE.
+fn roots() -> Result<Vec<Certificate<'static>>, SetupError> {
+    let found = rustls_native_certs::load_native_certs();
+    let roots: Vec<Certificate<'static>> = found
+        .certs
+        .iter()
+        .map(|der| Certificate::from_der(der).to_owned())
+        .collect();
+    match (roots.is_empty(), found.errors.first()) {
+        (false, _) => Ok(roots),
+        (true, why) => Err(SetupError(format!(
+            "no trusted certificates were found{}; name a file of them in SSL_CERT_FILE",
+            why.map_or_else(String::new, |why| format!(": {why}"))
+        ))),
+    }
+}
+
+impl Http {
+    fn config(&self) -> Config {
+        let idle = match self.connection {
+            Connection::Each => 0,
+            Connection::Keep => 1,
+        };
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent(concat!("jostle/", env!("CARGO_PKG_VERSION")))
+            .timeout_global(Some(self.timeout))
+            .max_idle_connections(idle)
+            .max_idle_connections_per_host(idle);
+        match &self.roots {
+            None => config.build(),
+            Some(roots) => {
+                let roots = RootCerts::Specific(Arc::clone(roots));
+                let tls = TlsConfig::builder().root_certs(roots).build();
+                config.tls_config(tls).build()
+            }
+        }
+    }
+}
+
+impl Requests for Http {
+    fn phases(&self) -> &'static [&'static str] {
+        &["connect", "request", "body"]
+    }
+
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+        let connected = Arc::new(Connected::default());
+        let connector = DefaultConnector::new().chain(Stamping(Arc::clone(&connected)));
+        let resolver = Known(self.addresses.clone());
+        Ok(Box::new(HttpCaller {
+            agent: Agent::with_parts(self.config(), connector, resolver),
+            connected,
+            url: &self.url,
+            is_fixed: filled(&self.url, 0, 0) == self.url,
+            worker: worker as u64,
+            close: self.connection == Connection::Each,
+        }))
+    }
+
+    fn is_success(&self, code: u32) -> bool {
+        (200..300).contains(&code)
+    }
+}
+
+struct HttpCaller<'a> {
+    agent: Agent,
+    connected: Arc<Connected>,
+    url: &'a str,
+    is_fixed: bool,
+    worker: u64,
+    close: bool,
+}
+
+impl Caller for HttpCaller<'_> {
+    fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
+        self.connected.begin(phases.clock());
+        let request = match self.is_fixed {
+            true => self.agent.get(self.url),
+            false => self.agent.get(filled(self.url, nth, self.worker)),
+        };
+        let request = match self.close {
+            true => request.header("connection", "close"),
+            false => request,
+        };
+        let answer = request.call();
+        if let Some(at) = self.connected.at() {
+            phases.end_at(CONNECT, at);
+        }
+        let answer = answer.map_err(|error| failed("request", error))?;
+        phases.end(REQUEST);
+        let code = u32::from(answer.status().as_u16());
+        let mut body = answer.into_body().into_reader();
+        io::copy(&mut body, &mut io::sink()).map_err(|error| failed("body", error.into()))?;
+        phases.end(BODY);
+        Ok(Answer {
+            code,
+            child: Usage::default(),
+        })
+    }
+}
+
+/// What the client says, as the system would have.
+fn failed(call: &'static str, error: Error) -> CallError {
+    let of = |errno: Errno, said| CallError {
+        call,
+        errno: errno.raw_os_error(),
+        said: Some(said),
+    };
+    match error {
+        Error::Timeout(_) => of(Errno::TIMEDOUT, "no whole answer within --call-timeout"),
+        Error::Tls(_) | Error::Rustls(_) => of(
+            Errno::PROTO,
+            "TLS failed; is its certificate trusted? SSL_CERT_FILE names others",
+        ),
+        Error::Io(error) if is_tls(&error) => of(
+            Errno::PROTO,
+            "TLS failed; is its certificate trusted? SSL_CERT_FILE names others",
+        ),
+        Error::Io(error) => match error.raw_os_error() {
+            Some(errno) => CallError {
+                call,
+                errno,
+                said: None,
+            },
+            None => of(by_kind(error.kind()), "the connection ended too early"),
+        },
+        Error::ConnectionFailed => of(Errno::CONNREFUSED, "the connection failed"),
+        _ => of(Errno::PROTO, "the server's answer is no HTTP"),
+    }
+}
+
+fn is_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref().map(ToString::to_string);
+    error.kind() == io::ErrorKind::InvalidData
+        || inner.is_some_and(|text| text.contains("certificate"))
+}
+
+fn by_kind(kind: io::ErrorKind) -> Errno {
+    match kind {
+        io::ErrorKind::Interrupted => Errno::INTR,
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Errno::TIMEDOUT,
+        io::ErrorKind::UnexpectedEof => Errno::CONNRESET,
+        _ => Errno::IO,
+    }
+}
+
+/// When the latest connection was there.
+#[derive(Debug, Default)]
+struct Connected {
+    clock: OnceLock<Clock>,
+    /// Zero: none since the request began.
+    stamp: AtomicU64,
+}
+
+impl Connected {
+    fn begin(&self, clock: Clock) {
+        self.clock.get_or_init(|| clock);
+        self.stamp.store(0, Relaxed);
+    }
+
+    fn at(&self) -> Option<u64> {
+        Some(self.stamp.load(Relaxed)).filter(|stamp| *stamp > 0)
+    }
+}
+
+/// The last link of the client's chain of connectors.
+#[derive(Debug)]
+struct Stamping(Arc<Connected>);
+
+impl<In: Transport> Connector<In> for Stamping {
+    type Out = In;
+
+    fn connect(
+        &self,
+        _details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<In>, Error> {
+        if let Some(clock) = self.0.clock.get() {
+            self.0.stamp.store(clock.now(), Relaxed);
+        }
+        Ok(chained)
+    }
+}
+
+/// A look-up that is done.
+#[derive(Debug)]
+struct Known(Vec<SocketAddr>);
+
+impl Resolver for Known {
+    fn resolve(
+        &self,
+        _uri: &Uri,
+        _config: &Config,
+        _timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, Error> {
+        /// The client takes no more.
+        const MOST: usize = 16;
+        let mut found = self.empty();
+        for address in self.0.iter().take(MOST) {
+            found.push(*address);
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_typed() {
+        let table = [
+            (
+                Some("//127.0.0.1:80/a?b={n}"),
+                Ok("http://127.0.0.1:80/a?b={n}"),
+            ),
+            (Some("//[::1]/"), Ok("http://[::1]/")),
+            (Some("//host.example"), Ok("http://host.example")),
+            (Some("host.example"), Err("needs an address")),
+            (None, Err("needs an address")),
+            (Some("//"), Err("http://HOST[:PORT]/PATH")),
+            (Some("//h:99999/"), Err("no number up to 65535")),
+            (Some("//{n}.example/"), Err("in its path")),
+        ];
+        for (argument, expected) in table {
+            match (url("http", argument), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+                (found, _) => panic!("{argument:?}: {found:?}"),
+            }
+        }
+        assert_eq!(filled("http://h/{worker}/{n}?{n}", 7, 2), "http://h/2/7?7");
+    }
+}

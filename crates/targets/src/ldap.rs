@@ -1,0 +1,363 @@
+//! `ldap`, `ldaps`: a directory server, as a client of it sees it: connect, bind,
+//! search, unbind (RFC 4511). A search is read to its end; what it finds is
+//! counted, and not looked at.
+
+mod ber;
+mod counts;
+mod filter;
+mod place;
+mod session;
+mod template;
+mod wire;
+
+use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+use crate::listener;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{CallError, ServerFigures, SetupError};
+use counts::{Counts, Log, Monitor};
+use jostle_model::plan::Connection;
+use jostle_sys::clock;
+use place::Place;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore, crypto};
+use session::{Credentials, Dial, Session};
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use template::Numbers;
+use wire::Search;
+
+/// Its line in the table.
+pub static TARGET: RequestTarget = RequestTarget {
+    entry: Entry {
+        name: "ldap",
+        aliases: &[],
+        argument: Some("//HOST:PORT/BASE?FILTER"),
+        check_argument: |argument| Place::parse(argument, PORT).map(drop),
+        family: Family::Server,
+        summary: "a directory server: bind, search, unbind",
+        details: "BASE and FILTER (RFC 4515) are those of ldapsearch, the scope is `sub`; all parts of \
+                  a URL can be given (`BASE?ATTRIBUTES?SCOPE?FILTER`). `{n}` in base or filter is \
+                  the number of the request, which `--numbers` lets begin again. With \
+                  `--connection each` every request has a connection of its own, as with a process \
+                  of ldapsearch: the phases are `connect`, `bind`, `search` and `unbind`; with \
+                  `keep` a worker binds once, and a request is a `search`. Anonymous, or with name \
+                  and password of `--credentials FILE` (two lines) or of JOSTLE_BIND_DN and \
+                  JOSTLE_BIND_PASSWORD. Codes are LDAP's result codes; 900 is a search that \
+                  succeeded and found nothing, an error unless `--expect 0:900` says otherwise. The \
+                  server's counts are those of cn=Monitor, or of its log (`--server-log`).",
+        lock: LockCapabilities::NONE,
+        no_threads: None,
+    },
+    reach: |argument| reach(argument, PORT, false),
+    prepare: |setup| Ldap::prepare(setup, PORT, false),
+    null: None,
+};
+
+/// The same, encrypted.
+pub static TLS_TARGET: RequestTarget = RequestTarget {
+    entry: Entry {
+        name: "ldaps",
+        aliases: &[],
+        argument: Some("//HOST:PORT/BASE?FILTER"),
+        check_argument: |argument| Place::parse(argument, TLS_PORT).map(drop),
+        family: Family::Server,
+        summary: "the same over TLS",
+        details: "As `ldap`, with the phase `tls` behind `connect`. The certificate is checked by the \
+                  system's store, or by the file that SSL_CERT_FILE names. Every connection shakes \
+                  hands in full: none resumes another's session, as new clients could not either.",
+        lock: LockCapabilities::NONE,
+        no_threads: None,
+    },
+    reach: |argument| reach(argument, TLS_PORT, true),
+    prepare: |setup| Ldap::prepare(setup, TLS_PORT, true),
+    null: None,
+};
+
+const PORT: u16 = 389;
+const TLS_PORT: u16 = 636;
+
+const CONNECT: usize = 0;
+const TLS: usize = 1;
+const BIND: usize = 2;
+const SEARCH: usize = 3;
+const UNBIND: usize = 4;
+
+/// A search that succeeded and found nothing. LDAP calls it a success; who
+/// measures a server that finds things wants to know. No result code is near.
+const FOUND_NOTHING: u32 = 900;
+
+/// Before a run, a server that does not answer within this is called unreachable.
+const REACH_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What all workers share.
+#[derive(Debug)]
+struct Ldap {
+    dial: Dial,
+    credentials: Credentials,
+    search: Search,
+    connection: Connection,
+    source: Source,
+    pid: Option<u32>,
+}
+
+/// Where the server's counts are read.
+#[derive(Debug)]
+enum Source {
+    Monitor(Monitor),
+    Log(Log),
+}
+
+fn reach(argument: Option<&str>, port: u16, tls: bool) -> Result<(), SetupError> {
+    let place = Place::parse(argument, port).map_err(SetupError)?;
+    let dial = Dial::new(&place, REACH_PATIENCE, tls)?;
+    let deadline = clock::monotonic() + REACH_PATIENCE.as_nanos() as u64;
+    dial.open(deadline).map(drop).map_err(|error| {
+        SetupError(format!(
+            "cannot connect to {}:{}: {error}; is the server running there?",
+            place.host, place.port
+        ))
+    })
+}
+
+impl Dial {
+    fn new(place: &Place, timeout: Duration, tls: bool) -> Result<Dial, SetupError> {
+        let addresses: Vec<SocketAddr> = (place.host.as_str(), place.port)
+            .to_socket_addrs()
+            .map_err(|error| SetupError(format!("cannot find {}: {error}", place.host)))?
+            .collect();
+        let tls = tls.then(|| {
+            let name = ServerName::try_from(place.host.clone())
+                .map_err(|error| SetupError(format!("{}: {error}", place.host)))?;
+            Ok((Arc::new(tls_config()?), name))
+        });
+        Ok(Dial {
+            addresses,
+            tls: tls.transpose()?,
+            timeout,
+        })
+    }
+
+    /// A connection, encrypted where it should be, on which nobody has bound yet.
+    fn open(&self, deadline: u64) -> Result<Session, CallError> {
+        let session = Session::connect(self, deadline)?;
+        match self.tls {
+            Some(_) => session.secure(self),
+            None => Ok(session),
+        }
+    }
+}
+
+fn tls_config() -> Result<ClientConfig, SetupError> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(SetupError(format!(
+            "no certificate to check servers by{}{}; name a file with SSL_CERT_FILE",
+            if why.is_empty() { "" } else { ": " },
+            why.join(", ")
+        )));
+    }
+    let mut config =
+        ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| SetupError(format!("TLS: {error}")))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+    // A handshake that resumes another connection's is not a new client's.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// From a file of two lines, or from the environment; never from the command
+/// line, which everybody on the machine can read.
+fn credentials(file: Option<&Path>) -> Result<Credentials, SetupError> {
+    let from_environment = |name| std::env::var(name).unwrap_or_default();
+    let Some(path) = file else {
+        return Ok(Credentials {
+            name: from_environment("JOSTLE_BIND_DN"),
+            password: from_environment("JOSTLE_BIND_PASSWORD").into_bytes(),
+        });
+    };
+    let text = fs::read_to_string(path).map_err(|error| {
+        SetupError(format!(
+            "cannot read --credentials {}: {error}",
+            path.display()
+        ))
+    })?;
+    let mut lines = text.lines();
+    match (lines.next(), lines.next()) {
+        (Some(name), Some(password)) if !name.is_empty() => Ok(Credentials {
+            name: name.to_owned(),
+            password: password.into(),
+        }),
+        _ => Err(SetupError(format!(
+            "--credentials {}: the name in the first line, the password in the second",
+            path.display()
+        ))),
+    }
+}
+
+impl Ldap {
+    fn prepare(
+        setup: &RequestSetup<'_>,
+        port: u16,
+        tls: bool,
+    ) -> Result<Box<dyn Requests>, SetupError> {
+        let place = Place::parse(setup.base.argument, port).map_err(SetupError)?;
+        let dial = Dial::new(&place, setup.timeout, tls)?;
+        let local = dial
+            .addresses
+            .iter()
+            .all(|address| address.ip().is_loopback());
+        Ok(Box::new(Ldap {
+            credentials: credentials(setup.credentials)?,
+            search: place.search,
+            connection: setup.connection.unwrap_or(Connection::Each),
+            source: match setup.server_log {
+                Some(path) => Source::Log(Log::open(path)?),
+                None => Source::Monitor(Monitor::default()),
+            },
+            pid: local.then(|| listener::process(place.port)).flatten(),
+            dial,
+        }))
+    }
+}
+
+impl Requests for Ldap {
+    fn phases(&self) -> &'static [&'static str] {
+        &["connect", "tls", "bind", "search", "unbind"]
+    }
+
+    fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
+        let mut caller = LdapCaller {
+            ldap: self,
+            worker: worker as u64,
+            kept: None,
+        };
+        if self.connection == Connection::Keep {
+            // What is kept is there before the first request.
+            let refused = |said: String| SetupError(format!("cannot bind: {said}"));
+            let opened = caller.open(self.deadline(), |_| {});
+            match opened.map_err(|error| refused(error.to_string()))? {
+                Ok(session) => caller.kept = Some(session),
+                Err(code) => return Err(refused(self.code_name(code))),
+            }
+        }
+        Ok(Box::new(caller))
+    }
+
+    fn code_name(&self, code: u32) -> String {
+        match wire::code_name(code) {
+            Some(name) => format!("{code} {name}"),
+            None if code == FOUND_NOTHING => format!("{code} success without an entry"),
+            None => code.to_string(),
+        }
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        let counts = match &self.source {
+            Source::Monitor(monitor) => monitor.read(&self.dial, &self.credentials)?,
+            Source::Log(log) => Some(log.read()?),
+        };
+        let of = |field: fn(&Counts) -> u64| counts.as_ref().map(field);
+        Ok(Some(ServerFigures {
+            grants: of(|counts| counts.searches),
+            binds: of(|counts| counts.binds),
+            unbinds: of(|counts| counts.unbinds),
+            pid: self.pid,
+            memory_bytes: None,
+        }))
+    }
+}
+
+impl Ldap {
+    fn deadline(&self) -> u64 {
+        clock::monotonic() + self.dial.timeout.as_nanos() as u64
+    }
+}
+
+struct LdapCaller<'a> {
+    ldap: &'a Ldap,
+    worker: u64,
+    /// A connection on which we are bound.
+    kept: Option<Session>,
+}
+
+impl LdapCaller<'_> {
+    /// A connection on which we are bound, or the code with which the server
+    /// refused us. `ended` hears when a phase is over.
+    fn open(
+        &self,
+        deadline: u64,
+        mut ended: impl FnMut(usize),
+    ) -> Result<Result<Session, u32>, CallError> {
+        let dial = &self.ldap.dial;
+        let mut session = Session::connect(dial, deadline)?;
+        ended(CONNECT);
+        if dial.tls.is_some() {
+            session = session.secure(dial)?;
+            ended(TLS);
+        }
+        let code = session.bind(&self.ldap.credentials)?.code;
+        ended(BIND);
+        if code == 0 {
+            return Ok(Ok(session));
+        }
+        session.unbind()?;
+        ended(UNBIND);
+        Ok(Err(code))
+    }
+}
+
+impl Caller for LdapCaller<'_> {
+    fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
+        let deadline = self.ldap.deadline();
+        let answer = |code| Answer {
+            code,
+            ..Answer::default()
+        };
+        let mut session = match self.kept.take() {
+            Some(mut session) => {
+                session.set_deadline(deadline);
+                session
+            }
+            // Also where a kept one was lost: with the request that lost it.
+            None => match self.open(deadline, |phase| phases.end(phase))? {
+                Ok(session) => session,
+                Err(code) => return Ok(answer(code)),
+            },
+        };
+        let numbers = Numbers {
+            nth,
+            worker: self.worker,
+        };
+        let found = session.search(&self.ldap.search, numbers, |_| {})?;
+        phases.end(SEARCH);
+        match self.ldap.connection {
+            Connection::Keep => self.kept = Some(session),
+            Connection::Each => {
+                session.unbind()?;
+                phases.end(UNBIND);
+            }
+        }
+        Ok(answer(match (found.outcome.code, found.entries) {
+            (0, 0) => FOUND_NOTHING,
+            (code, _) => code,
+        }))
+    }
+}
+
+impl Drop for LdapCaller<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.kept.take() {
+            // Who is gone already has taken its leave too.
+            let _ = session.unbind();
+        }
+    }
+}

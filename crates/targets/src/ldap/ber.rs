@@ -1,0 +1,91 @@
+//! The few shapes that LDAP's messages are made of (RFC 4511, section 5.1), on
+//! top of `lber`, which knows how they become bytes.
+
+use lber::common::TagClass;
+use lber::structure::{PL, StructureTag};
+use lber::structures::{ASNTag, Boolean, Enumerated, Integer, Sequence};
+
+pub fn primitive(class: TagClass, id: u64, bytes: Vec<u8>) -> StructureTag {
+    StructureTag {
+        class,
+        id,
+        payload: PL::P(bytes),
+    }
+}
+
+pub fn constructed(class: TagClass, id: u64, parts: Vec<StructureTag>) -> StructureTag {
+    StructureTag {
+        class,
+        id,
+        payload: PL::C(parts),
+    }
+}
+
+/// `[id]` of bytes, within a message's own part.
+pub fn context(id: u64, bytes: impl Into<Vec<u8>>) -> StructureTag {
+    primitive(TagClass::Context, id, bytes.into())
+}
+
+/// `[id]` of parts.
+pub fn group(id: u64, parts: Vec<StructureTag>) -> StructureTag {
+    constructed(TagClass::Context, id, parts)
+}
+
+pub fn octets(bytes: impl Into<Vec<u8>>) -> StructureTag {
+    const OCTET_STRING: u64 = 4;
+    primitive(TagClass::Universal, OCTET_STRING, bytes.into())
+}
+
+pub fn sequence(parts: Vec<StructureTag>) -> StructureTag {
+    constructed(TagClass::Universal, Sequence::default().id, parts)
+}
+
+pub fn integer(inner: i64) -> StructureTag {
+    let integer = Integer {
+        inner,
+        ..Integer::default()
+    };
+    integer.into_structure()
+}
+
+pub fn enumerated(inner: i64) -> StructureTag {
+    let enumerated = Enumerated {
+        inner,
+        ..Enumerated::default()
+    };
+    enumerated.into_structure()
+}
+
+pub fn boolean(inner: bool) -> StructureTag {
+    let boolean = Boolean {
+        inner,
+        ..Boolean::default()
+    };
+    boolean.into_structure()
+}
+
+/// A number that cannot be negative; None where it is none or too long.
+pub fn number(tag: &StructureTag) -> Option<u64> {
+    match &tag.payload {
+        PL::P(bytes) if (1..=8).contains(&bytes.len()) => Some(
+            bytes
+                .iter()
+                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+        ),
+        _ => None,
+    }
+}
+
+pub fn bytes(tag: &StructureTag) -> Option<&[u8]> {
+    match &tag.payload {
+        PL::P(bytes) => Some(bytes),
+        PL::C(_) => None,
+    }
+}
+
+pub fn parts(tag: &StructureTag) -> Option<&[StructureTag]> {
+    match &tag.payload {
+        PL::C(parts) => Some(parts),
+        PL::P(_) => None,
+    }
+}

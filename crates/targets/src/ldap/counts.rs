@@ -1,0 +1,241 @@
+//! What the server counted: from `cn=Monitor`, which OpenLDAP keeps of itself, or
+//! from its log of operations. Not for more than the three numbers that a client
+//! can be held against.
+
+use super::place::Place;
+use super::session::{Credentials, Dial, Session};
+use super::template::Numbers;
+use super::wire::{self, Search};
+use crate::{CallError, SetupError};
+use jostle_sys::clock;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::ops::Sub;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Operations that a server has completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections that said who they are.
+    pub binds: u64,
+    /// Searches.
+    pub searches: u64,
+    /// Connections that took their leave.
+    pub unbinds: u64,
+}
+
+impl Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, other: Counts) -> Counts {
+        Counts {
+            binds: self.binds.saturating_sub(other.binds),
+            searches: self.searches.saturating_sub(other.searches),
+            unbinds: self.unbinds.saturating_sub(other.unbinds),
+        }
+    }
+}
+
+/// The last unbinds are answered by nothing, so that nobody knows when they are
+/// counted: readings follow each other until two are the same.
+const BETWEEN_READINGS: Duration = Duration::from_millis(20);
+const READINGS_AT_MOST: usize = 100;
+
+fn settled(mut read: impl FnMut() -> Result<Counts, SetupError>) -> Result<Counts, SetupError> {
+    let mut last = read()?;
+    for _ in 1..READINGS_AT_MOST {
+        std::thread::sleep(BETWEEN_READINGS);
+        let next = read()?;
+        if next == last {
+            break;
+        }
+        last = next;
+    }
+    Ok(last)
+}
+
+/// Reads `cn=Monitor`.
+#[derive(Debug, Default)]
+pub struct Monitor {
+    /// What was done to read it, which the server has counted too.
+    own: Mutex<Counts>,
+}
+
+/// Below it there is an entry for each kind of operation.
+const OPERATIONS: &str = "//-/cn=Operations,cn=Monitor?monitorOpCompleted?one";
+
+impl Monitor {
+    /// What others did since the server started; None where it has no monitor, or
+    /// none that `credentials` may read.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn read(
+        &self,
+        dial: &Dial,
+        credentials: &Credentials,
+    ) -> Result<Option<Counts>, SetupError> {
+        let said = |error: CallError| SetupError(format!("cannot read cn=Monitor: {error}"));
+        let operations = Place::parse(Some(OPERATIONS), 0).map_err(SetupError)?;
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut session = dial.open(deadline(dial)).map_err(said)?;
+        if session.bind(credentials).map_err(said)?.code != 0 {
+            return Ok(None);
+        }
+        own.binds += 1;
+        let mut there = true;
+        let counts = settled(|| {
+            session.set_deadline(deadline(dial));
+            let counts = ask(&mut session, &operations.search).map_err(said)?;
+            // The search itself is not completed while it is answered.
+            let others = counts.unwrap_or_default() - *own;
+            own.searches += 1;
+            there = counts.is_some();
+            Ok(others)
+        })?;
+        session.unbind().map_err(said)?;
+        own.unbinds += 1;
+        Ok(there.then_some(counts))
+    }
+}
+
+fn deadline(dial: &Dial) -> u64 {
+    clock::monotonic() + dial.timeout.as_nanos() as u64
+}
+
+/// None where nothing is found.
+fn ask(session: &mut Session, search: &Search) -> Result<Option<Counts>, CallError> {
+    let mut counts = Counts::default();
+    let found = session.search(search, Numbers::default(), |entry| {
+        let number = wire::value(entry, "monitorOpCompleted")
+            .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+        let name = wire::name(entry).unwrap_or_default().to_ascii_lowercase();
+        match (name.split(|byte| *byte == b',').next(), number) {
+            (Some(b"cn=bind"), Some(number)) => counts.binds = number,
+            (Some(b"cn=search"), Some(number)) => counts.searches = number,
+            (Some(b"cn=unbind"), Some(number)) => counts.unbinds = number,
+            _ => {}
+        }
+    })?;
+    Ok((found.outcome.code == 0 && found.entries > 0).then_some(counts))
+}
+
+/// Reads the lines that were added to a server's log.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    /// Where reading goes on, and what stands before.
+    read: Mutex<(u64, Counts)>,
+}
+
+impl Log {
+    /// From its present end on.
+    ///
+    /// # Errors
+    /// In words for the user, where it cannot be read.
+    pub fn open(path: &Path) -> Result<Log, SetupError> {
+        let end = File::open(path)
+            .and_then(|file| file.metadata())
+            .map_err(|error| unreadable(path, &error.to_string()))?;
+        Ok(Log {
+            path: path.to_owned(),
+            read: Mutex::new((end.len(), Counts::default())),
+        })
+    }
+
+    /// What was logged since it was opened.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn read(&self) -> Result<Counts, SetupError> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        settled(|| {
+            self.follow(&mut read)
+                .map_err(|error| unreadable(&self.path, &error.to_string()))?;
+            Ok(read.1)
+        })
+    }
+
+    fn follow(&self, read: &mut (u64, Counts)) -> std::io::Result<()> {
+        let mut file = File::open(&self.path)?;
+        if file.metadata()?.len() < read.0 {
+            return Err(std::io::Error::other("it became shorter during the run"));
+        }
+        file.seek(SeekFrom::Start(read.0))?;
+        let mut lines = BufReader::new(file);
+        let mut line = Vec::new();
+        // A line without its end is read when it is whole.
+        while lines.read_until(b'\n', &mut line)? > 0 && line.ends_with(b"\n") {
+            read.0 += line.len() as u64;
+            count(&line, &mut read.1);
+            line.clear();
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path, why: &str) -> SetupError {
+    SetupError(format!(
+        "cannot read --server-log {}: {why}",
+        path.display()
+    ))
+}
+
+/// `conn=1000 op=1 SRCH base="..."`, as OpenLDAP writes with `loglevel stats`, and
+/// 389 Directory Server in its access log. A bind with a password is logged twice
+/// by OpenLDAP, as asked (`method=`) and as done (`mech=`); what a search asks for
+/// stands in a line of its own (`SRCH attr=`).
+fn count(line: &[u8], counts: &mut Counts) {
+    let text = String::from_utf8_lossy(line);
+    let Some((_, operation)) = text.split_once(" op=") else {
+        return;
+    };
+    let mut words = operation.split_whitespace().skip(1);
+    match (words.next(), words.next()) {
+        (Some("BIND"), _) if operation.contains(" method=") => counts.binds += 1,
+        (Some("SRCH"), Some(what)) if what.starts_with("base=") => counts.searches += 1,
+        (Some("UNBIND"), _) => counts.unbinds += 1,
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const LINES: &str = "\
+6b01 0x7f conn=1001 fd=13 ACCEPT from IP=127.0.0.1:51998 (IP=127.0.0.1:3899)
+6b01 0x7f conn=1001 op=0 BIND dn=\"cn=UNBIND SRCH\" method=128
+6b01 0x7f conn=1001 op=0 BIND dn=\"cn=UNBIND SRCH\" mech=SIMPLE bind_ssf=0 ssf=0
+6b01 0x7f conn=1001 op=0 RESULT tag=97 err=0 qtime=0.000003 etime=0.000077 text=
+6b01 0x7f conn=1001 op=1 SRCH base=\"dc=example\" scope=2 deref=0 filter=\"(uid= op=9 UNBIND)\"
+6b01 0x7f conn=1001 op=1 SRCH attr=mail
+6b01 0x7f conn=1001 op=1 SEARCH RESULT tag=101 err=0 nentries=1 text=
+6b01 0x7f conn=1001 op=2 UNBIND
+6b01 0x7f conn=1001 fd=13 closed
+";
+
+    #[test]
+    fn a_log_is_counted_from_where_it_ended() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(LINES.as_bytes()).unwrap();
+        let log = Log::open(file.path()).unwrap();
+        assert_eq!(log.read().unwrap(), Counts::default());
+        let (most, end) = LINES.split_at(LINES.len() - 100);
+        file.write_all(most.as_bytes()).unwrap();
+        assert_eq!(log.read().unwrap().unbinds, 0, "its line is not whole yet");
+        file.write_all(end.as_bytes()).unwrap();
+        let one = Counts {
+            binds: 1,
+            searches: 1,
+            unbinds: 1,
+        };
+        assert_eq!(log.read().unwrap(), one);
+        file.as_file().set_len(0).unwrap();
+        assert!(log.read().unwrap_err().0.contains("became shorter"));
+        assert!(Log::open(Path::new("/no/such/log")).is_err());
+    }
+}

@@ -1,0 +1,376 @@
+//! One connection to a directory server: what `wire` says, on a blocking socket,
+//! encrypted or not. Requests follow each other; every wait has a limit.
+
+use super::template::Numbers;
+use super::wire::{self, Message, Outcome, Search};
+use crate::CallError;
+use bytes::BytesMut;
+use jostle_sys::files::Errno;
+use jostle_sys::{clock, signal};
+use lber::structure::StructureTag;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Room for what comes at once; longer messages make more.
+const ROOM: usize = 16 << 10;
+
+/// Where to connect, how, and for how long to wait.
+#[derive(Clone, Debug)]
+pub struct Dial {
+    /// The first of them that answers.
+    pub addresses: Vec<SocketAddr>,
+    /// Of `ldaps`: whom to trust, and whom to expect.
+    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// For one request, all its parts together.
+    pub timeout: Duration,
+}
+
+/// Who asks.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// Distinguished name; empty: anonymous.
+    pub name: String,
+    /// Sent as it is, which TLS hides.
+    pub password: Vec<u8>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({}, ...)", self.name)
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Session {
+    io: Transport,
+    input: Vec<u8>,
+    /// Of `input`, what was received and not yet read.
+    ready: std::ops::Range<usize>,
+    output: BytesMut,
+    last_id: u32,
+    /// Monotonic nanoseconds at which waiting ends.
+    deadline: u64,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Entries that came before the end.
+    pub entries: u64,
+}
+
+impl Session {
+    /// Connects; the first request has to end at `deadline`, in monotonic
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// The call that failed.
+    pub fn connect(dial: &Dial, deadline: u64) -> Result<Session, CallError> {
+        let mut last = CallError::new("connect", Errno::ADDRNOTAVAIL);
+        for address in &dial.addresses {
+            match connected(address, dial.timeout) {
+                Ok(stream) => {
+                    return Ok(Session {
+                        io: Transport::Plain(stream),
+                        input: vec![0; ROOM],
+                        ready: 0..0,
+                        output: BytesMut::with_capacity(512),
+                        last_id: 0,
+                        deadline,
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Shakes hands, where the connection is to be encrypted.
+    ///
+    /// # Errors
+    /// The call that failed; EPROTO with what TLS says against the server.
+    pub fn secure(mut self, dial: &Dial) -> Result<Session, CallError> {
+        let (Some((config, name)), Transport::Plain(socket)) = (&dial.tls, self.io) else {
+            return Err(CallError::new("TLS", Errno::INVAL));
+        };
+        let connection = ClientConnection::new(Arc::clone(config), name.clone())
+            .map_err(|error| said("TLS", &error.to_string()))?;
+        let mut stream = StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            match stream.conn.complete_io(&mut stream.sock) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted("TLS")?,
+                Err(error) => return Err(failed("TLS", &error)),
+            }
+        }
+        self.io = Transport::Tls(Box::new(stream));
+        Ok(self)
+    }
+
+    /// Until when the next request may wait, in monotonic nanoseconds.
+    pub fn set_deadline(&mut self, deadline: u64) {
+        self.deadline = deadline;
+    }
+
+    /// Says who asks.
+    ///
+    /// # Errors
+    /// The call that failed. A server's refusal is none: its code says so.
+    pub fn bind(&mut self, credentials: &Credentials) -> Result<Outcome, CallError> {
+        const CALL: &str = "bind";
+        let id = self.next_id();
+        wire::bind(
+            id,
+            &credentials.name,
+            &credentials.password,
+            &mut self.output,
+        );
+        self.send(CALL)?;
+        loop {
+            match self.receive(CALL, id)? {
+                Message::Bound(outcome) => return Ok(outcome),
+                Message::Aside => {}
+                _ => return Err(CallError::new(CALL, Errno::PROTO)),
+            }
+        }
+    }
+
+    /// Searches, and reads the answer to its end.
+    ///
+    /// # Errors
+    /// The call that failed, as with [`Session::bind`].
+    pub fn search(
+        &mut self,
+        search: &Search,
+        numbers: Numbers,
+        mut each: impl FnMut(&StructureTag),
+    ) -> Result<Found, CallError> {
+        const CALL: &str = "search";
+        let id = self.next_id();
+        search.encode(id, numbers, &mut self.output);
+        self.send(CALL)?;
+        let mut entries = 0;
+        loop {
+            match self.receive(CALL, id)? {
+                Message::Entry(entry) => {
+                    each(&entry);
+                    entries += 1;
+                }
+                Message::Aside => {}
+                Message::Done(outcome) => return Ok(Found { outcome, entries }),
+                _ => return Err(CallError::new(CALL, Errno::PROTO)),
+            }
+        }
+    }
+
+    /// Takes leave; the server does not answer.
+    ///
+    /// # Errors
+    /// The call that failed.
+    pub fn unbind(mut self) -> Result<(), CallError> {
+        let id = self.next_id();
+        wire::unbind(id, &mut self.output);
+        if let Transport::Tls(stream) = &mut self.io {
+            // Behind the request, in the same piece where it fits.
+            let sent = stream
+                .write_all(&self.output)
+                .map_err(|e| failed("unbind", &e));
+            stream.conn.send_close_notify();
+            return sent.and_then(|()| stream.flush().map_err(|e| failed("unbind", &e)));
+        }
+        self.send("unbind")
+    }
+
+    fn next_id(&mut self) -> u32 {
+        // Numbers of messages end at 2^31 - 1; zero is the server's own.
+        self.last_id = if self.last_id == i32::MAX as u32 {
+            1
+        } else {
+            self.last_id + 1
+        };
+        self.output.clear();
+        self.last_id
+    }
+
+    fn send(&mut self, call: &'static str) -> Result<(), CallError> {
+        let mut rest = &self.output[..];
+        while !rest.is_empty() {
+            match self.io.write(rest) {
+                Ok(0) => return Err(CallError::new(call, Errno::PIPE)),
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(call)?,
+                Err(error) => return Err(failed(call, &error)),
+            }
+        }
+        if let Transport::Tls(stream) = &mut self.io {
+            stream.flush().map_err(|error| failed(call, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The next message that answers request `id`.
+    fn receive(&mut self, call: &'static str, id: u32) -> Result<Message, CallError> {
+        loop {
+            let decoded = wire::decode(&self.input[self.ready.clone()])
+                .map_err(|_| said(call, "the server's answer is not LDAP"))?;
+            let Some((of, message, length)) = decoded else {
+                self.fill(call)?;
+                continue;
+            };
+            self.ready.start += length;
+            match message {
+                Message::Notice(outcome) => {
+                    return Err(said(
+                        call,
+                        &format!("the server disconnects: {}", outcome.said),
+                    ));
+                }
+                message if of == id => return Ok(message),
+                _ => return Err(CallError::new(call, Errno::PROTO)),
+            }
+        }
+    }
+
+    /// Reads what has come, or waits for it.
+    fn fill(&mut self, call: &'static str) -> Result<(), CallError> {
+        if self.ready.start > 0 {
+            self.input.copy_within(self.ready.clone(), 0);
+            self.ready = 0..self.ready.len();
+        }
+        if self.ready.end == self.input.len() {
+            self.input.resize(2 * self.ready.end, 0);
+        }
+        loop {
+            match self.io.read(&mut self.input[self.ready.end..]) {
+                Ok(0) => return Err(CallError::new(call, Errno::CONNRESET)),
+                Ok(count) => {
+                    self.ready.end += count;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => interrupted(call)?,
+                Err(error) => return Err(failed(call, &error)),
+            }
+        }
+        // The socket's own limit is for one wait; a server that answers in drops
+        // would begin it again and again.
+        match clock::monotonic() > self.deadline {
+            true => Err(late(call)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Read for Transport {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => stream.read(into),
+            Transport::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Transport {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => stream.write(bytes),
+            Transport::Tls(stream) => stream.write(bytes),
+        }
+    }
+}
+
+/// A socket whose every wait ends after `timeout`, connect(2) too.
+fn connected(address: &SocketAddr, timeout: Duration) -> Result<TcpStream, CallError> {
+    const CALL: &str = "connect";
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let call = |errno| CallError::new(CALL, errno);
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| CallError::new("socket", errno))?;
+    sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout)).map_err(call)?;
+    sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(timeout)).map_err(call)?;
+    sockopt::set_tcp_nodelay(&socket, true).map_err(call)?;
+    match rustix::net::connect(&socket, address) {
+        Ok(()) => Ok(TcpStream::from(socket)),
+        // What connect(2) says when SO_SNDTIMEO is over.
+        Err(Errno::INPROGRESS | Errno::AGAIN) => Err(late(CALL)),
+        Err(Errno::INTR) if signal::interrupted() => Err(call(Errno::INTR)),
+        Err(errno) => Err(call(errno)),
+    }
+}
+
+/// Goes on after a signal, unless it is the keeper's.
+fn interrupted(call: &'static str) -> Result<(), CallError> {
+    match signal::interrupted() {
+        true => Err(CallError::new(call, Errno::INTR)),
+        false => Ok(()),
+    }
+}
+
+fn late(call: &'static str) -> CallError {
+    CallError {
+        said: Some("the server did not answer within --call-timeout"),
+        ..CallError::new(call, Errno::TIMEDOUT)
+    }
+}
+
+#[cold]
+fn failed(call: &'static str, error: &io::Error) -> CallError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => late(call),
+        // The other side of TLS left without a word.
+        io::ErrorKind::UnexpectedEof => CallError::new(call, Errno::CONNRESET),
+        _ => match error.raw_os_error() {
+            Some(errno) => CallError {
+                call,
+                errno,
+                said: None,
+            },
+            None => said(call, &error.to_string()),
+        },
+    }
+}
+
+/// What a server did wrong, in words that are few: each kind is kept once.
+#[cold]
+fn said(call: &'static str, text: &str) -> CallError {
+    CallError {
+        call,
+        errno: Errno::PROTO.raw_os_error(),
+        said: Some(kept(text)),
+    }
+}
+
+/// The text for as long as the process lives. Servers repeat themselves; one that
+/// finds ever new words is not quoted any more.
+fn kept(text: &str) -> &'static str {
+    const AT_MOST: usize = 64;
+    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = kept.get(text) {
+        return known;
+    }
+    if kept.len() >= AT_MOST {
+        return "the server answered wrongly, in many ways";
+    }
+    let text: &'static str = text.to_owned().leak();
+    kept.insert(text);
+    text
+}
