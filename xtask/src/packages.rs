@@ -40,7 +40,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "iproute2",
         brings: "ip",
-        why: "tests of connections bring up the loopback of a network namespace",
+        why: "tests make network namespaces for connections, and cut the link of jostled's clients",
     },
     Package {
         name: "gnuplot-nox",
@@ -96,11 +96,6 @@ const PACKAGES: &[Package] = &[
         name: "curl",
         brings: "curl",
         why: "tests call the procedures of procd with it",
-    },
-    Package {
-        name: "iproute2",
-        brings: "ip",
-        why: "a test cuts the link of jostled's clients",
     },
     Package {
         name: "openssl",

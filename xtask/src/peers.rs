@@ -13,6 +13,7 @@
 mod calls;
 mod connections;
 mod figures;
+mod ldap;
 pub mod services;
 mod trials;
 
@@ -140,10 +141,10 @@ impl Bench {
         };
         std::fs::create_dir_all(&bench.peers)?;
         for program in ["pairs", "contend", "spawn", "connect"] {
-            compile(program, &[], &bench.peers.join(program))?;
+            compile(program, &bench.peers.join(program), &[], &[])?;
         }
         let alone = ["-static", "-nostdlib", "-fno-stack-protector"];
-        compile("nothing", &alone, &bench.peers.join("nothing"))?;
+        compile("nothing", &bench.peers.join("nothing"), &alone, &[])?;
         Ok(bench)
     }
 
@@ -194,17 +195,18 @@ fn read_answer(command: &mut Command) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-fn compile(program: &str, how: &[&str], to: &Path) -> anyhow::Result<()> {
+fn compile(program: &str, to: &Path, how: &[&str], libraries: &[&str]) -> anyhow::Result<()> {
     let source = shell::root()
         .join("xtask/peers")
         .join(program)
         .with_extension("c");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-pthread"])
-        .args(how)
         .arg("-o")
         .arg(to)
-        .arg(source);
+        .arg(source)
+        // Libraries serve what stands before them.
+        .args(how);
     shell::run(&mut cc)
 }
 

@@ -8,6 +8,9 @@ pub use connect::Connect;
 mod requests;
 
 pub use requests::{Asked, Call};
+mod spread;
+
+pub use spread::Spread;
 
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
@@ -42,6 +45,8 @@ pub enum Verb {
     Hold(Box<Hold>),
     /// Opens N connections and keeps them open: what one more costs
     Connect(Box<Connect>),
+    /// Keeps so many requests in flight, spread over few or many generators
+    Spread(Box<Spread>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -568,6 +573,7 @@ mod tests {
             Verb::Hold(hold) => hold.plan(),
             Verb::Connect(connect) => connect.plan(),
             Verb::Call(call) => call.plan(),
+            Verb::Spread(spread) => spread.plan(),
             other => panic!("{other:?}"),
         }
     }

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Verb::Call(call) => measure::measure(vec![call.plan()], &call.output),
         Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
         Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
+        Verb::Spread(spread) => measure::measure(vec![spread.plan()], &spread.output),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
         Verb::Compare(compare) => compare::compare(&compare),

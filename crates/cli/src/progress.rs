@@ -93,6 +93,7 @@ fn place(at: At) -> String {
         ("--open", at.open),
         ("--listeners", at.listeners),
         ("--sources", at.sources),
+        ("--generators", at.generators),
     ];
     parts
         .iter()

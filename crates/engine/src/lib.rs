@@ -22,6 +22,7 @@ pub mod proven;
 pub mod requested;
 pub mod resolve;
 pub mod schedule;
+mod spread;
 pub mod tasks;
 pub mod witness;
 pub mod work;

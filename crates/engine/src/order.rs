@@ -27,10 +27,15 @@ pub struct RunOrder {
     pub pipeline: usize,
     /// What carries them.
     pub carrier: Carrier,
-    /// Threads that carry tasks.
+    /// Threads that carry tasks, or, where requests are spread, processes that
+    /// carry threads.
     pub generators: usize,
+    /// CPUs' worth of time that each of these processes gets; None: no limit.
+    pub generator_cpu: Option<f64>,
     /// The CPUs they are dealt round robin; empty: wherever they like.
     pub cpus: Vec<usize>,
+    /// The CPUs of servers that targets bring along; empty: wherever they like.
+    pub server_cpus: Vec<usize>,
     /// While holding.
     pub hold: Busy,
     /// Between operations.
@@ -106,7 +111,7 @@ impl RunOrder {
 
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
-        self.workload != Workload::Contend
+        !matches!(self.workload, Workload::Contend | Workload::Spread)
     }
 
     /// The workers that stand for the threads of all: each its own, or the first
@@ -120,7 +125,7 @@ impl RunOrder {
         }
     }
 
-    /// The workers that generator thread number `nth` carries.
+    /// The workers that generator number `nth` carries.
     pub fn generator(&self, nth: usize) -> std::ops::Range<usize> {
         let edge = |nth: usize| nth * self.workers / self.generators.max(1);
         edge(nth)..edge(nth + 1)
@@ -144,6 +149,16 @@ impl RunOrder {
     pub fn is_contended_stream(&self) -> bool {
         let stream = self.workload == Workload::Stream && self.pipeline <= 1;
         stream && self.names == Names::One && self.workers > 1
+    }
+
+    /// How long workers may finish what they are at, after the window's end, before
+    /// their waits are ended. A request that is cut off may have been served all the
+    /// same, and counted.
+    pub fn grace(&self) -> Nanos {
+        match self.workload {
+            Workload::Spread => Nanos::from_millis(1_000),
+            _ => Nanos::ZERO,
+        }
     }
 
     /// The longest that a worker may need after the window's end: it finishes
@@ -354,8 +369,43 @@ pub struct Yield {
     pub during: Option<String>,
     /// What the machine itself took, before and after.
     pub anchor: Option<Anchor>,
+    /// The generators over which requests were spread.
+    pub spread: Option<Box<SpreadYield>>,
     /// What requests came to, where workers made any.
     pub requests: Option<Box<RequestYield>>,
+}
+
+/// The generators over which requests were spread, within the window. Those of
+/// several hosts follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpreadYield {
+    /// One after the other.
+    pub generators: Vec<GeneratorYield>,
+    /// Time that requests were in flight, all workers together.
+    pub in_flight_ns: u64,
+    /// Whether generators and server can take CPU time from each other; None where
+    /// that is not known.
+    pub disjoint: Option<bool>,
+    /// How that is known, or why not.
+    pub budgets: String,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorYield {
+    /// Its workers.
+    pub workers: u64,
+    /// Requests that they completed.
+    pub operations: u64,
+    /// CPU time of its process.
+    pub cpu_ns: Option<u64>,
+    /// Of its busiest thread: CPU time with time on the run queue, and the latter
+    /// alone, as shares of the window.
+    pub busiest: Option<(f64, f64)>,
+    /// Periods of its quota, and those in which it ran out.
+    pub periods: Option<(u64, u64)>,
+    /// Time in which it stood still.
+    pub still_ns: u64,
 }
 
 /// What requests came to.

@@ -3,6 +3,7 @@
 
 use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
 use crate::point::{histogram, series};
+use jostle_model::plan::Workload;
 use jostle_model::record::{Null, Phase, Point};
 use jostle_model::{Nanos, Plan, defaults};
 use jostle_targets::Spec;
@@ -22,7 +23,9 @@ pub fn nulls(plan: &Plan, operations: u64) -> u64 {
 /// What a run of this target is told about requests; None of a lock.
 pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
     let spec = Spec::parse(target).ok()?;
-    spec.entry.is_asked().then(|| RequestOrder {
+    // A lock is asked, too, where it is requests that are spread.
+    let asked = spec.entry.is_asked() || plan.workload == Workload::Spread;
+    asked.then(|| RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
         timeout: plan.call_timeout.unwrap_or_default(),
         output: plan.command_output.clone(),

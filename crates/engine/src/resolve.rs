@@ -3,6 +3,7 @@
 
 mod connect;
 mod requests;
+mod spread;
 
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
@@ -77,12 +78,14 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         plan.generator_threads
             .get_or_insert(generator_threads(allowed.len()));
     }
+    spread::fill_in(&mut plan, allowed);
     plan.seed.get_or_insert(fresh_seed);
     let specs = specs(&plan)?;
     requests::fill_in(&mut plan, &specs);
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
     requests::check(&plan, &specs)?;
+    spread::check(&plan, allowed)?;
     connect::check_during(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
@@ -116,11 +119,11 @@ fn named(targets: &[&str]) -> Vec<String> {
 
 /// Words of other workloads, which this one would silently ignore.
 fn check_words(plan: &Plan) -> Result<(), UsageError> {
-    use Workload::{Connect, Contend, Hold, Stream};
+    use Workload::{Connect, Contend, Hold, Spread, Stream};
     let set = [
         ("hold", plan.hold.is_some(), &[Contend][..]),
         ("idle", plan.idle.is_some(), &[Contend]),
-        ("warmup", plan.warmup.is_some(), &[Contend]),
+        ("warmup", plan.warmup.is_some(), &[Contend, Spread]),
         ("shared", plan.shared.is_some(), &[Contend]),
         ("range", plan.range.is_some(), &[Contend]),
         ("try", plan.try_only.is_some(), &[Contend]),
@@ -138,12 +141,16 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         (
             "duration",
             plan.duration.is_some(),
-            &[Contend, Stream, Hold],
+            &[Contend, Stream, Hold, Spread],
         ),
         ("as", plan.carrier.is_some(), &[Contend, Stream, Hold]),
         ("measure", plan.measure.is_some(), &[Contend, Stream, Hold]),
         ("slots", plan.slots.is_some(), &[Contend, Stream, Hold]),
-        ("over", plan.over.is_some(), &[Contend, Stream, Hold]),
+        (
+            "over",
+            plan.over.is_some(),
+            &[Contend, Stream, Hold, Spread],
+        ),
         ("open", plan.open.is_some(), &[Connect]),
         ("listeners", plan.listeners.is_some(), &[Connect]),
         ("sources", plan.sources.is_some(), &[Connect]),
@@ -157,14 +164,25 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("sndbuf", plan.sndbuf.is_some(), &[Connect]),
         ("rcvbuf", plan.rcvbuf.is_some(), &[Connect]),
         ("only", plan.only.is_some(), &[Connect]),
-        ("expect", plan.expect.is_some(), &[Stream]),
-        ("call-timeout", plan.call_timeout.is_some(), &[Stream]),
-        ("command-output", plan.command_output.is_some(), &[Stream]),
+        ("expect", plan.expect.is_some(), &[Stream, Spread]),
+        (
+            "call-timeout",
+            plan.call_timeout.is_some(),
+            &[Stream, Spread],
+        ),
+        (
+            "command-output",
+            plan.command_output.is_some(),
+            &[Stream, Spread],
+        ),
         ("null", plan.null.is_some(), &[Stream]),
-        ("numbers", plan.numbers.is_some(), &[Stream]),
-        ("connection", plan.connection.is_some(), &[Stream]),
-        ("credentials", plan.credentials.is_some(), &[Stream]),
-        ("server-log", plan.server_log.is_some(), &[Stream]),
+        ("numbers", plan.numbers.is_some(), &[Stream, Spread]),
+        ("connection", plan.connection.is_some(), &[Stream, Spread]),
+        ("credentials", plan.credentials.is_some(), &[Stream, Spread]),
+        ("server-log", plan.server_log.is_some(), &[Stream, Spread]),
+        ("in-flight", plan.in_flight.is_some(), &[Spread]),
+        ("generators", plan.generators.is_some(), &[Spread]),
+        ("generator-cpu", plan.generator_cpu.is_some(), &[Spread]),
     ];
     let stranger = set
         .iter()
@@ -197,7 +215,7 @@ fn specs(plan: &Plan) -> Result<Vec<Spec>, UsageError> {
 
 fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
     let workers = plan.workers.as_ref().map_or(&[][..], |list| &list.0);
-    if workers.is_empty() || workers.contains(&0) {
+    if (workers.is_empty() || workers.contains(&0)) && plan.workload != Workload::Spread {
         return refuse("-w: at least one worker is needed");
     }
     if let Some(many) = workers.iter().find(|w| **w > MOST_WORKERS) {

@@ -18,6 +18,7 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
         Workload::Stream => &["lockd", "flock"],
         Workload::Hold => &["lockd", "chained"],
         Workload::Connect => &["tcp"],
+        Workload::Spread => &["lockd"],
     }
 }
 
@@ -47,6 +48,11 @@ pub fn swept(workload: Workload) -> Plan {
         // source addresses there are, the target decides.
         Workload::Connect => Plan {
             open: list(&[100, 300, 1_000, 3_000, 10_000, 14_000, 15_000, 20_000]),
+            ..plan
+        },
+        // The client machines of CERN's study.
+        Workload::Spread => Plan {
+            generators: list(&[3, 6, 9, 18]),
             ..plan
         },
     }
@@ -98,6 +104,17 @@ pub fn options(workload: Workload) -> Plan {
             accept: Some(Accept::Shared),
             acceptors: Some(1),
             close: Some(Close::Fin),
+            ..common
+        },
+        // CERN's study had 90 in flight, which 3, 6, 9 and 18 divide.
+        Workload::Spread => Plan {
+            in_flight: Some(90),
+            duration: Some(Nanos::from_millis(1_000)),
+            warmup: Some(Nanos::from_millis(500)),
+            place: None,
+            carrier: None,
+            measure: None,
+            slots: None,
             ..common
         },
     }
@@ -169,6 +186,9 @@ impl Plan {
             command_output,
             null,
             numbers,
+            in_flight,
+            generators,
+            generator_cpu,
             connection,
             credentials,
             server_log,

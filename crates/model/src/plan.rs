@@ -59,6 +59,8 @@ words! {
         Hold = "hold",
         /// Opens so many connections and keeps them open.
         Connect = "connect",
+        /// Keeps so many requests in flight, spread over several generators.
+        Spread = "spread",
     }
 }
 
@@ -341,6 +343,15 @@ pub struct Plan {
     /// `{n}` runs over so many numbers, again and again. Absent: over all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbers: Option<u64>,
+    /// Requests that are kept in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Swept: over how many generators they are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generators: Option<List>,
+    /// CPUs' worth of time that each generator may use. Absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_cpu: Option<f64>,
     /// What connections requests have. Absent: as the target does by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
@@ -412,6 +423,9 @@ impl Plan {
             command_output: None,
             null: None,
             numbers: None,
+            in_flight: None,
+            generators: None,
+            generator_cpu: None,
             connection: None,
             credentials: None,
             server_log: None,

@@ -26,6 +26,7 @@ pub use server::Server;
 /// The example procedures, by name and source; an embedded engine serves them.
 pub const EXAMPLES: &[(&str, &str)] = &[
     ("accept", include_str!("../procedures/accept.lua")),
+    ("attachments", include_str!("../procedures/attachments.lua")),
     (
         "blocked_sender",
         include_str!("../procedures/blocked_sender.lua"),

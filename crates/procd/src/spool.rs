@@ -92,6 +92,11 @@ impl Spool {
             );
             match found {
                 Err(Errno::AGAIN) if attempts < ATTEMPTS => attempts += 1,
+                // The kernel's word for it says something about devices.
+                Err(Errno::XDEV) => {
+                    let why = "the path leads out of the spool";
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+                }
                 other => return Ok(other?),
             }
         }

@@ -194,6 +194,57 @@ fn the_unix_socket_does_the_same_and_belongs_to_its_owner() {
     assert!(!path.exists(), "its socket is left");
 }
 
+/// Those of `procedures/`, on messages as they arrive.
+#[test]
+fn the_examples_do_what_their_heads_say() {
+    let engine = Engine::start(&[]);
+    for name in ["accept", "attachments", "blocked_sender", "sizecheck_lua"] {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/procedures");
+        let text = std::fs::read_to_string(format!("{folder}/{name}.lua")).unwrap();
+        engine.install(name, &text);
+        eventually("it is loaded", || engine.stats_of(name)["loaded"] == true);
+    }
+    let spool = engine.home.path().join("spool");
+    let plain = "From: Ann <ann@Mail.Example.net>\r\nSubject: x\r\n\r\nfilename=a.b\r\n";
+    let attached = "From: e@example.com\r\n\r\n--x\r\nContent-Disposition: attachment; \
+                    filename=\"Invoice.EXE\"\r\n\r\n...\r\n";
+    std::fs::write(spool.join("plain"), plain).unwrap();
+    std::fs::write(spool.join("attached"), attached).unwrap();
+    for (call, code, said) in [
+        ("accept", 0, ""),
+        ("attachments file=plain exe scr", 0, ""),
+        (
+            "attachments file=attached exe scr",
+            1,
+            "Invoice.EXE is not accepted",
+        ),
+        ("attachments file=attached xe", 0, ""),
+        ("attachments exe", 70, "attachments needs file=PATH"),
+        (
+            "attachments file=../secret exe",
+            70,
+            "leads out of the spool",
+        ),
+        (
+            "blocked_sender file=plain example.org mail.example.net",
+            1,
+            "mail from",
+        ),
+        ("blocked_sender file=plain example.net", 0, ""),
+        ("sizecheck_lua file=m max=1000", 0, ""),
+        (
+            "sizecheck_lua file=m max=999",
+            1,
+            "m has 1000 bytes, 999 are allowed",
+        ),
+    ] {
+        let words: Vec<&str> = call.split(' ').collect();
+        let (exit, out, err) = engine.call(&words);
+        assert_eq!(exit, Some(code), "{call}: {out}{err}");
+        assert!(format!("{out}{err}").contains(said), "{call}: {out}{err}");
+    }
+}
+
 #[test]
 fn an_abstract_socket_does_the_same_without_a_file() {
     let name = format!("@procd-test-{}", std::process::id());

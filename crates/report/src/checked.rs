@@ -21,6 +21,11 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
         return sentences.join(" ");
     }
+    if set.experiment.plan.workload == Workload::Spread {
+        let mut sentences: Vec<String> = reconciled(set).into_iter().collect();
+        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+        return sentences.join(" ");
+    }
     if requests::in_plan(&set.experiment.plan) {
         let mut sentences = requests::checked(set);
         sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));

@@ -7,7 +7,7 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point};
+use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point, Spread};
 use std::fmt::Display;
 
 /// One run, and the experiment that it belongs to.
@@ -40,6 +40,7 @@ static COLUMNS: &[Column] = &[
     column("open", |row| or_empty(row.point.at.open)),
     column("listeners", |row| or_empty(row.point.at.listeners)),
     column("sources", |row| or_empty(row.point.at.sources)),
+    column("generators", |row| or_empty(row.point.at.generators)),
     column("names", |row| or_empty(row.point.names.as_ref())),
     column("pipeline", |row| or_empty(row.experiment.plan.pipeline)),
     column("run", |row| row.point.run.to_string()),
@@ -160,6 +161,27 @@ static COLUMNS: &[Column] = &[
     column("time_wait_left", |row| {
         of_connections(row, |c| c.time_wait_left)
     }),
+    column("in_flight", |row| of_spread(row, |s| Some(s.in_flight))),
+    column("effective", |row| of_spread(row, |s| Some(s.effective))),
+    column("at_server", |row| of_spread(row, |s| s.at_server)),
+    column("budgets_disjoint", |row| of_spread(row, |s| s.disjoint)),
+    column("generators_busiest_share", |row| {
+        let shares = row.point.generators.iter().map(|g| g.busy_share);
+        or_empty(
+            shares
+                .reduce(f64::max)
+                .filter(|_| row.point.spread.is_some()),
+        )
+    }),
+    column("generators_still_share", |row| {
+        let generators = row.point.generators.iter();
+        let shares = generators.filter_map(|g| Some(g.process?.still_share));
+        or_empty(shares.reduce(f64::max))
+    }),
+    column("limited_by", |row| {
+        let limit = row.point.verdict.limited_by;
+        or_empty(limit.map(|limit| format!("{limit:?}").to_lowercase()))
+    }),
     column("children_user_s", |row| or_empty(row.point.children_user_s)),
     column("children_system_s", |row| {
         or_empty(row.point.children_system_s)
@@ -179,6 +201,11 @@ static COLUMNS: &[Column] = &[
 fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {
     let connections = row.point.connections.as_deref();
     connections.map_or_else(String::new, |c| or_empty(figure(c)))
+}
+
+fn of_spread<T: Display>(row: &Row<'_>, figure: impl Fn(&Spread) -> Option<T>) -> String {
+    let spread = row.point.spread.as_deref();
+    spread.map_or_else(String::new, |spread| or_empty(figure(spread)))
 }
 
 /// By name; each has the columns of [`SUMMARY`].
@@ -204,7 +231,13 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("connect_even_ns", |point| point.connect_even_ns.as_ref()),
     ("connect_odd_ns", |point| point.connect_odd_ns.as_ref()),
     ("bind_ns", |point| point.bind_ns.as_ref()),
-    ("response_ns", |point| point.response_ns.as_ref()),
+    ("response_ns", |point| {
+        let spread = point.spread.as_ref().and_then(|s| s.response_ns.as_ref());
+        point
+            .response_ns
+            .as_ref()
+            .or(spread.map(|waits| &waits.granted))
+    }),
     ("accept_ns", |point| point.accept_ns.as_ref()),
     ("close_ns", |point| point.close_ns.as_ref()),
     ("server_close_ns", |point| point.server_close_ns.as_ref()),

@@ -26,6 +26,7 @@ mod next;
 mod over;
 mod page;
 mod requests;
+mod spread;
 mod table;
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ static CURES: &[(&str, Cure)] = &[
     ("lost_update", fewest_workers),
     ("errors", doctor),
     ("server_counts", doctor),
+    ("concurrency", more_generators),
     ("deaths", doctor),
     ("throttled", doctor),
     ("halted", again),
@@ -67,6 +68,7 @@ static CURES: &[(&str, Cure)] = &[
     ("few_operations", longer),
     ("rotations", longer),
     ("generator", more_workers),
+    ("attribution", more_generators),
     ("not_contended", more_contention),
     ("own_cost", counts),
     ("steadiness", longer_warmup),
@@ -170,6 +172,9 @@ fn fewest_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 
 /// One more than the most, for who is alone at its limit.
 fn more_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    if plan.workload == Workload::Spread {
+        return more_generators(plan, afflicted);
+    }
     let most = afflicted.iter().map(|a| a.workers).max()?;
     let mut plan = only(plan, afflicted);
     if let Some(threads) = plan.generator_threads {
@@ -237,6 +242,9 @@ fn question(set: &ResultSet) -> Step {
     if plan.workload == Workload::Connect {
         return connect_question(plan, next);
     }
+    if plan.workload == Workload::Spread {
+        return spread_question(set, next);
+    }
     if makes_requests(plan) {
         return requests_question(plan, next);
     }
@@ -267,6 +275,17 @@ fn question(set: &ResultSet) -> Step {
     Step::Measure(Box::new(next))
 }
 
+/// What would tell who was the limit; after that, twice as much in flight.
+fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
+    let plan = &set.experiment.plan;
+    if plan.runs.is_some_and(|runs| runs < 6) {
+        next.runs = Some(6);
+    } else {
+        next.in_flight = plan.in_flight.map(|n| 2 * n);
+    }
+    Step::Measure(Box::new(next))
+}
+
 /// After one worker: what several at the same time reach. After that, whether it
 /// stays so along a longer run.
 fn requests_question(plan: &Plan, mut next: Plan) -> Step {
@@ -278,6 +297,18 @@ fn requests_question(plan: &Plan, mut next: Plan) -> Step {
         next.operations = most(&plan.operations).map(|n| List(vec![n.saturating_mul(10)]));
     }
     Step::Measure(Box::new(next))
+}
+
+/// With the CPU time that they need, and more of them.
+fn more_generators(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
+    let mut next = follow_up(plan);
+    let most = next.generators.as_ref()?.0.iter().max().copied()?;
+    match next.generator_cpu {
+        Some(_) => next.generator_cpu = None,
+        None if 2 * most <= next.in_flight? => next.generators.as_mut()?.0.push(2 * most),
+        None => return Some(Step::Type("jostle doctor")),
+    }
+    Some(Step::Measure(Box::new(next)))
 }
 
 /// After one address beside many: what a million cost. After that, what other
@@ -344,6 +375,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::record::End;
+    use jostle_stats::attribution;
     use jostle_stats::checks::CHECKS;
     use jostle_stats::summary::summarize;
 
@@ -367,7 +399,9 @@ mod tests {
             let known = CURES.iter().any(|(name, _)| *name == check.name);
             assert!(known, "{}", check.name);
         }
-        assert_eq!(CURES.len(), CHECKS.len());
+        // And what only several points together tell.
+        assert!(CURES.iter().any(|(name, _)| *name == attribution::NAME));
+        assert_eq!(CURES.len(), CHECKS.len() + 1);
     }
 
     #[test]

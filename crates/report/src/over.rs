@@ -10,7 +10,8 @@ use jostle_stats::summary::PointSummary;
 /// asked for or no wait was measured.
 pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
     let measured = |point: &PointSummary<'_>| times.iter().any(|t| share(point, *t).is_some());
-    if !points.iter().any(measured) {
+    // Those of generators stand among their own tables.
+    if !points.iter().any(measured) || points.iter().any(|p| p.at.generators.is_some()) {
         return None;
     }
     let mut columns = vec![Heading::left("target"), Heading::right("", "workers")];

@@ -84,7 +84,7 @@ pub static COLUMNS: &[Column] = &[
 ];
 
 /// Commands may be as long as they like; the sentences have them whole.
-fn short(target: &str) -> String {
+pub fn short(target: &str) -> String {
     const WIDEST: usize = 32;
     match target.chars().count() > WIDEST {
         true => target.chars().take(WIDEST - 1).chain(['…']).collect(),

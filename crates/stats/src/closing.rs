@@ -5,6 +5,7 @@
 //! figures, so that a reader can follow it with a finger. Where the data cannot
 //! tell, it says so or is silent; of INVALID figures it says only that they are.
 
+use crate::attribution;
 use crate::checks::CHECKS;
 use crate::connecting;
 use crate::fairness::{DispersionTest, dispersion_test};
@@ -50,6 +51,9 @@ const CPU_GROWTH: f64 = 2.0;
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     if experiment.plan.workload == Workload::Connect {
         return connecting::sentences(&experiment.plan, points);
+    }
+    if experiment.plan.workload == Workload::Spread {
+        return attribution::sentences(points);
     }
     if experiment.plan.workload != Workload::Contend {
         return growth::sentences(&experiment.plan, points);

@@ -174,10 +174,20 @@ fn why(
                  avoid it"
             .to_owned(),
     };
+    let used_up = match connections.pairs {
+        1 => format!(
+            "the {} {first} ports of {range} are used up",
+            grouped(capacity)
+        ),
+        pairs => format!(
+            "the {first} ports of {range} are used up, {} for each of {} pairs of addresses",
+            grouped(capacity),
+            grouped(pairs)
+        ),
+    };
     Some(format!(
-        "the {} {first} ports of {range} are used up, and each call looks at all of them again \
-         before it tries the {second} ones; {avoids}",
-        grouped(capacity * connections.pairs)
+        "{used_up}, and each call looks at all of them again before it tries the {second} ones; \
+         {avoids}"
     ))
 }
 

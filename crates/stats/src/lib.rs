@@ -7,8 +7,10 @@
 //! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
 //! branch on data nor allocate.
 
+pub mod attribution;
 pub mod beta;
 pub mod binomial;
+pub mod bursts;
 pub mod censor;
 pub mod checks;
 pub mod closing;

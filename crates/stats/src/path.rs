@@ -193,6 +193,7 @@ mod tests {
             run.generators = vec![Generator {
                 busy_share: 0.97,
                 runqueue_share: 0.0,
+                ..Generator::default()
             }];
         }
         let (limit, clause) = said(&runs);

@@ -2,7 +2,7 @@
 //! system calls from as many processes, and measures nothing but the whole.
 
 use super::figures::Requirement::{AtMost, RatioAtMost, Shown};
-use super::{Bench, Metric, Trial};
+use super::{Metric, Trial};
 use anyhow::{Context, ensure};
 use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;

@@ -40,7 +40,7 @@ pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
 pub enum Requirement {
     /// The ratio to the peer.
     RatioAtLeast(f64),
-    /// The ratio to the peer, of times.
+    /// The ratio to the peer, of what should be little.
     RatioAtMost(f64),
     /// jostle's figure.
     AtMost(f64),

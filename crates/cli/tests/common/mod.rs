@@ -638,6 +638,7 @@ impl Done {
         left.extend(left::ledgers_of(&self.pids));
         left.extend(left::entries(&self.place.file("tmp")));
         left.extend(self.before.new_semaphores());
+        left.extend(left::groups_of_the_dead());
         left
     }
 

@@ -89,7 +89,7 @@ fn check_null(plan: &Plan) -> Result<(), UsageError> {
 /// # Errors
 /// In words for the user.
 pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
-    if !matches!(plan.workload, Workload::Stream) {
+    if !matches!(plan.workload, Workload::Stream | Workload::Spread) {
         return refuse(format!(
             "{spec} is no lock; its requests are made by `jostle stream`"
         ));

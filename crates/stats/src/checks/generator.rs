@@ -3,7 +3,7 @@
 use super::{Check, Evidence, percent};
 use crate::intervals::median;
 use jostle_model::plan::Carrier;
-use jostle_model::record::{Claim, Generator, Is, Reason};
+use jostle_model::record::{Claim, Generator, Is, Point, Reason};
 
 const BUSY: f64 = 0.9;
 
@@ -21,7 +21,8 @@ pub static CHECK: Check = Check {
                 thread, or of the busiest worker that has its own, median over the runs, at 0.9 \
                 and above: SUSPECT, and the rate is a lower bound; so are generator threads \
                 (--as tasks) that were runnable and not running for 0.2 of their time; judged \
-                for closed loops over a network alone",
+                for closed loops over a network, and of generators with a CPU quota also by the \
+                share of it that they used",
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \
              Denning & Buzen, Computing Surveys 10, 1978)",
     judge,
@@ -31,10 +32,12 @@ pub static CHECK: Check = Check {
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let busy = busiest(evidence, |generator| generator.busy_share)?;
     let queued = busiest(evidence, |generator| generator.runqueue_share)?;
-    let is_tasks = evidence.experiment.plan.carrier == Some(Carrier::Tasks);
-    let (who, remedy) = match is_tasks {
-        true => ("generator thread", "more of them (--generator-threads)"),
-        false => ("worker", "more workers (-w)"),
+    let is_spread = evidence.runs.iter().any(|run| run.spread.is_some());
+    let is_tasks = evidence.experiment.plan.carrier == Some(Carrier::Tasks) && !is_spread;
+    let (who, remedy) = match (is_spread, is_tasks) {
+        (true, _) => ("generator", "more of them (--generators)"),
+        (_, true) => ("generator thread", "more of them (--generator-threads)"),
+        _ => ("worker", "more workers (-w)"),
     };
     let text = if busy >= BUSY {
         format!(
@@ -57,7 +60,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 /// Of the thread that has most of it, median over the runs.
 fn busiest(evidence: &Evidence<'_>, share: impl Fn(&Generator) -> f64) -> Option<f64> {
-    let of_services = evidence.runs.iter().filter(|run| run.server.is_some());
+    // A generator of `spread` is judged whatever it asks.
+    let asks = |run: &&&Point| run.server.is_some() || run.spread.is_some();
+    let of_services = evidence.runs.iter().filter(asks);
     let busiest: Vec<f64> = of_services
         .filter_map(|run| run.generators.iter().map(&share).reduce(f64::max))
         .collect();
@@ -77,6 +82,7 @@ mod tests {
         point.generators = vec![Generator {
             busy_share,
             runqueue_share: 0.1,
+            ..Generator::default()
         }];
         point
     }

@@ -13,6 +13,7 @@ use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verd
 
 pub mod accepted;
 pub mod clock;
+pub mod concurrency;
 pub mod deaths;
 pub mod drift;
 pub mod errors;
@@ -65,6 +66,7 @@ pub static CHECKS: &[&Check] = &[
     &deaths::CHECK,
     &errors::CHECK,
     &limit::CHECK,
+    &concurrency::CHECK,
     &server_counts::CHECK,
     &accepted::CHECK,
     &throttled::CHECK,

@@ -140,7 +140,9 @@ pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
         == match (plan.workload, plan.only) {
             (Workload::Connect, None) => "connect_p50_ns",
             (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
-            (Workload::Contend | Workload::Stream | Workload::Hold, _) => "throughput_per_s",
+            (Workload::Contend | Workload::Stream | Workload::Hold | Workload::Spread, _) => {
+                "throughput_per_s"
+            }
         }
 }
 

@@ -45,6 +45,12 @@ pub static SWEPT: &[Swept] = &[
         field: |at| &mut at.keys,
     },
     Swept {
+        name: "generators",
+        noun: ["generator", "generators"],
+        option: "--generators",
+        field: |at| &mut at.generators,
+    },
+    Swept {
         name: "open",
         noun: ["connection", "connections"],
         option: "--open",

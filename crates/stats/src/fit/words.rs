@@ -127,6 +127,7 @@ fn what(plan: &Plan, fit: &Fit) -> String {
         return what.to_owned();
     }
     let operation = match plan.workload {
+        Workload::Spread => "request",
         Workload::Stream => "operation",
         Workload::Connect => "connection",
         Workload::Contend | Workload::Hold => "lock",

@@ -19,8 +19,10 @@ pub struct Asking<'a> {
     page: Page<'a>,
     /// Its distributions.
     sheet: Sheet<'a>,
-    /// Number of its first request among those of all workers.
+    /// Number of its first request among those of all workers, and from one of its
+    /// own to the next.
     first: u64,
+    step: u64,
 }
 
 /// A request that was made.
@@ -62,7 +64,15 @@ impl<'a> Asking<'a> {
             caller,
             page,
             sheet,
-            first: worker as u64 * order.operations,
+            // How many each makes in a time is not known beforehand.
+            first: match order.is_counted() {
+                true => worker as u64 * order.operations,
+                false => worker as u64,
+            },
+            step: match order.is_counted() {
+                true => 1,
+                false => order.workers as u64,
+            },
         }
     }
 
@@ -102,8 +112,8 @@ impl<'a> Asking<'a> {
     fn number(&self, nth: u64) -> u64 {
         let request = self.order.requests.as_ref();
         match request.and_then(|request| request.numbers) {
-            Some(numbers) => (self.first + nth) % numbers.max(1),
-            None => self.first + nth,
+            Some(numbers) => (self.first + nth * self.step) % numbers.max(1),
+            None => self.first + nth * self.step,
         }
     }
 

@@ -3,11 +3,14 @@
 //!
 //! `asking` makes one request and records it, `page` is where; they know nothing
 //! of schedules. A file beside them is a way to decide when the next one starts:
-//! `closed`, as soon as the one before was answered, until a number is reached.
+//! `closed`, as soon as the one before was answered, until a number is reached;
+//! `windowed`, the same until a time is over.
 
 mod asking;
 mod closed;
 mod page;
+pub mod standstill;
+mod windowed;
 
 use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
 use crate::page::Stage;
@@ -15,6 +18,7 @@ use crate::page::Word;
 use crate::work::Work;
 use crate::worker::Crew;
 use asking::Asking;
+use jostle_model::plan::Workload;
 use jostle_targets::{
     Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, caller,
 };
@@ -113,6 +117,9 @@ impl Work for Requesting {
             }
         };
         let mut asking = Requesting::asking(crew, caller, worker);
+        if crew.order.workload == Workload::Spread {
+            return windowed::live(crew, worker, &mut asking);
+        }
         crew.counted(worker, || {
             page.set(Word::Stage, Stage::Working as u64);
             Ok(closed::counted(&mut asking, crew.order.operations))
