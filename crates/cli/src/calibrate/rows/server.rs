@@ -146,6 +146,7 @@ mod tests {
             generators: vec![Generator {
                 busy_share: 0.2,
                 runqueue_share: 0.0,
+                ..Generator::default()
             }],
             ..Point::default()
         }
