@@ -19,6 +19,7 @@ const PAGES: &[(&str, &[&str])] = &[
     ("dist/jostle-run.1", &["man", "run"]),
     ("dist/jostle-report.1", &["man", "report"]),
     ("dist/jostle-compare.1", &["man", "compare"]),
+    ("dist/jostle-calibrate.1", &["man", "calibrate"]),
 ];
 
 /// The same of `procd`, which prints its client's page too.

@@ -58,6 +58,8 @@ pub enum Verb {
     Report(Report),
     /// Say what differs between two results; exit code 4 on a regression
     Compare(Compare),
+    /// Measure specimens whose truth is known: does jostle tell it, on this machine?
+    Calibrate(Calibrate),
     /// List the targets and what each can do
     Targets(Targets),
     /// Show this machine's limits that would bend a measurement, with remedies
@@ -67,6 +69,12 @@ pub enum Verb {
     Serve {
         /// Which
         server: String,
+    },
+    /// Disturb processes, as `calibrate` plants it; the keeper's business
+    #[command(hide = true)]
+    Disturb {
+        /// What to do, and to whom
+        words: Vec<String>,
     },
     /// Print a completion script for a shell
     Completions {
@@ -348,6 +356,49 @@ pub struct Compare {
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = compare_formats())]
     pub format: String,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each row plants something that a specimen records itself, measures it as everything is\n\
+    measured, and compares. What the machine or the user's rights do not allow to be tried today\n\
+    is said to be so, and is no pass. The outcome is kept, and stands in later results.\n\
+    Exit codes: 0 no row failed; 1 one did, or nothing could be measured (docs/calibrate.md)."
+)]
+pub struct Calibrate {
+    /// Many trials of each row, for rates with 95 % bounds instead of a smoke test
+    #[arg(long)]
+    pub full: bool,
+    /// Trials of each row, with --full
+    #[arg(long, value_name = "N", default_value_t = 60, requires = "full",
+        value_parser = clap::value_parser!(u64).range(2..=10_000))]
+    pub trials: u64,
+    /// Only these rows, such as 2:6:12 [default: all]
+    #[arg(long, value_name = "LIST")]
+    pub rows: Option<List>,
+    /// Also write a result file: all that was measured, and what was found
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the result file if it exists
+    #[arg(long, requires = "output")]
+    pub overwrite: bool,
+    /// How to print it
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = calibrated_formats())]
+    pub format: String,
+    /// Print neither progress nor notes
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print no progress
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+fn calibrated_formats() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(
+        jostle_report::calibrated::CALIBRATED_FORMATS
+            .iter()
+            .map(|(name, help)| clap::builder::PossibleValue::new(name).help(help)),
+    )
 }
 
 /// Two names; a type of its own, so that clap sees one value.

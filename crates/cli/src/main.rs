@@ -2,6 +2,7 @@
 //! itself; it hands plans to the engine and records to the report.
 
 mod args;
+mod calibrate;
 mod compare;
 mod doctor;
 mod html;
@@ -52,9 +53,11 @@ fn main() -> ExitCode {
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
         Verb::Compare(compare) => compare::compare(&compare),
+        Verb::Calibrate(calibrate) => calibrate::calibrate(&calibrate),
         Verb::Targets(targets) => list(&targets.format),
         Verb::Doctor => examine(),
         Verb::Serve { server } => serve::serve(&server),
+        Verb::Disturb { words } => calibrate::disturb(&words),
         Verb::Completions { shell } => complete(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
     };

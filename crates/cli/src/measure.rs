@@ -9,6 +9,7 @@ use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
+use jostle_engine::proven;
 use jostle_engine::resolve::{Resolved, resolve};
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
@@ -29,6 +30,9 @@ const THREAD_BYTES: u64 = 100 << 10;
 /// A task has a connection, whose other end may be on this machine too, and the
 /// head of its page.
 const TASK_BYTES: u64 = 32 << 10;
+
+/// Said before the first run where nothing shows that the tool can be trusted.
+const NOT_CALIBRATED: &str = "this build has not been calibrated on this machine: jostle calibrate";
 
 /// Runs these plans one after the other and returns the exit code.
 ///
@@ -81,6 +85,10 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
             "could not remove what an earlier run left: {}",
             left.join("; ")
         ));
+    }
+    let here = environment(&machine, VERSION, COMMIT);
+    if let (Some(line), None) = (&line, proven::last(&here)) {
+        line.note(NOT_CALIBRATED);
     }
     let mut sets = Vec::new();
     let mut exit = 0;
@@ -171,7 +179,7 @@ fn conclude(
     Ok(exit)
 }
 
-fn one(
+pub fn one(
     keeper: &mut Keeper,
     clock: Clock,
     resolved: &Resolved,
@@ -204,7 +212,7 @@ fn one(
     )
 }
 
-fn result_set(outcome: Outcome) -> Option<ResultSet> {
+pub fn result_set(outcome: Outcome) -> Option<ResultSet> {
     Some(ResultSet {
         fits: outcome.fits,
         ..ResultSet::new(outcome.experiment?, outcome.points, Some(outcome.end))
@@ -329,7 +337,7 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
 }
 
 /// A seed that differs from run to run; it is printed with the result.
-fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     let nanos = jostle_sys::clock::monotonic() ^ u64::from(std::process::id()).rotate_left(32);
     // 53 bits, so that every JSON reader keeps it exactly.
     jostle_stats::rng::Rng::new(nanos).next_u64() >> 11
@@ -338,7 +346,7 @@ fn fresh_seed() -> u64 {
 /// A wall-clock label in UTC, such as `2026-11-21T02:03:04Z`. Days to date by
 /// the civil-from-days algorithm (Hinnant, chrono-compatible low-level date
 /// algorithms).
-fn rfc3339(time: std::time::SystemTime) -> String {
+pub fn rfc3339(time: std::time::SystemTime) -> String {
     let seconds = time
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| d.as_secs());

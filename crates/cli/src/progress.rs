@@ -62,6 +62,12 @@ impl Line {
         self.note(&format!("{runs} {noun}, about {seconds:.0} s{given_up}"));
     }
 
+    /// Says this until something else is shown.
+    pub fn say(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+        self.bar.tick();
+    }
+
     /// Prints a note above the line.
     pub fn note(&self, text: &str) {
         if self.notes {
@@ -87,11 +93,8 @@ fn place(at: At) -> String {
         ("--open", at.open),
         ("--listeners", at.listeners),
         ("--sources", at.sources),
-<<<<<<< HEAD
         ("--rate", at.rate),
-=======
         ("--generators", at.generators),
->>>>>>> main
     ];
     parts
         .iter()

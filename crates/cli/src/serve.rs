@@ -5,7 +5,7 @@
 use crate::{Failure, print};
 use anyhow::{Context, anyhow};
 use jostle_lockd::{Config, Server};
-use jostle_targets::answering::Answering;
+use jostle_targets::answering::{Answering, Fault};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub fn serve(server: &str) -> Result<u8, Failure> {
     let _ = jostle_sys::files::raise_descriptor_limit();
     match server.split_once(':') {
         None if server == "lockd" => lockd()?,
-        None if server == "echo" => echo()?,
+        None if server == "echo" => echo(None)?,
+        Some(("echo", fault)) => echo(Some(fault))?,
         Some(("lockd+unix", path)) => lockd_unix(path)?,
         Some(("echo+unix", path)) => echo_unix(path)?,
         Some(("procd", spool)) => procd(spool, false)?,
@@ -62,8 +63,10 @@ fn run(mut server: Server, place: &str) -> anyhow::Result<()> {
 
 const ANSWERING: &str = "the answering server";
 
-fn echo() -> anyhow::Result<()> {
-    let (mut server, address) = Answering::bind().context("cannot start the answering server")?;
+fn echo(fault: Option<&str>) -> anyhow::Result<()> {
+    let fault = Fault::parse(fault).map_err(|error| anyhow!(error))?;
+    let (server, address) = Answering::bind().context("cannot start the answering server")?;
+    let mut server = server.with(fault);
     print(&format!("{address}\n"))?;
     server.run(std::io::stdin()).context(ANSWERING)
 }

@@ -9,6 +9,7 @@ mod sweeps;
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{CostOrder, RunOrder, Yield};
 use crate::point::{Which, point};
+use crate::proven;
 use crate::requested;
 use crate::resolve::{Resolved, cpus};
 use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
@@ -175,7 +176,8 @@ impl Course<'_, '_> {
         if self.resolved.plan.workload == Workload::Connect {
             return self.go_connect(environment, started_at);
         }
-        let calibration = self.calibrate()?;
+        let mut calibration = self.calibrate()?;
+        calibration.specimens = proven::last(&environment);
         let points = self.resolved.points();
         let counted = !matches!(
             self.resolved.plan.workload,
@@ -246,6 +248,7 @@ impl Course<'_, '_> {
             stamp_ns: self.clock.cost_ns(),
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
             own_cost: BTreeMap::new(),
+            specimens: None,
         };
         // What a pair costs is asked of locks that are measured as such.
         let requests = matches!(

@@ -18,6 +18,7 @@ pub mod order;
 pub mod page;
 pub mod point;
 pub mod preflight;
+pub mod proven;
 pub mod requested;
 pub mod resolve;
 pub mod schedule;

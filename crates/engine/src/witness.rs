@@ -246,6 +246,7 @@ impl<'a> Guard<'a> {
         let looks = all.min(LOOK_AT);
         self.page.add(Word::ReadersAll, all as u64);
         self.page.add(Word::ReadersSeen, looks as u64);
+        let mut met = None;
         for look in 0..looks {
             let reader = if all <= LOOK_AT {
                 look
@@ -253,8 +254,12 @@ impl<'a> Guard<'a> {
                 self.rng.below(all as u64) as usize
             };
             if self.reader(index, reader).load(Acquire) != 0 {
-                self.page.accuse(reader as u64);
+                met = Some(reader);
             }
+        }
+        // One acquisition that met other owners, however many they were.
+        if let Some(reader) = met {
+            self.page.accuse(reader as u64);
         }
     }
 
@@ -437,8 +442,10 @@ mod tests {
             guards[0].enter(0, Mode::Shared);
             guards[1].enter(0, Mode::Shared);
             assert_eq!(shared.page(1).get(Word::Overlaps), 0);
-            guards[2].enter(0, Mode::Exclusive); // sees both readers
-            assert_eq!(shared.page(2).get(Word::Overlaps), 2);
+            // One entry that met others, although it sees both readers. Each
+            // one counted by itself made 163 of the 128 that `busted:1e-2` had noted.
+            guards[2].enter(0, Mode::Exclusive);
+            assert_eq!(shared.page(2).get(Word::Overlaps), 1);
             guards[0].leave(0, Mode::Shared);
             guards[0].enter(0, Mode::Shared); // sees the writer
             assert_eq!(shared.page(0).accused(), [(2, 1)]);

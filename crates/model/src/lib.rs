@@ -4,6 +4,7 @@
 //!
 //! Not for behaviour: nothing here reads a clock, a file or the machine.
 
+pub mod calibrated;
 pub mod connect;
 pub mod defaults;
 pub mod list;

@@ -5,6 +5,7 @@
 //! added there in the same commit. These types are the file's format and
 //! nothing else: workers fold into shared pages of their own layout.
 
+use crate::calibrated::{Calibrated, Specimens};
 use crate::connect::{self, Closing, Connections};
 use crate::open_loop::OpenLoop;
 use crate::plan::{Plan, Workload};
@@ -28,6 +29,8 @@ pub enum Record {
     Fit(Box<Fit>),
     /// Closes an experiment.
     End(End),
+    /// What a calibration found, after the experiments on which it rests.
+    Calibrated(Box<Calibrated>),
 }
 
 /// What was asked for, where, and how good the tool itself is there.
@@ -99,6 +102,10 @@ pub struct Calibration {
     pub clock_uncertainty_ns: Option<f64>,
     /// The tool's cost beside each target's own, by target as typed.
     pub own_cost: BTreeMap<String, OwnCost>,
+    /// The last `jostle calibrate` with this build on this machine; absent where
+    /// there was none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub specimens: Option<Specimens>,
 }
 
 /// One interleaved block: one uncontended worker, no hold, no idle.
@@ -492,6 +499,10 @@ pub struct Machine {
     /// Periods in which the cgroup's CPU quota stopped us.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_periods: Option<u64>,
+    /// Looks of the keeper at which a worker process had been stopped
+    /// (SIGSTOP) or continued since the look before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub halts: Option<u64>,
 }
 
 /// Fairness: workers without an acquisition count everywhere.

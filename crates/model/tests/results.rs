@@ -133,6 +133,7 @@ fn calibration() -> Calibration {
         stamp_ns: 1.0,
         clock_uncertainty_ns: Some(1.0),
         own_cost: map("flock", cost),
+        specimens: None,
     }
 }
 
@@ -195,6 +196,7 @@ fn machine() -> Machine {
         harness_cpu_s: 0.1,
         steal_share: Some(0.1),
         throttled_periods: Some(1),
+        halts: Some(1),
     }
 }
 

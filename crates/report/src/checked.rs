@@ -2,6 +2,7 @@
 //! the sentences.
 
 use crate::ResultSet;
+use crate::calibrated;
 use crate::connections;
 use crate::format::{counted, grouped, percent, significant, time};
 use crate::rates;
@@ -47,6 +48,8 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         }
     }
     sentences.extend(reconciled(set));
+    let specimens = set.experiment.calibration.specimens.as_ref();
+    sentences.extend(specimens.map(calibrated::sentence));
     sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
     sentences.join(" ")
 }

@@ -242,6 +242,8 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
                 return Err("a closing that belongs to no point");
             }
         }
+        // It stands for itself, after the experiments on which it rests.
+        (Record::Calibrated(_), _) => {}
         (Record::Closing(_), None) => return Err("a closing that belongs to no experiment"),
         (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
         (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),

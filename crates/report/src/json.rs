@@ -1,22 +1,14 @@
 //! `--format json`: the records, exactly the lines that the result file holds.
 
 use crate::ResultSet;
-use jostle_model::record::Record;
 
 /// One record a line.
 pub fn render(sets: &[ResultSet]) -> String {
-    sets.iter().flat_map(lines).collect()
-}
-
-fn lines(set: &ResultSet) -> impl Iterator<Item = String> {
-    let experiment = Record::Experiment(Box::new(set.experiment.clone()));
-    let points = set.points.iter().cloned().map(Box::new).map(Record::Point);
-    let end = set.end.clone().map(Record::End);
-    let fits = set.fits.iter().cloned().map(Box::new).map(Record::Fit);
-    let records = std::iter::once(experiment).chain(points).chain(fits);
-    let records = records.chain(end);
+    let records = sets.iter().flat_map(ResultSet::records);
     // Records are plain data with text keys, which always can be written.
-    records.filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+    records
+        .filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+        .collect()
 }
 
 #[cfg(test)]

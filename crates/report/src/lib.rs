@@ -7,13 +7,14 @@
 //! A new format is a file with a function and one line in [`FORMATS`], which
 //! help, man page and docs walk.
 
+pub mod calibrated;
 mod checked;
 mod command;
 pub mod compare;
 mod connections;
 mod csv;
 mod file;
-mod format;
+pub mod format;
 mod gnuplot;
 mod grid;
 mod headline;
@@ -35,7 +36,7 @@ mod made;
 pub use file::{FileError, Writer, read};
 pub use html::{MARK, html};
 
-use jostle_model::record::{End, Experiment, Fit, Point};
+use jostle_model::record::{End, Experiment, Fit, Point, Record};
 
 /// One experiment with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +64,16 @@ impl ResultSet {
             end,
             notes: Vec::new(),
         }
+    }
+
+    /// As a result file has them, in order.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        let experiment = Record::Experiment(Box::new(self.experiment.clone()));
+        let points = self.points.iter().cloned().map(Box::new).map(Record::Point);
+        let fits = self.fits.iter().cloned().map(Box::new).map(Record::Fit);
+        let end = self.end.clone().map(Record::End);
+        let records = std::iter::once(experiment).chain(points).chain(fits);
+        records.chain(end)
     }
 }
 

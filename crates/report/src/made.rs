@@ -126,6 +126,7 @@ pub fn experiment() -> Experiment {
                 ("sysv".to_owned(), cost(495.0, 132.2)),
             ]
             .into(),
+            specimens: None,
         },
         started_at: "2026-11-21T00:00:00Z".to_owned(),
     }
@@ -252,6 +253,7 @@ fn machine(cpu_s: f64) -> Machine {
         harness_cpu_s: 0.1,
         steal_share: None,
         throttled_periods: Some(0),
+        halts: Some(0),
     }
 }
 

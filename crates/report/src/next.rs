@@ -64,6 +64,7 @@ static CURES: &[(&str, Cure)] = &[
     ("concurrency", more_generators),
     ("deaths", doctor),
     ("throttled", doctor),
+    ("halted", again),
     ("clock", one_cpu),
     ("few_operations", longer),
     ("rotations", longer),

@@ -56,6 +56,7 @@ pub fn point() -> Point {
             harness_cpu_s: 0.1,
             steal_share: Some(2.0 / 422.0),
             throttled_periods: Some(0),
+            halts: Some(0),
         },
         hold_ns: Some(distribution(4725, 1_001_000)),
         handoff_ns: Some(distribution(4700, 5_000)),

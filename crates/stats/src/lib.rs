@@ -9,6 +9,7 @@
 
 pub mod attribution;
 pub mod beta;
+pub mod binomial;
 pub mod bursts;
 pub mod censor;
 pub mod checks;

@@ -223,6 +223,23 @@ fn reap_of(which: libc::pid_t) -> Option<Ended> {
     Some(ended_of(pid, status, &raw))
 }
 
+/// Takes one report of a child that was stopped (SIGSTOP) or continued since it
+/// was last asked for, if there is one. However often both happened in between,
+/// the kernel keeps one report for each child.
+pub fn halted() -> Option<u32> {
+    let which = libc::WSTOPPED | libc::WCONTINUED | libc::WNOHANG;
+    // SAFETY: all-zero is a valid siginfo, which the call fills; si_pid is valid
+    // to read of a siginfo that waitid filled, and stays 0 where it found nobody.
+    let pid = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        match libc::waitid(libc::P_ALL, 0, &mut info, which) {
+            0 => info.si_pid(),
+            _ => 0,
+        }
+    };
+    u32::try_from(pid).ok().filter(|pid| *pid > 0)
+}
+
 /// Takes this child if it has ended.
 pub fn reap_one(pid: u32) -> Option<Ended> {
     reap_of(pid as libc::pid_t)

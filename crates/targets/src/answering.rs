@@ -6,8 +6,11 @@
 //! something can exceed on this path with this client.
 
 use crate::remote::Stream;
+use jostle_model::Nanos;
+use jostle_model::time::Unit;
 use jostle_resp::reply::{Protocol, Writer};
 use jostle_resp::request::{self, Args, Limits, Progress};
+use jostle_sys::clock;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use std::io::{self, ErrorKind, Read, Write};
@@ -43,9 +46,88 @@ enum Listener {
     Unix(UnixListener),
 }
 
+/// What it does wrong on purpose, every so often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Each grant takes so long.
+    Slow(Nanos),
+    /// One in so many grants is answered and not counted.
+    Lose(u64),
+    /// One in so many grants is answered once and counted twice.
+    Double(u64),
+}
+
+impl Fault {
+    /// `slow=200us`, `lose=100` or `double=100`; nothing is no fault.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn parse(argument: Option<&str>) -> Result<Fault, String> {
+        let Some(text) = argument else {
+            return Ok(Fault::None);
+        };
+        let every = |number: &str| match number.parse() {
+            Ok(every) if every > 0 => Ok(every),
+            _ => Err(format!("`{number}` is not a number from 1 on")),
+        };
+        match text.split_once('=') {
+            Some(("slow", time)) => Nanos::parse(time, Unit::Micros).map(Fault::Slow),
+            Some(("lose", number)) => every(number).map(Fault::Lose),
+            Some(("double", number)) => every(number).map(Fault::Double),
+            _ => Err(format!(
+                "`{text}` is no fault; write slow=TIME, lose=N or double=N"
+            )),
+        }
+    }
+}
+
+/// What it counts, and what it does wrong; the latter stands in INFO as well.
 #[derive(Debug, Default)]
 struct Counted {
+    fault: Fault,
     grants: i64,
+    answered: u64,
+    slowed_ns: u64,
+    lost: u64,
+    doubled: u64,
+}
+
+impl Counted {
+    /// A grant, with its fault; gives the token.
+    fn grant(&mut self) -> i64 {
+        self.answered += 1;
+        let falls_on = |every: u64| self.answered.is_multiple_of(every);
+        match self.fault {
+            Fault::Slow(time) => {
+                let start = clock::monotonic();
+                clock::sleep(time.0, || false);
+                self.slowed_ns += clock::monotonic() - start;
+                self.grants += 1;
+            }
+            Fault::Lose(every) if falls_on(every) => self.lost += 1,
+            Fault::Double(every) if falls_on(every) => {
+                self.doubled += 1;
+                self.grants += 2;
+            }
+            _ => self.grants += 1,
+        }
+        self.answered as i64
+    }
+
+    fn info(&self) -> String {
+        format!(
+            "process_id:{}\r\ngrants:{}\r\nanswered:{}\r\nslowed_ns:{}\r\nlost:{}\r\ndoubled:{}\r\n",
+            std::process::id(),
+            self.grants,
+            self.answered,
+            self.slowed_ns,
+            self.lost,
+            self.doubled
+        )
+    }
 }
 
 #[derive(Debug)]
@@ -93,6 +175,13 @@ impl Answering {
             args: Args::new(),
             counted: Counted::default(),
         }
+    }
+
+    /// With this fault.
+    #[must_use]
+    pub fn with(mut self, fault: Fault) -> Answering {
+        self.counted.fault = fault;
+        self
     }
 
     /// Answers until `stop` can be read or closes.
@@ -262,16 +351,9 @@ fn is_passing(error: &io::Error) -> bool {
 fn answer(request: &[u8], args: &Args, counted: &mut Counted, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out, Protocol::Resp2);
     match args.get(request, 0).unwrap_or_default() {
-        b"LOCK" | b"TRYLOCK" => {
-            counted.grants += 1;
-            writer.integer(counted.grants);
-        }
+        b"LOCK" | b"TRYLOCK" => writer.integer(counted.grant()),
         b"UNLOCK" | b"EVALSHA" | b"DEL" | b"UNLINK" => writer.integer(1),
-        b"INFO" => {
-            let pid = std::process::id();
-            let text = format!("process_id:{pid}\r\ngrants:{}\r\n", counted.grants);
-            writer.bulk(text.as_bytes());
-        }
+        b"INFO" => writer.bulk(counted.info().as_bytes()),
         _ => writer.simple("OK"),
     }
 }
@@ -309,6 +391,42 @@ mod tests {
         // Whatever it comes in.
         let (head, tail) = requests.split_at(40);
         assert_eq!(answers(&[head, tail], expected.len()), expected);
+    }
+
+    #[test]
+    fn faults_are_read() {
+        for (text, fault) in [
+            (None, Fault::None),
+            (Some("slow=200us"), Fault::Slow(Nanos::from_micros(200))),
+            (Some("lose=100"), Fault::Lose(100)),
+            (Some("double=1"), Fault::Double(1)),
+        ] {
+            assert_eq!(Fault::parse(text), Ok(fault));
+        }
+        for sad in ["", "slow", "lose=0", "double=x", "mean=3"] {
+            assert!(Fault::parse(Some(sad)).is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn every_fault_is_noted_and_every_grant_is_answered() {
+        let after = |fault, grants: u32| {
+            let mut counted = Counted {
+                fault,
+                ..Counted::default()
+            };
+            let tokens: Vec<i64> = (0..grants).map(|_| counted.grant()).collect();
+            assert_eq!(tokens, (1..=i64::from(grants)).collect::<Vec<_>>());
+            counted
+        };
+        assert_eq!(after(Fault::None, 7).grants, 7);
+        let lossy = after(Fault::Lose(3), 7);
+        assert_eq!((lossy.grants, lossy.lost), (5, 2));
+        let double = after(Fault::Double(3), 7);
+        assert_eq!((double.grants, double.doubled), (9, 2));
+        let slow = after(Fault::Slow(Nanos::from_micros(50)), 7);
+        assert_eq!(slow.grants, 7);
+        assert!(slow.slowed_ns >= 7 * 50_000);
     }
 
     #[test]

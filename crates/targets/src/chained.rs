@@ -9,6 +9,7 @@ use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use jostle_sys::shared::Region;
 use jostle_sys::signal;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -21,6 +22,9 @@ const MOST_BUCKETS: usize = 1_000_000;
 /// Words of a lock that is held: the next one in its chain, by number plus one.
 /// A bucket is a word as well (the first of its chain), and a spin lock beside it.
 const BUCKET_WORDS: usize = 2;
+
+/// What the specimen counts, at the region's end.
+const NOTED_WORDS: usize = 2;
 
 /// The table: the buckets, then one link for each lock that there could be.
 #[derive(Clone, Debug)]
@@ -43,7 +47,8 @@ impl Target for Chained {
         details: "A hash table in shared memory whose chains are searched from their beginning, \
                   and grow at their end: with N locks held, an acquisition looks at N / BUCKETS \
                   of them. `jostle hold` must find that growth. Who finds the lock taken asks \
-                  again.",
+                  again. It notes how many locks it has looked at (`looks`) in how many searches \
+                  (`searches`).",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -59,16 +64,19 @@ impl Target for Chained {
 
     fn prepare(setup: &Setup<'_>) -> Result<Chained, SetupError> {
         let buckets = buckets(setup.argument).map_err(SetupError)?;
-        let words = BUCKET_WORDS * buckets + setup.keys;
-        Ok(Chained {
-            region: Arc::new(Region::new(8 * words).map_err(no_memory)?),
-            buckets,
-            keys: setup.keys,
-        })
+        Chained::new(buckets, setup.keys).map_err(no_memory)
     }
 
     fn join(&self, _worker: usize) -> Result<Chained, SetupError> {
         Ok(self.clone())
+    }
+
+    fn truth(&self) -> BTreeMap<String, f64> {
+        let [searches, looks] = self.noted();
+        BTreeMap::from([
+            ("searches".to_owned(), searches.load(Relaxed) as f64),
+            ("looks".to_owned(), looks.load(Relaxed) as f64),
+        ])
     }
 }
 
@@ -85,6 +93,22 @@ fn buckets(argument: Option<&str>) -> Result<usize, String> {
 }
 
 impl Chained {
+    fn new(buckets: usize, keys: usize) -> std::io::Result<Chained> {
+        let words = BUCKET_WORDS * buckets + keys + NOTED_WORDS;
+        Ok(Chained {
+            region: Arc::new(Region::new(8 * words)?),
+            buckets,
+            keys,
+        })
+    }
+
+    /// Searches, and looks at locks in them.
+    fn noted(&self) -> [&AtomicU64; NOTED_WORDS] {
+        let at = BUCKET_WORDS * self.buckets + self.keys;
+        let words = self.region.words64(8 * at, NOTED_WORDS);
+        [&words[0], &words[1]]
+    }
+
     /// The bucket's spin lock and the first of its chain.
     fn bucket(&self, key: usize) -> (&AtomicU64, &AtomicU64) {
         let at = BUCKET_WORDS * (key % self.buckets);
@@ -100,14 +124,20 @@ impl Chained {
     /// With the bucket to itself: the word that names `key`, if it is in the
     /// chain, else the one at the end of the chain.
     fn find<'a>(&'a self, first: &'a AtomicU64, key: usize) -> (&'a AtomicU64, bool) {
-        let mut word = first;
-        loop {
+        let (mut word, mut looks) = (first, 0);
+        let found = loop {
             match word.load(Relaxed) as usize {
-                0 => return (word, false),
-                held if held == key + 1 => return (word, true),
+                0 => break false,
+                held if held == key + 1 => break true,
                 held => word = self.link(held - 1),
             }
-        }
+            looks += 1;
+        };
+        // Once a search, so that the links are what costs.
+        let [searches, seen] = self.noted();
+        searches.fetch_add(1, Relaxed);
+        seen.fetch_add(looks + u64::from(found), Relaxed);
+        (word, found)
     }
 
     /// Does something with the bucket to itself.
@@ -175,11 +205,7 @@ mod tests {
     use super::*;
 
     fn table(buckets: usize, keys: usize) -> Chained {
-        Chained {
-            region: Arc::new(Region::new(8 * (BUCKET_WORDS * buckets + keys)).unwrap()),
-            buckets,
-            keys,
-        }
+        Chained::new(buckets, keys).unwrap()
     }
 
     #[test]
@@ -193,6 +219,17 @@ mod tests {
             let expected: Vec<bool> = (0..3).map(|key| key == released).collect();
             assert_eq!(free, expected);
         }
+    }
+
+    #[test]
+    fn every_look_at_a_lock_is_noted() {
+        let mut table = table(1, 3);
+        let noted = |table: &Chained| table.noted().map(|word| word.load(Relaxed));
+        assert!((0..3).all(|key| table.try_once(key)));
+        // Past none, one and two to the end of the chain.
+        assert_eq!(noted(&table), [3, 3]);
+        table.release(2, Mode::Exclusive).unwrap();
+        assert_eq!(noted(&table), [4, 6]);
     }
 
     #[test]

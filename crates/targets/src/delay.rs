@@ -8,6 +8,7 @@ use jostle_model::Nanos;
 use jostle_model::time::Unit;
 use jostle_sys::{clock, signal};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,12 +24,58 @@ const SUM: usize = 1;
 const MIN: usize = 2;
 const MAX: usize = 3;
 
-/// The delay, and what each worker was given of it.
+/// The delay, and what each worker was given of it; for whatever takes a time
+/// that is known.
 #[derive(Debug)]
-pub struct Delay {
+pub struct Given {
     nanos: u64,
-    given: Arc<Tallies>,
+    tallies: Arc<Tallies>,
 }
+
+impl Given {
+    /// This time, for so many workers.
+    pub fn new(time: Nanos, workers: usize) -> io::Result<Given> {
+        Ok(Given {
+            nanos: time.0,
+            tallies: Arc::new(Tallies::new(workers)?),
+        })
+    }
+
+    /// The lock of one of them.
+    pub fn to(&self, worker: usize) -> DelayLock {
+        DelayLock {
+            nanos: self.nanos,
+            given: Arc::clone(&self.tallies),
+            worker,
+        }
+    }
+
+    /// What was really given.
+    pub fn truth(&self) -> BTreeMap<String, f64> {
+        let sum = |index| self.tallies.column(index).sum::<u64>() as f64;
+        let mut truth = BTreeMap::from([
+            ("count".to_owned(), sum(COUNT)),
+            ("sum_ns".to_owned(), sum(SUM)),
+        ]);
+        // Zero means that a worker had none, for a delay takes longer.
+        let column = |index| self.tallies.column(index).filter(|ns| *ns > 0);
+        truth.extend(
+            column(MIN)
+                .min()
+                .map(|min| ("min_ns".to_owned(), min as f64)),
+        );
+        truth.extend(
+            column(MAX)
+                .max()
+                .map(|max| ("max_ns".to_owned(), max as f64)),
+        );
+        truth
+    }
+}
+
+/// A lock that does nothing else.
+#[derive(Debug)]
+pub struct Delay(Given);
 
 /// One worker's delays.
 #[derive(Debug)]
@@ -65,37 +112,18 @@ impl Target for Delay {
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Delay, SetupError> {
-        Ok(Delay {
-            nanos: parse(setup.argument).map_err(SetupError)?.0,
-            given: Arc::new(Tallies::new(setup.workers).map_err(no_memory)?),
-        })
+        let time = parse(setup.argument).map_err(SetupError)?;
+        Given::new(time, setup.workers)
+            .map(Delay)
+            .map_err(no_memory)
     }
 
     fn join(&self, worker: usize) -> Result<DelayLock, SetupError> {
-        Ok(DelayLock {
-            nanos: self.nanos,
-            given: Arc::clone(&self.given),
-            worker,
-        })
+        Ok(self.0.to(worker))
     }
 
     fn truth(&self) -> BTreeMap<String, f64> {
-        let count: u64 = self.given.column(COUNT).sum();
-        let mut truth = BTreeMap::from([
-            ("count".to_owned(), count as f64),
-            (
-                "sum_ns".to_owned(),
-                self.given.column(SUM).sum::<u64>() as f64,
-            ),
-        ]);
-        // Zero means that a worker had none, for a delay takes longer.
-        if let Some(min) = self.given.column(MIN).filter(|min| *min > 0).min() {
-            truth.insert("min_ns".to_owned(), min as f64);
-        }
-        if let Some(max) = self.given.column(MAX).filter(|max| *max > 0).max() {
-            truth.insert("max_ns".to_owned(), max as f64);
-        }
-        truth
+        self.0.truth()
     }
 }
 

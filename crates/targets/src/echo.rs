@@ -1,11 +1,13 @@
 //! `echo`: a server that answers every request at once, as if each lock were
 //! free. What is measured on it is the path and the client.
 
+use crate::answering::Fault;
 use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
+use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
+use std::collections::BTreeMap;
 
 /// The server that only answers.
 #[derive(Debug)]
@@ -23,20 +25,28 @@ impl Target for Echo {
     const ENTRY: Entry = Entry {
         name: "echo",
         aliases: &[],
-        argument: None,
-        check_argument: argument::none,
+        argument: Some("FAULT"),
+        check_argument: |argument| Fault::parse(argument).map(drop),
         family: Family::Specimen,
         summary: "a server that only answers and excludes nobody: the path's and the client's ceiling",
         details: "Launched for the run as `lockd` is, asked as it is, over TCP; it reads each \
                   request and answers it at once, whoever owns what. A service that reaches nine \
                   tenths of it under the same load is bound by the path (`limited_by`). As a lock \
-                  it is broken on purpose, and the witness must say so.",
+                  it is broken on purpose, and the witness must say so. With a FAULT it is worse: \
+                  `slow=200us` takes so long over each grant, `lose=100` does not count every \
+                  hundredth, `double=100` counts it twice; it notes how many grants it answered \
+                  (`answered`), how long it slept (`slowed_ns`), and what it miscounted (`lost`, \
+                  `doubled`).",
         lock: CLAIMED,
         no_threads: None,
     };
 
     fn prepare(setup: &Setup<'_>) -> Result<Echo, SetupError> {
-        let place = setup.launcher.launch("echo")?;
+        let server = match setup.argument {
+            None => "echo".to_owned(),
+            Some(fault) => format!("echo:{fault}"),
+        };
+        let place = setup.launcher.launch(&server)?;
         let address = Address::tcp(&place).map_err(SetupError)?;
         Daemon::prepare(address, setup).map(Echo)
     }
@@ -47,6 +57,10 @@ impl Target for Echo {
 
     fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
         self.0.dial().map(Some)
+    }
+
+    fn truth(&self) -> BTreeMap<String, f64> {
+        self.0.noted(&["answered", "slowed_ns", "lost", "doubled"])
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {

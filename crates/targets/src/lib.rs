@@ -69,6 +69,7 @@ table::targets! {
     delay::Delay,
     stall::Stall,
     chained::Chained,
+    cliff::Cliff,
     busted::Busted,
     unfair::Unfair,
 }

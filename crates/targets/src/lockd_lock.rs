@@ -6,6 +6,7 @@ use crate::wire::{Answer, Asking, Reply, Request, Wire, refused};
 use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError};
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
+use std::collections::BTreeMap;
 
 /// A worker's lock on a jostled.
 pub type DaemonLock = RemoteLock<DaemonWire>;
@@ -46,6 +47,15 @@ impl Daemon {
             stream: self.address.connect()?,
             wire: Box::new(DaemonWire(self.names)),
         })
+    }
+
+    /// What the server tells of itself under these names; nothing of what it does
+    /// not tell, or if it does not answer.
+    pub fn noted(&self, names: &[&str]) -> BTreeMap<String, f64> {
+        let info = Client::connect(&self.address).and_then(|mut client| client.ask(&[b"INFO"]));
+        let info = info.unwrap_or_default();
+        let figure = |name: &&str| Some(((*name).to_owned(), info_figure(&info, name)? as f64));
+        names.iter().filter_map(figure).collect()
     }
 
     pub fn figures(&self) -> Result<ServerFigures, SetupError> {

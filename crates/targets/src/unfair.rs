@@ -75,10 +75,12 @@ impl Policy {
     }
 }
 
-/// Counters of each worker: its grants, and those of its releases that handed
-/// the lock to a waiter.
+/// Counters of each worker: its grants, those of its releases that handed the
+/// lock to a waiter, and how often and how long a hand-off to it took.
 const GRANTED: usize = 0;
 const HANDED: usize = 1;
+const HANDOFFS: usize = 2;
+const HANDOFFS_NS: usize = 3;
 
 /// What the workers share.
 #[derive(Debug)]
@@ -100,6 +102,8 @@ struct Key<'a> {
     /// How many wait.
     count: &'a AtomicU32,
     random: &'a AtomicU64,
+    /// When the release began that handed the key on.
+    released_ns: &'a AtomicU64,
     /// Room for every worker.
     waiting: &'a [AtomicU32],
 }
@@ -117,6 +121,7 @@ impl Shared {
             owned: &words[1],
             count: &words[2],
             random: &self.keys.words64(at + 16, 1)[0],
+            released_ns: &self.keys.words64(at + 24, 1)[0],
             waiting: self.keys.words32(at + LINE, self.workers),
         }
     }
@@ -178,8 +183,10 @@ impl Target for Unfair {
                   even-numbered workers have twice the chances. starve: worker 0 only when nobody \
                   else waits. A newcomer never passes a waiter. It notes the fewest and the most \
                   grants of a worker (`granted_min`, `granted_max`), those of worker 0 \
-                  (`granted_worker_0`), the share of the even-numbered ones (`even_share`), and \
-                  how many grants were handed to a waiter (`handed`).",
+                  (`granted_worker_0`), the share of the even-numbered ones (`even_share`), all \
+                  of them (`granted`), how many were handed to a waiter (`handed`), and, by \
+                  CLOCK_MONOTONIC, how long that took from the start of the release to the \
+                  waiter's going on (`handoffs`, `handoff_sum_ns`).",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -221,7 +228,13 @@ impl Target for Unfair {
         let sum: u64 = granted.iter().sum();
         let even: u64 = granted.iter().step_by(2).sum();
         let handed: u64 = self.0.tallies.column(HANDED).sum();
-        let mut truth = BTreeMap::from([("handed".to_owned(), handed as f64)]);
+        let total = |index| self.0.tallies.column(index).sum::<u64>() as f64;
+        let mut truth = BTreeMap::from([
+            ("granted".to_owned(), sum as f64),
+            ("handed".to_owned(), handed as f64),
+            ("handoffs".to_owned(), total(HANDOFFS)),
+            ("handoff_sum_ns".to_owned(), total(HANDOFFS_NS)),
+        ]);
         let mut note = |name: &str, value: Option<u64>| {
             if let Some(value) = value {
                 truth.insert(name.to_owned(), value as f64);
@@ -267,11 +280,23 @@ impl UnfairLock {
         Outcome::Granted
     }
 
+    /// Only this worker's own release can write the key's time after this grant.
+    fn note_handoff(&self, key: usize) {
+        let began = self.shared.key(key).released_ns.load(Relaxed);
+        let tally = self.shared.tallies.of(self.worker);
+        add(&tally[HANDOFFS], 1);
+        add(
+            &tally[HANDOFFS_NS],
+            clock::monotonic().saturating_sub(began),
+        );
+    }
+
     /// Sleeps until a release picks this worker.
     fn wait(&self, key: usize, until: Option<u64>) -> Result<Outcome, CallError> {
         let word = self.shared.sleeper(self.worker);
         loop {
             if word.load(Acquire) == 1 {
+                self.note_handoff(key);
                 return Ok(self.granted());
             }
             if signal::interrupted() {
@@ -336,9 +361,11 @@ impl Lock for UnfairLock {
     }
 
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
+        let began = clock::monotonic();
         let memory = self.shared.key(key);
         self.lock_inner(memory.inner, false)?;
         let next = self.next(&memory);
+        memory.released_ns.store(began, Relaxed);
         match next {
             // It stays owned: the next owner has it from here on.
             Some(worker) => self.shared.sleeper(worker).store(1, Release),

@@ -34,6 +34,7 @@ impl Course<'_, '_> {
         environment: Environment,
         started_at: String,
     ) -> Result<(), Stop> {
+        let specimens = crate::proven::last(&environment);
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
             plan: self.resolved.plan.clone(),
@@ -43,6 +44,7 @@ impl Course<'_, '_> {
                 stamp_ns: self.clock.cost_ns(),
                 clock_uncertainty_ns: None,
                 own_cost: BTreeMap::new(),
+                specimens,
             },
             started_at,
         };

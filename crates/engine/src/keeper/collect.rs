@@ -429,7 +429,7 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         (Some(from), Some(to)) => Some(scaled(to.saturating_sub(from))),
         _ => None,
     };
-    data.machine = machine(opened, closed);
+    data.machine = machine(opened, closed, seen.children.halts);
 }
 
 /// What workers read of themselves; None if one could not.
@@ -455,7 +455,7 @@ fn workers_cpu(opened: &Reading, closed: &Reading) -> Option<u64> {
     })
 }
 
-fn machine(opened: &Reading, closed: &Reading) -> Machine {
+fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
     let (from, to) = (&opened.machine, &closed.machine);
     let busy = to.busy.saturating_sub(from.busy);
     let stolen = to.stolen.saturating_sub(from.stolen);
@@ -476,5 +476,6 @@ fn machine(opened: &Reading, closed: &Reading) -> Machine {
             (Some(from), Some(to)) => Some(to.saturating_sub(from)),
             _ => None,
         },
+        halts: Some(halts),
     }
 }

@@ -294,6 +294,7 @@ fn machine(from: &Clocks, to: &Clocks) -> Machine {
             .throttled
             .zip(to.throttled)
             .map(|(from, to)| to.saturating_sub(from)),
+        halts: None,
     }
 }
 

@@ -70,10 +70,15 @@ pub struct Children {
     pub ended: Vec<(Ended, std::ops::Range<usize>)>,
     /// Workers that we killed when the run was over.
     pub killed: Vec<usize>,
+    /// Looks at which a worker was found to have been stopped or continued.
+    pub halts: u64,
 }
 
 impl Children {
     fn reap(&mut self) {
+        while let Some(pid) = process::halted() {
+            self.halts += u64::from(self.alive.contains_key(&pid));
+        }
         while let Some(ended) = process::reap() {
             if let Some(workers) = self.alive.remove(&ended.pid) {
                 self.ended.push((ended, workers));

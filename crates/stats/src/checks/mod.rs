@@ -22,6 +22,7 @@ pub mod faster;
 pub mod few_operations;
 pub mod foreign_cpu;
 pub mod generator;
+pub mod halted;
 pub mod hold_accuracy;
 pub mod lag;
 pub mod ledger;
@@ -72,6 +73,7 @@ pub static CHECKS: &[&Check] = &[
     &server_counts::CHECK,
     &accepted::CHECK,
     &throttled::CHECK,
+    &halted::CHECK,
     &clock::CHECK,
     &steal::CHECK,
     &foreign_cpu::CHECK,

@@ -1,0 +1,230 @@
+//! Where rows are tried: keeper, machine and result file of one calibration.
+
+use super::group::Group;
+use super::rows::Row;
+use super::trial::{Said, Trial};
+use crate::args::{Calibrate, Cli, Verb};
+use crate::progress::Line;
+use crate::signals::Signals;
+use crate::{Failure, measure};
+use clap::Parser;
+use jostle_engine::experiment::exit;
+use jostle_engine::keeper::Keeper;
+use jostle_engine::resolve::resolve;
+use jostle_model::plan::Plan;
+use jostle_model::record::{Point, Record};
+use jostle_report::{ResultSet, Writer};
+use jostle_stats::checks::{Check, Evidence, foreign_cpu, steal};
+use jostle_sys::clock::Clock;
+use jostle_sys::limits::Machine;
+use jostle_sys::{cpu, ledger};
+
+/// Why a trial came to no result.
+pub enum Stop {
+    /// The user wants to stop, with this exit code.
+    Ended(u8),
+    /// Nothing can be measured, or written, at all.
+    Failed(String),
+    /// This row cannot be tried.
+    CannotTell(String),
+}
+
+/// The bench.
+pub struct Bench {
+    keeper: Keeper,
+    clock: Clock,
+    machine: Machine,
+    allowed: Vec<usize>,
+    signals: Signals,
+    line: Line,
+    writer: Option<Writer>,
+    /// Or why there is none.
+    group: Result<Group, String>,
+    /// What was measured undisturbed in the trial in progress.
+    made: Vec<ResultSet>,
+}
+
+/// Who measures.
+#[derive(Clone, Copy, PartialEq)]
+enum Under {
+    /// The keeper as everywhere.
+    Nothing,
+    /// The keeper in the control group.
+    Quota,
+}
+
+impl Bench {
+    /// Starts the keepers, before anything starts a thread.
+    pub fn set_up(writer: Option<Writer>, asked: &Calibrate) -> Result<Bench, Failure> {
+        let failed = |error: String| Failure::Failed(anyhow::anyhow!(error));
+        let machine = Machine::read();
+        let clock = Clock::new();
+        let keeper = Keeper::start(clock).map_err(|error| failed(error.to_string()))?;
+        let group = Group::make(clock);
+        let signals = Signals::listen().map_err(|error| failed(error.to_string()))?;
+        let line = Line::new(!asked.quiet && !asked.no_progress, !asked.quiet);
+        if let Err(left) = ledger::sweep_dead() {
+            line.note(&format!(
+                "could not remove what an earlier run left: {}",
+                left.join("; ")
+            ));
+        }
+        Ok(Bench {
+            keeper,
+            clock,
+            machine,
+            allowed: cpu::allowed(),
+            signals,
+            line,
+            writer,
+            group,
+            made: Vec::new(),
+        })
+    }
+
+    /// The machine as it was found.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The clock of all stamps.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// CPUs that may be used.
+    pub fn cpus(&self) -> &[usize] {
+        &self.allowed
+    }
+
+    /// Says which row is tried.
+    pub fn show(&self, row: &Row, nth: u64, trials: u64) {
+        let round = match trials {
+            1 => String::new(),
+            _ => format!(", trial {nth} of {trials}"),
+        };
+        self.line
+            .say(&format!("row {}: {}{round}", row.number, row.planted));
+    }
+
+    /// One trial. Where jostle was wrong while somebody else used the machine,
+    /// nobody can tell whose fault that was.
+    pub fn attempt(&mut self, row: &Row) -> Result<Trial, Stop> {
+        self.made.clear();
+        let mut trial = (row.trial)(self)?;
+        if let Said::Differs(why) = &trial.said
+            && let Some(disturbed) = self.disturbed()
+        {
+            trial.said = Said::CannotTell(format!("{why}; but {disturbed}"));
+        }
+        Ok(trial)
+    }
+
+    /// What others did to the machine, over all that the trial measured.
+    fn disturbed(&self) -> Option<String> {
+        let first = self.made.first()?;
+        let runs: Vec<&Point> = self.made.iter().flat_map(|set| &set.points).collect();
+        let evidence = Evidence {
+            experiment: &first.experiment,
+            runs: &runs,
+        };
+        let checks: [&Check; 2] = [&steal::CHECK, &foreign_cpu::CHECK];
+        let said = checks.iter().find_map(|check| (check.judge)(&evidence));
+        said.map(|reason| reason.text)
+    }
+
+    /// Measures what this command line, without its first word, would.
+    pub fn measure(&mut self, line: &str) -> Result<ResultSet, Stop> {
+        let set = self.run(plan(line)?, Under::Nothing)?;
+        self.made.push(set.clone());
+        Ok(set)
+    }
+
+    /// The same while this is done to the workers (`jostle disturb`).
+    pub fn measure_disturbed(&mut self, line: &str, how: &str) -> Result<ResultSet, Stop> {
+        let plan = Plan {
+            during: Some(format!("/proc/self/exe disturb {how}")),
+            ..plan(line)?
+        };
+        self.run(plan, Under::Nothing)
+    }
+
+    /// The same by a keeper whose group may use so many CPUs, server and all.
+    /// Gives also how often the kernel says that it was stopped.
+    pub fn measure_throttled(&mut self, line: &str, cpus: f64) -> Result<(ResultSet, u64), Stop> {
+        let stopped = |bench: &Bench| bench.group.as_ref().map_or(0, Group::throttled_periods);
+        let set_quota = |bench: &Bench, cpus: Option<f64>| match &bench.group {
+            Ok(group) => group
+                .set_quota(cpus)
+                .map_err(|error| Stop::CannotTell(format!("cannot set a CPU quota: {error}"))),
+            Err(why) => Err(Stop::CannotTell(why.clone())),
+        };
+        let plan = plan(line)?;
+        set_quota(self, Some(cpus))?;
+        let before = stopped(self);
+        let set = self.run(plan, Under::Quota);
+        let periods = stopped(self) - before;
+        set_quota(self, None)?;
+        Ok((set?, periods))
+    }
+
+    fn run(&mut self, plan: Plan, under: Under) -> Result<ResultSet, Stop> {
+        let resolved = resolve(plan, measure::fresh_seed(), &self.allowed)
+            .map_err(|error| Stop::CannotTell(error.to_string()))?;
+        let keeper = match (under, &mut self.group) {
+            (Under::Quota, Ok(group)) => group.keeper(),
+            _ => &mut self.keeper,
+        };
+        let outcome = measure::one(
+            keeper,
+            self.clock,
+            &resolved,
+            &self.machine,
+            None,
+            &self.signals,
+            None,
+        );
+        if let Some(code) = self.signals.exit_code() {
+            return Err(Stop::Ended(code));
+        }
+        let (code, error) = (outcome.end.exit, outcome.end.error.clone());
+        let set = measure::result_set(outcome);
+        match (code, set) {
+            (exit::DONE | exit::INVALID, Some(set)) => {
+                self.keep(&set)?;
+                Ok(set)
+            }
+            _ => Err(Stop::CannotTell(
+                error.unwrap_or_else(|| "nothing was measured".to_owned()),
+            )),
+        }
+    }
+
+    fn keep(&mut self, set: &ResultSet) -> Result<(), Stop> {
+        for record in set.records() {
+            self.write(&record)
+                .map_err(|error| Stop::Failed(format!("{error:#}")))?;
+        }
+        Ok(())
+    }
+
+    /// To the result file, if there is one.
+    pub fn write(&mut self, record: &Record) -> anyhow::Result<()> {
+        match &mut self.writer {
+            Some(writer) => Ok(writer.write(record)?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The plan of a command line without its first word.
+fn plan(line: &str) -> Result<Plan, Stop> {
+    let words = std::iter::once("jostle").chain(line.split_whitespace());
+    match Cli::try_parse_from(words).map(|cli| cli.verb) {
+        Ok(Verb::Contend(contend)) => Ok(contend.plan()),
+        Ok(Verb::Stream(stream)) => Ok(stream.plan()),
+        Ok(Verb::Hold(hold)) => Ok(hold.plan()),
+        Ok(_) => Err(Stop::Failed(format!("no measurement: jostle {line}"))),
+        Err(error) => Err(Stop::Failed(error.to_string())),
+    }
+}

@@ -1,0 +1,112 @@
+//! What `calibrate` does to workers: keeps them from their CPU, stops them, or
+//! kills the owner of a lock. It runs as `--during` does: started by the keeper
+//! when the workers are ready, ended with the run, and killed with the keeper.
+
+use crate::Failure;
+use crate::signals::Signals;
+use anyhow::{Context, anyhow};
+use rustix::process::{Pid, Signal, kill_process};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Whoever is not ended by then has been forgotten.
+const LIFE: Duration = Duration::from_secs(120);
+
+/// Between two looks for an owner.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// `burn THREADS CPU`, `pause STOPPED_MS RUNNING_MS PID`, `kill TIMES EVERY_MS PIDS`.
+pub fn disturb(words: &[String]) -> Result<u8, Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["burn", threads, cpu] => burn(number(threads)?, number(cpu)? as usize)?,
+        ["pause", stopped, running, pid] => {
+            let cycle = [stopped, running].map(|ms| number(ms).map(Duration::from_millis));
+            let [stopped, running] = cycle;
+            pause(stopped?, running?, process(pid)?)?;
+        }
+        ["kill", times, every, pids] => {
+            let pids = pids
+                .split(',')
+                .map(process)
+                .collect::<Result<Vec<_>, _>>()?;
+            kill(number(times)?, Duration::from_millis(number(every)?), pids)?;
+        }
+        _ => {
+            return Err(Failure::Usage(format!(
+                "`{}` is no disturbance",
+                words.join(" ")
+            )));
+        }
+    }
+    Ok(0)
+}
+
+fn number(text: &str) -> anyhow::Result<u64> {
+    text.parse()
+        .with_context(|| format!("`{text}` is no number"))
+}
+
+fn process(text: &str) -> anyhow::Result<Pid> {
+    let pid = i32::try_from(number(text)?).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| anyhow!("`{text}` is no process"))
+}
+
+/// Threads that never sleep, on one CPU.
+fn burn(threads: u64, cpu: usize) -> anyhow::Result<()> {
+    jostle_sys::cpu::pin(&[cpu])?;
+    let end = Instant::now() + LIFE;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut sum = 0u64;
+                while Instant::now() < end {
+                    (0..10_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Stops it and lets it go on, in turn; never leaves it stopped.
+fn pause(stopped: Duration, running: Duration, pid: Pid) -> anyhow::Result<()> {
+    let signals = Signals::listen()?;
+    let end = Instant::now() + LIFE;
+    while signals.exit_code().is_none() && Instant::now() < end {
+        std::thread::sleep(running);
+        if signals.exit_code().is_some() || kill_process(pid, Signal::STOP).is_err() {
+            break;
+        }
+        std::thread::sleep(stopped);
+        let _ = kill_process(pid, Signal::CONT);
+    }
+    Ok(())
+}
+
+/// Kills whoever holds the lock: of workers that do nothing but wait for a lock
+/// in the kernel and sleep while they hold it, the one that sleeps on a timer.
+fn kill(times: u64, every: Duration, mut pids: Vec<Pid>) -> anyhow::Result<()> {
+    for _ in 0..times {
+        std::thread::sleep(every);
+        let end = Instant::now() + every;
+        let owner = loop {
+            let owner = pids.iter().position(|pid| sleeps_on_a_timer(*pid));
+            if owner.is_some() || Instant::now() > end {
+                break owner;
+            }
+            std::thread::sleep(LOOK);
+        };
+        if let Some(owner) = owner {
+            let _ = kill_process(pids.swap_remove(owner), Signal::KILL);
+        }
+    }
+    // Who ends before the run does is said to have failed.
+    std::thread::sleep(LIFE);
+    Ok(())
+}
+
+fn sleeps_on_a_timer(pid: Pid) -> bool {
+    let path = format!("/proc/{}/wchan", pid.as_raw_nonzero());
+    std::fs::read_to_string(path).is_ok_and(|waits_in| waits_in.contains("nanosleep"))
+}

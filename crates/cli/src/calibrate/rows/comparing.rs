@@ -1,0 +1,162 @@
+//! `jostle compare` finds no difference where there is none, and one of a tenth
+//! where there is one. Two sessions one after the other, each of them measuring
+//! both, so that either can be the one that is slower.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, of, span};
+use jostle_report::ResultSet;
+use jostle_report::compare::{Input, compare};
+use jostle_stats::comparison;
+use jostle_stats::intervals::median;
+
+pub static SAME: Row = Row {
+    number: 11,
+    name: "what compare says of two sessions",
+    planted: "delay:100us twice",
+    trial: |bench| trial(bench, [A, A]),
+};
+
+pub static TENTH: Row = Row {
+    planted: "delay:100us, then delay:110us",
+    trial: |bench| trial(bench, [A, B]),
+    ..SAME
+};
+
+const A: &str = "delay:100us";
+const B: &str = "delay:110us";
+
+/// As `jostle compare` has it unless told otherwise.
+const WITHIN: f64 = 0.05;
+
+fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
+    let line =
+        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 30ms --warmup 10ms --runs 9");
+    let base = bench.measure(&line(targets[0]))?;
+    let new = bench.measure(&line(targets[1]))?;
+    let told = told(&base, &new, targets)?;
+    // The control compares a session with itself.
+    let itself = self::told(&base, &base, [targets[0]; 2])?;
+    let truths = [mean(&base, targets[0]), mean(&new, targets[1])];
+    Ok(judge(truths, &told, &itself))
+}
+
+/// What was said, and in which words.
+struct Told {
+    said: comparison::Said,
+    words: String,
+}
+
+fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Told, Stop> {
+    let compared = compare(&Input {
+        base_name: "BASE",
+        base: std::slice::from_ref(base),
+        new_name: "NEW",
+        new: Some(std::slice::from_ref(new)),
+        targets: Some(targets),
+        within: WITHIN,
+        all: false,
+    });
+    let compared = compared.map_err(|error| Stop::CannotTell(error.to_string()))?;
+    let (_, row) = compared
+        .rows
+        .first()
+        .ok_or_else(|| Stop::CannotTell("there was nothing to compare".to_owned()))?;
+    let words = match &row.ratio {
+        Some(ratio) => format!(
+            "{}: {:.3} ({:.3} to {:.3})",
+            row.said.name(),
+            ratio.ratio,
+            ratio.low,
+            ratio.high
+        ),
+        None => row.said.name().to_owned(),
+    };
+    Ok(Told {
+        said: row.said,
+        words,
+    })
+}
+
+/// Nanoseconds that the specimen gave, median over the runs.
+fn mean(set: &ResultSet, target: &str) -> f64 {
+    let means = of(set, target);
+    let means = means
+        .iter()
+        .map(|run| noted(run, "sum_ns") / noted(run, "count"));
+    median(&means.collect::<Vec<_>>()).unwrap_or(f64::NAN)
+}
+
+fn judge(truths: [f64; 2], told: &Told, itself: &Told) -> Trial {
+    use comparison::Said as Compared;
+    let slower = truths[1] / truths[0];
+    let is_same = (1.0 / (1.0 + WITHIN / 5.0)..=1.0 + WITHIN / 5.0).contains(&slower);
+    let is_worse = slower > 1.0 + WITHIN;
+    let said = match (told.said, is_same, is_worse) {
+        _ if matches!(itself.said, Compared::Worse | Compared::Better) => {
+            Said::Differs("a session was called different from itself".to_owned())
+        }
+        (Compared::Same, true, _) | (Compared::Worse, _, true) => Said::Agrees,
+        (Compared::Undecided, ..) => {
+            Said::CannotTell("the machine was not steady enough to decide".to_owned())
+        }
+        (_, true, _) => Said::Differs("a difference was found where there is none".to_owned()),
+        (_, _, true) => Said::Differs("what is slower by a tenth was not called worse".to_owned()),
+        _ if !slower.is_finite() => Said::Differs("the specimen's log is missing".to_owned()),
+        _ => Said::CannotTell(format!("the specimen itself was {slower:.3} times as slow")),
+    };
+    Trial {
+        truth: format!("{}, {}: {slower:.3}", span(truths[0]), span(truths[1])),
+        found: told.words.clone(),
+        control: format!("itself {}", itself.words),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use comparison::Said as Compared;
+
+    fn told(said: Compared) -> Told {
+        Told {
+            said,
+            words: String::new(),
+        }
+    }
+
+    fn said(new_us: f64, found: Compared) -> Said {
+        judge([100e3, new_us * 1e3], &told(found), &told(Compared::Same)).said
+    }
+
+    #[test]
+    fn the_same_is_the_same_and_a_tenth_is_worse() {
+        assert_eq!(said(100.1, Compared::Same), Said::Agrees);
+        assert_eq!(said(110.0, Compared::Worse), Said::Agrees);
+        for (new, wrong) in [
+            (100.1, Compared::Worse),
+            (100.1, Compared::Better),
+            (110.0, Compared::Same),
+            (110.0, Compared::Better),
+            (f64::NAN, Compared::Same),
+        ] {
+            assert!(
+                matches!(said(new, wrong), Said::Differs(_)),
+                "{new} {wrong:?}"
+            );
+        }
+        assert!(matches!(
+            said(100.1, Compared::Undecided),
+            Said::CannotTell(_)
+        ));
+        // Neither a tenth nor nothing: the specimen was disturbed.
+        assert!(matches!(said(103.0, Compared::Same), Said::CannotTell(_)));
+    }
+
+    #[test]
+    fn a_session_differs_from_itself_only_for_a_liar() {
+        let itself = told(Compared::Better);
+        let said = judge([100e3, 110e3], &told(Compared::Worse), &itself).said;
+        assert!(matches!(said, Said::Differs(_)));
+    }
+}

@@ -1,0 +1,130 @@
+//! The share of grants that were waited for: two workers want one of K locks at
+//! random, so that one in K attempts finds it taken.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, of, percent, reason, total};
+use jostle_model::record::Point;
+
+pub static NEVER: Row = Row {
+    number: 4,
+    name: "the share of grants that were waited for",
+    planted: "about 0 % contended",
+    trial: |bench| trial(bench, 10_000),
+};
+
+pub static TENTH: Row = Row {
+    planted: "about 10 % contended",
+    trial: |bench| trial(bench, 10),
+    ..NEVER
+};
+
+pub static HALF: Row = Row {
+    planted: "about 50 % contended",
+    trial: |bench| trial(bench, 2),
+    ..NEVER
+};
+
+pub static ALWAYS: Row = Row {
+    planted: "100 % contended",
+    trial: |bench| trial(bench, 1),
+    ..NEVER
+};
+
+/// Points.
+const WITHIN: f64 = 0.02;
+
+/// Under which the tool must say that nothing is contended.
+const NOT_CONTENDED: f64 = 0.01;
+
+fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {
+    let set = bench.measure(&format!(
+        "contend unfair:queue -w 2 --keys {keys} -b 200us -i 0 -t 0.3 --warmup 0 --runs 3"
+    ))?;
+    Ok(judge(&of(&set, "unfair:queue"), keys))
+}
+
+fn judge(runs: &[&Point], keys: u64) -> Trial {
+    let granted = total(runs, |run| noted(run, "granted"));
+    let truth = total(runs, |run| noted(run, "handed")) / granted;
+    let stamped = total(runs, |run| run.stamped.unwrap_or(0) as f64);
+    let contended = total(runs, |run| {
+        run.blocked_share.unwrap_or(f64::NAN) * run.stamped.unwrap_or(0) as f64
+    });
+    let found = contended / stamped;
+    let accused = runs
+        .iter()
+        .filter(|run| reason(run, "not_contended").is_some())
+        .count();
+    let said = if !truth.is_finite() || !found.is_finite() {
+        Said::Differs("the share, or the lock's log, is missing".to_owned())
+    } else if (found - truth).abs() > WITHIN {
+        Said::Differs(format!(
+            "off by {:.1} points, more than 2",
+            100.0 * (found - truth)
+        ))
+    } else if truth > 2.0 * NOT_CONTENDED && accused > 0 {
+        Said::Differs("a contended lock was called not contended".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: percent(truth),
+        found: percent(found),
+        // With several locks nobody knows how much of it is meant to be.
+        control: match (keys, accused) {
+            (1, 0) => "not called idle".to_owned(),
+            (1, n) => format!("called idle in {n} runs"),
+            _ => format!("{} by chance", percent(1.0 / keys as f64)),
+        },
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{Reason, Verdict};
+
+    fn run(truth: f64, found: f64) -> Point {
+        Point {
+            truth: [("granted", 1_000.0), ("handed", 1_000.0 * truth)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            stamped: Some(1_000),
+            blocked_share: Some(found),
+            ..Point::default()
+        }
+    }
+
+    #[test]
+    fn two_points_are_the_bound() {
+        for (truth, found, right) in [
+            (0.0, 0.0, true),
+            (0.1, 0.119, true),
+            (0.1, 0.121, false),
+            (0.5, 0.479, false),
+            (1.0, 0.999, true),
+            (1.0, 0.97, false),
+        ] {
+            let said = judge(&[&run(truth, found)], 2).said;
+            assert_eq!(said == Said::Agrees, right, "{truth} {found}");
+        }
+        assert!(
+            matches!(judge(&[], 1).said, Said::Differs(_)),
+            "nothing was measured"
+        );
+    }
+
+    #[test]
+    fn a_contended_lock_that_is_called_idle_fails() {
+        let mut run = run(1.0, 1.0);
+        run.verdict = Verdict::of(vec![Reason {
+            check: "not_contended".to_owned(),
+            is: jostle_model::record::Is::Suspect,
+            claims: Vec::new(),
+            text: String::new(),
+        }]);
+        assert!(matches!(judge(&[&run], 1).said, Said::Differs(_)));
+    }
+}

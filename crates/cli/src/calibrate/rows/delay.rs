@@ -1,0 +1,143 @@
+//! A known delay is found in the wait.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, of, span, spans};
+use jostle_model::record::Point;
+use jostle_stats::intervals::median;
+
+pub static SHORT: Row = Row {
+    number: 2,
+    name: "a known wait",
+    planted: "delay:20us",
+    trial: |bench| trial(bench, "20us", 0.2),
+};
+
+pub static MIDDLE: Row = Row {
+    planted: "delay:200us",
+    trial: |bench| trial(bench, "200us", 0.2),
+    ..SHORT
+};
+
+pub static LONG: Row = Row {
+    planted: "delay:5ms",
+    trial: |bench| trial(bench, "5ms", 0.3),
+    ..SHORT
+};
+
+/// Of the truth, and at least.
+const WITHIN: f64 = 0.01;
+const WITHIN_NS: f64 = 5_000.0;
+
+fn trial(bench: &mut Bench, time: &str, seconds: f64) -> Result<Trial, Stop> {
+    // All that the specimen notes falls into the window.
+    let set = bench.measure(&format!(
+        "contend delay:{time} null -w 1 -b 0 -i 0 -t {seconds} --warmup 0 --runs 3"
+    ))?;
+    Ok(judge(
+        &of(&set, &format!("delay:{time}")),
+        &of(&set, "null"),
+    ))
+}
+
+fn mean_wait(run: &Point) -> Option<f64> {
+    let granted = &run.acquire_ns.as_ref()?.granted;
+    (granted.count > 0).then_some(granted.mean)
+}
+
+fn judge(delayed: &[&Point], null: &[&Point]) -> Trial {
+    let truths: Vec<f64> = delayed
+        .iter()
+        .filter(|run| noted(run, "count") > 0.0)
+        .map(|run| noted(run, "sum_ns") / noted(run, "count"))
+        .collect();
+    let found: Vec<f64> = delayed.iter().filter_map(|run| mean_wait(run)).collect();
+    let control: Vec<f64> = null.iter().filter_map(|run| mean_wait(run)).collect();
+    // Run by run, so that a run that was disturbed does not hide in a median.
+    let apart: Vec<f64> = found
+        .iter()
+        .zip(&truths)
+        .map(|(found, truth)| found - truth)
+        .collect();
+    let whole = !delayed.is_empty() && [truths.len(), found.len()] == [delayed.len(); 2];
+    let said = match (whole, median(&truths), median(&apart), median(&control)) {
+        (true, Some(truth), Some(apart), Some(control)) => {
+            let bound = (WITHIN * truth).max(WITHIN_NS);
+            if apart.abs() > bound {
+                Said::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
+            } else if control > bound {
+                Said::Differs(format!(
+                    "`null`, which does nothing, reads as {}",
+                    span(control)
+                ))
+            } else {
+                Said::Agrees
+            }
+        }
+        _ => Said::Differs("the wait, or the specimen's log, is missing".to_owned()),
+    };
+    Trial {
+        truth: spans(&truths),
+        found: spans(&found),
+        control: format!("null {}", spans(&control)),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::Waits;
+
+    fn run(truth_ns: f64, found_ns: f64) -> Point {
+        let mut wait = Waits::default();
+        (wait.granted.count, wait.granted.mean) = (100, found_ns);
+        Point {
+            truth: [("count", 100.0), ("sum_ns", 100.0 * truth_ns)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            acquire_ns: Some(wait),
+            ..Point::default()
+        }
+    }
+
+    fn said(truth_ns: f64, found_ns: f64) -> Said {
+        let (delayed, null) = (run(truth_ns, found_ns), run(0.0, 20.0));
+        judge(&[&delayed, &delayed, &delayed], &[&null]).said
+    }
+
+    #[test]
+    fn five_microseconds_or_a_hundredth_are_the_bound_both_ways() {
+        for (truth, found, right) in [
+            (20_050.0, 20_100.0, true),
+            (20_050.0, 25_000.0, true),
+            (20_050.0, 25_100.0, false),
+            (20_050.0, 15_000.0, false),
+            (5_000_000.0, 5_049_000.0, true),
+            (5_000_000.0, 5_051_000.0, false),
+            // By the specimen's log, not by what was asked for.
+            (260_000.0, 260_000.0, true),
+            (260_000.0, 200_000.0, false),
+        ] {
+            assert_eq!(said(truth, found) == Said::Agrees, right, "{truth} {found}");
+        }
+    }
+
+    #[test]
+    fn a_control_that_takes_time_or_a_log_that_is_missing_fails() {
+        let (delayed, null) = (run(20_000.0, 20_000.0), run(0.0, 6_000.0));
+        assert!(matches!(
+            judge(&[&delayed], &[&null]).said,
+            Said::Differs(_)
+        ));
+        let silent = Point {
+            truth: Default::default(),
+            ..run(0.0, 20_000.0)
+        };
+        assert!(matches!(
+            judge(&[&silent], &[&delayed]).said,
+            Said::Differs(_)
+        ));
+        assert!(matches!(judge(&[], &[]).said, Said::Differs(_)));
+    }
+}

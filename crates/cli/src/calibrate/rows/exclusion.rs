@@ -1,0 +1,205 @@
+//! Owners that overlap are found and counted; a correct lock whose owners are
+//! killed is not accused.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, of, reason, total};
+use jostle_model::record::{Exclusion, Is, Point};
+
+pub static OFTEN: Row = Row {
+    number: 6,
+    name: "whether the lock excludes",
+    planted: "busted:1e-3",
+    trial: |bench| broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0 -t 1"),
+};
+
+pub static SELDOM: Row = Row {
+    planted: "busted:1e-5",
+    // Who is refused asks again at once, so that enough is drawn in two seconds.
+    trial: |bench| broken(bench, "busted:1e-5", "-w 2 -b -5us -i 0 -t 2 --try"),
+    ..OFTEN
+};
+
+pub static READERS: Row = Row {
+    planted: "busted:1e-2, half readers",
+    trial: |bench| {
+        broken(
+            bench,
+            "busted:1e-2",
+            "-w 10 -b 20us -i 0 -t 0.5 --shared 0.5",
+        )
+    },
+    ..OFTEN
+};
+
+pub static KILLED: Row = Row {
+    planted: "owners of flock killed",
+    trial: killed,
+    ..OFTEN
+};
+
+/// Of the overlaps planted, and at least: two intruders at a time hide one
+/// another's, and one shorter than the witness's marks is not seen.
+const WITHIN: f64 = 0.1;
+const AT_LEAST: f64 = 2.0;
+
+fn broken(bench: &mut Bench, target: &str, options: &str) -> Result<Trial, Stop> {
+    let set = bench.measure(&format!("contend {target} {options} --warmup 0 --runs 1"))?;
+    let fault_off = options.replace("-t 1", "-t 0.3").replace("-t 2", "-t 0.3");
+    let sound = bench.measure(&format!("contend busted:0 {fault_off} --warmup 0 --runs 1"))?;
+    Ok(judge(&of(&set, target), &of(&sound, "busted:0")))
+}
+
+fn seen(runs: &[&Point], figure: fn(&Exclusion) -> u64) -> f64 {
+    total(runs, |run| run.exclusion.as_ref().map_or(0, figure) as f64)
+}
+
+/// Whether overlaps were held against a lock.
+fn is_accused(runs: &[&Point]) -> bool {
+    let checks = ["exclusion", "lost_update"];
+    runs.iter()
+        .any(|run| checks.iter().any(|check| reason(run, check).is_some()))
+}
+
+fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
+    let planted = total(broken, |run| noted(run, "planted"));
+    let (violations, checked) = (seen(broken, |e| e.violations), seen(broken, |e| e.checked));
+    let (accused, none) = (seen(sound, |e| e.violations), seen(sound, |e| e.checked));
+    let convicted = broken
+        .iter()
+        .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Is::Invalid));
+    let said = if planted == 0.0 {
+        Said::CannotTell("chance planted no overlap".to_owned())
+    } else if (violations - planted).abs() > (WITHIN * planted).max(AT_LEAST) {
+        Said::Differs(format!("{violations} overlaps were found"))
+    } else if !convicted && violations > 0.0 {
+        Said::Differs("the broken lock is not INVALID".to_owned())
+    } else if violations == 0.0 {
+        Said::CannotTell("the few overlaps were too short for the witness".to_owned())
+    } else if accused > 0.0 || is_accused(sound) {
+        Said::Differs("the same lock without its fault was accused".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: format!("{planted} overlaps"),
+        found: format!("{violations} of {checked} grants"),
+        control: format!("busted:0: {accused} of {none}"),
+        said,
+    }
+}
+
+fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
+    // Whoever holds sleeps on a timer; whoever waits, in the kernel's queue.
+    let line = "contend flock -w 8 -b 5ms -i 0 -t 0.7 --warmup 50ms --runs 1";
+    let set = bench.measure_disturbed(line, "kill 5 100 {pids}")?;
+    let left = bench.measure(line)?;
+    Ok(judge_killed(&of(&set, "flock"), &of(&left, "flock")))
+}
+
+fn judge_killed(killed: &[&Point], left: &[&Point]) -> Trial {
+    let deaths: usize = killed.iter().map(|run| run.deaths.len()).sum();
+    let (violations, lost) = (
+        seen(killed, |e| e.violations),
+        seen(killed, |e| e.lost_updates),
+    );
+    let holders = seen(killed, |e| e.holder_died);
+    let said = if is_accused(killed) || violations > 0.0 {
+        Said::Differs("a lock that works was accused because its owners died".to_owned())
+    } else if is_accused(left) {
+        Said::Differs("a lock that works was accused".to_owned())
+    } else if holders == 0.0 {
+        Said::CannotTell("no owner was killed while it held the lock".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: format!("{deaths} killed, by wait(2)"),
+        found: format!("{violations} overlaps, {lost} lost, {holders} dead owners met"),
+        control: format!("none killed: {} overlaps", seen(left, |e| e.violations)),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{Reason, Verdict};
+
+    fn run(planted: f64, violations: u64) -> Point {
+        let convicted = Reason {
+            check: "exclusion".to_owned(),
+            is: Is::Invalid,
+            claims: Vec::new(),
+            text: String::new(),
+        };
+        Point {
+            truth: [("planted".to_owned(), planted)].into(),
+            exclusion: Some(Exclusion {
+                checked: 100_000,
+                violations,
+                ..Exclusion::default()
+            }),
+            verdict: Verdict::of(if violations > 0 {
+                vec![convicted]
+            } else {
+                Vec::new()
+            }),
+            ..Point::default()
+        }
+    }
+
+    fn said(broken: &Point, sound: &Point) -> Said {
+        judge(&[broken], &[sound]).said
+    }
+
+    #[test]
+    fn overlaps_must_be_found_and_as_many_as_were_planted() {
+        let sound = run(0.0, 0);
+        for (planted, found, right) in [
+            (100.0, 100, true),
+            (100.0, 90, true),
+            (100.0, 89, false),
+            (100.0, 111, false),
+            (3.0, 1, true),
+            (3.0, 6, false),
+        ] {
+            assert_eq!(
+                said(&run(planted, found), &sound) == Said::Agrees,
+                right,
+                "{planted} {found}"
+            );
+        }
+        assert!(matches!(said(&run(0.0, 0), &sound), Said::CannotTell(_)));
+        assert!(matches!(said(&run(2.0, 0), &sound), Said::CannotTell(_)));
+    }
+
+    #[test]
+    fn a_conviction_that_is_missing_or_of_the_wrong_one_fails() {
+        let acquitted = Point {
+            verdict: Verdict::default(),
+            ..run(100.0, 100)
+        };
+        assert!(matches!(said(&acquitted, &run(0.0, 0)), Said::Differs(_)));
+        assert!(matches!(
+            said(&run(100.0, 100), &run(0.0, 1)),
+            Said::Differs(_)
+        ));
+    }
+
+    #[test]
+    fn dead_owners_are_no_overlaps() {
+        let mut dead = run(0.0, 0);
+        dead.deaths = vec!["worker 3 was killed by SIGKILL".to_owned()];
+        assert!(matches!(
+            judge_killed(&[&dead], &[]).said,
+            Said::CannotTell(_)
+        ));
+        dead.exclusion.as_mut().unwrap().holder_died = 1;
+        assert_eq!(judge_killed(&[&dead], &[]).said, Said::Agrees);
+        assert!(matches!(
+            judge_killed(&[&run(0.0, 1)], &[]).said,
+            Said::Differs(_)
+        ));
+    }
+}

@@ -1,0 +1,288 @@
+//! Who is served: a queue, a lottery, two to one, and one who gets nothing.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, of, percent};
+use jostle_model::record::Point;
+use jostle_stats::fairness::{DispersionTest, dispersion_test};
+
+pub static QUEUE: Row = Row {
+    number: 5,
+    name: "who is served",
+    planted: "unfair:queue",
+    trial: |bench| Ok(queue(&run(bench, "queue", 20)?)),
+};
+
+pub static LOTTERY: Row = Row {
+    planted: "unfair:lottery",
+    trial: |bench| Ok(lottery(&run(bench, "lottery", 50)?)),
+    ..QUEUE
+};
+
+pub static TWO_TO_ONE: Row = Row {
+    planted: "unfair:2to1",
+    trial: |bench| Ok(two_to_one(&run(bench, "2to1", 50)?)),
+    ..QUEUE
+};
+
+pub static STARVED: Row = Row {
+    planted: "unfair:starve",
+    trial: |bench| Ok(starved(&run(bench, "starve", 10)?)),
+    ..QUEUE
+};
+
+/// Grants that the log has and the window has not, of one worker.
+const AT_THE_EDGES: u64 = 3;
+
+/// A right verdict on a lottery is missed once in so many trials.
+const P: f64 = 0.001;
+
+/// Points, of the share of the favoured half.
+const WITHIN: f64 = 0.02;
+
+fn run(bench: &mut Bench, policy: &str, workers: u64) -> Result<Point, Stop> {
+    let target = format!("unfair:{policy}");
+    // 0.1 s before the window, in which each worker has come to the lock.
+    let set = bench.measure(&format!(
+        "contend {target} -w {workers} -b 200us -i 10us -t 0.7 --warmup 0.1 --runs 1"
+    ))?;
+    let runs = of(&set, &target);
+    let run = runs
+        .first()
+        .ok_or_else(|| Stop::CannotTell("nothing was measured".to_owned()))?;
+    Ok((*run).clone())
+}
+
+/// Grants of each worker, and how they compare with a lottery's.
+fn shares(run: &Point) -> Option<(&[u64], DispersionTest)> {
+    let counts = &run.workers.as_ref()?.operations;
+    let dispersion = run.per_worker.as_ref()?.dispersion;
+    Some((
+        counts,
+        dispersion_test(&[(counts.len() as u64, dispersion)])?,
+    ))
+}
+
+fn log(run: &Point) -> String {
+    format!(
+        "{} to {} each",
+        noted(run, "granted_min"),
+        noted(run, "granted_max")
+    )
+}
+
+fn figures(counts: &[u64], test: &DispersionTest) -> String {
+    let (min, max) = (counts.iter().min().copied(), counts.iter().max().copied());
+    format!(
+        "{} to {} each, D = {:.2}",
+        min.unwrap_or(0),
+        max.unwrap_or(0),
+        test.dispersion
+    )
+}
+
+fn missing(run: &Point) -> Trial {
+    Trial {
+        truth: log(run),
+        said: Said::Differs("the grants of each worker are missing".to_owned()),
+        ..Trial::default()
+    }
+}
+
+fn queue(run: &Point) -> Trial {
+    let Some((counts, test)) = shares(run) else {
+        return missing(run);
+    };
+    let spread = counts
+        .iter()
+        .max()
+        .zip(counts.iter().min())
+        .map_or(0, |(max, min)| max - min);
+    let truth = noted(run, "granted_max") - noted(run, "granted_min");
+    let said = if truth > AT_THE_EDGES as f64 {
+        Said::CannotTell(
+            "workers came to the lock too late for a queue to serve them evenly".to_owned(),
+        )
+    } else if test.lower_p >= P || spread > truth as u64 + AT_THE_EDGES {
+        Said::Differs("a queue was not seen to be one".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: log(run),
+        found: figures(counts, &test),
+        control: "a lottery has D = 1".to_owned(),
+        said,
+    }
+}
+
+fn lottery(run: &Point) -> Trial {
+    let Some((counts, test)) = shares(run) else {
+        return missing(run);
+    };
+    let said = match (test.lower_p < P, test.upper_p < P) {
+        (false, false) => Said::Agrees,
+        (true, _) => Said::Differs("a lottery was taken for a queue".to_owned()),
+        (_, true) => Said::Differs("a lottery was taken for favouritism".to_owned()),
+    };
+    Trial {
+        truth: log(run),
+        found: figures(counts, &test),
+        control: "a queue has D = 0".to_owned(),
+        said,
+    }
+}
+
+fn two_to_one(run: &Point) -> Trial {
+    let Some((counts, test)) = shares(run) else {
+        return missing(run);
+    };
+    let all: u64 = counts.iter().sum();
+    let even: u64 = counts.iter().step_by(2).sum();
+    let share = even as f64 / all.max(1) as f64;
+    let truth = noted(run, "even_share");
+    let said = if truth < 0.6 {
+        Said::CannotTell("too few waited for the favour to tell".to_owned())
+    } else if (share - truth).abs() > WITHIN {
+        Said::Differs(format!(
+            "off by {:.1} points, more than 2",
+            100.0 * (share - truth)
+        ))
+    } else if test.upper_p >= P {
+        Said::Differs("favouritism was not seen to be more than chance".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: format!("even workers got {}", percent(truth)),
+        found: format!("{}, D = {:.1}", percent(share), test.dispersion),
+        control: "a lottery has D = 1".to_owned(),
+        said,
+    }
+}
+
+fn starved(run: &Point) -> Trial {
+    let Some((counts, test)) = shares(run) else {
+        return missing(run);
+    };
+    let (first, others) = (counts[0], counts.iter().skip(1).min().copied().unwrap_or(0));
+    let truth = noted(run, "granted_worker_0");
+    let shares = run.per_worker.unwrap_or_default();
+    let censored = run.acquire_ns.as_ref().map_or(0, |waits| waits.censored);
+    let window_ns = run.window_s * 1e9;
+    let longest = shares.longest_wait_ns.unwrap_or(0) as f64;
+    let named = shares.none == 1 && shares.longest_wait_worker == Some(0) && longest >= window_ns;
+    let said = if first as f64 > truth {
+        Said::Differs("worker 0 got more by the tool's count than by the lock's".to_owned())
+    } else if first > 0 || others == 0 {
+        Said::CannotTell(
+            "the scheduler kept the others from waiting, so that worker 0 was served".to_owned(),
+        )
+    } else if !named {
+        Said::Differs("the starved worker was not named".to_owned())
+    } else if censored == 0 {
+        Said::Differs("its attempt was not counted as one that did not end".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: format!("worker 0: {truth}, the most: {}", noted(run, "granted_max")),
+        found: format!(
+            "worker {} waits {:.2} s, {} got none, {censored} censored",
+            shares
+                .longest_wait_worker
+                .map_or("?".to_owned(), |worker| worker.to_string()),
+            longest / 1e9,
+            shares.none,
+        ),
+        control: format!("others {others} and more, D = {:.0}", test.dispersion),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{Waits, Workers};
+
+    fn run(counts: &[u64], truth: &[(&str, f64)]) -> Point {
+        Point {
+            window_s: 0.7,
+            per_worker: jostle_stats::fairness::per_worker(counts),
+            workers: Some(Workers {
+                operations: counts.to_vec(),
+                ..Workers::default()
+            }),
+            truth: truth
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            ..Point::default()
+        }
+    }
+
+    fn even(counts: u64) -> Vec<u64> {
+        (0..50).map(|n| counts + n % 2).collect()
+    }
+
+    /// As if drawn: mean 40, variance about 40.
+    fn drawn() -> Vec<u64> {
+        (0..50).map(|n| [30, 34, 38, 42, 46, 50][n % 6]).collect()
+    }
+
+    fn favoured() -> Vec<u64> {
+        (0..50).map(|n| if n % 2 == 0 { 80 } else { 40 }).collect()
+    }
+
+    const QUEUED: [(&str, f64); 2] = [("granted_min", 40.0), ("granted_max", 42.0)];
+
+    #[test]
+    fn each_policy_is_told_from_the_others() {
+        let differs = |trial: Trial| matches!(trial.said, Said::Differs(_));
+        assert_eq!(queue(&run(&even(40), &QUEUED)).said, Said::Agrees);
+        assert!(differs(queue(&run(&drawn(), &QUEUED))));
+        assert_eq!(lottery(&run(&drawn(), &[])).said, Said::Agrees);
+        assert!(differs(lottery(&run(&even(40), &[]))));
+        assert!(differs(lottery(&run(&favoured(), &[]))));
+        let two_thirds = [("even_share", 0.667)];
+        assert_eq!(
+            two_to_one(&run(&favoured(), &two_thirds)).said,
+            Said::Agrees
+        );
+        assert!(differs(two_to_one(&run(&even(40), &two_thirds))));
+        assert!(differs(two_to_one(&run(
+            &favoured(),
+            &[("even_share", 0.7)]
+        ))));
+        assert!(differs(queue(&Point::default())) && differs(lottery(&Point::default())));
+    }
+
+    fn starving(first: u64, change: impl FnOnce(&mut Point)) -> Said {
+        let mut counts = vec![50; 10];
+        counts[0] = first;
+        let mut run = run(&counts, &[("granted_worker_0", 1.0), ("granted_max", 52.0)]);
+        if let Some(shares) = &mut run.per_worker {
+            (shares.longest_wait_ns, shares.longest_wait_worker) = (Some(800_000_000), Some(0));
+        }
+        run.acquire_ns = Some(Waits {
+            censored: 3,
+            ..Waits::default()
+        });
+        change(&mut run);
+        starved(&run).said
+    }
+
+    #[test]
+    fn the_starved_worker_must_be_named_and_its_attempt_censored() {
+        assert_eq!(starving(0, |_| {}), Said::Agrees);
+        let differs = |said| matches!(said, Said::Differs(_));
+        assert!(differs(starving(0, |run| {
+            run.per_worker.as_mut().unwrap().longest_wait_worker = Some(3);
+        })));
+        assert!(differs(starving(0, |run| {
+            run.acquire_ns.as_mut().unwrap().censored = 0;
+        })));
+        assert!(differs(starving(5, |_| {})), "more than the log has");
+        assert!(matches!(starving(1, |_| {}), Said::CannotTell(_)));
+    }
+}

@@ -1,0 +1,200 @@
+//! A generator that is kept from working is convicted where that moved the
+//! headline, and the same one left alone is not.
+//!
+//! Guilt is harm: who was not convicted of what cost less than a tenth against
+//! the interleaved control was not acquitted of anything.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, percent};
+use jostle_model::record::Point;
+use jostle_report::ResultSet;
+use jostle_stats::intervals::median;
+
+pub static STARVED: Row = Row {
+    number: 8,
+    name: "a generator that is kept from working",
+    planted: "starved by 2 programs",
+    trial: starved,
+};
+
+pub static PAUSED: Row = Row {
+    planted: "paused: 20 of every 40 ms",
+    trial: paused,
+    ..STARVED
+};
+
+pub static THROTTLED: Row = Row {
+    planted: "throttled to 0.4 CPUs",
+    trial: throttled,
+    ..STARVED
+};
+
+/// Checks that convict whoever asks.
+const OF_THE_GENERATOR: [&str; 3] = ["generator", "throttled", "halted"];
+
+/// What the planted fault must have cost to be one.
+const HARM: f64 = 0.1;
+
+/// Pairs of a run with the fault and one without.
+const PAIRS: usize = 2;
+
+/// One connection, on one CPU: a generator that mostly waits for its server.
+fn line(bench: &Bench) -> String {
+    let cpu = bench.cpus().last().copied().unwrap_or(0);
+    format!("stream lockd -n 10000 -w 1 --as tasks --place cpus:{cpu} --runs 1")
+}
+
+fn pairs(
+    bench: &mut Bench,
+    mut plant: impl FnMut(&mut Bench, &str) -> Result<(ResultSet, String), Stop>,
+) -> Result<Trial, Stop> {
+    let line = line(bench);
+    let (mut planted, mut clean, mut truth) = (Vec::new(), Vec::new(), String::new());
+    for _ in 0..PAIRS {
+        clean.extend(bench.measure(&line)?.points);
+        let (set, noted) = plant(bench, &line)?;
+        planted.extend(set.points);
+        truth = noted;
+    }
+    Ok(judge(&planted, &clean, truth))
+}
+
+fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
+    if bench.cpus().len() < 2 {
+        return Err(Stop::CannotTell(
+            "with one CPU the server starves as well".to_owned(),
+        ));
+    }
+    let how = format!("burn 2 {}", bench.cpus().last().copied().unwrap_or(0));
+    pairs(bench, |bench, line| {
+        let set = bench.measure_disturbed(line, &how)?;
+        let queued = set.points.iter().flat_map(|run| &run.generators);
+        let queued = queued
+            .map(|generator| generator.runqueue_share)
+            .fold(0.0, f64::max);
+        Ok((
+            set,
+            format!("{} of its time runnable only", percent(queued)),
+        ))
+    })
+}
+
+fn paused(bench: &mut Bench) -> Result<Trial, Stop> {
+    pairs(bench, |bench, line| {
+        let set = bench.measure_disturbed(line, "pause 20 20 {pid}")?;
+        let halts = set
+            .points
+            .iter()
+            .filter_map(|run| run.machine.halts)
+            .sum::<u64>();
+        Ok((set, format!("{halts} stops, by wait(2)")))
+    })
+}
+
+fn throttled(bench: &mut Bench) -> Result<Trial, Stop> {
+    pairs(bench, |bench, line| {
+        let (set, periods) = bench.measure_throttled(line, 0.4)?;
+        Ok((set, format!("{periods} periods, by cpu.stat")))
+    })
+}
+
+fn is_convicted(run: &Point) -> bool {
+    let mut reasons = run.verdict.reasons.iter();
+    reasons.any(|reason| OF_THE_GENERATOR.contains(&reason.check.as_str()))
+}
+
+fn judge(planted: &[Point], clean: &[Point], truth: String) -> Trial {
+    let rate = |runs: &[Point]| {
+        median(
+            &runs
+                .iter()
+                .map(|run| run.throughput_per_s)
+                .collect::<Vec<_>>(),
+        )
+        .unwrap_or(0.0)
+    };
+    let harms: Vec<f64> = planted
+        .iter()
+        .zip(clean)
+        .map(|(planted, clean)| 1.0 - planted.throughput_per_s / clean.throughput_per_s)
+        .collect();
+    let harm = harms.iter().copied().fold(f64::INFINITY, f64::min);
+    let convicted = planted.iter().filter(|run| is_convicted(run)).count();
+    let accused = clean.iter().filter(|run| is_convicted(run)).count();
+    let said = if planted.is_empty() || clean.is_empty() {
+        Said::CannotTell("nothing was measured".to_owned())
+    } else if accused > 0 {
+        Said::Differs("a generator that was left alone was convicted".to_owned())
+    } else if convicted == planted.len() {
+        Said::Agrees
+    } else if harm < HARM {
+        Said::CannotTell(format!("what was planted cost only {}", percent(harm)))
+    } else {
+        Said::Differs("a generator that was kept from working was acquitted".to_owned())
+    };
+    Trial {
+        truth,
+        found: format!(
+            "convicted in {convicted} of {}, {:.0}/s",
+            planted.len(),
+            rate(planted)
+        ),
+        control: format!("in {accused} of {}, {:.0}/s", clean.len(), rate(clean)),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{Is, Reason, Verdict};
+
+    fn run(rate: f64, check: Option<&str>) -> Point {
+        let reasons = check.map(|check| Reason {
+            check: check.to_owned(),
+            is: Is::Suspect,
+            claims: Vec::new(),
+            text: String::new(),
+        });
+        Point {
+            throughput_per_s: rate,
+            verdict: Verdict::of(reasons.into_iter().collect()),
+            ..Point::default()
+        }
+    }
+
+    fn said(planted: Point, clean: Point) -> Said {
+        judge(&[planted], &[clean], String::new()).said
+    }
+
+    #[test]
+    fn guilt_is_harm() {
+        let clean = || run(1_000.0, None);
+        assert_eq!(said(run(500.0, Some("generator")), clean()), Said::Agrees);
+        assert_eq!(said(run(500.0, Some("halted")), clean()), Said::Agrees);
+        // Another check is no conviction of the generator.
+        assert!(matches!(
+            said(run(500.0, Some("steal")), clean()),
+            Said::Differs(_)
+        ));
+        assert!(matches!(said(run(500.0, None), clean()), Said::Differs(_)));
+        assert!(matches!(
+            said(run(950.0, None), clean()),
+            Said::CannotTell(_)
+        ));
+        assert!(matches!(
+            judge(&[], &[], String::new()).said,
+            Said::CannotTell(_)
+        ));
+    }
+
+    #[test]
+    fn the_innocent_are_acquitted() {
+        let accused = run(1_000.0, Some("generator"));
+        assert!(matches!(
+            said(run(500.0, Some("generator")), accused),
+            Said::Differs(_)
+        ));
+    }
+}

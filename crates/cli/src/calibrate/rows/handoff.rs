@@ -1,0 +1,165 @@
+//! A hand-off between two processes takes as long as the lock itself has noted,
+//! and is known to be of one CPU or of two.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, span, spans};
+use jostle_model::record::{Distribution, Point};
+use jostle_report::ResultSet;
+use jostle_stats::intervals::median;
+
+pub static SAME: Row = Row {
+    number: 3,
+    name: "a known hand-off",
+    planted: "hand-offs on one CPU",
+    trial: |bench| trial(bench, Place::Same),
+};
+
+pub static CROSS: Row = Row {
+    planted: "hand-offs between CPUs",
+    trial: |bench| trial(bench, Place::Cross),
+    ..SAME
+};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Same,
+    Cross,
+}
+
+/// Of the truth, and at least: the lock's log and the stamps around it read two
+/// clocks, one after the other, at either end.
+const WITHIN: f64 = 0.05;
+const WITHIN_NS: f64 = 500.0;
+
+/// Hand-offs that the scheduler may have put on the other kind.
+const STRAY: f64 = 0.01;
+
+fn trial(bench: &mut Bench, place: Place) -> Result<Trial, Stop> {
+    if place == Place::Cross && bench.cpus().len() < 2 {
+        return Err(Stop::CannotTell("there is one CPU".to_owned()));
+    }
+    let word = if place == Place::Same {
+        "same"
+    } else {
+        "cross"
+    };
+    let set = bench.measure(&format!(
+        "contend unfair:queue -w 1:2 -b 100us -i 0 -t 0.3 --warmup 0 --runs 3 --place {word}"
+    ))?;
+    let with = |workers| -> Vec<&Point> {
+        let runs = set.points.iter();
+        runs.filter(|run| run.at.workers == Some(workers)).collect()
+    };
+    Ok(judge(&with(2), &with(1), place, uncertainty(&set)))
+}
+
+fn uncertainty(set: &ResultSet) -> f64 {
+    set.experiment
+        .calibration
+        .clock_uncertainty_ns
+        .unwrap_or(0.0)
+}
+
+fn judge(two: &[&Point], alone: &[&Point], place: Place, u: f64) -> Trial {
+    let count =
+        |figure: &Option<Distribution>| figure.as_ref().map_or(0, |figure| figure.count) as f64;
+    let truths: Vec<f64> = two
+        .iter()
+        .map(|run| noted(run, "handoff_sum_ns") / noted(run, "handoffs"))
+        .filter(|mean| mean.is_finite())
+        .collect();
+    let means = two.iter().filter_map(|run| run.handoff_ns.as_ref());
+    let found: Vec<f64> = means.map(|figure| figure.mean).collect();
+    let apart: Vec<f64> = found
+        .iter()
+        .zip(&truths)
+        .map(|(found, truth)| found - truth)
+        .collect();
+    let all: f64 = two.iter().map(|run| count(&run.handoff_ns)).sum();
+    let stray: f64 = two
+        .iter()
+        .map(|run| match place {
+            Place::Same => count(&run.handoff_cross_cpu_ns),
+            Place::Cross => count(&run.handoff_same_cpu_ns),
+        })
+        .sum();
+    let of_one: f64 = alone.iter().map(|run| count(&run.handoff_ns)).sum();
+    let whole = !two.is_empty() && [truths.len(), found.len()] == [two.len(); 2];
+    let said = match (whole, median(&truths), median(&apart)) {
+        (true, Some(truth), Some(apart)) => {
+            let bound = (WITHIN * truth).max(WITHIN_NS + u);
+            if apart.abs() > bound {
+                Said::Differs(format!("off by {}, more than {}", span(apart), span(bound)))
+            } else if stray > STRAY * all {
+                Said::Differs(format!("{stray} of {all} were taken for the other kind"))
+            } else if of_one > 0.0 {
+                Said::Differs(format!("{of_one} hand-offs of a worker that was alone"))
+            } else {
+                Said::Agrees
+            }
+        }
+        _ => Said::Differs("hand-offs, or the lock's log of them, are missing".to_owned()),
+    };
+    Trial {
+        truth: spans(&truths),
+        found: spans(&found),
+        control: format!("one worker: {of_one} hand-offs"),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(truth_ns: f64, found_ns: f64, on_one: u64, between: u64) -> Point {
+        let of = |count| {
+            (count > 0).then(|| Distribution {
+                count,
+                mean: found_ns,
+                ..Distribution::default()
+            })
+        };
+        Point {
+            truth: [("handoffs", 100.0), ("handoff_sum_ns", 100.0 * truth_ns)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            handoff_ns: of(on_one + between),
+            handoff_same_cpu_ns: of(on_one),
+            handoff_cross_cpu_ns: of(between),
+            ..Point::default()
+        }
+    }
+
+    fn said(two: &Point, alone: &Point) -> bool {
+        judge(&[two], &[alone], Place::Cross, 60.0).said == Said::Agrees
+    }
+
+    #[test]
+    fn the_lock_s_own_log_is_the_truth() {
+        let alone = Point::default();
+        for (truth, found, right) in [
+            (5_000.0, 5_150.0, true),
+            (5_000.0, 5_570.0, false),
+            (5_000.0, 4_430.0, false),
+            (50_000.0, 52_400.0, true),
+            (50_000.0, 52_600.0, false),
+        ] {
+            assert_eq!(
+                said(&run(truth, found, 0, 1_000), &alone),
+                right,
+                "{truth} {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn hand_offs_of_the_wrong_kind_or_of_nobody_fail() {
+        let alone = Point::default();
+        assert!(said(&run(5e3, 5e3, 9, 991), &alone));
+        assert!(!said(&run(5e3, 5e3, 20, 980), &alone));
+        assert!(!said(&run(5e3, 5e3, 0, 1_000), &run(5e3, 5e3, 1, 0)));
+        assert!(!said(&Point::default(), &alone), "nothing was seen");
+    }
+}

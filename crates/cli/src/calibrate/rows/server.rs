@@ -1,0 +1,213 @@
+//! A slow server is not the generator's fault, and one that counts wrongly is
+//! found out.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, noted, of, reason, span, total};
+use jostle_model::record::{Is, LimitedBy, Point};
+
+pub static SLOW: Row = Row {
+    number: 9,
+    name: "a server that is slow",
+    planted: "echo:slow=200us",
+    trial: slow,
+};
+
+pub static LOSING: Row = Row {
+    number: 10,
+    name: "a server that counts wrongly",
+    planted: "echo:lose=100",
+    trial: |bench| miscounting(bench, "echo:lose=100"),
+};
+
+pub static DOUBLING: Row = Row {
+    planted: "echo:double=100",
+    trial: |bench| miscounting(bench, "echo:double=100"),
+    ..LOSING
+};
+
+/// How much longer than the server's own sleep an operation may take: request
+/// and reply, and the release, which is not slowed.
+const OVERHEAD_NS: f64 = 400_000.0;
+
+fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
+    let line = |target: &str, count: u64| {
+        format!("stream {target} -n {count} -w 2 --names own --as tasks --runs 2")
+    };
+    let slow = bench.measure(&line("echo:slow=200us", 500))?;
+    let quick = bench.measure(&line("echo", 4_000))?;
+    Ok(judge_slow(
+        &of(&slow, "echo:slow=200us"),
+        &of(&quick, "echo"),
+    ))
+}
+
+/// Nanoseconds an operation, all workers together.
+fn each_ns(runs: &[&Point]) -> f64 {
+    total(runs, |run| run.window_s * 1e9) / total(runs, |run| run.operations as f64)
+}
+
+fn judge_slow(slow: &[&Point], quick: &[&Point]) -> Trial {
+    let slept = total(slow, |run| noted(run, "slowed_ns"));
+    let truth = slept / total(slow, |run| noted(run, "answered"));
+    let (found, control) = (each_ns(slow), each_ns(quick));
+    let busy = slow.iter().flat_map(|run| &run.generators);
+    let busy = busy
+        .map(|generator| generator.busy_share)
+        .fold(0.0, f64::max);
+    let blamed = slow.iter().any(|run| {
+        reason(run, "generator").is_some() || run.verdict.limited_by == Some(LimitedBy::Generator)
+    });
+    let said = if !truth.is_finite() || !found.is_finite() {
+        Said::Differs("the operations, or the server's log, are missing".to_owned())
+    } else if blamed {
+        Said::Differs("the generator was convicted of what the server did".to_owned())
+    } else if found < truth || found > truth + OVERHEAD_NS {
+        Said::Differs(format!("an operation reads as {}", span(found)))
+    } else if control > truth {
+        Said::CannotTell("the server is no quicker without its fault".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: format!("{} a grant", span(truth)),
+        found: format!("{} each, generator busy {:.0} %", span(found), 100.0 * busy),
+        control: format!("echo {}", span(control)),
+        said,
+    }
+}
+
+fn miscounting(bench: &mut Bench, target: &str) -> Result<Trial, Stop> {
+    let set = bench.measure(&format!(
+        "stream {target} echo -n 1000 -w 2 --names own --runs 1"
+    ))?;
+    Ok(judge_counts(&of(&set, target), &of(&set, "echo")))
+}
+
+fn difference(runs: &[&Point]) -> f64 {
+    total(runs, |run| {
+        let server = run.server.and_then(|server| server.difference);
+        server.map_or(f64::NAN, |difference| difference as f64)
+    })
+}
+
+fn judge_counts(wrong: &[&Point], right: &[&Point]) -> Trial {
+    let truth = total(wrong, |run| noted(run, "doubled") - noted(run, "lost"));
+    let (found, control) = (difference(wrong), difference(right));
+    let convicted = wrong
+        .iter()
+        .all(|run| reason(run, "server_counts").is_some_and(|reason| reason.is == Is::Invalid));
+    let accused = right
+        .iter()
+        .any(|run| reason(run, "server_counts").is_some());
+    let said = if truth == 0.0 || right.is_empty() {
+        Said::Differs("the server's log is missing".to_owned())
+    } else if found != truth {
+        Said::Differs(format!("a difference of {found} was found"))
+    } else if !convicted {
+        Said::Differs("the server that counts wrongly was acquitted".to_owned())
+    } else if control != 0.0 || accused {
+        Said::Differs("a server that counts rightly was convicted".to_owned())
+    } else {
+        Said::Agrees
+    };
+    Trial {
+        truth: format!(
+            "{truth:+} of {}",
+            total(wrong, |run| noted(run, "answered"))
+        ),
+        found: format!("{found:+}"),
+        control: format!("echo {control:+}"),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{Generator, Reason, Server, Verdict};
+
+    fn convicted(check: &str) -> Verdict {
+        Verdict::of(vec![Reason {
+            check: check.to_owned(),
+            is: Is::Invalid,
+            claims: Vec::new(),
+            text: String::new(),
+        }])
+    }
+
+    fn timed(each_us: f64, slowed_us: f64) -> Point {
+        Point {
+            window_s: each_us / 1e3,
+            operations: 1_000,
+            truth: [("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into(),
+            generators: vec![Generator {
+                busy_share: 0.2,
+                runqueue_share: 0.0,
+                ..Generator::default()
+            }],
+            ..Point::default()
+        }
+    }
+
+    #[test]
+    fn a_slow_server_is_its_own_fault() {
+        let quick = timed(20.0, 0.0);
+        let said = |slow: &Point| judge_slow(&[slow], &[&quick]).said;
+        assert_eq!(said(&timed(260.0, 210.0)), Said::Agrees);
+        let blamed = Point {
+            verdict: convicted("generator"),
+            ..timed(260.0, 210.0)
+        };
+        for wrong in [
+            timed(200.0, 210.0),
+            timed(700.0, 210.0),
+            blamed,
+            Point::default(),
+        ] {
+            assert!(matches!(said(&wrong), Said::Differs(_)), "{wrong:?}");
+        }
+    }
+
+    fn counted(difference: i64, truth: [f64; 2], verdict: Verdict) -> Point {
+        Point {
+            server: Some(Server {
+                counted: Some(1_000),
+                difference: Some(difference),
+                ..Server::default()
+            }),
+            truth: [
+                ("lost".to_owned(), truth[0]),
+                ("doubled".to_owned(), truth[1]),
+            ]
+            .into(),
+            verdict,
+            ..Point::default()
+        }
+    }
+
+    #[test]
+    fn the_difference_must_be_the_one_planted_and_convict() {
+        let right = counted(0, [0.0, 0.0], Verdict::default());
+        let said = |wrong: &Point| judge_counts(&[wrong], &[&right]).said;
+        let guilty = || convicted("server_counts");
+        assert_eq!(said(&counted(-20, [20.0, 0.0], guilty())), Said::Agrees);
+        assert_eq!(said(&counted(20, [0.0, 20.0], guilty())), Said::Agrees);
+        for wrong in [
+            counted(-20, [0.0, 20.0], guilty()),
+            counted(0, [20.0, 0.0], guilty()),
+            counted(-20, [20.0, 0.0], Verdict::default()),
+            counted(-20, [0.0, 0.0], guilty()),
+        ] {
+            assert!(matches!(said(&wrong), Said::Differs(_)), "{wrong:?}");
+        }
+        let accused = counted(0, [0.0, 0.0], guilty());
+        let wrong = counted(-20, [20.0, 0.0], guilty());
+        assert!(matches!(
+            judge_counts(&[&wrong], &[&accused]).said,
+            Said::Differs(_)
+        ));
+    }
+}

@@ -1,0 +1,143 @@
+//! One trial of a row, and the words that rows share.
+
+use jostle_model::record::{Point, Reason};
+use jostle_report::ResultSet;
+use jostle_report::format::significant;
+use jostle_stats::intervals::median;
+
+/// What a trial came to.
+#[derive(Clone, Debug, Default)]
+pub struct Trial {
+    /// As the specimen recorded it.
+    pub truth: String,
+    /// What jostle said.
+    pub found: String,
+    /// What it said of the same without what was planted.
+    pub control: String,
+    /// Whether these agree.
+    pub said: Said,
+}
+
+/// Whether jostle told the truth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Said {
+    /// It did.
+    #[default]
+    Agrees,
+    /// It did not: what is wrong.
+    Differs(String),
+    /// Nothing to judge by: why.
+    CannotTell(String),
+}
+
+impl Trial {
+    /// Without anything to show.
+    pub fn cannot_tell(why: String) -> Trial {
+        Trial {
+            said: Said::CannotTell(why),
+            ..Trial::default()
+        }
+    }
+}
+
+/// The first of these that is wrong; agreement if none is.
+pub fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Said {
+    match claims.iter().find(|(holds, _)| !holds) {
+        None => Said::Agrees,
+        Some((_, what)) => Said::Differs((*what).to_owned()),
+    }
+}
+
+/// The runs of one target.
+pub fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Point> {
+    let runs = set.points.iter();
+    runs.filter(|run| run.target == target).collect()
+}
+
+/// What a check said of a run.
+pub fn reason<'a>(run: &'a Point, check: &str) -> Option<&'a Reason> {
+    run.verdict
+        .reasons
+        .iter()
+        .find(|reason| reason.check == check)
+}
+
+/// A figure that the specimen noted; 0 where it noted none.
+pub fn noted(run: &Point, name: &str) -> f64 {
+    run.truth.get(name).copied().unwrap_or(0.0)
+}
+
+/// Summed over the runs.
+pub fn total(runs: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
+    runs.iter().map(|run| figure(run)).sum()
+}
+
+/// Unit and its size for so many nanoseconds.
+fn unit(nanos: f64) -> (f64, &'static str) {
+    match nanos.abs() {
+        ns if ns < 1e3 => (1.0, "ns"),
+        ns if ns < 1e6 => (1e3, "us"),
+        ns if ns < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    }
+}
+
+fn digits(nanos: f64, scale: f64) -> String {
+    significant(nanos / scale, if scale == 1.0 { 2 } else { 4 })
+}
+
+/// Nanoseconds with four digits in a unit that keeps them short.
+pub fn span(nanos: f64) -> String {
+    let (scale, unit) = unit(nanos);
+    format!("{} {unit}", digits(nanos, scale))
+}
+
+/// The median, and the lowest and highest: `20.05 us (20.04 to 20.07)`.
+pub fn spans(values: &[f64]) -> String {
+    let Some(middle) = median(values) else {
+        return "nothing".to_owned();
+    };
+    let (scale, _) = unit(middle);
+    let low = digits(values.iter().copied().fold(f64::INFINITY, f64::min), scale);
+    let high = digits(
+        values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        scale,
+    );
+    match low == high {
+        true => span(middle),
+        false => format!("{} ({low} to {high})", span(middle)),
+    }
+}
+
+/// A share with one decimal.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_four_digits() {
+        for (nanos, text) in [
+            (0.0, "0 ns"),
+            (19.6, "20 ns"),
+            (20_048.0, "20.05 us"),
+            (5e6, "5.000 ms"),
+        ] {
+            assert_eq!(span(nanos), text);
+        }
+        assert_eq!(spans(&[1e3, 3e3, 2e3]), "2.000 us (1.000 to 3.000)");
+        assert_eq!(spans(&[]), "nothing");
+    }
+
+    #[test]
+    fn the_first_claim_that_fails_is_named() {
+        assert_eq!(all_of([(true, "a"), (true, "b")]), Said::Agrees);
+        assert_eq!(
+            all_of([(true, "a"), (false, "b")]),
+            Said::Differs("b".to_owned())
+        );
+    }
+}
