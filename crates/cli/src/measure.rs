@@ -240,8 +240,12 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Fail
         .workers
         .as_ref()
         .and_then(|list| list.0.iter().max().copied())
+        .or(plan.in_flight)
         .unwrap_or(1);
-    let carrier = plan.carrier.unwrap_or(Carrier::Processes);
+    let carrier = match plan.workload {
+        Workload::Spread => Carrier::Threads,
+        _ => plan.carrier.unwrap_or(Carrier::Processes),
+    };
     reach_all(resolved)?;
     for spec in &resolved.specs {
         let keys = plan

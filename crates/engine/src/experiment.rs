@@ -13,7 +13,7 @@ use crate::requested;
 use crate::resolve::{Resolved, cpus};
 use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
 use jostle_model::Nanos;
-use jostle_model::plan::{Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{
     At, Calibration, End, Environment, Experiment, Fit, Is, Null, OwnCost, Point, Record, SCHEMA,
 };
@@ -177,14 +177,17 @@ impl Course<'_, '_> {
         }
         let calibration = self.calibrate()?;
         let points = self.resolved.points();
-        let counted = self.resolved.plan.workload != Workload::Contend;
+        let counted = !matches!(
+            self.resolved.plan.workload,
+            Workload::Contend | Workload::Rate | Workload::Spread
+        );
         let pilots = match counted {
             true => Vec::new(),
             false => self.pilots(&points, &calibration)?,
         };
         let columns: Vec<u64> = points
             .iter()
-            .map(|(_, at)| at.workers.unwrap_or(0))
+            .map(|(_, at)| at.workers.or(at.generators).unwrap_or(0))
             .collect();
         let asked = self.asked();
         let schedule = match counted {
@@ -244,8 +247,12 @@ impl Course<'_, '_> {
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
             own_cost: BTreeMap::new(),
         };
-        // What a pair costs is asked of locks.
-        let locks = |spec: &&Spec| !spec.entry.is_asked();
+        // What a pair costs is asked of locks that are measured as such.
+        let requests = matches!(
+            self.resolved.plan.workload,
+            Workload::Rate | Workload::Spread
+        );
+        let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
             let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
@@ -341,7 +348,7 @@ impl Course<'_, '_> {
     /// the window, it is obeyed, and a guess will do for the rest.
     fn pilot(&mut self, target: usize, at: At, calibration: &Calibration) -> Result<Pilot, Stop> {
         let plan = &self.resolved.plan;
-        let workers = at.workers.unwrap_or(1);
+        let workers = at.workers.or(plan.in_flight).unwrap_or(1);
         let hold = plan.hold.map_or(0, |hold| hold.span().0);
         if plan.duration.is_some() {
             return Ok(Pilot {
@@ -384,14 +391,23 @@ impl Course<'_, '_> {
             ((point as u64) << 32) + u64::from(run),
         )
         .next_u64();
-        let mut order = order(plan, typed, at.workers.unwrap_or(1) as usize, seed);
+        let workers = at.workers.or(plan.in_flight).unwrap_or(1);
+        let mut order = order(plan, typed, workers as usize, seed);
         let each = at.operations.or(at.keys).unwrap_or(1);
         order.operations = each;
         order.keys = match (plan.workload, order.names) {
             (Workload::Hold, _) => order.workers * each as usize,
-            (Workload::Stream, Names::Own) => order.workers,
+            (Workload::Stream | Workload::Rate, Names::Own) | (Workload::Spread, _) => {
+                order.workers
+            }
             _ => order.keys,
         };
+        if let Some(request) = &mut order.requests {
+            request.open_loop = requested::open_loop(plan, at);
+        }
+        if let Some(generators) = at.generators {
+            order.generators = generators as usize;
+        }
         order.stamp_every = calibration
             .own_cost
             .get(typed)
@@ -584,6 +600,8 @@ fn pipelined(pair_ns: f64, depth: u64) -> f64 {
 
 /// A run by the plan; windows, stamps and clock are the caller's to set.
 fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
+    let allowed = jostle_sys::cpu::allowed();
+    let cpus = cpus(plan.place.as_ref().unwrap_or(&Place::None), &allowed);
     RunOrder {
         target: target.to_owned(),
         workload: plan.workload,
@@ -591,14 +609,21 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         operations: 1,
         names: plan.names.unwrap_or(Names::One),
         pipeline: plan.pipeline.unwrap_or(1) as usize,
-        carrier: plan
-            .carrier
-            .unwrap_or(jostle_model::plan::Carrier::Processes),
+        carrier: match plan.workload {
+            Workload::Spread => Carrier::Threads,
+            _ => plan.carrier.unwrap_or(Carrier::Processes),
+        },
         generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
-        cpus: cpus(
-            plan.place.as_ref().unwrap_or(&Place::None),
-            &jostle_sys::cpu::allowed(),
-        ),
+        generator_cpu: plan.generator_cpu,
+        server_cpus: match plan.workload {
+            // Apart from the generators, where there is a CPU left.
+            Workload::Spread if !cpus.is_empty() => {
+                let others = allowed.iter().filter(|cpu| !cpus.contains(cpu));
+                others.copied().collect()
+            }
+            _ => Vec::new(),
+        },
+        cpus,
         hold: plan.hold.unwrap_or(Busy::Sleep(Nanos::ZERO)),
         idle: plan.idle.unwrap_or(Busy::Sleep(Nanos::ZERO)),
         warmup: PILOT_WARMUP,
@@ -607,7 +632,11 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         stamp_every: 1,
         keys: match plan.workload {
             Workload::Contend => plan.key_count() as usize,
-            Workload::Stream | Workload::Hold | Workload::Connect => 1,
+            Workload::Stream
+            | Workload::Hold
+            | Workload::Connect
+            | Workload::Rate
+            | Workload::Spread => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),

@@ -21,6 +21,7 @@ pub mod preflight;
 pub mod requested;
 pub mod resolve;
 pub mod schedule;
+mod spread;
 pub mod tasks;
 pub mod witness;
 pub mod work;

@@ -2,7 +2,7 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use jostle_model::connect::{Accept, Close, Only, PortRange};
-use jostle_model::plan::{Carrier, Connection, Measure, Names, Range, Workload};
+use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
@@ -27,10 +27,15 @@ pub struct RunOrder {
     pub pipeline: usize,
     /// What carries them.
     pub carrier: Carrier,
-    /// Threads that carry tasks.
+    /// Threads that carry tasks, or, where requests are spread, processes that
+    /// carry threads.
     pub generators: usize,
+    /// CPUs' worth of time that each of these processes gets; None: no limit.
+    pub generator_cpu: Option<f64>,
     /// The CPUs they are dealt round robin; empty: wherever they like.
     pub cpus: Vec<usize>,
+    /// The CPUs of servers that targets bring along; empty: wherever they like.
+    pub server_cpus: Vec<usize>,
     /// While holding.
     pub hold: Busy,
     /// Between operations.
@@ -80,12 +85,25 @@ pub struct RequestOrder {
     pub output: Option<String>,
     /// `{n}` runs over so many numbers; None: over all requests.
     pub numbers: Option<u64>,
+    /// They come at a rate; None: each worker's as soon as it has the last answer.
+    pub open_loop: Option<OpenLoopOrder>,
     /// What connections they have; None: as the target does by itself.
     pub connection: Option<Connection>,
     /// The file with name and password.
     pub credentials: Option<String>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
+}
+
+/// Requests that come at a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenLoopOrder {
+    /// So many a second.
+    pub per_s: u64,
+    /// How they follow each other.
+    pub arrivals: Arrivals,
+    /// One that finds no free slot for so long is not sent.
+    pub drop_after: Nanos,
 }
 
 impl RunOrder {
@@ -106,7 +124,10 @@ impl RunOrder {
 
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
-        self.workload != Workload::Contend
+        !matches!(
+            self.workload,
+            Workload::Contend | Workload::Rate | Workload::Spread
+        )
     }
 
     /// The workers that stand for the threads of all: each its own, or the first
@@ -120,7 +141,7 @@ impl RunOrder {
         }
     }
 
-    /// The workers that generator thread number `nth` carries.
+    /// The workers that generator number `nth` carries.
     pub fn generator(&self, nth: usize) -> std::ops::Range<usize> {
         let edge = |nth: usize| nth * self.workers / self.generators.max(1);
         edge(nth)..edge(nth + 1)
@@ -146,10 +167,20 @@ impl RunOrder {
         stream && self.names == Names::One && self.workers > 1
     }
 
+    /// How long workers may finish what they are at, after the window's end, before
+    /// their waits are ended. A request that is cut off may have been served all the
+    /// same, and counted.
+    pub fn grace(&self) -> Nanos {
+        match self.workload {
+            Workload::Rate | Workload::Spread => Nanos::from_millis(1_000),
+            _ => Nanos::ZERO,
+        }
+    }
+
     /// The longest that a worker may need after the window's end: it finishes
     /// its hold.
     pub fn patience(&self) -> Nanos {
-        Nanos(2_000_000_000 + 2 * self.hold.span().0)
+        Nanos(2_000_000_000 + 2 * self.hold.span().0 + self.grace().0)
     }
 }
 
@@ -354,8 +385,43 @@ pub struct Yield {
     pub during: Option<String>,
     /// What the machine itself took, before and after.
     pub anchor: Option<Anchor>,
+    /// The generators over which requests were spread.
+    pub spread: Option<Box<SpreadYield>>,
     /// What requests came to, where workers made any.
     pub requests: Option<Box<RequestYield>>,
+}
+
+/// The generators over which requests were spread, within the window. Those of
+/// several hosts follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpreadYield {
+    /// One after the other.
+    pub generators: Vec<GeneratorYield>,
+    /// Time that requests were in flight, all workers together.
+    pub in_flight_ns: u64,
+    /// Whether generators and server can take CPU time from each other; None where
+    /// that is not known.
+    pub disjoint: Option<bool>,
+    /// How that is known, or why not.
+    pub budgets: String,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorYield {
+    /// Its workers.
+    pub workers: u64,
+    /// Requests that they completed.
+    pub operations: u64,
+    /// CPU time of its process.
+    pub cpu_ns: Option<u64>,
+    /// Of its busiest thread: CPU time with time on the run queue, and the latter
+    /// alone, as shares of the window.
+    pub busiest: Option<(f64, f64)>,
+    /// Periods of its quota, and those in which it ran out.
+    pub periods: Option<(u64, u64)>,
+    /// Time in which it stood still.
+    pub still_ns: u64,
 }
 
 /// What requests came to.
@@ -371,6 +437,38 @@ pub struct RequestYield {
     pub codes: BTreeMap<String, u64>,
     /// User and system time of the processes that were started.
     pub children_ns: (u64, u64),
+    /// Of those that came at a rate.
+    pub open_loop: Option<Box<OpenLoopYield>>,
+}
+
+/// What became of the requests that were due in the window, and how late they
+/// were: see [`jostle_model::open_loop::OpenLoop`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoopYield {
+    /// By the schedule.
+    pub planned: u64,
+    /// Answered as expected.
+    pub done: u64,
+    /// Answered otherwise, or not in time.
+    pub failed: u64,
+    /// Never sent.
+    pub dropped: u64,
+    /// Of those, for want of the generator and not of a slot.
+    pub dropped_with_slot: u64,
+    /// Of those, when the window closed.
+    pub dropped_at_end: u64,
+    /// Sent and not answered.
+    pub in_flight: u64,
+    /// From the intended start to the answer.
+    pub response: Merged,
+    /// From the intended start to the end of the run, or to being dropped.
+    pub unanswered: Merged,
+    /// What the generator was late by.
+    pub generator_lag: Merged,
+    /// What the target was late by.
+    pub target_lag: Merged,
+    /// What the canary was late by.
+    pub canary_lag: Merged,
 }
 
 /// What opening connections up to a listed number was like. Figures are of those

@@ -120,6 +120,14 @@ pub enum Word {
     StartUser,
     /// CPU time used before the start, system.
     StartSystem,
+    /// Time within the window in which a request of its was in flight.
+    InFlight,
+    /// Time within the window in which its generator stood still, and stamp of the
+    /// last look that it was alive; of a generator's first worker, by a thread of
+    /// their own.
+    Still,
+    /// See `Still`.
+    Attended,
     /// How many there are.
     End,
 }

@@ -1,7 +1,7 @@
 //! From what a generator's workers measured to the record of a point.
 
 use crate::order::{Merged, RunOrder, Yield};
-use crate::requested;
+use crate::{requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
 use jostle_model::record::{At, Distribution, Exclusion, Generator, Point, Server, Slice, Workers};
@@ -55,7 +55,10 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
             .then(|| order.names.to_string()),
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
-        generators: data.generators.iter().copied().map(generator).collect(),
+        generators: match &data.spread {
+            Some(spread) => spread::generators(order, spread, data.window_ns),
+            None => data.generators.iter().copied().map(generator).collect(),
+        },
         workers: Some(Workers {
             operations: data.operations.clone(),
             longest_wait_us: data
@@ -84,6 +87,11 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     point.server = server(order, operations, data);
     if let Some(requests) = &data.requests {
         requested::fill_in(&mut point, requests, data, over);
+        point.spread = data.spread.as_deref().map(|spread| {
+            let service = histogram(&requests.service);
+            let response = censor::waits(&service, &histogram(&data.censored), over);
+            Box::new(spread::record(order, spread, data, response))
+        });
     } else if full {
         distributions(&mut point, order, data, over);
         // Of pipelined requests every batch is stamped.
@@ -104,7 +112,7 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold | Workload::Connect => false,
+        Workload::Hold | Workload::Connect | Workload::Rate | Workload::Spread => false,
     }
 }
 
@@ -112,6 +120,7 @@ fn generator((busy_share, runqueue_share): (f64, f64)) -> Generator {
     Generator {
         busy_share,
         runqueue_share,
+        process: None,
     }
 }
 
@@ -144,8 +153,9 @@ fn ceiling(order: &RunOrder, excludes: bool) -> Option<f64> {
 }
 
 fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::PerWorker> {
-    if order.is_counted() {
-        // All get the same number, whatever the lock does.
+    if order.workload != Workload::Contend {
+        // All get the same number whatever the lock does, or what is due when they
+        // are free.
         return None;
     }
     let mut shares = fairness::per_worker(&data.operations)?;

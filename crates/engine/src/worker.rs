@@ -10,10 +10,12 @@ use crate::workloads::contend::{Contender, Probe};
 use crate::workloads::counted::Course;
 use jostle_model::plan::{Carrier, Workload};
 use jostle_sys::clock::Clock;
+use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::{cpu, futex, process, signal, stat};
 use jostle_targets::{CallError, SetupError, Target};
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
+use std::ops::Range;
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -46,15 +48,21 @@ impl<T: Work> Crew<'_, T> {
         i32::from(!T::live(self, worker))
     }
 
-    /// A process whose threads are the workers. Returns its exit code.
-    pub fn worker_threads(&self) -> i32 {
+    /// A process whose threads are these workers, with no more CPU time than a
+    /// group gives, if there is one. Returns its exit code.
+    pub fn worker_threads(&self, workers: Range<usize>, group: Option<&CpuGroup>) -> i32 {
         process::set_name("jostle-threads");
         if process::die_with(self.keeper).is_err() {
             return 1;
         }
         let _ = process::leave_group();
+        if let Some(Err(error)) = group.map(CpuGroup::enter) {
+            let text = format!("cannot enter a control group: {error}");
+            workers.for_each(|worker| self.give_up(&self.shared.page(worker), 0, &text));
+            return 1;
+        }
         let well = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.order.workers)
+            let threads: Vec<_> = workers
                 .map(|worker| {
                     let thread = std::thread::Builder::new()
                         .stack_size(T::THREAD_STACK)
@@ -138,6 +146,20 @@ impl<T: Work> Crew<'_, T> {
             cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))?;
         }
         join()
+    }
+
+    /// Of a process beside the workers: it ends with the keeper, and runs where
+    /// they do.
+    pub(crate) fn settle_beside(&self) -> std::io::Result<()> {
+        process::set_name("jostle-canary");
+        process::die_with(self.keeper)?;
+        let _ = process::leave_group();
+        signal::end_waits_on_signal()?;
+        cpu::set_timer_slack(self.order.timer_slack.0)?;
+        match self.order.cpus.is_empty() {
+            true => Ok(()),
+            false => cpu::pin(&self.order.cpus),
+        }
     }
 
     pub(crate) fn give_up(&self, page: &Page<'_>, errno: i32, message: &str) {

@@ -7,6 +7,7 @@
 pub mod connect;
 pub mod defaults;
 pub mod list;
+pub mod open_loop;
 pub mod plan;
 pub mod record;
 pub mod time;

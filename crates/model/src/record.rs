@@ -6,6 +6,7 @@
 //! nothing else: workers fold into shared pages of their own layout.
 
 use crate::connect::{self, Closing, Connections};
+use crate::open_loop::OpenLoop;
 use crate::plan::{Plan, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -142,6 +143,12 @@ pub struct At {
     /// Source addresses of the connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sources: Option<u64>,
+    /// Requests a second that are offered.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<u64>,
+    /// Generators over which the requests in flight are spread.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generators: Option<u64>,
 }
 
 impl At {
@@ -151,16 +158,25 @@ impl At {
             return connect::swept(plan);
         }
         let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
+        if plan.workload == Workload::Spread {
+            let at = |generators| At {
+                generators: Some(generators),
+                ..At::default()
+            };
+            return of(&plan.generators).into_iter().map(at).collect();
+        }
         let workers = of(&plan.workers);
         let second = match plan.workload {
-            Workload::Contend | Workload::Connect => vec![None],
+            Workload::Contend | Workload::Connect | Workload::Spread => vec![None],
             Workload::Stream => of(&plan.operations).into_iter().map(Some).collect(),
             Workload::Hold => of(&plan.keys).into_iter().map(Some).collect(),
+            Workload::Rate => of(&plan.rate).into_iter().map(Some).collect(),
         };
         let at = |workers: u64, second: Option<u64>| At {
             workers: Some(workers),
             operations: second.filter(|_| plan.workload == Workload::Stream),
             keys: second.filter(|_| plan.workload == Workload::Hold),
+            rate: second.filter(|_| plan.workload == Workload::Rate),
             ..At::default()
         };
         workers
@@ -301,7 +317,8 @@ pub struct Point {
     /// The same, of those to which the kernel gave an odd port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_odd_ns: Option<Distribution>,
-    /// From the intended start to the end of connect() (`--rate`).
+    /// From the intended start to the end of connect() or of the request, where
+    /// these come at a rate.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<Distribution>,
     /// Time in bind(), where an address is bound.
@@ -341,9 +358,15 @@ pub struct Point {
     /// CPU time of the processes that were started for requests, system.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub children_system_s: Option<f64>,
+    /// What became of the requests that were planned, where they come at a rate.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub open_loop: Option<Box<OpenLoop>>,
     /// Requests that do nothing, made beside this run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub null: Option<Null>,
+    /// What keeping so many requests in flight was like (`spread`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spread: Option<Box<Spread>>,
     /// What the server of a lock service did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
@@ -395,6 +418,55 @@ pub struct Generator {
     pub busy_share: f64,
     /// Time runnable but not running / its wall time.
     pub runqueue_share: f64,
+    /// What else is known of a generator that is a process (`spread`).
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub process: Option<GeneratorProcess>,
+}
+
+/// A generator of `spread`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorProcess {
+    /// Requests that it keeps in flight.
+    pub workers: u64,
+    /// Requests that it completed within the window.
+    pub operations: u64,
+    /// Its CPU time within the window.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_s: Option<f64>,
+    /// Share of the periods within the window in which its own quota ran out;
+    /// absent without a quota.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub throttled_share: Option<f64>,
+    /// Share of the window in which it stood still: it neither ran nor waited for
+    /// a CPU, though it was due.
+    pub still_share: f64,
+}
+
+/// What keeping so many requests in flight was like.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many there should have been at any time.
+    pub in_flight: u64,
+    /// How many there were, on average over the window: the time that requests
+    /// were in flight within it, less that of generators that stood still, over
+    /// its length.
+    pub effective: f64,
+    /// How many of them, on average, were not in their own worker's hands: less its
+    /// CPU time and its time runnable but not running.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub at_server: Option<f64>,
+    /// CPUs' worth of time that each generator was given; absent: no limit.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generator_cpu: Option<f64>,
+    /// Response of all requests, with those that the window's end cut off.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub response_ns: Option<Waits>,
+    /// Whether generators and server can take CPU time from each other; absent
+    /// where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub disjoint: Option<bool>,
+    /// How that is known, or why not, in words.
+    pub budgets: String,
 }
 
 /// CPU time of the whole machine within the window.

@@ -59,6 +59,11 @@ static OPTIONS: &[Opt] = &[
     opt("command-output", "--command-output"),
     opt("null", "--null"),
     opt("numbers", "--numbers"),
+    opt("arrivals", "--arrivals"),
+    opt("drop-after", "--drop-after"),
+    opt("in-flight", "--in-flight"),
+    opt("generators", "--generators"),
+    opt("generator-cpu", "--generator-cpu"),
     opt("connection", "--connection"),
     opt("credentials", "--credentials"),
     opt("server-log", "--server-log"),
@@ -130,7 +135,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Connection, Names, Place, Workload};
+    use jostle_model::plan::{Arrivals, Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -196,6 +201,11 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
+            arrivals: Some(Arrivals::Poisson),
+            drop_after: Some(Nanos(1)),
+            in_flight: Some(2),
+            generators: Some(List(vec![1])),
+            generator_cpu: Some(0.5),
             connection: Some(Connection::Keep),
             credentials: Some("x".to_owned()),
             server_log: Some("x".to_owned()),

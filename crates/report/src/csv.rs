@@ -7,7 +7,8 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point};
+use jostle_model::open_loop::OpenLoop;
+use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point, Spread};
 use std::fmt::Display;
 
 /// One run, and the experiment that it belongs to.
@@ -40,6 +41,8 @@ static COLUMNS: &[Column] = &[
     column("open", |row| or_empty(row.point.at.open)),
     column("listeners", |row| or_empty(row.point.at.listeners)),
     column("sources", |row| or_empty(row.point.at.sources)),
+    column("rate", |row| or_empty(row.point.at.rate)),
+    column("generators", |row| or_empty(row.point.at.generators)),
     column("names", |row| or_empty(row.point.names.as_ref())),
     column("pipeline", |row| or_empty(row.experiment.plan.pipeline)),
     column("run", |row| row.point.run.to_string()),
@@ -160,6 +163,36 @@ static COLUMNS: &[Column] = &[
     column("time_wait_left", |row| {
         of_connections(row, |c| c.time_wait_left)
     }),
+    column("planned", |row| of_plan(row, |o| o.planned)),
+    column("done", |row| of_plan(row, |o| o.done)),
+    column("failed", |row| of_plan(row, |o| o.failed)),
+    column("dropped", |row| of_plan(row, |o| o.dropped)),
+    column("in_flight_at_end", |row| of_plan(row, |o| o.in_flight)),
+    column("dropped_with_slot", |row| {
+        of_plan(row, |o| o.dropped_with_slot)
+    }),
+    column("dropped_at_end", |row| of_plan(row, |o| o.dropped_at_end)),
+    column("in_flight", |row| of_spread(row, |s| Some(s.in_flight))),
+    column("effective", |row| of_spread(row, |s| Some(s.effective))),
+    column("at_server", |row| of_spread(row, |s| s.at_server)),
+    column("budgets_disjoint", |row| of_spread(row, |s| s.disjoint)),
+    column("generators_busiest_share", |row| {
+        let shares = row.point.generators.iter().map(|g| g.busy_share);
+        or_empty(
+            shares
+                .reduce(f64::max)
+                .filter(|_| row.point.spread.is_some()),
+        )
+    }),
+    column("generators_still_share", |row| {
+        let generators = row.point.generators.iter();
+        let shares = generators.filter_map(|g| Some(g.process?.still_share));
+        or_empty(shares.reduce(f64::max))
+    }),
+    column("limited_by", |row| {
+        let limit = row.point.verdict.limited_by;
+        or_empty(limit.map(|limit| format!("{limit:?}").to_lowercase()))
+    }),
     column("children_user_s", |row| or_empty(row.point.children_user_s)),
     column("children_system_s", |row| {
         or_empty(row.point.children_system_s)
@@ -179,6 +212,15 @@ static COLUMNS: &[Column] = &[
 fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {
     let connections = row.point.connections.as_deref();
     connections.map_or_else(String::new, |c| or_empty(figure(c)))
+}
+
+fn of_plan(row: &Row<'_>, figure: fn(&OpenLoop) -> u64) -> String {
+    or_empty(row.point.open_loop.as_deref().map(figure))
+}
+
+fn of_spread<T: Display>(row: &Row<'_>, figure: impl Fn(&Spread) -> Option<T>) -> String {
+    let spread = row.point.spread.as_deref();
+    spread.map_or_else(String::new, |spread| or_empty(figure(spread)))
 }
 
 /// By name; each has the columns of [`SUMMARY`].
@@ -204,10 +246,25 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("connect_even_ns", |point| point.connect_even_ns.as_ref()),
     ("connect_odd_ns", |point| point.connect_odd_ns.as_ref()),
     ("bind_ns", |point| point.bind_ns.as_ref()),
-    ("response_ns", |point| point.response_ns.as_ref()),
+    ("response_ns", |point| {
+        let spread = point.spread.as_ref().and_then(|s| s.response_ns.as_ref());
+        point
+            .response_ns
+            .as_ref()
+            .or(spread.map(|waits| &waits.granted))
+    }),
     ("accept_ns", |point| point.accept_ns.as_ref()),
     ("close_ns", |point| point.close_ns.as_ref()),
     ("server_close_ns", |point| point.server_close_ns.as_ref()),
+    ("generator_lag_ns", |point| {
+        point.open_loop.as_ref()?.generator_lag_ns.as_ref()
+    }),
+    ("target_lag_ns", |point| {
+        point.open_loop.as_ref()?.target_lag_ns.as_ref()
+    }),
+    ("canary_lag_ns", |point| {
+        point.open_loop.as_ref()?.canary_lag_ns.as_ref()
+    }),
     ("service_ns", |point| point.service_ns.as_ref()),
     ("failed_ns", |point| point.failed_ns.as_ref()),
     ("spawn_ns", |point| phase(point, "spawn")),

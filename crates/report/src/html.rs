@@ -137,6 +137,15 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
             @for note in &set.notes { p.warning { (note) "." } }
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @if let Some(headline) = &page.headline { (table(headline, set, at)) }
+            @for (title, grid) in &page.spread {
+                p.note { (title) }
+                div.wide { table.headline {
+                    (head(&grid.columns))
+                    tbody { @for row in &grid.rows { tr {
+                        @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
+                    } } }
+                } }
+            }
             @if let Some(accounts) = &page.accounts {
                 p.note { (ACCOUNTS) }
                 div.wide { table.headline {

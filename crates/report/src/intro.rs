@@ -14,9 +14,13 @@ use std::collections::BTreeMap;
 pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
-    if plan.workload == Workload::Contend {
+    if matches!(
+        plan.workload,
+        Workload::Contend | Workload::Rate | Workload::Spread
+    ) {
         how.extend(windows(set));
     }
+    how.extend(plan.in_flight.map(|n| format!("{n} in flight")));
     how.extend(runs(points));
     how.extend(plan.hold.map(|hold| busy("hold", hold)));
     how.extend(plan.idle.map(|idle| busy("idle", idle)));
@@ -26,9 +30,26 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
             .map(|place| format!("placement: {place}")),
     );
     let said_already = [
-        "workers", "hold", "idle", "duration", "runs", "budget", "place", "over", "null", "seed",
+        "workers",
+        "hold",
+        "idle",
+        "duration",
+        "runs",
+        "budget",
+        "place",
+        "over",
+        "null",
+        "seed",
+        "in-flight",
     ];
-    let in_the_table = ["operations", "keys", "open", "sources"];
+    let in_the_table = [
+        "operations",
+        "keys",
+        "open",
+        "sources",
+        "rate",
+        "generators",
+    ];
     let swept = plan.workload != Workload::Contend;
     let without = match swept {
         true => [&said_already[..], &in_the_table].concat(),

@@ -24,7 +24,9 @@ mod markdown;
 mod next;
 mod over;
 mod page;
+mod rates;
 mod requests;
+mod spread;
 mod table;
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use crate::ResultSet;
 use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Carrier, Measure, Place, Range, Workload};
 use jostle_model::record::{
-    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Machine, Null,
-    OwnCost, Phase, Point, SCHEMA, Server, Slice, Waits, Workers,
+    At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Generator,
+    Machine, Null, OwnCost, Phase, Point, SCHEMA, Server, Slice, Spread, Waits, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 use jostle_stats::checks::{Evidence, verdict};
@@ -483,6 +483,115 @@ fn called(run: u32, operations: u64, us: f64) -> Point {
             target: "exec:true".to_owned(),
             service_ns: of(300.0),
             cpu_us_per_operation: 250.0,
+        }),
+        ..Point::default()
+    }
+}
+
+/// `spread lockd --generators 3:6:18`: three generators at their limit, six that do
+/// more, and eighteen beside which the server is the limit.
+pub fn spread() -> ResultSet {
+    let mut points = Vec::new();
+    for run in 1..=6 {
+        for (generators, rate, busy_share, effective) in [
+            (3, 8_487.0, 0.97, 60.0),
+            (6, 13_485.0, 0.62, 89.9),
+            (18, 13_641.0, 0.31, 89.8),
+        ] {
+            points.push(spread_over(generators, run, rate, busy_share, effective));
+        }
+    }
+    let mut experiment = experiment();
+    experiment.environment.file_systems.clear();
+    experiment.calibration.own_cost.clear();
+    experiment.plan = Plan {
+        targets: vec!["lockd".to_owned()],
+        in_flight: Some(90),
+        generators: Some(List(vec![3, 6, 18])),
+        duration: Some(Nanos::from_millis(1_000)),
+        warmup: Some(Nanos::from_millis(500)),
+        runs: Some(6),
+        budget: Some(Nanos::from_millis(50_000)),
+        place: Some(Place::Cpus(vec![0])),
+        over: Some(vec![Nanos::from_millis(20)]),
+        timer_slack: Some(Nanos(1)),
+        seed: Some(42),
+        ..Plan::of(Workload::Spread)
+    };
+    finished(experiment, points)
+}
+
+fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective: f64) -> Point {
+    let rate = rate * (1.0 + 0.001 * f64::from(run));
+    let count = rate as u64;
+    let of = |ms: f64| Distribution {
+        count,
+        min: (ms * 0.5e6) as u64,
+        max: (ms * 9e6) as u64,
+        mean: ms * 1e6,
+        percentiles: [("p50", 1.0), ("p90", 1.5), ("p99", 3.0)]
+            .map(|(name, times)| (name.to_owned(), (ms * 1e6 * times) as u64))
+            .into(),
+        over: [("20ms".to_owned(), 0.0123)].into(),
+    };
+    let response = of(effective / rate * 1e3);
+    // One burst, in the fourth tenth.
+    let tenth = |nth: u32| Slice {
+        operations: count / 10,
+        mean_wait_ns: Some(response.mean * if nth == 3 { 2.5 } else { 1.0 }),
+        ..Slice::default()
+    };
+    Point {
+        target: "lockd".to_owned(),
+        workload: "spread".to_owned(),
+        at: At {
+            generators: Some(generators),
+            ..At::default()
+        },
+        run,
+        block: run,
+        window_s: 1.0,
+        warmup_s: 0.5,
+        operations: count,
+        throughput_per_s: rate,
+        cpu_s: Some(0.3),
+        cpu_us_per_operation: Some(21.0),
+        placement: "cpus:0".to_owned(),
+        service_ns: Some(response.clone()),
+        phases: ["acquire", "release"]
+            .map(|phase| Phase {
+                phase: phase.to_owned(),
+                span: of(effective / rate * 500.0),
+            })
+            .into(),
+        series: (0..10).map(tenth).collect(),
+        generators: (0..generators)
+            .map(|_| Generator {
+                busy_share,
+                runqueue_share: 0.1,
+                process: None,
+            })
+            .collect(),
+        spread: Some(Box::new(Spread {
+            in_flight: 90,
+            effective,
+            at_server: Some(effective * (1.0 - busy_share)),
+            response_ns: Some(Waits {
+                kaplan_meier: response.percentiles.clone(),
+                granted: response,
+                censored: 90,
+                ..Waits::default()
+            }),
+            disjoint: Some(true),
+            budgets: "by placement: generators on CPU 0, the server on CPU 1".to_owned(),
+            ..Spread::default()
+        })),
+        server: Some(Server {
+            counted: Some(2 * count),
+            difference: Some(0),
+            cpu_s: Some(0.9),
+            cpu_us_per_operation: Some(60.0),
+            ..Server::default()
         }),
         ..Point::default()
     }

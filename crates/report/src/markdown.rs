@@ -23,6 +23,10 @@ fn page(page: &Page) -> String {
             .chain(notes);
         blocks.push(items(below));
     }
+    for (title, grid) in &page.spread {
+        blocks.push(format!("{title}\n"));
+        blocks.push(grid.markdown());
+    }
     if let Some(accounts) = &page.accounts {
         blocks.push(format!("{ACCOUNTS}\n"));
         blocks.push(accounts.markdown());

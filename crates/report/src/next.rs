@@ -6,7 +6,7 @@
 
 use crate::ResultSet;
 use crate::command::command;
-use jostle_model::plan::{Measure, Names, Place, Workload};
+use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
@@ -48,6 +48,7 @@ type Cure = fn(&Plan, &[Afflicted<'_>]) -> Option<Step>;
 /// A point and the reason that it has.
 struct Afflicted<'a> {
     workers: u64,
+    rate: Option<u64>,
     warmup_s: f64,
     target: &'a str,
     reason: &'a Reason,
@@ -60,12 +61,16 @@ static CURES: &[(&str, Cure)] = &[
     ("lost_update", fewest_workers),
     ("errors", doctor),
     ("server_counts", doctor),
+    ("concurrency", more_generators),
     ("deaths", doctor),
     ("throttled", doctor),
     ("clock", one_cpu),
     ("few_operations", longer),
     ("rotations", longer),
     ("generator", more_workers),
+    ("ledger", again),
+    ("lag", slower),
+    ("attribution", more_generators),
     ("not_contended", more_contention),
     ("own_cost", counts),
     ("steadiness", longer_warmup),
@@ -87,6 +92,7 @@ fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Is) -> Option<Step> {
                 let mut reasons = point.verdict.reasons.iter();
                 Some(Afflicted {
                     workers: point.at.workers.unwrap_or(0),
+                    rate: point.at.rate,
                     warmup_s: point
                         .runs
                         .iter()
@@ -154,6 +160,18 @@ fn again(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
     Some(Step::Measure(Box::new(follow_up(plan))))
 }
 
+/// Up to the highest rate that was sent in time; with none, a tenth of the lowest.
+fn slower(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    let least = afflicted.iter().filter_map(|a| a.rate).min()?;
+    let mut next = follow_up(plan);
+    let List(rates) = next.rate.as_mut()?;
+    rates.retain(|rate| *rate < least);
+    if rates.is_empty() {
+        rates.push(least / 10);
+    }
+    (least >= 10).then(|| Step::Measure(Box::new(next)))
+}
+
 fn unprofiled(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
     let mut next = follow_up(plan);
     next.during = None;
@@ -169,6 +187,9 @@ fn fewest_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 
 /// One more than the most, for who is alone at its limit.
 fn more_workers(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    if plan.workload == Workload::Spread {
+        return more_generators(plan, afflicted);
+    }
     let most = afflicted.iter().map(|a| a.workers).max()?;
     let mut plan = only(plan, afflicted);
     if let Some(threads) = plan.generator_threads {
@@ -236,6 +257,12 @@ fn question(set: &ResultSet) -> Step {
     if plan.workload == Workload::Connect {
         return connect_question(plan, next);
     }
+    if plan.workload == Workload::Rate {
+        return rate_question(plan, next);
+    }
+    if plan.workload == Workload::Spread {
+        return spread_question(set, next);
+    }
     if makes_requests(plan) {
         return requests_question(plan, next);
     }
@@ -266,6 +293,17 @@ fn question(set: &ResultSet) -> Step {
     Step::Measure(Box::new(next))
 }
 
+/// What would tell who was the limit; after that, twice as much in flight.
+fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
+    let plan = &set.experiment.plan;
+    if plan.runs.is_some_and(|runs| runs < 6) {
+        next.runs = Some(6);
+    } else {
+        next.in_flight = plan.in_flight.map(|n| 2 * n);
+    }
+    Step::Measure(Box::new(next))
+}
+
 /// After one worker: what several at the same time reach. After that, whether it
 /// stays so along a longer run.
 fn requests_question(plan: &Plan, mut next: Plan) -> Step {
@@ -277,6 +315,18 @@ fn requests_question(plan: &Plan, mut next: Plan) -> Step {
         next.operations = most(&plan.operations).map(|n| List(vec![n.saturating_mul(10)]));
     }
     Step::Measure(Box::new(next))
+}
+
+/// With the CPU time that they need, and more of them.
+fn more_generators(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
+    let mut next = follow_up(plan);
+    let most = next.generators.as_ref()?.0.iter().max().copied()?;
+    match next.generator_cpu {
+        Some(_) => next.generator_cpu = None,
+        None if 2 * most <= next.in_flight? => next.generators.as_mut()?.0.push(2 * most),
+        None => return Some(Step::Type("jostle doctor")),
+    }
+    Some(Step::Measure(Box::new(next)))
 }
 
 /// After one address beside many: what a million cost. After that, what other
@@ -297,6 +347,23 @@ fn connect_question(plan: &Plan, mut next: Plan) -> Step {
         return Step::Type("jostle targets");
     }
     next.runs = None;
+    Step::Measure(Box::new(next))
+}
+
+/// After equal distances: do random arrivals queue? After that, what is beyond the
+/// greatest rate?
+fn rate_question(plan: &Plan, mut next: Plan) -> Step {
+    let most = plan
+        .rate
+        .as_ref()
+        .and_then(|list| list.0.iter().max().copied());
+    let Some(most) = most.filter(|most| *most <= 1_000_000) else {
+        return Step::Type("jostle targets");
+    };
+    match plan.arrivals {
+        Some(Arrivals::Poisson) => next.rate = Some(List(vec![most, 2 * most, 4 * most])),
+        _ => next.arrivals = Some(Arrivals::Poisson),
+    }
     Step::Measure(Box::new(next))
 }
 
@@ -343,6 +410,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::record::End;
+    use jostle_stats::attribution;
     use jostle_stats::checks::CHECKS;
     use jostle_stats::summary::summarize;
 
@@ -366,7 +434,9 @@ mod tests {
             let known = CURES.iter().any(|(name, _)| *name == check.name);
             assert!(known, "{}", check.name);
         }
-        assert_eq!(CURES.len(), CHECKS.len());
+        // And what only several points together tell.
+        assert!(CURES.iter().any(|(name, _)| *name == attribution::NAME));
+        assert_eq!(CURES.len(), CHECKS.len() + 1);
     }
 
     #[test]
@@ -470,6 +540,7 @@ mod tests {
         };
         let afflicted = [Afflicted {
             workers: 1000,
+            rate: None,
             warmup_s: 0.0,
             target: "sysv",
             reason: &reason,

@@ -9,6 +9,7 @@ use crate::intro::intro;
 use crate::next::next;
 use crate::over::over;
 use crate::requests::accounts;
+use crate::spread::tables;
 use jostle_model::record::Fit;
 use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
@@ -22,6 +23,8 @@ pub struct Page {
     pub intro: String,
     /// None where no run was finished.
     pub headline: Option<Headline>,
+    /// Of requests that were spread: tables under their titles.
+    pub spread: Vec<(String, Grid)>,
     /// Wall time and CPU of requests.
     pub accounts: Option<Grid>,
     /// The shares of `--over`.
@@ -58,7 +61,9 @@ fn page(set: &ResultSet) -> Page {
     Page {
         intro: intro(set, &points),
         headline: headline(&points),
-        accounts: accounts(&points),
+        spread: tables(times, &points),
+        // Those of generators have tables of their own.
+        accounts: accounts(&points).filter(|_| points.iter().all(|p| p.at.generators.is_none())),
         over: over(times, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),

@@ -84,7 +84,7 @@ pub static COLUMNS: &[Column] = &[
 ];
 
 /// Commands may be as long as they like; the sentences have them whole.
-fn short(target: &str) -> String {
+pub fn short(target: &str) -> String {
     const WIDEST: usize = 32;
     match target.chars().count() > WIDEST {
         true => target.chars().take(WIDEST - 1).chain(['…']).collect(),
@@ -123,7 +123,8 @@ pub const ACCOUNTS: &str = "Seconds of the median run, from the first request to
 
 /// Wall time and CPU of the median run of each point; None of locks.
 pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
-    if !are(points) {
+    // Of those that come at a rate the plan says how long a run is.
+    if !are(points) || crate::rates::are(points) {
         return None;
     }
     let mut columns = vec![Heading::left("target")];

@@ -8,6 +8,10 @@ use crate::requests::ACCOUNTS;
 /// As wide as a terminal is at least.
 const WIDTH: usize = 80;
 
+/// A name that is longer, such as an address, has a line of its own, so that room
+/// is left for what is said of it.
+const WIDEST_NAME: usize = 40;
+
 /// One page after the other, an empty line between them.
 pub fn render(sets: &[ResultSet]) -> String {
     let pages: Vec<String> = pages(sets).iter().map(page).collect();
@@ -24,6 +28,11 @@ fn page(page: &Page) -> String {
         for (at, note) in headline.notes.iter().enumerate() {
             text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
         }
+    }
+    for (title, grid) in &page.spread {
+        text.push('\n');
+        text += &wrap("", title, WIDTH);
+        text += &grid.text();
     }
     if let Some(accounts) = &page.accounts {
         text.push('\n');
@@ -58,7 +67,10 @@ fn conclusions(page: &Page) -> String {
     let width = names.max().unwrap_or(0);
     let mut text = String::new();
     for (target, sentence) in &page.sentences {
-        text += &wrap(&format!("{target:<width$}  "), sentence, WIDTH);
+        text += &match width > WIDEST_NAME {
+            true => format!("{target}\n{}", wrap("  ", sentence, WIDTH)),
+            false => wrap(&format!("{target:<width$}  "), sentence, WIDTH),
+        };
     }
     for (target, sentence) in &page.growth {
         let first = match target.is_empty() {

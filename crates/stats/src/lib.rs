@@ -7,7 +7,9 @@
 //! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
 //! branch on data nor allocate.
 
+pub mod attribution;
 pub mod beta;
+pub mod bursts;
 pub mod censor;
 pub mod checks;
 pub mod closing;
@@ -19,6 +21,8 @@ pub mod gamma;
 pub mod growth;
 pub mod histogram;
 pub mod intervals;
+pub mod knee;
+pub mod open_loop;
 pub mod path;
 pub mod planted;
 pub mod ratio;

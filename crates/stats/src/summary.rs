@@ -1,6 +1,7 @@
 //! From the runs of a result file to what a table says: one summary for each
 //! point, one closing sentence for each target. Pure functions of the records.
 
+use crate::attribution::{self, Attribution};
 use crate::checks::{self, Evidence};
 use crate::intervals::estimate;
 use crate::path;
@@ -82,6 +83,17 @@ pub struct PointSummary<'a> {
     pub own_cost: Option<OwnCost>,
     /// Throughput by that of a server that only answers, where one ran beside it.
     pub of_echo: Option<Ratio>,
+    /// Median response of requests, and its 99th percentile.
+    pub response_p50_ns: Option<Estimate>,
+    /// See `response_p50_ns`.
+    pub response_p99_ns: Option<Estimate>,
+    /// Requests that were in flight, and those of them that were not in their own
+    /// worker's hands.
+    pub effective: Option<Estimate>,
+    /// See `effective`.
+    pub at_server: Option<Estimate>,
+    /// Who the limit of generators was.
+    pub attribution: Option<Attribution>,
     /// Over all runs: the checks of every run, and those that need several.
     pub verdict: Verdict,
 }
@@ -110,6 +122,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
         }
     }
     path::judge(&mut summaries);
+    attribution::judge(&mut summaries);
     summaries
 }
 
@@ -167,6 +180,11 @@ fn summary<'a>(
         per_worker: median_per_worker(&runs),
         own_cost: experiment.calibration.own_cost.get(target).copied(),
         of_echo: None,
+        response_p50_ns: over_runs(|run| response(run, "p50")),
+        response_p99_ns: over_runs(|run| response(run, "p99")),
+        effective: over_runs(|run| Some(run.spread.as_ref()?.effective)),
+        at_server: over_runs(|run| run.spread.as_ref()?.at_server),
+        attribution: None,
         verdict: checks::verdict(&Evidence {
             experiment,
             runs: &runs,
@@ -178,6 +196,12 @@ fn summary<'a>(
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let count = values.len();
     (count > 0).then(|| values.sum::<f64>() / count as f64)
+}
+
+/// With the requests that the window's end cut off.
+fn response(run: &Point, name: &str) -> Option<f64> {
+    let response = run.spread.as_ref()?.response_ns.as_ref()?;
+    response.kaplan_meier.get(name).map(|ns| *ns as f64)
 }
 
 fn percentile(distribution: &Distribution, name: &str) -> Option<f64> {

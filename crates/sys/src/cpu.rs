@@ -13,6 +13,22 @@ pub fn allowed() -> Vec<usize> {
     }
 }
 
+/// The CPUs that the threads of another process may use, in order; None where it
+/// cannot be looked at.
+pub fn allowed_of(pid: u32) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let text = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        cpus.extend(jostle_model::plan::cpu_list(line)?);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    (!cpus.is_empty()).then_some(cpus)
+}
+
 /// Binds this thread to these CPUs.
 ///
 /// # Errors
@@ -37,5 +53,17 @@ pub fn set_timer_slack(nanos: u64) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_is_looked_at_as_it_looks_at_itself() {
+        assert_eq!(allowed_of(std::process::id()), Some(allowed()));
+        // One above the largest number that Linux ever gives a process.
+        assert_eq!(allowed_of(4 << 20 | 1), None);
     }
 }

@@ -13,11 +13,14 @@
 //!   it, and only from within the IPC namespace in which it was recorded. The
 //!   sets of a keeper with a namespace of its own go with that namespace; to
 //!   its parent, the same key would name another set.
+//! - `group PATH`: a control group that limits CPU time, removed when the processes
+//!   in it have ended; only one that is named as ours are.
 //! - `withdrawn ...`: the line that follows the word was not made after all.
 //!
 //! Not for shared memory, which is anonymous, nor for processes, which the
 //! keeper kills.
 
+use crate::limits::cpu_group;
 use crate::sysv;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
@@ -27,10 +30,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// The list's name in the directory; lock files have a dot in theirs.
 const LIST: &str = "ledger";
 const PREFIX: &str = "jostle-";
+
+/// How long a control group may still have processes.
+const GROUP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A run's directory and list.
 #[derive(Debug)]
@@ -149,6 +156,14 @@ impl Ledger {
     pub fn withdraw_semaphore(&self, key: i32) -> io::Result<()> {
         let item = format!("{key} {}", namespace("ipc"));
         self.write("withdrawn semaphore", item.as_bytes())
+    }
+
+    /// Records a control group that is about to be made.
+    ///
+    /// # Errors
+    /// As [`Ledger::record_file`].
+    pub fn record_group(&self, path: &Path) -> io::Result<()> {
+        self.write("group", path.as_os_str().as_bytes())
     }
 
     /// Whether this file was recorded, and not withdrawn since.
@@ -280,6 +295,7 @@ fn remove_all_but_the_list(directory: &Path) -> io::Result<()> {
 #[derive(Debug, PartialEq, Eq)]
 enum Item {
     File(PathBuf),
+    Group(PathBuf),
     Semaphore { key: i32, namespace: String },
 }
 
@@ -287,6 +303,9 @@ impl Item {
     fn parse(line: &[u8]) -> Option<Item> {
         if let Some(path) = line.strip_prefix(b"file ") {
             return Some(Item::File(PathBuf::from(OsStr::from_bytes(path))));
+        }
+        if let Some(path) = line.strip_prefix(b"group ") {
+            return Some(Item::Group(PathBuf::from(OsStr::from_bytes(path))));
         }
         let rest = std::str::from_utf8(line.strip_prefix(b"semaphore ")?).ok()?;
         let (key, namespace) = rest.split_once(' ')?;
@@ -299,6 +318,7 @@ impl Item {
     fn remove(&self) -> Result<(), String> {
         match self {
             Item::File(path) => remove_lock_file(path),
+            Item::Group(path) => remove_group(path),
             Item::Semaphore {
                 key,
                 namespace: made_in,
@@ -309,6 +329,28 @@ impl Item {
                 )),
             },
             Item::Semaphore { .. } => Ok(()),
+        }
+    }
+}
+
+/// The last of its processes may still be on its way out.
+fn remove_group(path: &Path) -> Result<(), String> {
+    let is_ours = path
+        .file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| name.starts_with(cpu_group::PREFIX));
+    if !is_ours {
+        return Err(format!("left {}: it is no group of ours", path.display()));
+    }
+    let start = Instant::now();
+    loop {
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if start.elapsed() > GROUP_PATIENCE => {
+                return Err(format!("cannot remove {}: {error}", path.display()));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! do about them, is decided by whoever reads them.
 
 pub mod cgroup;
+pub mod cpu_group;
 pub mod net;
 pub mod text;
 

@@ -1,6 +1,7 @@
 //! What a run may leave behind apart from processes: ledgers with lock files,
 //! semaphores, temporary files.
 
+use super::processes::lives;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -49,6 +50,31 @@ pub fn ledgers_of(pids: &[u32]) -> Vec<String> {
     };
     let mut left = entries(Path::new("/dev/shm"));
     left.retain(|path| of_ours(path.rsplit('/').next().unwrap_or_default()));
+    left
+}
+
+/// Control groups that keepers made who are gone: `jostle-cpu-PID-N`, wherever they
+/// stand.
+pub fn groups_of_the_dead() -> Vec<String> {
+    let is_left = |name: &str| {
+        let pid = name
+            .strip_prefix("jostle-cpu-")
+            .and_then(|rest| rest.split('-').next());
+        pid.is_some_and(|pid| pid.parse().is_ok_and(|pid| !lives(pid)))
+    };
+    let mut left = Vec::new();
+    let mut open = vec![Path::new("/sys/fs/cgroup").to_owned()];
+    while let Some(directory) = open.pop() {
+        // It may go while we look.
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            if path.is_dir() && !path.is_symlink() {
+                let name = path.file_name().unwrap().to_string_lossy();
+                left.extend(is_left(&name).then(|| path.display().to_string()));
+                open.push(path);
+            }
+        }
+    }
     left
 }
 

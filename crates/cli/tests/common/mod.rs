@@ -228,7 +228,9 @@ impl Jostle {
     }
 
     fn command(&self) -> Command {
-        let mut words = self.under.clone();
+        // Who runs the tests in the background has it ignore SIGINT.
+        let mut words = vec!["env".to_owned(), "--default-signal=INT".to_owned()];
+        words.extend(self.under.iter().cloned());
         if let Some(user) = self.place.user {
             let user = user.to_string();
             let setpriv = [
@@ -638,6 +640,7 @@ impl Done {
         left.extend(left::ledgers_of(&self.pids));
         left.extend(left::entries(&self.place.file("tmp")));
         left.extend(self.before.new_semaphores());
+        left.extend(left::groups_of_the_dead());
         left
     }
 

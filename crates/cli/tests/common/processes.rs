@@ -52,6 +52,11 @@ impl std::fmt::Display for Process {
     }
 }
 
+/// Whether there is one that has not ended.
+pub fn lives(pid: u32) -> bool {
+    Process::read(pid).is_some_and(|process| process.lives())
+}
+
 fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

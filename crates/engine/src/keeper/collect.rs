@@ -5,7 +5,7 @@ use crate::order::{Merged, RunOrder, Yield};
 use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use crate::witness::Witness;
 use crate::work::Work;
-use jostle_model::plan::{Carrier, Measure};
+use jostle_model::plan::{Carrier, Measure, Workload};
 use jostle_model::record::{Buckets, Machine};
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, Scheduled};
@@ -57,6 +57,15 @@ pub fn collect<T: Work>(
         exclusion(&mut data, &pages, witness, &dead);
     }
     cpu(&mut data, order, &pages, &seen, target.is_remote());
+    if order.workload == Workload::Spread {
+        data.spread = Some(Box::new(super::spread::collect(
+            order,
+            &pages,
+            &seen,
+            (opens, closes),
+            target.is_remote(),
+        )));
+    }
     target.add_to(order, &mut data);
     data
 }
@@ -107,6 +116,13 @@ fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
             1 => format!(
                 "worker {} (pid {}): {}",
                 workers.start,
+                ended.pid,
+                how_it_ended(ended)
+            ),
+            n if n < pages.len() => format!(
+                "the generator of workers {} to {} (pid {}): {}",
+                workers.start,
+                workers.end - 1,
                 ended.pid,
                 how_it_ended(ended)
             ),
@@ -396,7 +412,8 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
             data.generators = shares(order, loads.collect());
         }
     }
-    for (ended, workers) in &seen.children.ended {
+    let carriers = seen.children.ended.iter();
+    for (ended, workers) in carriers.filter(|(_, workers)| !workers.is_empty()) {
         // Threads share one usage, which includes their making.
         let before = match order.carrier {
             Carrier::Processes => (

@@ -15,6 +15,7 @@ pub mod during;
 mod run;
 mod serve;
 mod servers;
+mod spread;
 
 pub use servers::VERB as SERVE_VERB;
 

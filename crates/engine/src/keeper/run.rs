@@ -10,6 +10,8 @@ use crate::work::Work;
 use crate::worker::Crew;
 use jostle_model::plan::{Carrier, Measure, Workload};
 use jostle_sys::ledger::Ledger;
+use jostle_sys::limits::cgroup::Throttled;
+use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
@@ -55,12 +57,14 @@ pub struct Run<'a, T> {
     server: Option<ServerFigures>,
     shared: Shared,
     witness: Witness,
+    /// Of each generator whose CPU time is limited.
+    groups: Vec<CpuGroup>,
 }
 
 /// What is known of the children as they end.
 #[derive(Default)]
 pub struct Children {
-    /// Of processes still there: which workers they carry.
+    /// Of processes still there: which workers they carry; the canary none.
     alive: BTreeMap<u32, std::ops::Range<usize>>,
     /// How the others ended.
     pub ended: Vec<(Ended, std::ops::Range<usize>)>,
@@ -100,6 +104,8 @@ pub struct Reading {
     pub server_ns: Option<u64>,
     /// Periods in which a CPU quota stopped us.
     pub throttled: Option<u64>,
+    /// The same of each generator that has a quota of its own.
+    pub groups: Vec<Throttled>,
 }
 
 /// What the keeper saw, for the collection.
@@ -117,6 +123,8 @@ pub struct Seen {
     pub peak: Option<Peak>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
+    /// The server's process, where it can be looked at.
+    pub server_pid: Option<u32>,
 }
 
 /// Between the phases of `hold`.
@@ -177,7 +185,11 @@ impl<'a, T: Work> Run<'a, T> {
             // Who holds different locks meets nobody whom to witness.
             match order.workload {
                 Workload::Hold => 1,
-                Workload::Contend | Workload::Stream | Workload::Connect => order.keys,
+                Workload::Contend
+                | Workload::Stream
+                | Workload::Connect
+                | Workload::Rate
+                | Workload::Spread => order.keys,
             },
             order.workers,
             order.range,
@@ -186,6 +198,14 @@ impl<'a, T: Work> Run<'a, T> {
         )
         .map_err(no_memory)?;
         let server = asked(&target, order)?;
+        let limited = order
+            .generator_cpu
+            .filter(|_| order.workload == Workload::Spread);
+        let groups = limited.map_or(Ok(Vec::new()), |cpus| {
+            let each = (0..order.generators).map(|_| CpuGroup::create(ledger, cpus));
+            each.collect::<Result<_, _>>()
+                .map_err(|error| Aborted(format!("--generator-cpu: {error}")))
+        })?;
         Ok(Run {
             desk,
             order,
@@ -193,6 +213,7 @@ impl<'a, T: Work> Run<'a, T> {
             server,
             shared,
             witness,
+            groups,
         })
     }
 
@@ -234,6 +255,7 @@ impl<'a, T: Work> Run<'a, T> {
             server: self.server_counted()?,
             peak,
             during,
+            server_pid: self.server.and_then(|figures| figures.pid),
         };
         Ok(super::collect::collect(
             self.order,
@@ -473,10 +495,25 @@ impl<'a, T: Work> Run<'a, T> {
     fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
         let crew = self.crew();
         let count = self.order.workers;
+        if self.target.has_canary() {
+            let canary = self.desk.forker.fork(|| T::live_as_canary(&crew));
+            let pid = canary.map_err(|error| {
+                Aborted(format!(
+                    "cannot fork the canary: {error}; raise the limit on processes (ulimit -u)"
+                ))
+            })?;
+            let pid = pid.as_raw_nonzero().get() as u32;
+            children.alive.insert(pid, count..count);
+        }
+        let spread = self.order.workload == Workload::Spread;
         let fork = |workers: std::ops::Range<usize>, children: &mut Children| {
+            let group = self.groups.get(children.alive.len());
             let pid = match self.order.carrier {
                 Carrier::Processes => self.desk.forker.fork(|| crew.worker_process(workers.start)),
-                Carrier::Threads => self.desk.forker.fork(|| crew.worker_threads()),
+                Carrier::Threads => self
+                    .desk
+                    .forker
+                    .fork(|| crew.worker_threads(workers.clone(), group)),
                 Carrier::Tasks => self.desk.forker.fork(|| T::live_as_tasks(&crew)),
             };
             let pid = pid.map_err(|error| {
@@ -491,6 +528,10 @@ impl<'a, T: Work> Run<'a, T> {
                 .insert(pid.as_raw_nonzero().get() as u32, workers);
             Ok(())
         };
+        if spread {
+            let mut generators = (0..self.order.generators).map(|nth| self.order.generator(nth));
+            return generators.try_for_each(|workers| fork(workers, children));
+        }
         if self.order.carrier != Carrier::Processes {
             return fork(0..count, children);
         }
@@ -616,11 +657,14 @@ impl<'a, T: Work> Run<'a, T> {
 
     fn read(&self, children: &Children) -> Reading {
         let at_ns = self.now();
-        let cpu_ns = children
-            .alive
-            .keys()
-            .filter_map(|pid| Some((*pid, CpuClock::of(*pid).ok()?.read()?)))
+        let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
+        let (workers, canary): (Vec<_>, Vec<_>) =
+            children.alive.iter().partition(|(_, w)| !w.is_empty());
+        let cpu_ns = workers
+            .into_iter()
+            .filter_map(|(pid, _)| Some((*pid, clock(*pid)?)))
             .collect();
+        let canary_ns: u64 = canary.into_iter().filter_map(|(pid, _)| clock(*pid)).sum();
         let scheduled = self.read_schedulers(at_ns);
         let parent = rustix::process::getppid()
             .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
@@ -630,8 +674,9 @@ impl<'a, T: Work> Run<'a, T> {
             cpu_ns,
             scheduled,
             machine: stat::machine_ticks().unwrap_or_default(),
-            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0),
+            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
             throttled: self.desk.throttled(),
+            groups: self.groups.iter().map(CpuGroup::throttled).collect(),
             server_ns: self
                 .server
                 .and_then(|figures| CpuClock::of(figures.pid?).ok()?.read()),
@@ -660,14 +705,17 @@ impl<'a, T: Work> Run<'a, T> {
     /// everybody at once when the parent no longer wants the result. What they
     /// measured is in shared memory.
     fn drain(&self, children: &mut Children) {
-        let deadline = self.now() + self.order.patience().0;
+        let from = self.now() + self.order.grace().0;
+        let deadline = from + self.order.patience().0;
         children.reap();
         while !children.alive.is_empty() && self.now() < deadline {
             // A hold in progress may last for minutes.
             if self.heed_parent(Duration::ZERO).is_err() {
                 break;
             }
-            self.nudge(children);
+            if self.now() >= from {
+                self.nudge(children);
+            }
             std::thread::sleep(
                 NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100)),
             );

@@ -5,7 +5,7 @@
 //! that a client of a lock daemon need not contain the daemon.
 
 use super::serve::Desk;
-use jostle_sys::process;
+use jostle_sys::{cpu, process};
 use jostle_targets::{Launcher, SetupError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Servers<'a> {
     desk: &'a Desk,
+    /// Their CPUs; empty: wherever they like.
+    cpus: &'a [usize],
     running: RefCell<Vec<Running>>,
 }
 
@@ -38,9 +40,10 @@ struct Running {
 
 impl<'a> Servers<'a> {
     /// None yet.
-    pub fn new(desk: &'a Desk) -> Servers<'a> {
+    pub fn new(desk: &'a Desk, cpus: &'a [usize]) -> Servers<'a> {
         Servers {
             desk,
+            cpus,
             running: RefCell::new(Vec::new()),
         }
     }
@@ -61,6 +64,9 @@ impl<'a> Servers<'a> {
                 return 1;
             }
             let _ = process::leave_group();
+            if !self.cpus.is_empty() && cpu::pin(self.cpus).is_err() {
+                return 1;
+            }
             // Only returns if it failed.
             let error = Command::new("/proc/self/exe")
                 .args([VERB, server])

@@ -2,7 +2,7 @@
 
 use super::{Check, Evidence, percent};
 use crate::intervals::median;
-use jostle_model::plan::Carrier;
+use jostle_model::plan::{Carrier, Workload};
 use jostle_model::record::{Claim, Is, Reason};
 
 const BUSY: f64 = 0.9;
@@ -14,7 +14,8 @@ pub static CHECK: Check = Check {
     threshold: "(CPU time + time runnable but not running) / wall time of the busiest generator \
                 thread, or of the busiest worker that has its own, median over the runs, at 0.9 \
                 and above: SUSPECT, and the rate is a lower bound; judged for closed loops over \
-                a network alone",
+                a network, and of generators with a CPU quota also by the share of it that they \
+                used",
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \
              Denning & Buzen, Computing Surveys 10, 1978)",
     judge,
@@ -22,7 +23,15 @@ pub static CHECK: Check = Check {
 
 /// Where the lock is a call of the worker's own, its CPU time is the lock's.
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let of_services = evidence.runs.iter().filter(|run| run.server.is_some());
+    if evidence.experiment.plan.workload == Workload::Rate {
+        // Those who are due at a time are judged by how late they are.
+        return None;
+    }
+    // A generator of `spread` is judged whatever it asks.
+    let of_services = evidence
+        .runs
+        .iter()
+        .filter(|run| run.server.is_some() || run.spread.is_some());
     let busiest: Vec<f64> = of_services
         .filter_map(|run| {
             let shares = run.generators.iter().map(|generator| generator.busy_share);
@@ -31,6 +40,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .collect();
     let busy = median(&busiest).filter(|busy| *busy >= BUSY)?;
     let (who, remedy) = match evidence.experiment.plan.carrier {
+        _ if evidence.runs.iter().any(|run| run.spread.is_some()) => {
+            ("generator", "more of them (--generators)")
+        }
         Some(Carrier::Tasks) => ("generator thread", "more of them (--generator-threads)"),
         _ => ("worker", "more workers (-w)"),
     };
@@ -55,6 +67,7 @@ mod tests {
         point.generators = vec![Generator {
             busy_share,
             runqueue_share: 0.1,
+            ..Generator::default()
         }];
         point
     }

@@ -7,7 +7,8 @@ use jostle_model::record::{Is, Point, Reason};
 pub static CHECK: Check = Check {
     name: "server_counts",
     asks: "Does the server's own count (of grants, of searches) agree with what the workers received?",
-    threshold: "a difference of more than one for each worker in a run: INVALID",
+    threshold: "a difference of more than one for each worker, or for each request in flight, in a \
+                run: INVALID",
     source: "both sides count from before the first worker to after the last; a worker that is \
              interrupted while it waits may miss the one grant that was on its way",
     judge,
@@ -37,7 +38,9 @@ fn beyond_flight(run: &Point) -> Option<(i64, u64, &'static str)> {
         true => "grants",
         false => "requests",
     };
-    (difference.unsigned_abs() > run.at.workers?).then_some((difference, counted, what))
+    let in_flight = run.spread.as_ref().map(|spread| spread.in_flight);
+    let most = run.at.workers.or(in_flight)?;
+    (difference.unsigned_abs() > most).then_some((difference, counted, what))
 }
 
 #[cfg(test)]

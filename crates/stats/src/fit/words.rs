@@ -127,8 +127,10 @@ fn what(plan: &Plan, fit: &Fit) -> String {
         return what.to_owned();
     }
     let operation = match plan.workload {
+        Workload::Spread => "request",
         Workload::Stream => "operation",
         Workload::Connect => "connection",
+        Workload::Rate => "request",
         Workload::Contend | Workload::Hold => "lock",
     };
     format!("{what} per {operation}")

@@ -124,6 +124,30 @@ impl Cgroup {
     }
 }
 
+/// The directories of this process's groups in the hierarchy that has this
+/// controller, its own first, and which interface they speak. Empty where no such
+/// hierarchy is mounted.
+pub fn own_groups(controller: &str) -> (Version, Vec<PathBuf>) {
+    groups_of(Path::new("/"), "self", controller)
+}
+
+/// The tightest limit on the CPU time of another process; None without any.
+pub fn cpu_quota_of(pid: u32) -> Option<Quota> {
+    let (version, groups) = groups_of(Path::new("/"), &pid.to_string(), "cpu");
+    let quotas = groups.iter().filter_map(|group| quota(version, group));
+    quotas.min_by(|a, b| a.cpus.total_cmp(&b.cpus))
+}
+
+fn groups_of(root: &Path, process: &str, controller: &str) -> (Version, Vec<PathBuf>) {
+    let text = |path: String| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    groups(
+        root,
+        &memberships(&text(format!("proc/{process}/cgroup"))),
+        &mounts(&text("proc/self/mountinfo".to_owned())),
+        controller,
+    )
+}
+
 /// How often the quotas behind these files have run out so far.
 pub fn throttled(cpu_stats: &[PathBuf]) -> Throttled {
     let mut sum = Throttled::default();

@@ -64,18 +64,6 @@ pub fn boolean(inner: bool) -> StructureTag {
     boolean.into_structure()
 }
 
-/// A number that cannot be negative; None where it is none or too long.
-pub fn number(tag: &StructureTag) -> Option<u64> {
-    match &tag.payload {
-        PL::P(bytes) if (1..=8).contains(&bytes.len()) => Some(
-            bytes
-                .iter()
-                .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
-        ),
-        _ => None,
-    }
-}
-
 pub fn bytes(tag: &StructureTag) -> Option<&[u8]> {
     match &tag.payload {
         PL::P(bytes) => Some(bytes),

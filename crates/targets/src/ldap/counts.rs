@@ -108,10 +108,13 @@ fn deadline(dial: &Dial) -> u64 {
 /// None where nothing is found.
 fn ask(session: &mut Session, search: &Search) -> Result<Option<Counts>, CallError> {
     let mut counts = Counts::default();
-    let found = session.search(search, Numbers::default(), |entry| {
-        let number = wire::value(entry, "monitorOpCompleted")
+    let found = session.search(search, Numbers::default(), |bytes| {
+        let Some(entry) = wire::entry(bytes) else {
+            return;
+        };
+        let number = wire::value(&entry, "monitorOpCompleted")
             .and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-        let name = wire::name(entry).unwrap_or_default().to_ascii_lowercase();
+        let name = wire::name(&entry).unwrap_or_default().to_ascii_lowercase();
         match (name.split(|byte| *byte == b',').next(), number) {
             (Some(b"cn=bind"), Some(number)) => counts.binds = number,
             (Some(b"cn=search"), Some(number)) => counts.searches = number,

@@ -7,7 +7,6 @@ use crate::CallError;
 use bytes::BytesMut;
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
-use lber::structure::StructureTag;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::pki_types::ServerName;
@@ -159,7 +158,7 @@ impl Session {
         &mut self,
         search: &Search,
         numbers: Numbers,
-        mut each: impl FnMut(&StructureTag),
+        mut each: impl FnMut(&[u8]),
     ) -> Result<Found, CallError> {
         const CALL: &str = "search";
         let id = self.next_id();
@@ -168,8 +167,8 @@ impl Session {
         let mut entries = 0;
         loop {
             match self.receive(CALL, id)? {
-                Message::Entry(entry) => {
-                    each(&entry);
+                Message::Entry(place) => {
+                    each(&self.input[place]);
                     entries += 1;
                 }
                 Message::Aside => {}
@@ -233,8 +232,12 @@ impl Session {
                 self.fill(call)?;
                 continue;
             };
+            let at = self.ready.start;
             self.ready.start += length;
             match message {
+                Message::Entry(place) if of == id => {
+                    return Ok(Message::Entry(at + place.start..at + place.end));
+                }
                 Message::Notice(outcome) => {
                     return Err(said(
                         call,

@@ -2,14 +2,14 @@
 //! search and unbind, and what comes back to them.
 
 use super::ber::{
-    boolean, bytes, constructed, context, enumerated, integer, number, octets, parts, primitive,
-    sequence,
+    boolean, bytes, constructed, context, enumerated, integer, octets, parts, primitive, sequence,
 };
 use super::filter::Filter;
 use super::template::{Numbers, Template};
 use bytes::BytesMut;
 use lber::common::TagClass;
 use lber::structure::StructureTag;
+use std::ops::Range;
 
 // The operations' tags.
 const BIND: u64 = 0;
@@ -24,6 +24,11 @@ const INTERMEDIATE: u64 = 25;
 
 /// What every message begins with.
 const SEQUENCE_BYTE: u8 = 0x30;
+const INTEGER_BYTE: u8 = 0x02;
+const OCTETS_BYTE: u8 = 0x04;
+const ENUMERATED_BYTE: u8 = 0x0a;
+/// Of an operation's tag: its class, and that it has parts.
+const APPLICATION: u8 = 0x60;
 
 /// A message that is longer is not waited for.
 pub const LONGEST: usize = 64 << 20;
@@ -55,8 +60,8 @@ pub struct Search {
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// One that a search found.
-    Entry(StructureTag),
+    /// One that a search found, and where it stands in the input.
+    Entry(Range<usize>),
     /// Another server may have more; or a word in between.
     Aside,
     /// The search is over.
@@ -121,11 +126,64 @@ impl Search {
     }
 }
 
+/// An element of BER: its tag, its content, and what follows it.
+struct Element<'a> {
+    tag: u8,
+    content: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// The element that `input` begins with; None while it is not whole. Lengths
+    /// are definite, in LDAP (RFC 4511, section 5.1), and tags are below 31.
+    #[inline]
+    fn read(input: &'a [u8]) -> Result<Option<Element<'a>>, Malformed> {
+        let [tag, first, after @ ..] = input else {
+            return Ok(None);
+        };
+        let (length, after) = match *first {
+            short @ 0..0x80 => (usize::from(short), after),
+            long => {
+                let Some((digits, after)) = after.split_at_checked(usize::from(long & 0x7f)) else {
+                    return Ok(None);
+                };
+                if digits.is_empty() || digits.len() > size_of::<usize>() {
+                    return Err(Malformed);
+                }
+                let add = |sum, digit: &u8| sum << 8 | usize::from(*digit);
+                (digits.iter().fold(0, add), after)
+            }
+        };
+        if length > LONGEST {
+            return Err(Malformed);
+        }
+        let whole = after.split_at_checked(length);
+        Ok(whole.map(|(content, rest)| Element {
+            tag: *tag,
+            content,
+            rest,
+        }))
+    }
+
+    /// One that has to be whole, and of this kind.
+    #[inline]
+    fn within(input: &'a [u8], tag: u8) -> Result<Element<'a>, Malformed> {
+        let element = Element::read(input)?.ok_or(Malformed)?;
+        if element.tag == tag {
+            Ok(element)
+        } else {
+            Err(Malformed)
+        }
+    }
+}
+
 /// The message that `input` begins with, its number and its length; None while
-/// it is not whole.
+/// it is not whole. Only what tells how a request ended is looked at, for this is
+/// done between two requests; who wants an entry's values reads it ([`entry`]).
 ///
 /// # Errors
 /// Where it is none.
+#[inline]
 pub fn decode(input: &[u8]) -> Result<Option<(u32, Message, usize)>, Malformed> {
     match input.first() {
         None => return Ok(None),
@@ -133,39 +191,49 @@ pub fn decode(input: &[u8]) -> Result<Option<(u32, Message, usize)>, Malformed> 
         Some(first) if *first != SEQUENCE_BYTE => return Err(Malformed),
         Some(_) => {}
     }
-    let (rest, whole) = match lber::parse::parse_tag(input) {
-        Ok(parsed) => parsed,
-        Err(nom) if nom.is_incomplete() && input.len() < LONGEST => return Ok(None),
-        Err(_) => return Err(Malformed),
+    let Some(whole) = Element::read(input)? else {
+        return Ok(None);
     };
-    let (id, message) = read(whole).ok_or(Malformed)?;
-    Ok(Some((id, message, input.len() - rest.len())))
+    let length = input.len() - whole.rest.len();
+    let number = Element::within(whole.content, INTEGER_BYTE)?;
+    let id = unsigned(number.content).ok_or(Malformed)?;
+    let operation = Element::read(number.rest)?.ok_or(Malformed)?;
+    let at = length - number.rest.len();
+    let message = match u64::from(operation.tag ^ APPLICATION) {
+        ENTRY => Message::Entry(at..length - operation.rest.len()),
+        DONE => Message::Done(outcome(operation.content)?),
+        BOUND => Message::Bound(outcome(operation.content)?),
+        EXTENDED => Message::Notice(outcome(operation.content)?),
+        REFERENCE | INTERMEDIATE => Message::Aside,
+        _ => return Err(Malformed),
+    };
+    Ok(Some((id, message, length)))
 }
 
-fn read(whole: StructureTag) -> Option<(u32, Message)> {
-    let mut parts = whole.expect_constructed()?.into_iter();
-    let id = number(&parts.next()?)?.try_into().ok()?;
-    let operation = parts.next()?.match_class(TagClass::Application)?;
-    let message = match operation.id {
-        ENTRY => Message::Entry(operation),
-        REFERENCE | INTERMEDIATE => Message::Aside,
-        DONE => Message::Done(outcome(&operation)?),
-        BOUND => Message::Bound(outcome(&operation)?),
-        EXTENDED => Message::Notice(outcome(&operation)?),
-        _ => return None,
-    };
-    Some((id, message))
+/// A number that cannot be negative.
+fn unsigned(digits: &[u8]) -> Option<u32> {
+    let fits = (1..=4).contains(&digits.len()) && digits[0] < 0x80;
+    fits.then(|| {
+        digits
+            .iter()
+            .fold(0, |sum, digit| sum << 8 | u32::from(*digit))
+    })
 }
 
 /// LDAPResult: code, name as far as it matched, diagnostic message.
-fn outcome(operation: &StructureTag) -> Option<Outcome> {
-    let [code, _, said, ..] = parts(operation)? else {
-        return None;
-    };
-    Some(Outcome {
-        code: number(code)?.try_into().ok()?,
-        said: String::from_utf8_lossy(bytes(said)?).into_owned(),
+fn outcome(content: &[u8]) -> Result<Outcome, Malformed> {
+    let code = Element::within(content, ENUMERATED_BYTE)?;
+    let matched = Element::within(code.rest, OCTETS_BYTE)?;
+    let said = Element::within(matched.rest, OCTETS_BYTE)?;
+    Ok(Outcome {
+        code: unsigned(code.content).ok_or(Malformed)?,
+        said: String::from_utf8_lossy(said.content).into_owned(),
     })
+}
+
+/// An entry as it came, for [`name`] and [`value`].
+pub fn entry(bytes: &[u8]) -> Option<StructureTag> {
+    lber::parse::parse_tag(bytes).ok().map(|(_, entry)| entry)
 }
 
 /// The first value of an entry's attribute, if it has it.
@@ -292,9 +360,10 @@ mod tests {
             b"\x30\x1e\x02\x01\x02\x64\x19\x04\x03o=x\x30\x12\x30\x07\x04\x01a\x31\x02\x04\x00\
                       \x30\x07\x04\x01B\x31\x02\x04\x00";
         let (_, message, _) = decode(input).unwrap().unwrap();
-        let Message::Entry(entry) = message else {
+        let Message::Entry(place) = message else {
             panic!("{message:?}");
         };
+        let entry = entry(&input[place]).unwrap();
         assert_eq!(name(&entry), Some(&b"o=x"[..]));
         assert_eq!(value(&entry, "b"), Some(&b""[..]));
         assert_eq!(value(&entry, "c"), None);
@@ -302,11 +371,15 @@ mod tests {
 
     #[test]
     fn what_is_not_ldap_is_refused() {
-        let table: [&[u8]; 4] = [
+        let table: [&[u8]; 8] = [
             b"HTTP/1.1 400 Bad Request\r\n",
-            b"\x02\x01\x05",                         // a number alone
-            b"\x30\x05\x02\x01\x02\x42\x00",         // an unbind is no answer
-            b"\x30\x07\x02\x01\x02\x65\x02\x0a\x00", // a result without its parts
+            b"\x02\x01\x05",                                 // a number alone
+            b"\x30\x05\x02\x01\x02\x42\x00",                 // an unbind is no answer
+            b"\x30\x07\x02\x01\x02\x65\x02\x0a\x00",         // a result without its parts
+            b"\x30\x07\x02\x01\x02\x65\x09\x0a\x00",         // a part longer than the whole
+            b"\x30\x80\x02\x01\x02\x65\x00\x00\x00",         // an indefinite length
+            b"\x30\x84\x7f\xff\xff\xff",                     // longer than anybody waits for
+            b"\x30\x89\x01\x01\x01\x01\x01\x01\x01\x01\x01", // longer than memory
         ];
         for input in table {
             assert_eq!(decode(input), Err(Malformed), "{input:?}");

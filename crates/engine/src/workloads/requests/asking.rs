@@ -4,6 +4,7 @@
 use super::page::{Outcome, Part, Sheet};
 use crate::order::RunOrder;
 use crate::page::{Page, Word};
+use jostle_model::plan::Workload;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
@@ -19,8 +20,10 @@ pub struct Asking<'a> {
     page: Page<'a>,
     /// Its distributions.
     sheet: Sheet<'a>,
-    /// Number of its first request among those of all workers.
+    /// Number of its first request among those of all workers, and from one of its
+    /// own to the next.
     first: u64,
+    step: u64,
 }
 
 /// A request that was made.
@@ -62,7 +65,17 @@ impl<'a> Asking<'a> {
             caller,
             page,
             sheet,
-            first: worker as u64 * order.operations,
+            // At a rate the schedule numbers them; how many each makes in a time is not
+            // known beforehand.
+            first: match order.workload {
+                Workload::Rate => 0,
+                _ if order.is_counted() => worker as u64 * order.operations,
+                _ => worker as u64,
+            },
+            step: match order.workload {
+                Workload::Spread => order.workers as u64,
+                _ => 1,
+            },
         }
     }
 
@@ -98,31 +111,55 @@ impl<'a> Asking<'a> {
         })
     }
 
+    /// Its distributions.
+    pub fn sheet(&self) -> Sheet<'a> {
+        self.sheet
+    }
+
     /// What stands for `{n}` in request number `nth`.
     fn number(&self, nth: u64) -> u64 {
         let request = self.order.requests.as_ref();
         match request.and_then(|request| request.numbers) {
-            Some(numbers) => (self.first + nth) % numbers.max(1),
-            None => self.first + nth,
+            Some(numbers) => (self.first + nth * self.step) % numbers.max(1),
+            None => self.first + nth * self.step,
         }
     }
 
     /// Records it, in this tenth of the run; None: outside of the window, where
     /// only the outcome is counted.
     pub fn record(&self, made: &Made, slice: Option<usize>) {
+        self.count(made);
+        let Some(slice) = slice else { return };
+        if made.is_success() {
+            self.page.add(Word::Operations, 1);
+        }
+        self.fold(made, slice, made.sent);
+    }
+
+    /// Counts its outcome.
+    pub fn count(&self, made: &Made) {
         self.sheet.count(made.outcome);
         self.sheet.add_child(made.child);
         self.page.add(Word::Total, 1);
-        let Some(slice) = slice else { return };
+    }
+
+    /// One more operation of the window.
+    pub fn add_operation(&self) {
+        self.page.add(Word::Operations, 1);
+    }
+
+    /// Folds its times into the distributions, and into this tenth of the run; it
+    /// was waited for since `since`.
+    pub fn fold(&self, made: &Made, slice: usize, since: u64) {
         let took = made.ended - made.sent;
         if !made.is_success() {
             self.sheet.fold(Part::Failed, took);
             return;
         }
-        self.page.add(Word::Operations, 1);
+        let waited = made.ended.saturating_sub(since);
         self.page.add(Word::Stamped, 1);
-        self.page.raise(Word::LongestWait, took);
-        self.page.slice(slice, Some(took));
+        self.page.raise(Word::LongestWait, waited);
+        self.page.slice(slice, Some(waited));
         self.sheet.fold(Part::Service, took);
         for nth in 0..self.sheet.phases() {
             if let Some(span) = made.phases.span(nth) {

@@ -7,6 +7,7 @@ use crate::html::chart::{Chart, Look, Mark, Size, frame};
 use crate::html::scale::Axis;
 use crate::html::units::{Unit, compact};
 use jostle_model::record::Slice;
+use jostle_stats::bursts;
 use jostle_stats::intervals::median;
 use jostle_stats::trend::{mann_kendall, theil_sen};
 
@@ -41,6 +42,14 @@ static TRACKS: &[Track] = &[
         counted: true,
     },
     Track {
+        title: "Mean response",
+        note: "over ten slices of the run; medians over the runs; a dot: a burst, more than twice \
+               the median slice",
+        unit: |_| Unit::Time(1.0),
+        of: |slice| slice.mean_wait_ns,
+        counted: false,
+    },
+    Track {
         title: "Mean time to release",
         note: "over ten slices of the run; medians over the runs",
         unit: |_| Unit::Time(1.0),
@@ -66,7 +75,12 @@ struct Course<'s, 'a> {
 /// Those that were recorded.
 pub fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     let counted = !matches!(chapter.workload, "contend" | "rate" | "spread");
-    let tracks = TRACKS.iter().filter(|track| track.counted || !counted);
+    let requests = matches!(chapter.workload, "rate" | "spread");
+    let tracks = TRACKS.iter().filter(|track| match track.title {
+        "Mean time to acquire" => !requests,
+        "Mean response" => requests,
+        _ => track.counted || !counted,
+    });
     tracks.filter_map(|track| figure(chapter, track)).collect()
 }
 
@@ -202,10 +216,19 @@ fn draw(
             if let Some(drift) = course.drift {
                 told.whose += &format!("\ndrifts by {} along the run", percent(drift));
             }
-            let mark = |slice: &(f64, f64)| Mark {
-                look: Look::Unseen,
-                at: *slice,
-                says: format!("tenth {}: {}", slice.0, unit.exact(slice.1)),
+            let usual = bursts::usual(course.slices.iter().map(|slice| slice.1));
+            let mark = |slice: &(f64, f64)| {
+                let burst = track.title == "Mean response" && bursts::is_one(slice.1, usual);
+                Mark {
+                    look: if burst { Look::Valid } else { Look::Unseen },
+                    at: *slice,
+                    says: format!(
+                        "tenth {}: {}{}",
+                        slice.0,
+                        unit.exact(slice.1),
+                        if burst { ", a burst" } else { "" }
+                    ),
+                }
             };
             let marks: Vec<Mark> = course.slices.iter().map(mark).collect();
             chart.marks(series.style, 0.0, &told, &marks);
@@ -301,7 +324,7 @@ mod tests {
         set.points = points;
         let sets = [set];
         let chapter = &crate::html::chapter::chapters(&sets)[0];
-        let found = courses(&TRACKS[2], &chapter.series[0]);
+        let found = courses(&TRACKS[3], &chapter.series[0]);
         let drawn: Vec<f64> = thinned(&found).iter().map(|course| course.spot.x).collect();
         assert_eq!((found.len(), drawn.len()), (40, LINES));
         assert_eq!((drawn[0], drawn[LINES - 1]), (1.0, 40.0));

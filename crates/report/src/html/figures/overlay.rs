@@ -65,6 +65,30 @@ static MEASURES: &[Measure] = &[
     },
     Measure {
         subject: Subject::Machine,
+        title: "Requests in flight",
+        note: "as there were, on average; those asked for are the same everywhere",
+        unit: |_| Unit::Number("requests"),
+        of: |run| Some(run.spread.as_ref()?.effective),
+    },
+    Measure {
+        subject: Subject::Machine,
+        title: "Requests at the server",
+        note: "in flight, and not in their own worker's hands",
+        unit: |_| Unit::Number("requests"),
+        of: |run| run.spread.as_ref()?.at_server,
+    },
+    Measure {
+        subject: Subject::Machine,
+        title: "The busiest generator",
+        note: "share of its time, or of its CPU quota; from 0.9 on it is the limit",
+        unit: |_| Unit::Share,
+        of: |run| {
+            let shares = run.generators.iter().map(|generator| generator.busy_share);
+            shares.reduce(f64::max).filter(|_| run.spread.is_some())
+        },
+    },
+    Measure {
+        subject: Subject::Machine,
         title: "Blocked share",
         note: "acquisitions that found the lock taken",
         unit: |_| Unit::Share,

@@ -1,0 +1,234 @@
+//! What the generators did over which requests were spread, and whether they and
+//! the server can take CPU time from each other.
+
+use super::run::{Reading, Seen};
+use crate::order::{GeneratorYield, RunOrder, SpreadYield};
+use crate::page::{Page, Word};
+use crate::workloads::requests::standstill;
+use jostle_model::plan::Place;
+use jostle_sys::cpu;
+use jostle_sys::limits::cgroup;
+use std::ops::Range;
+
+/// Of the window from the first stamp to the second.
+pub fn collect(
+    order: &RunOrder,
+    pages: &[Page<'_>],
+    seen: &Seen,
+    window: (u64, u64),
+    remote: bool,
+) -> SpreadYield {
+    let generators =
+        (0..order.generators).map(|nth| generator(nth, order.generator(nth), pages, seen, window));
+    let (disjoint, budgets) = budgets(&known(order, seen, remote));
+    SpreadYield {
+        generators: generators.collect(),
+        in_flight_ns: pages.iter().map(|page| in_flight(page, window)).sum(),
+        disjoint,
+        budgets,
+    }
+}
+
+/// A worker that was killed could not note its last request by itself.
+fn in_flight(page: &Page<'_>, (opens, closes): (u64, u64)) -> u64 {
+    let pending = page.get(Word::PendingSince);
+    let last = match pending {
+        0 => 0,
+        since => closes.saturating_sub(since.max(opens)),
+    };
+    page.get(Word::InFlight) + last
+}
+
+fn generator(
+    nth: usize,
+    workers: Range<usize>,
+    pages: &[Page<'_>],
+    seen: &Seen,
+    (opens, closes): (u64, u64),
+) -> GeneratorYield {
+    let (from, to) = (&seen.opened, &seen.closed);
+    let between = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
+    let scale = closes.saturating_sub(opens) as f64 / between;
+    let first = &pages[workers.start];
+    let pid = first.get(Word::Pid) as u32;
+    let cpu = |reading: &Reading| reading.cpu_ns.get(&pid).copied();
+    let cpu_ns = cpu(from).zip(cpu(to));
+    // One that stands still at the end has not come to say so.
+    let attended = first.get(Word::Attended).max(opens);
+    let silent = closes.saturating_sub(attended);
+    let still = if silent > standstill::LEAST_NS {
+        silent
+    } else {
+        0
+    };
+    GeneratorYield {
+        workers: workers.len() as u64,
+        operations: workers
+            .clone()
+            .map(|worker| pages[worker].get(Word::Operations))
+            .sum(),
+        cpu_ns: cpu_ns.map(|(from, to)| (to.saturating_sub(from) as f64 * scale) as u64),
+        busiest: busiest(workers, from, to, between),
+        periods: from
+            .groups
+            .get(nth)
+            .zip(to.groups.get(nth))
+            .map(|(from, to)| {
+                (
+                    to.periods.saturating_sub(from.periods),
+                    to.throttled_periods.saturating_sub(from.throttled_periods),
+                )
+            }),
+        still_ns: first.get(Word::Still) + still,
+    }
+}
+
+/// Of the thread with the most CPU time and time on the run queue.
+fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Option<(f64, f64)> {
+    let (from, to) = (from.scheduled.as_ref()?, to.scheduled.as_ref()?);
+    let shares = workers.filter_map(|worker| {
+        let (from, to) = (from.get(worker)?, to.get(worker)?);
+        let queued = to.waited_ns.saturating_sub(from.waited_ns) as f64;
+        let ran = to.ran_ns.saturating_sub(from.ran_ns) as f64;
+        Some(((ran + queued) / wall, queued / wall))
+    });
+    shares.max_by(|one, other| one.0.total_cmp(&other.0))
+}
+
+/// What is known of both sides' CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Known {
+    /// Whether a server answers at all.
+    remote: bool,
+    /// Of the generators.
+    generators: Vec<usize>,
+    /// Of the server; None: its process is not known, or not here.
+    server: Option<Vec<usize>>,
+    /// CPUs' worth of time that the generators have together, at most.
+    generators_quota: Option<f64>,
+    /// The same of the server.
+    server_quota: Option<f64>,
+}
+
+fn known(order: &RunOrder, seen: &Seen, remote: bool) -> Known {
+    Known {
+        remote,
+        generators: match order.cpus.is_empty() {
+            true => cpu::allowed(),
+            false => order.cpus.clone(),
+        },
+        server: seen.server_pid.and_then(cpu::allowed_of),
+        generators_quota: order
+            .generator_cpu
+            .map(|cpus| cpus * order.generators as f64),
+        server_quota: seen
+            .server_pid
+            .and_then(cgroup::cpu_quota_of)
+            .map(|quota| quota.cpus),
+    }
+}
+
+/// Whether neither side can take CPU time from the other, and how that is known.
+fn budgets(known: &Known) -> (Option<bool>, String) {
+    if !known.remote {
+        let text = "the target works within the generators themselves";
+        return (Some(false), text.to_owned());
+    }
+    let Some(server) = &known.server else {
+        return (None, "the server's process is not known here".to_owned());
+    };
+    let [ours, theirs] = [&known.generators, server].map(|cpus| list(cpus));
+    if known.generators.iter().all(|cpu| !server.contains(cpu)) {
+        let text = format!("by placement: generators on CPU {ours}, the server on CPU {theirs}");
+        return (Some(true), text);
+    }
+    let mut both = [&known.generators[..], server].concat();
+    both.sort_unstable();
+    both.dedup();
+    match known.generators_quota.zip(known.server_quota) {
+        Some((ours, theirs)) if ours + theirs <= both.len() as f64 => (
+            Some(true),
+            format!(
+                "by control groups: generators {ours:.2} CPUs together, the server {theirs:.2}, of {}",
+                both.len()
+            ),
+        ),
+        _ => (
+            Some(false),
+            format!(
+                "generators may use CPU {ours} and the server CPU {theirs}; place them apart \
+                 (--place cpus:..., taskset -a -p)"
+            ),
+        ),
+    }
+}
+
+fn list(cpus: &[usize]) -> String {
+    let text = Place::Cpus(cpus.to_vec()).to_string();
+    text.trim_start_matches("cpus:").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_apart_by_placement_or_by_quotas_that_fit_beside_each_other() {
+        let both = Known {
+            remote: true,
+            generators: vec![0, 1],
+            server: Some(vec![0, 1]),
+            ..Known::default()
+        };
+        let quotas = |ours, theirs| Known {
+            generators_quota: ours,
+            server_quota: theirs,
+            ..both.clone()
+        };
+        let placed = Known {
+            generators: vec![0],
+            server: Some(vec![1]),
+            ..both.clone()
+        };
+        let table = [
+            (
+                placed,
+                Some(true),
+                "by placement: generators on CPU 0, the server on CPU 1",
+            ),
+            (both.clone(), Some(false), "generators may use CPU 0,1"),
+            (quotas(Some(0.6), None), Some(false), "place them apart"),
+            (
+                quotas(Some(0.6), Some(1.5)),
+                Some(false),
+                "place them apart",
+            ),
+            (
+                quotas(Some(0.6), Some(1.4)),
+                Some(true),
+                "by control groups",
+            ),
+            (
+                Known {
+                    server: None,
+                    ..both.clone()
+                },
+                None,
+                "not known here",
+            ),
+            (
+                Known {
+                    remote: false,
+                    ..both
+                },
+                Some(false),
+                "within the generators",
+            ),
+        ];
+        for (known, disjoint, text) in table {
+            let found = budgets(&known);
+            assert_eq!(found.0, disjoint, "{known:?}");
+            assert!(found.1.contains(text), "{}", found.1);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Requests that were spread over generators, from the parent's side: what their
+//! yield adds to a record.
+
+use crate::order::{GeneratorYield, RunOrder, SpreadYield, Yield};
+use jostle_model::record::{Generator, GeneratorProcess, Spread, Waits};
+use jostle_sys::cpu;
+
+/// The generators, one after the other.
+pub fn generators(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<Generator> {
+    let shared = of_cpus(order, spread, window_ns as f64);
+    let each = spread.generators.iter();
+    each.map(|generator| self::generator(order, generator, shared, window_ns as f64))
+        .collect()
+}
+
+/// Share of their CPUs that all generators together used. Of many threads that
+/// share a CPU none is busy for long before all are.
+fn of_cpus(order: &RunOrder, spread: &SpreadYield, window_ns: f64) -> f64 {
+    let cpus = match order.cpus.len() {
+        0 => cpu::allowed().len(),
+        placed => placed,
+    };
+    let used: u64 = spread.generators.iter().filter_map(|g| g.cpu_ns).sum();
+    used as f64 / (cpus.max(1) as f64 * window_ns.max(1.0))
+}
+
+fn generator(
+    order: &RunOrder,
+    generator: &GeneratorYield,
+    shared: f64,
+    window_ns: f64,
+) -> Generator {
+    let (busiest, queued) = generator.busiest.unwrap_or_default();
+    let throttled_share = generator
+        .periods
+        .map(|(periods, throttled)| throttled as f64 / periods.max(1) as f64);
+    Generator {
+        busy_share: busiest
+            .max(of_quota(order, generator, window_ns))
+            .max(shared),
+        runqueue_share: queued,
+        process: Some(GeneratorProcess {
+            workers: generator.workers,
+            operations: generator.operations,
+            cpu_s: generator.cpu_ns.map(|ns| ns as f64 / 1e9),
+            throttled_share,
+            still_share: generator.still_ns as f64 / window_ns.max(1.0),
+        }),
+    }
+}
+
+/// Share of its quota that a generator used; what is throttled waits for no CPU by
+/// the scheduler's count.
+fn of_quota(order: &RunOrder, generator: &GeneratorYield, window_ns: f64) -> f64 {
+    let used = order
+        .generator_cpu
+        .zip(generator.cpu_ns)
+        .map(|(quota, cpu_ns)| cpu_ns as f64 / (quota * window_ns.max(1.0)));
+    used.unwrap_or(0.0)
+}
+
+/// What keeping so many in flight was like.
+///
+/// Little's law (Operations Research 9, 1961): the mean number in flight is the rate
+/// by the mean time in flight. Over a finite window it holds exactly of the time that
+/// lies within the window.
+pub fn record(
+    order: &RunOrder,
+    spread: &SpreadYield,
+    data: &Yield,
+    response_ns: Option<Waits>,
+) -> Spread {
+    let window_ns = data.window_ns.max(1) as f64;
+    let still: f64 = spread
+        .generators
+        .iter()
+        .map(|generator| generator.workers as f64 * generator.still_ns as f64)
+        .sum();
+    let in_flight = spread.in_flight_ns as f64;
+    let own = data.cpu_ns.zip(data.runqueue_wait_ns);
+    Spread {
+        in_flight: order.workers as u64,
+        effective: (in_flight - still).max(0.0) / window_ns,
+        at_server: own
+            .map(|(cpu, queued)| (in_flight - still - (cpu + queued) as f64).max(0.0) / window_ns),
+        generator_cpu: order.generator_cpu,
+        response_ns,
+        disjoint: spread.disjoint,
+        budgets: spread.budgets.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_still_keeps_nothing_in_flight() {
+        let mut order = crate::experiment::tests::order("null");
+        order.workers = 6;
+        order.generator_cpu = Some(0.5);
+        order.cpus = vec![0];
+        let generator = |still_ns, cpu_ns| GeneratorYield {
+            workers: 3,
+            cpu_ns: Some(cpu_ns),
+            busiest: Some((0.3, 0.1)),
+            still_ns,
+            ..GeneratorYield::default()
+        };
+        let spread = SpreadYield {
+            generators: vec![generator(0, 100), generator(500, 480)],
+            in_flight_ns: 6_000,
+            ..SpreadYield::default()
+        };
+        let data = Yield {
+            window_ns: 1_000,
+            cpu_ns: Some(580),
+            runqueue_wait_ns: Some(420),
+            ..Yield::default()
+        };
+        let record = record(&order, &spread, &data, None);
+        assert_eq!((record.effective, record.at_server), (4.5, Some(3.5)));
+        let busy: Vec<f64> = generators(&order, &spread, 1_000)
+            .iter()
+            .map(|generator| generator.busy_share)
+            .collect();
+        // All of them used 0.58 of their CPU, and the second 0.96 of its quota.
+        assert_eq!(busy, [0.58, 0.96]);
+    }
+}

@@ -1,0 +1,329 @@
+//! What the formats for people show of requests that were spread over generators:
+//! the columns of `spread`, and its tables: operations as CERN's study of OpenLDAP
+//! printed them, slow answers, and response against time.
+
+use crate::format::{exact, grouped, percent, significant};
+use crate::grid::{Grid, Heading};
+use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use crate::requests::short;
+use jostle_model::Nanos;
+use jostle_model::record::{Claim, Is, LimitedBy, Point, Waits};
+use jostle_stats::attribution::busy;
+use jostle_stats::bursts;
+use jostle_stats::checks::concurrency;
+use jostle_stats::summary::PointSummary;
+
+/// Of `spread`.
+pub static COLUMNS: &[Column] = &[
+    Column {
+        title: ["", "target"],
+        shown: Shown::Once,
+        cell: |point| Some(short(point.target)),
+    },
+    Column {
+        title: ["gene-", "rators"],
+        shown: Shown::Always,
+        cell: |point| point.at.generators.map(grouped),
+    },
+    Column {
+        title: ["requests", "/s"],
+        shown: Shown::Always,
+        cell: |point| rate(point).or(Some("-".to_owned())),
+    },
+    Column {
+        title: ["", PLUS_MINUS],
+        shown: Shown::UnlessInvalid,
+        cell: spread,
+    },
+    Column {
+        title: ["in", "flight"],
+        shown: Shown::Always,
+        cell: |point| Some(significant(point.effective?.median, 3)),
+    },
+    Column {
+        title: ["at the", "server"],
+        shown: Shown::Always,
+        cell: |point| Some(significant(point.at_server?.median, 2)),
+    },
+    Column {
+        title: ["gen.", "busy"],
+        shown: Shown::Always,
+        cell: |point| Some(percent(busy(point)?.min(1.0))),
+    },
+    Column {
+        title: ["response", "p50 ms"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| millis(point, point.response_p50_ns?.median),
+    },
+    Column {
+        title: ["", "p99 ms"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| millis(point, point.response_p99_ns?.median),
+    },
+    Column {
+        title: ["CPU us", "/req."],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["server", "us/req."],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
+    },
+    Column {
+        title: ["", "limit"],
+        shown: Shown::Always,
+        cell: |point| {
+            Some(match point.verdict.limited_by? {
+                LimitedBy::Generator => "client".to_owned(),
+                LimitedBy::Target => "server".to_owned(),
+                LimitedBy::Path => "path".to_owned(),
+                LimitedBy::Machine => "machine".to_owned(),
+                LimitedBy::Undecided => "?".to_owned(),
+            })
+        },
+    },
+];
+
+fn by_generators(point: &PointSummary<'_>) -> bool {
+    point.verdict.limited_by == Some(LimitedBy::Generator)
+}
+
+/// Of generators at their limit it is a lower bound, even where that left too few
+/// requests in flight: the server does at least this much.
+fn rate(point: &PointSummary<'_>) -> Option<String> {
+    let rate = significant(point.throughput_per_s?.median, 3);
+    let spoilt = point.verdict.reasons.iter().any(|reason| {
+        reason.is == Is::Invalid
+            && !(by_generators(point) && reason.check == concurrency::CHECK.name)
+    });
+    match by_generators(point) {
+        _ if spoilt => None,
+        true => Some(format!(">={rate}")),
+        false => Some(rate),
+    }
+}
+
+/// The latency of a generator at its limit is its own.
+fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
+    (!by_generators(point)).then(|| significant(nanos / 1e6, 2))
+}
+
+/// Tables below the headline, each under its title.
+pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<(String, Grid)> {
+    let points: Vec<&PointSummary<'_>> = points
+        .iter()
+        .filter(|point| point.at.generators.is_some())
+        .collect();
+    if points.is_empty() {
+        return Vec::new();
+    }
+    let mut tables = vec![(
+        "Operations within the window, of the run of median rate, with the total's difference to \
+         the line before; and what the server counted in the whole run, also less what the \
+         generators counted:"
+            .to_owned(),
+        operations(&points),
+    )];
+    if !times.is_empty() {
+        let title = "Share of the requests that took longer:".to_owned();
+        tables.push((title, slow(times, &points)));
+    }
+    let title = format!(
+        "Mean response in ms, in each tenth of the window (* a burst: over {} times the median \
+         tenth; same run):",
+        bursts::TIMES
+    );
+    tables.push((title, along(&points)));
+    tables
+}
+
+/// Of an even number of runs the lower of the middle two.
+fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
+    let mut runs = point.runs.clone();
+    runs.sort_by(|one, other| one.throughput_per_s.total_cmp(&other.throughput_per_s));
+    runs.get(runs.len().saturating_sub(1) / 2).copied()
+}
+
+/// CERN's table. Counts are printed whatever the verdict: they are what happened.
+fn operations(points: &[&PointSummary<'_>]) -> Grid {
+    let names = names(points);
+    let mut columns = vec![Heading::left("target"), Heading::right("gene-", "rators")];
+    columns.extend(names.iter().map(|name| Heading::right("", name)));
+    columns.push(Heading::right("", "total"));
+    columns.push(Heading::right("", "(difference)"));
+    let binds = points
+        .iter()
+        .flat_map(|point| &point.runs)
+        .any(|run| run.server.is_some_and(|server| server.binds.is_some()));
+    if binds {
+        columns.push(Heading::right("server", "binds"));
+    }
+    columns.push(Heading::right("server", "counted"));
+    columns.push(Heading::right("less", "generators'"));
+    let mut rows = Vec::new();
+    let mut before: Option<(&str, u64)> = None;
+    for point in points {
+        let Some(run) = median_run(point) else {
+            continue;
+        };
+        let counts: Vec<Option<u64>> = names.iter().map(|name| count(run, name)).collect();
+        let total: u64 = counts.iter().flatten().sum();
+        let last = before.filter(|(target, _)| *target == point.target);
+        let mut row = vec![
+            last.map_or_else(|| short(point.target), |_| String::new()),
+            point.at.generators.map_or("-".to_owned(), grouped),
+        ];
+        row.extend(counts.iter().map(|n| n.map_or("-".to_owned(), grouped)));
+        row.push(grouped(total));
+        row.push(last.map_or(String::new(), |(_, last)| {
+            format!("({})", signed(total as i64 - last as i64))
+        }));
+        if binds {
+            let binds = run.server.and_then(|server| server.binds);
+            row.push(binds.map_or("-".to_owned(), grouped));
+        }
+        row.push(counted(run).map_or("-".to_owned(), grouped));
+        row.push(apart(run).map_or("-".to_owned(), signed));
+        rows.push(row);
+        before = Some((point.target, total));
+    }
+    Grid { columns, rows }
+}
+
+/// Phases that are operations of their own to a server; others, such as opening a
+/// connection, are parts of one.
+const OPERATIONS: [&str; 5] = ["acquire", "release", "bind", "search", "unbind"];
+
+/// Where no phase is one.
+const REQUESTS: &str = "requests";
+
+/// Of all targets, each once.
+fn names(points: &[&PointSummary<'_>]) -> Vec<&'static str> {
+    let of = |name: &str| {
+        let mut runs = points.iter().flat_map(|point| &point.runs);
+        runs.any(|run| run.phases.iter().any(|phase| phase.phase == name))
+    };
+    let names: Vec<&str> = OPERATIONS.into_iter().filter(|name| of(name)).collect();
+    match names.is_empty() {
+        true => vec![REQUESTS],
+        false => names,
+    }
+}
+
+fn count(run: &Point, name: &str) -> Option<u64> {
+    if name == REQUESTS {
+        return Some(run.operations);
+    }
+    let phase = run.phases.iter().find(|phase| phase.phase == name)?;
+    Some(phase.span.count)
+}
+
+fn counted(run: &Point) -> Option<u64> {
+    run.server?.counted
+}
+
+fn apart(run: &Point) -> Option<i64> {
+    run.server?.difference
+}
+
+fn signed(number: i64) -> String {
+    match number {
+        n if n < 0 => format!("-{}", grouped(n.unsigned_abs())),
+        n => grouped(n.unsigned_abs()),
+    }
+}
+
+fn labelled(
+    points: &[&PointSummary<'_>],
+    cells: impl Fn(&PointSummary<'_>) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    let mut before = None;
+    let rows = points.iter().map(|point| {
+        let target = match before == Some(point.target) {
+            true => String::new(),
+            false => short(point.target),
+        };
+        before = Some(point.target);
+        let generators = point.at.generators.map_or("-".to_owned(), grouped);
+        [vec![target, generators], cells(point)].concat()
+    });
+    rows.collect()
+}
+
+fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Grid {
+    let mut columns = vec![Heading::left("target"), Heading::right("gene-", "rators")];
+    columns.extend(
+        times
+            .iter()
+            .map(|time| Heading::right("over", &exact(*time))),
+    );
+    let rows = labelled(points, |point| {
+        let hidden = by_generators(point) || spoils_distributions(point);
+        let share = |time: &Nanos| share(point, *time).filter(|_| !hidden);
+        let each = times.iter();
+        each.map(|time| share(time).map_or("-".to_owned(), percent))
+            .collect()
+    });
+    Grid { columns, rows }
+}
+
+fn spoils_distributions(point: &PointSummary<'_>) -> bool {
+    let mut reasons = point.verdict.reasons.iter();
+    reasons.any(|r| r.is == Is::Invalid && r.claims.contains(&Claim::Distribution))
+}
+
+/// Over all runs together, each weighed by its answers.
+fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
+    let of_run = |run: &&Point| {
+        let response: &Waits = run.spread.as_ref()?.response_ns.as_ref()?;
+        let share = response.granted.over.get(&time.to_string())?;
+        let count = response.granted.count as f64;
+        Some((share * count, count))
+    };
+    let runs = point.runs.iter().filter_map(of_run);
+    let (above, all) = runs.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    (all > 0.0).then(|| above / all)
+}
+
+fn along(points: &[&PointSummary<'_>]) -> Grid {
+    let most = points.iter().flat_map(|point| &point.runs);
+    let slices = most.map(|run| run.series.len()).max().unwrap_or(0);
+    let mut columns = vec![Heading::left("target"), Heading::right("gene-", "rators")];
+    columns.extend((1..=slices).map(|nth| Heading::right("", &nth.to_string())));
+    columns.push(Heading::right("runs with", "bursts"));
+    let rows = labelled(points, |point| {
+        let hidden = by_generators(point) || spoils_distributions(point);
+        let run = median_run(point).filter(|_| !hidden);
+        let course = run.map(bursts::along).unwrap_or_default();
+        let mut cells: Vec<String> = (0..slices)
+            .map(|slice| match course.get(slice).copied().flatten() {
+                Some((mean, true)) => format!("{}*", significant(mean / 1e6, 2)),
+                Some((mean, false)) => significant(mean / 1e6, 2),
+                None => "-".to_owned(),
+            })
+            .collect();
+        let bursting = point.runs.iter().filter(|run| {
+            let course = bursts::along(run);
+            course.iter().flatten().any(|(_, burst)| *burst)
+        });
+        cells.push(format!("{} of {}", bursting.count(), point.runs.len()));
+        cells
+    });
+    Grid { columns, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{made, markdown, table};
+
+    #[test]
+    fn weak_generators_and_strong_ones_as_people_see_them() {
+        insta::assert_snapshot!(table::render(&[made::spread()]));
+    }
+
+    #[test]
+    fn the_same_for_a_page() {
+        insta::assert_snapshot!(markdown::render(&[made::spread()]));
+    }
+}

@@ -1,0 +1,422 @@
+//! Who is the limit where requests are spread over generators: they, or the server.
+//!
+//! Twice as many generators that keep the same number in flight ask a server for
+//! nothing else. If that brings more, the generators were the limit; if it brings
+//! the same, and they were not busy, the server is. That holds only where neither
+//! side takes CPU time from the other: with shared CPUs more generators may slow
+//! the server, or the same cores be the limit of both.
+
+use crate::intervals::median;
+use crate::ratio::{Ratio, by_block};
+use crate::summary::PointSummary;
+use jostle_model::record::{Claim, Is, LimitedBy, Reason, Verdict};
+
+/// More than this, as the lower end of the ratio's interval, is more.
+const MORE: f64 = 1.05;
+/// An interval within these is the same.
+const SAME: (f64, f64) = (0.95, 1.05);
+/// Up to here a generator has time to ask for more.
+pub const IDLE_ENOUGH: f64 = 0.7;
+
+/// As it stands in a result file, beside the names of checks.
+pub const NAME: &str = "attribution";
+
+/// The rule, for the method's table.
+pub const THRESHOLD: &str = "only where generators and server have disjoint CPU budgets; of pairs \
+    of runs with k and at least 2k generators, six blocks or more: a lower bound of the ratio of \
+    their rates above 1.05: the generators are the limit; an interval within 0.95 to 1.05 and all \
+    generators busy at most 0.7: the server is; else undecided";
+
+/// What a pair of points says of the one with fewer generators.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Fewer generators.
+    pub few: u64,
+    /// At least twice as many.
+    pub many: u64,
+    /// The rate of the many by that of the few.
+    pub ratio: Ratio,
+    /// Who is the limit of the few.
+    pub limit: LimitedBy,
+}
+
+/// What is known of who the limit is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attribution {
+    /// The pair that decided, if one did or might have.
+    pub pair: Option<Pair>,
+    /// Why nothing could be said, where budgets are not disjoint.
+    pub not_apart: Option<String>,
+}
+
+/// Finds out of each point with generators who its limit is.
+pub fn judge(points: &mut [PointSummary<'_>]) {
+    for at in 0..points.len() {
+        if points[at].at.generators.is_none() {
+            continue;
+        }
+        let attribution = attribute(points, at);
+        let limit = limit(&points[at], &attribution);
+        let point = &mut points[at];
+        if let Some(reason) = conviction(&attribution) {
+            let mut reasons = std::mem::take(&mut point.verdict.reasons);
+            reasons.push(reason);
+            point.verdict = Verdict {
+                limited_by: point.verdict.limited_by,
+                ..Verdict::of(reasons)
+            };
+        }
+        // Who is busy all the time is the limit, whatever pairs say.
+        point.verdict.limited_by.get_or_insert(limit);
+        point.attribution = Some(attribution);
+    }
+}
+
+fn attribute(points: &[PointSummary<'_>], at: usize) -> Attribution {
+    let point = &points[at];
+    if let Some(not_apart) = shared_budgets(point) {
+        return Attribution {
+            not_apart: Some(not_apart),
+            ..Attribution::default()
+        };
+    }
+    let same = |other: &&PointSummary<'_>| other.target == point.target;
+    let k = point.at.generators.unwrap_or(0);
+    // The nearest point with twice as many; for the largest, the pair that it ends.
+    let more = points
+        .iter()
+        .filter(same)
+        .filter(|other| other.at.generators >= Some(2 * k))
+        .min_by_key(|other| other.at.generators);
+    let fewer = points
+        .iter()
+        .filter(same)
+        .filter(|other| other.at.generators.is_some_and(|few| 2 * few <= k))
+        .max_by_key(|other| other.at.generators);
+    let pair = match (more, fewer) {
+        (Some(more), _) => pair(point, more),
+        // That fewer were too few says nothing of these.
+        (None, Some(fewer)) => pair(fewer, point).map(|pair| match pair.limit {
+            LimitedBy::Target => pair,
+            _ => Pair {
+                limit: LimitedBy::Undecided,
+                ..pair
+            },
+        }),
+        (None, None) => None,
+    };
+    Attribution {
+        pair,
+        not_apart: None,
+    }
+}
+
+/// Why the two sides may take CPU time from each other, if they may.
+fn shared_budgets(point: &PointSummary<'_>) -> Option<String> {
+    let mut spreads = point.runs.iter().filter_map(|run| run.spread.as_deref());
+    let shared = spreads.find(|spread| spread.disjoint != Some(true))?;
+    Some(shared.budgets.clone())
+}
+
+fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
+    let ratio = by_block(&few.runs, &many.runs, |run| Some(run.throughput_per_s))?;
+    let idle = |point| busy(point).is_some_and(|busy| busy <= IDLE_ENOUGH);
+    let limit = match ratio {
+        _ if !ratio.interval || is_spoilt(few) || is_spoilt(many) => LimitedBy::Undecided,
+        _ if ratio.low > MORE => LimitedBy::Generator,
+        _ if ratio.low >= SAME.0 && ratio.high <= SAME.1 && idle(few) && idle(many) => {
+            LimitedBy::Target
+        }
+        _ => LimitedBy::Undecided,
+    };
+    Some(Pair {
+        few: few.at.generators?,
+        many: many.at.generators?,
+        ratio,
+        limit,
+    })
+}
+
+/// Of the busiest generator, the median over the runs.
+pub fn busy(point: &PointSummary<'_>) -> Option<f64> {
+    let busiest = point.runs.iter().filter_map(|run| {
+        let shares = run.generators.iter().map(|generator| generator.busy_share);
+        shares.reduce(f64::max)
+    });
+    median(&busiest.collect::<Vec<_>>())
+}
+
+/// Whether its rate is none of the load that it is said to be of. Too little in
+/// flight is what a generator at its limit brings about, and no reason to spare it.
+fn is_spoilt(point: &PointSummary<'_>) -> bool {
+    let mut reasons = point.verdict.reasons.iter();
+    reasons.any(|reason| {
+        reason.is == Is::Invalid
+            && reason.claims.contains(&Claim::Ratio)
+            && reason.check != crate::checks::concurrency::CHECK.name
+    })
+}
+
+fn limit(point: &PointSummary<'_>, attribution: &Attribution) -> LimitedBy {
+    match attribution.pair {
+        Some(pair) if Some(pair.few) == point.at.generators => pair.limit,
+        Some(pair) if pair.limit == LimitedBy::Target => LimitedBy::Target,
+        _ => LimitedBy::Undecided,
+    }
+}
+
+fn conviction(attribution: &Attribution) -> Option<Reason> {
+    let pair = attribution.pair?;
+    (pair.limit == LimitedBy::Generator).then(|| Reason {
+        check: NAME.to_owned(),
+        is: Is::Suspect,
+        claims: vec![Claim::Absolute, Claim::Distribution],
+        text: format!(
+            "{} generators did {:.2} times as much as {} ({:.2} to {:.2}): {} were the limit, and \
+             the server does at least this much",
+            pair.many, pair.ratio.ratio, pair.few, pair.ratio.low, pair.ratio.high, pair.few
+        ),
+    })
+}
+
+/// One sentence for each target: who was the limit, with how many generators.
+pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
+    targets.dedup();
+    let each = targets.into_iter().filter_map(|target| {
+        let of_target: Vec<_> = points.iter().filter(|p| p.target == target).collect();
+        Some((target.to_owned(), sentence(&of_target)?))
+    });
+    each.collect()
+}
+
+fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
+    let with = |limit: LimitedBy| -> Vec<&PointSummary<'_>> {
+        let limited = |point: &&&PointSummary<'_>| point.verdict.limited_by == Some(limit);
+        points.iter().filter(limited).copied().collect()
+    };
+    let mut said: Vec<String> = Vec::new();
+    let weak = with(LimitedBy::Generator);
+    if !weak.is_empty() {
+        let busiest = weak.iter().filter_map(|p| busy(p)).reduce(f64::max);
+        let busy = busiest.map_or(String::new(), |busy| {
+            format!(" (busy {:.0} % of their time)", 100.0 * busy.min(1.0))
+        });
+        said.push(format!(
+            "with {} the generators were the limit{busy}: what stands there is what they could \
+             ask for, not what the server can do",
+            generators(&weak)
+        ));
+    }
+    said.extend(acquitted(&with(LimitedBy::Target)));
+    let open = with(LimitedBy::Undecided);
+    if !open.is_empty() {
+        let why = open.iter().find_map(|point| {
+            let attribution = point.attribution.as_ref()?;
+            match (&attribution.not_apart, attribution.pair) {
+                (Some(why), _) => Some(format!(": {why}")),
+                (None, Some(pair)) if !pair.ratio.interval => Some(format!(
+                    ": six blocks tell, and here {} (--runs 6)",
+                    match pair.ratio.blocks {
+                        1 => "is one".to_owned(),
+                        n => format!("are {n}"),
+                    }
+                )),
+                (None, Some(pair)) => Some(format!(
+                    ": {} generators did {:.2} to {:.2} times as much as {}",
+                    pair.many, pair.ratio.low, pair.ratio.high, pair.few
+                )),
+                (None, None) => Some(": no listed number is twice another".to_owned()),
+            }
+        });
+        said.push(format!(
+            "with {} it is undecided who was the limit{}",
+            generators(&open),
+            why.unwrap_or_default()
+        ));
+    }
+    (!said.is_empty()).then(|| format!("{}.", said.join("; ")))
+}
+
+fn acquitted(points: &[&PointSummary<'_>]) -> Option<String> {
+    let pair = points.iter().find_map(|p| p.attribution.as_ref()?.pair)?;
+    let spread = points
+        .iter()
+        .find_map(|p| p.runs.first()?.spread.as_deref());
+    let busiest = points.iter().filter_map(|p| busy(p)).reduce(f64::max)?;
+    Some(format!(
+        "with {} the server was the limit: {} generators did {:.2} to {:.2} times as much as {}, \
+         and the busiest was busy {:.0} % of its time ({})",
+        generators(points),
+        pair.many,
+        pair.ratio.low,
+        pair.ratio.high,
+        pair.few,
+        100.0 * busiest,
+        spread.map_or("", |spread| spread.budgets.as_str())
+    ))
+}
+
+/// `3 and 6 generators`.
+fn generators(points: &[&PointSummary<'_>]) -> String {
+    let counts: Vec<String> = points
+        .iter()
+        .filter_map(|point| point.at.generators)
+        .map(|k| k.to_string())
+        .collect();
+    match counts.split_last() {
+        Some((last, [])) if last == "1" => "1 generator".to_owned(),
+        Some((last, [])) => format!("{last} generators"),
+        Some((last, others)) => format!("{} and {last} generators", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::summary::summarize;
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{At, Experiment, Generator, Point, Spread};
+
+    fn experiment() -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan {
+            targets: vec!["lockd".to_owned()],
+            ..Plan::of(Workload::Spread)
+        };
+        experiment
+    }
+
+    /// Blocks of k and 2k generators: the rate of the latter by that of the former,
+    /// and how busy each were.
+    fn runs(ratios: &[f64], busy: [f64; 2], change: fn(&mut Spread)) -> Vec<Point> {
+        let run = |k: u64, block: usize, rate: f64, busy_share: f64| {
+            let mut spread = Spread {
+                in_flight: 90,
+                effective: 90.0,
+                disjoint: Some(true),
+                budgets: "by placement: CPU 0, CPU 1".to_owned(),
+                ..Spread::default()
+            };
+            change(&mut spread);
+            Point {
+                target: "lockd".to_owned(),
+                at: At {
+                    generators: Some(k),
+                    ..At::default()
+                },
+                run: block as u32 + 1,
+                block: block as u32 + 1,
+                throughput_per_s: rate,
+                spread: Some(Box::new(spread)),
+                generators: vec![Generator {
+                    busy_share,
+                    ..Generator::default()
+                }],
+                ..fixtures::point()
+            }
+        };
+        let each = ratios.iter().enumerate().flat_map(|(block, ratio)| {
+            // The machine drifts by more than they differ.
+            let rate = 1_000.0 * (1.0 + 0.2 * block as f64);
+            [
+                run(3, block, rate, busy[0]),
+                run(6, block, rate * ratio, busy[1]),
+            ]
+        });
+        each.collect()
+    }
+
+    fn found(runs: &[Point]) -> (Vec<Option<LimitedBy>>, String) {
+        let experiment = experiment();
+        let points = summarize(&experiment, runs);
+        let limits = points.iter().map(|p| p.verdict.limited_by).collect();
+        (limits, sentences(&points).remove(0).1)
+    }
+
+    #[test]
+    fn more_generators_that_bring_more_convict_and_idle_ones_that_bring_none_acquit() {
+        use LimitedBy::{Generator, Target, Undecided};
+        const SAME: &[f64] = &[1.0, 1.01, 0.99, 1.0, 1.02, 0.98];
+        type Case = (&'static [f64], [f64; 2], [LimitedBy; 2], &'static str);
+        let table: &[Case] = &[
+            (
+                &[1.6; 6],
+                [0.6, 0.5],
+                [Generator, Undecided],
+                "with 3 generators the generators were",
+            ),
+            (
+                SAME,
+                [0.5, 0.4],
+                [Target, Target],
+                "with 3 and 6 generators the server was the limit",
+            ),
+            (SAME, [0.71, 0.4], [Undecided, Undecided], "undecided"),
+            (SAME, [0.5, 0.71], [Undecided, Undecided], "undecided"),
+            (
+                &[1.06, 1.0, 1.1, 1.02, 1.2, 1.0],
+                [0.5, 0.4],
+                [Undecided, Undecided],
+                "undecided",
+            ),
+            (
+                &[1.6; 3],
+                [0.5, 0.4],
+                [Undecided, Undecided],
+                "six blocks tell, and here are 3",
+            ),
+            // Busy all the time: no pair is needed.
+            (
+                SAME,
+                [0.95, 0.93],
+                [Generator, Generator],
+                "busy 95 % of their time",
+            ),
+        ];
+        for (ratios, busy, limits, text) in table {
+            let (found, said) = found(&runs(ratios, *busy, |_| {}));
+            assert_eq!(found, limits.map(Some), "{ratios:?} {busy:?}");
+            assert!(said.contains(text), "{said}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_attributed_where_they_share_their_cpus() {
+        let shared = |spread: &mut Spread| {
+            spread.disjoint = Some(false);
+            spread.budgets = "both may use CPU 0,1".to_owned();
+        };
+        let (limits, said) = found(&runs(&[1.6; 6], [0.5, 0.4], shared));
+        assert_eq!(limits, [Some(LimitedBy::Undecided); 2]);
+        assert!(
+            said.contains("undecided who was the limit: both may use CPU 0,1"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_pair_that_convicts_is_a_reason_of_the_verdict() {
+        let experiment = experiment();
+        let runs = runs(&[1.6; 6], [0.6, 0.5], |_| {});
+        let points = summarize(&experiment, &runs);
+        let reason = &points[0].verdict.reasons[0];
+        assert_eq!((reason.check.as_str(), reason.is), (NAME, Is::Suspect));
+        assert!(
+            reason.text.contains("6 generators did 1.60 times"),
+            "{}",
+            reason.text
+        );
+        assert_eq!(points[0].verdict.is, Is::Suspect);
+        assert_eq!(points[1].verdict.is, Is::Valid);
+    }
+
+    #[test]
+    fn too_little_in_flight_does_not_spare_who_brought_it_about() {
+        let starved = |spread: &mut Spread| spread.effective = 20.0;
+        let (limits, _) = found(&runs(&[1.6; 6], [0.6, 0.5], starved));
+        assert_eq!(limits[0], Some(LimitedBy::Generator));
+    }
+}

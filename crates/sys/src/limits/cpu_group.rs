@@ -1,0 +1,120 @@
+//! A control group that gives its processes so much CPU time and no more, to stand
+//! for a weaker machine: made below one of this process's own groups, in version 1
+//! or 2, whichever has the controller here.
+//!
+//! The ledger knows each before it is made, and removes it when its processes have
+//! ended. Not for reading limits that others have set: that is `cgroup`.
+
+use super::cgroup::{self, Throttled, Version};
+use crate::ledger::Ledger;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// After so long the quota is filled up: the kernel's default.
+const PERIOD_US: f64 = 100_000.0;
+
+/// The kernel refuses less (CFS bandwidth control, min_cfs_quota_period).
+pub const LEAST_CPUS: f64 = 0.01;
+
+/// The beginning of the names of such groups.
+pub(crate) const PREFIX: &str = "jostle-cpu-";
+
+/// A group, made.
+#[derive(Debug)]
+pub struct CpuGroup {
+    path: PathBuf,
+}
+
+impl CpuGroup {
+    /// Makes a group whose processes get `cpus` CPUs' worth of time together.
+    ///
+    /// # Errors
+    /// In words for the user, with the remedy.
+    pub fn create(ledger: &Ledger, cpus: f64) -> Result<CpuGroup, String> {
+        let (version, levels) = cgroup::own_groups("cpu");
+        let mut why = "no hierarchy with the cpu controller is mounted".to_owned();
+        for level in levels {
+            match create_in(ledger, version, &level, cpus) {
+                Ok(path) => return Ok(CpuGroup { path }),
+                Err(error) => why = format!("{}: {error}", level.display()),
+            }
+        }
+        Err(format!(
+            "no control group with a limit on CPU time can be made ({why}); run as root, or have \
+             the cpu controller delegated (systemd-run --user --scope -p Delegate=yes)"
+        ))
+    }
+
+    /// Moves this process into it, and with it all that it will start.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn enter(&self) -> io::Result<()> {
+        fs::write(self.path.join("cgroup.procs"), "0")
+    }
+
+    /// How often its quota has run out so far.
+    pub fn throttled(&self) -> Throttled {
+        cgroup::throttled(&[self.path.join("cpu.stat")])
+    }
+}
+
+fn create_in(ledger: &Ledger, version: Version, level: &Path, cpus: f64) -> io::Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    if version == Version::V2 {
+        // Given to the groups below it by their parent; where that has it already,
+        // or must not, the missing file below tells.
+        let _ = fs::write(level.join("cgroup.subtree_control"), "+cpu");
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = level.join(format!("{PREFIX}{}-{number}", std::process::id()));
+    ledger.record_group(&path)?;
+    fs::create_dir(&path)?;
+    let quota = (cpus.max(LEAST_CPUS) * PERIOD_US).round();
+    let set = match version {
+        Version::V1 => fs::write(path.join("cpu.cfs_period_us"), PERIOD_US.to_string())
+            .and_then(|()| fs::write(path.join("cpu.cfs_quota_us"), quota.to_string())),
+        Version::V2 => fs::write(path.join("cpu.max"), format!("{quota} {PERIOD_US}")),
+    };
+    if let Err(error) = set {
+        let _ = fs::remove_dir(&path);
+        return Err(error);
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_group_limits_whoever_enters_and_goes_with_the_ledger() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        let group = CpuGroup::create(&ledger, 0.1).unwrap();
+        let spin = format!(
+            "echo 0 > {}/cgroup.procs && timeout 0.6 sh -c 'while :; do :; done'",
+            group.path.display()
+        );
+        let ended = Command::new("sh").args(["-c", &spin]).status().unwrap();
+        assert_eq!(ended.code(), Some(124)); // timeout's
+        assert!(group.throttled().throttled_periods >= 2, "{group:?}");
+        ledger.sweep().unwrap();
+        assert!(!group.path.exists());
+    }
+
+    #[test]
+    fn only_groups_of_ours_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        let other = place.path().join("somebody-else-s");
+        fs::create_dir(&other).unwrap();
+        ledger.record_group(&other).unwrap();
+        let left = ledger.sweep().unwrap_err();
+        assert!(left[0].contains("somebody-else-s"), "{left:?}");
+        assert!(other.exists());
+    }
+}
