@@ -7,7 +7,7 @@ mod common;
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use common::{Client, Daemon, eventually};
+use common::{Client, Daemon, eventually, short};
 use jostle_resp::Value;
 
 /// Plays rows of (who, request, short reply).
@@ -481,4 +481,40 @@ fn bounds_are_errors_with_their_names() {
     clients[5].send(&format!("ECHO {}", "x".repeat(2000)));
     assert_eq!(common::short(&clients[5].read()), "ERR");
     assert!(clients[5].try_read().is_err());
+}
+
+#[test]
+fn a_deep_pipeline_on_many_locks_is_answered_in_order() {
+    const LOCKS: u64 = 10_000;
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    // So many locks that the daemon looks at names before their turn: those that
+    // a write cuts in two, and commands that are not about locks, among them.
+    for (command, first) in [("LOCK", 1), ("UNLOCK", 0)] {
+        for batch in 0..LOCKS / 500 {
+            let numbers = batch * 500..(batch + 1) * 500;
+            let mut bytes = Vec::new();
+            for number in numbers.clone() {
+                write!(bytes, "{command} lock:{number}\r\nPING\r\n").unwrap();
+            }
+            let (some, rest) = bytes.split_at(bytes.len() / 2 - 3);
+            client.stream.write_all(some).unwrap();
+            client.stream.write_all(rest).unwrap();
+            for number in numbers {
+                let expected = if first == 1 { number + 1 } else { 1 };
+                assert_eq!(client.read(), Value::Integer(expected as i64));
+                assert_eq!(short(&client.read()), "PONG");
+            }
+        }
+    }
+    // An error in what was looked at ahead comes in its turn.
+    for number in 0..9000 {
+        client.token(&format!("LOCK a{number}"));
+    }
+    let mut lines = b"LOCK b\r\nLOCK c\r\n*1\r\nno bulk string\r\n".to_vec();
+    lines.extend_from_slice(&[b'x'; 100]);
+    client.stream.write_all(&lines).unwrap();
+    for expected in ["19001", "19002", "ERR"] {
+        assert_eq!(short(&client.read()), expected);
+    }
 }

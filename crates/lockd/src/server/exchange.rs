@@ -1,16 +1,18 @@
 //! One client's turn: read, execute, answer.
 
-use jostle_resp::{Progress, Writer};
+use jostle_resp::{Args, Progress, Writer};
 
 use super::Server;
 use super::commands::{self, Call};
 use super::conn::Conn;
 use super::stream::Received;
 use super::turn::GATHERED_BYTES;
-use crate::table::Time;
+use crate::table::{AHEAD, Time};
 
 /// Replies gathered before they are sent although more commands are there.
 const OUT_BATCH: usize = 256 * 1024;
+/// With fewer bytes than this there are hardly two requests to read ahead.
+const AHEAD_BYTES: usize = 96;
 
 impl Server {
     /// Reads, executes and answers. False: the connection is to be closed.
@@ -96,6 +98,26 @@ impl Server {
         }
     }
 
+    /// Lets the table read ahead for the next requests of a pipeline, whichever
+    /// commands they are: the name of a lock comes second in nearly all. Returns
+    /// how many bytes they are.
+    #[inline(never)]
+    fn read_ahead(&self, bytes: &[u8], limits: jostle_resp::Limits) -> usize {
+        let mut args = Args::new();
+        let (mut hashes, mut count, mut used) = ([0; AHEAD], 0, 0);
+        while count < AHEAD
+            && let Ok(Progress::Complete { used: length }) =
+                jostle_resp::request::decode(&bytes[used..], limits, &mut args)
+        {
+            let name = args.get(&bytes[used..], 1).unwrap_or_default();
+            hashes[count] = self.table.hash(name);
+            count += 1;
+            used += length;
+        }
+        self.table.read_ahead(&hashes[..count]);
+        used
+    }
+
     /// Executes the requests that `bytes` holds, until one waits or is cut off;
     /// returns how many bytes they were.
     pub(super) fn execute(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) -> usize {
@@ -107,6 +129,7 @@ impl Server {
         let mut args = std::mem::take(&mut self.args);
         let mut out = std::mem::take(&mut self.out);
         let mut used = 0;
+        let mut ahead = 0;
         conn.more = false;
         while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
             if std::mem::take(&mut self.long) {
@@ -114,6 +137,9 @@ impl Server {
                 break;
             }
             let request = &bytes[used..];
+            if used >= ahead && request.len() >= AHEAD_BYTES && self.table.outgrows_caches() {
+                ahead = used + self.read_ahead(request, limits);
+            }
             match jostle_resp::request::decode(request, limits, &mut args) {
                 Ok(Progress::Complete { used: length }) => {
                     used += length;

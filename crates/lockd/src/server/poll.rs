@@ -5,7 +5,9 @@
 //! them, but burns the time in between. So the server does it only as long as
 //! that pays, which is judged by what has just happened:
 //!
-//! - Only while somebody waits for a lock, unless it is to be done always.
+//! - Only while somebody waits for a lock and locks are handed on: the last
+//!   hand-off was a moment ago. Who waits for a lock that stays where it is gains
+//!   nothing. (Unless it is to be done always.)
 //! - Only after several pauses in a row that were short enough; one that was not
 //!   halves the confidence. So a lock that is held for long costs nothing.
 //! - Between two questions the core is offered to others, as a client on the
@@ -21,6 +23,9 @@ use crate::table::Time;
 /// mind.
 const CONFIDENT: u32 = 4;
 const CONFIDENCE_MAX: u32 = 16;
+/// After a hand-off, the next one is looked out for so long: much longer than the
+/// hand-offs that are worth it are apart.
+const HANDED_ON_NS: u64 = 10_000_000;
 /// The core was away for so long: less than a slice of any scheduler, more than
 /// a client takes for a reply.
 const AWAY_NS: u64 = 1_000_000;
@@ -33,6 +38,9 @@ pub(super) struct BusyPoll {
     /// How long to ask at most; 0: never.
     limit_ns: u64,
     always: bool,
+    /// Hand-offs counted so far, and when they last had become more.
+    handed_on: u64,
+    handed_on_at: Option<Time>,
     confidence: u32,
     barred_until: Time,
     bar_ns: u64,
@@ -43,16 +51,24 @@ impl BusyPoll {
         Self {
             limit_ns: limit.as_nanos() as u64,
             always,
+            handed_on: 0,
+            handed_on_at: None,
             confidence: 0,
             barred_until: Time(0),
             bar_ns: BAR_MIN_NS,
         }
     }
 
-    /// Whether pauses are to be told of at all.
+    /// Whether pauses are to be told of at all; `handed_on` is how many locks
+    /// have been handed on so far.
     #[inline]
-    pub(super) fn is_on(&self, waiters: bool) -> bool {
-        self.limit_ns != 0 && (waiters || self.always)
+    pub(super) fn is_on(&mut self, waiters: bool, handed_on: u64, now: Time) -> bool {
+        if handed_on != self.handed_on {
+            self.handed_on = handed_on;
+            self.handed_on_at = Some(now);
+        }
+        let lately = |at: Time| now.0 - at.0 < HANDED_ON_NS;
+        self.limit_ns != 0 && (self.always || waiters && self.handed_on_at.is_some_and(lately))
     }
 
     /// Until when to ask again, from `now` on; `None`: sleep.
@@ -127,15 +143,34 @@ mod tests {
     }
 
     #[test]
-    fn only_with_waiters_unless_always_and_never_without_a_limit() {
-        for (limit_us, always, waiters, on) in [
-            (50, false, true, true),
-            (50, false, false, false),
-            (50, true, false, true),
-            (0, true, true, false),
+    fn only_with_waiters_and_hand_offs_unless_always_and_never_without_a_limit() {
+        for (limit_us, always, waiters, handed_on, on) in [
+            (50, false, true, 1, true),
+            (50, false, false, 1, false),
+            (50, false, true, 0, false),
+            (50, true, false, 0, true),
+            (0, true, true, 1, false),
         ] {
-            let poll = BusyPoll::new(Duration::from_micros(limit_us), always);
-            assert_eq!(poll.is_on(waiters), on);
+            let mut poll = BusyPoll::new(Duration::from_micros(limit_us), always);
+            assert_eq!(poll.is_on(waiters, handed_on, Time(5)), on);
+        }
+    }
+
+    #[test]
+    fn waiters_of_locks_that_are_not_handed_on_cost_nothing() {
+        let ms = |ms: u64| Time(ms * 1_000_000);
+        let mut poll = poll();
+        for (now_ms, handed_on, on) in [
+            (1000, 0, false),
+            (2000, 7, true), // Seven hand-offs since.
+            (2009, 7, true),
+            (2010, 7, false), // None for 10 ms.
+            (2011, 8, true),
+            (2020, 9, true),
+            (2029, 9, true),
+            (2030, 9, false),
+        ] {
+            assert_eq!(poll.is_on(true, handed_on, ms(now_ms)), on, "{now_ms} ms");
         }
     }
 

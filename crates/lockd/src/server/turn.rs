@@ -54,7 +54,9 @@ impl Server {
     fn wait(&mut self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
         events.clear();
         let start = self.now();
-        if !self.busy_poll.is_on(self.table.waiting() > 0) {
+        let handed_on = self.table.counters().granted_after_wait;
+        let waiters = self.table.waiting() > 0;
+        if !self.busy_poll.is_on(waiters, handed_on, start) {
             if self.poll(events, self.timeout(start))? == 0 {
                 self.now();
             }

@@ -110,6 +110,17 @@ impl<K> Index<K> {
         self.bucket(self.number(hash)).first()
     }
 
+    /// The first entry that a search for this hash will look at, or [`NIL`].
+    #[inline]
+    pub(crate) fn candidate(&self, hash: u32) -> u32 {
+        let bucket = self.bucket(self.number(hash));
+        if bucket.hash == hash || bucket.goes_on() {
+            bucket.first()
+        } else {
+            NIL
+        }
+    }
+
     /// The first entry with this hash that `is_it`, or [`NIL`].
     #[inline(always)]
     pub(crate) fn find<T: Slot>(

@@ -21,6 +21,7 @@
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
 
+mod ahead;
 mod deadlines;
 mod entries;
 mod events;
@@ -47,6 +48,7 @@ use index::Index;
 use slab::{NIL, Slab};
 use timers::Timers;
 
+pub(crate) use ahead::AHEAD;
 pub use events::{
     Counters, Event, Limits, LockRequest, Mode, Outcome, Output, Refusal, Reply, SessionId, Time,
 };
@@ -208,7 +210,7 @@ impl<const FAULT: u8> Table<FAULT> {
     // Requests.
 
     #[inline]
-    fn hash(&self, name: &[u8]) -> u32 {
+    pub(crate) fn hash(&self, name: &[u8]) -> u32 {
         self.key.hash(name) as u32
     }
 

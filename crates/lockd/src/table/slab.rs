@@ -120,6 +120,12 @@ impl<T: Slot> Slab<T> {
     pub(crate) fn side(&mut self, id: u32) -> &mut T::Side {
         &mut self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
     }
+
+    /// A copy of it.
+    #[inline]
+    pub(crate) fn beside(&self, id: u32) -> T::Side {
+        self.sides[(id >> CHUNK_BITS) as usize][(id & (CHUNK - 1)) as usize]
+    }
 }
 
 impl<T: Slot> Index<u32> for Slab<T> {

@@ -1,0 +1,117 @@
+//! Reading ahead: what coming requests will touch is brought into the caches.
+//!
+//! Among a million locks a request waits for memory about five times, one after
+//! the other: for its bucket, its lock, its links and those of its neighbours.
+//! Of several requests the waits can overlap, if all of one step are begun
+//! before the first of the next. Nothing here decides anything: a name that is
+//! not held, or held by another name's hash, costs a useless read.
+
+use std::hint::black_box;
+
+use super::Table;
+use super::entries::{ByName, Kind, Links, Ref};
+use super::index::Key;
+use super::slab::NIL;
+
+/// Requests read ahead together. A core has room for about as many reads that
+/// it waits for.
+pub(crate) const AHEAD: usize = 16;
+
+/// From so many locks on it pays: with fewer, what requests touch (some 100
+/// bytes for each lock) stays in a core's own cache.
+const MANY: u32 = 8192;
+
+impl<const FAULT: u8> Table<FAULT> {
+    /// Whether reading ahead pays.
+    #[inline]
+    #[must_use]
+    pub fn outgrows_caches(&self) -> bool {
+        self.locks.live() >= MANY
+    }
+
+    /// Touches what requests for these names, at most 16 of them and given by
+    /// their hashes, will touch. Changes nothing.
+    pub(crate) fn read_ahead(&self, hashes: &[u32]) {
+        // Each loop is one step of all requests; none of its rounds needs a
+        // result of another, so that the core need not wait between them.
+        let mut places = [NIL; AHEAD];
+        let mut links = [Links::ALONE; AHEAD];
+        for (place, hash) in places.iter_mut().zip(hashes) {
+            *place = self.names.candidate(*hash);
+        }
+        let mut chains = [NIL; AHEAD];
+        for ((place, chain), hash) in places.iter_mut().zip(&mut chains).zip(hashes) {
+            if *place != NIL {
+                let lock = &self.locks[*place];
+                *chain = ByName::chain(lock);
+                if lock.hash != *hash {
+                    *place = *chain;
+                }
+            }
+        }
+        for ((place, chain), links) in places.iter().zip(chains).zip(&mut links) {
+            if chain != NIL {
+                black_box(self.locks[chain].hash);
+            }
+            if *place != NIL {
+                *links = self.locks.beside(*place);
+            }
+        }
+        for neighbour in links.iter().flat_map(|links| [links.prev, links.next]) {
+            if neighbour != Ref::NONE && neighbour.kind() == Kind::Lock {
+                black_box(self.locks.beside(neighbour.index()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Event, HashKey, Limits, LockRequest, Mode, Reply, Time};
+    use super::*;
+
+    #[test]
+    fn reading_ahead_reaches_every_lock_and_changes_nothing() {
+        const LOCKS: u32 = MANY + 100;
+        let mut table = Table::<0>::new(Limits::default(), HashKey(1, 2), 1);
+        let mut outputs = Vec::new();
+        let mut step =
+            |table: &mut Table, event: Event<'_>| table.step(event, Time(1), &mut outputs);
+        step(&mut table, Event::Tokens { end: u64::MAX });
+        let Reply::Opened(session) = step(&mut table, Event::Open) else {
+            panic!("no session")
+        };
+        let name = |number: u32| number.to_be_bytes();
+        for number in 0..LOCKS {
+            assert_eq!(table.outgrows_caches(), number >= MANY);
+            // Owned, leased and shared ones, so that links lead to all kinds.
+            let request = LockRequest {
+                session,
+                name: &name(number),
+                ttl_ms: (number % 3 == 1).then_some(60_000),
+                wait_ms: None,
+                mode: [Mode::Exclusive, Mode::Shared][usize::from(number % 5 == 1)],
+            };
+            let reply = step(&mut table, Event::Lock(request));
+            assert_eq!(reply, Reply::Granted(u64::from(number) + 1));
+        }
+        // Of these names, every other one is not held; and more than there is
+        // room for are not an error.
+        let hashes: Vec<u32> = (0..2 * LOCKS)
+            .map(|number| table.hash(&name(number)))
+            .collect();
+        for some in hashes.chunks(AHEAD + 1) {
+            table.read_ahead(some);
+        }
+        for number in 0..LOCKS {
+            let event = Event::Unlock {
+                session,
+                name: &name(number),
+                token: None,
+            };
+            assert_eq!(step(&mut table, event), Reply::Released);
+            table.read_ahead(&hashes[number as usize..][..AHEAD]);
+        }
+        assert!(!table.outgrows_caches());
+    }
+}
