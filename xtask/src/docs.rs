@@ -14,6 +14,7 @@ const PAGES: &[(&str, &[&str])] = &[
     ("dist/jostle-stream.1", &["man", "stream"]),
     ("dist/jostle-hold.1", &["man", "hold"]),
     ("dist/jostle-connect.1", &["man", "connect"]),
+    ("dist/jostle-rate.1", &["man", "rate"]),
     ("dist/jostle-spread.1", &["man", "spread"]),
     ("dist/jostle-run.1", &["man", "run"]),
     ("dist/jostle-report.1", &["man", "report"]),

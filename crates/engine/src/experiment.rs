@@ -181,7 +181,7 @@ impl Course<'_, '_> {
         let points = self.resolved.points();
         let counted = !matches!(
             self.resolved.plan.workload,
-            Workload::Contend | Workload::Spread
+            Workload::Contend | Workload::Rate | Workload::Spread
         );
         let pilots = match counted {
             true => Vec::new(),
@@ -250,9 +250,12 @@ impl Course<'_, '_> {
             own_cost: BTreeMap::new(),
             specimens: None,
         };
-        // What a pair costs is asked of locks.
-        let spread = self.resolved.plan.workload == Workload::Spread;
-        let locks = |spec: &&Spec| !spec.entry.is_asked() && !spread;
+        // What a pair costs is asked of locks that are measured as such.
+        let requests = matches!(
+            self.resolved.plan.workload,
+            Workload::Rate | Workload::Spread
+        );
+        let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
             let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
@@ -397,9 +400,14 @@ impl Course<'_, '_> {
         order.operations = each;
         order.keys = match (plan.workload, order.names) {
             (Workload::Hold, _) => order.workers * each as usize,
-            (Workload::Stream, Names::Own) | (Workload::Spread, _) => order.workers,
+            (Workload::Stream | Workload::Rate, Names::Own) | (Workload::Spread, _) => {
+                order.workers
+            }
             _ => order.keys,
         };
+        if let Some(request) = &mut order.requests {
+            request.open_loop = requested::open_loop(plan, at);
+        }
         if let Some(generators) = at.generators {
             order.generators = generators as usize;
         }
@@ -627,7 +635,11 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         stamp_every: 1,
         keys: match plan.workload {
             Workload::Contend => plan.key_count() as usize,
-            Workload::Stream | Workload::Hold | Workload::Connect | Workload::Spread => 1,
+            Workload::Stream
+            | Workload::Hold
+            | Workload::Connect
+            | Workload::Rate
+            | Workload::Spread => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),

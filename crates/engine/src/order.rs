@@ -2,7 +2,7 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use jostle_model::connect::{Accept, Close, Only, PortRange};
-use jostle_model::plan::{Carrier, Connection, Measure, Names, Range, Workload};
+use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
@@ -85,12 +85,25 @@ pub struct RequestOrder {
     pub output: Option<String>,
     /// `{n}` runs over so many numbers; None: over all requests.
     pub numbers: Option<u64>,
+    /// They come at a rate; None: each worker's as soon as it has the last answer.
+    pub open_loop: Option<OpenLoopOrder>,
     /// What connections they have; None: as the target does by itself.
     pub connection: Option<Connection>,
     /// The file with name and password.
     pub credentials: Option<String>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
+}
+
+/// Requests that come at a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenLoopOrder {
+    /// So many a second.
+    pub per_s: u64,
+    /// How they follow each other.
+    pub arrivals: Arrivals,
+    /// One that finds no free slot for so long is not sent.
+    pub drop_after: Nanos,
 }
 
 impl RunOrder {
@@ -111,7 +124,10 @@ impl RunOrder {
 
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
-        !matches!(self.workload, Workload::Contend | Workload::Spread)
+        !matches!(
+            self.workload,
+            Workload::Contend | Workload::Rate | Workload::Spread
+        )
     }
 
     /// The workers that stand for the threads of all: each its own, or the first
@@ -156,7 +172,7 @@ impl RunOrder {
     /// same, and counted.
     pub fn grace(&self) -> Nanos {
         match self.workload {
-            Workload::Spread => Nanos::from_millis(1_000),
+            Workload::Rate | Workload::Spread => Nanos::from_millis(1_000),
             _ => Nanos::ZERO,
         }
     }
@@ -164,7 +180,7 @@ impl RunOrder {
     /// The longest that a worker may need after the window's end: it finishes
     /// its hold.
     pub fn patience(&self) -> Nanos {
-        Nanos(2_000_000_000 + 2 * self.hold.span().0)
+        Nanos(2_000_000_000 + 2 * self.hold.span().0 + self.grace().0)
     }
 }
 
@@ -421,6 +437,38 @@ pub struct RequestYield {
     pub codes: BTreeMap<String, u64>,
     /// User and system time of the processes that were started.
     pub children_ns: (u64, u64),
+    /// Of those that came at a rate.
+    pub open_loop: Option<Box<OpenLoopYield>>,
+}
+
+/// What became of the requests that were due in the window, and how late they
+/// were: see [`jostle_model::open_loop::OpenLoop`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoopYield {
+    /// By the schedule.
+    pub planned: u64,
+    /// Answered as expected.
+    pub done: u64,
+    /// Answered otherwise, or not in time.
+    pub failed: u64,
+    /// Never sent.
+    pub dropped: u64,
+    /// Of those, for want of the generator and not of a slot.
+    pub dropped_with_slot: u64,
+    /// Of those, when the window closed.
+    pub dropped_at_end: u64,
+    /// Sent and not answered.
+    pub in_flight: u64,
+    /// From the intended start to the answer.
+    pub response: Merged,
+    /// From the intended start to the end of the run, or to being dropped.
+    pub unanswered: Merged,
+    /// What the generator was late by.
+    pub generator_lag: Merged,
+    /// What the target was late by.
+    pub target_lag: Merged,
+    /// What the canary was late by.
+    pub canary_lag: Merged,
 }
 
 /// What opening connections up to a listed number was like. Figures are of those

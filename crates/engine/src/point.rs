@@ -112,7 +112,7 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold | Workload::Connect | Workload::Spread => false,
+        Workload::Hold | Workload::Connect | Workload::Rate | Workload::Spread => false,
     }
 }
 
@@ -153,8 +153,9 @@ fn ceiling(order: &RunOrder, excludes: bool) -> Option<f64> {
 }
 
 fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::PerWorker> {
-    if order.is_counted() {
-        // All get the same number, whatever the lock does.
+    if order.workload != Workload::Contend {
+        // All get the same number whatever the lock does, or what is due when they
+        // are free.
         return None;
     }
     let mut shares = fairness::per_worker(&data.operations)?;

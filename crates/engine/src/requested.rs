@@ -1,11 +1,13 @@
 //! Requests, from the parent's side: what the plan asks of them, the requests
 //! that do nothing beside them, and what their yield adds to a record.
 
-use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
+use crate::order::{OpenLoopOrder, OpenLoopYield, RequestOrder, RequestYield, RunOrder, Yield};
 use crate::point::{histogram, series};
-use jostle_model::plan::Workload;
-use jostle_model::record::{Null, Phase, Point};
+use jostle_model::open_loop::OpenLoop;
+use jostle_model::plan::{Arrivals, Workload};
+use jostle_model::record::{At, Null, Phase, Point};
 use jostle_model::{Nanos, Plan, defaults};
+use jostle_stats::censor;
 use jostle_targets::Spec;
 
 /// Of each worker, beside a run: more would cost more than they tell. The mean of
@@ -23,8 +25,8 @@ pub fn nulls(plan: &Plan, operations: u64) -> u64 {
 /// What a run of this target is told about requests; None of a lock.
 pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
     let spec = Spec::parse(target).ok()?;
-    // A lock is asked, too, where it is requests that are spread.
-    let asked = spec.entry.is_asked() || plan.workload == Workload::Spread;
+    // A lock is asked, too, where requests come at a rate or are spread.
+    let asked = spec.entry.is_asked() || matches!(plan.workload, Workload::Rate | Workload::Spread);
     asked.then(|| RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
         timeout: plan.call_timeout.unwrap_or_default(),
@@ -33,6 +35,17 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         connection: plan.connection,
         credentials: plan.credentials.clone(),
         server_log: plan.server_log.clone(),
+        open_loop: None,
+    })
+}
+
+/// How requests come at this point; None where the answer to one is what starts
+/// the next.
+pub fn open_loop(plan: &Plan, at: At) -> Option<OpenLoopOrder> {
+    Some(OpenLoopOrder {
+        per_s: at.rate?,
+        arrivals: plan.arrivals.unwrap_or(Arrivals::Constant),
+        drop_after: plan.drop_after?,
     })
 }
 
@@ -107,6 +120,44 @@ pub fn fill_in(point: &mut Point, requests: &RequestYield, data: &Yield, over: &
     point.stamp_every = Some(1);
     point.stamped = Some(data.stamped);
     point.series = series(data);
+    if let Some(open) = &requests.open_loop {
+        fill_in_open_loop(point, open, over);
+    }
+}
+
+/// Adds what became of requests that came at a rate.
+fn fill_in_open_loop(point: &mut Point, open: &OpenLoopYield, over: &[Nanos]) {
+    let response = histogram(&open.response);
+    let unanswered = histogram(&open.unanswered);
+    let waits = censor::waits(&response, &unanswered, over).unwrap_or_default();
+    let lag = |merged| histogram(merged).distribution(&[]);
+    point.response_ns = response.distribution(over);
+    for (name, merged) in [
+        ("response_ns", &open.response),
+        ("unanswered_ns", &open.unanswered),
+        ("generator_lag_ns", &open.generator_lag),
+        ("target_lag_ns", &open.target_lag),
+        ("canary_lag_ns", &open.canary_lag),
+    ] {
+        if !merged.buckets.0.is_empty() {
+            let buckets = merged.buckets.clone();
+            point.histograms.insert(name.to_owned(), buckets);
+        }
+    }
+    point.open_loop = Some(Box::new(OpenLoop {
+        planned: open.planned,
+        done: open.done,
+        failed: open.failed,
+        dropped: open.dropped,
+        in_flight: open.in_flight,
+        dropped_with_slot: open.dropped_with_slot,
+        dropped_at_end: open.dropped_at_end,
+        generator_lag_ns: lag(&open.generator_lag),
+        target_lag_ns: lag(&open.target_lag),
+        canary_lag_ns: lag(&open.canary_lag),
+        response_kaplan_meier: waits.kaplan_meier,
+        response_at_least: waits.at_least,
+    }));
 }
 
 /// What the system says of a worker holds the children that it waited for.

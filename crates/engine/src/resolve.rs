@@ -2,6 +2,7 @@
 //! expanded, and everything that makes no sense refused before anything starts.
 
 mod connect;
+mod rate;
 mod requests;
 mod spread;
 
@@ -85,6 +86,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     check_numbers(&plan)?;
     check_place(&plan, allowed)?;
     requests::check(&plan, &specs)?;
+    rate::check(&plan)?;
     spread::check(&plan, allowed)?;
     connect::check_during(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
@@ -111,6 +113,9 @@ pub fn quicken(plan: &mut Plan) {
         plan.duration = Some(QUICK_WINDOW);
         plan.warmup = Some(QUICK_WARMUP);
     }
+    if plan.workload == Workload::Rate {
+        plan.duration = Some(rate::QUICK_WINDOW);
+    }
 }
 
 fn named(targets: &[&str]) -> Vec<String> {
@@ -119,11 +124,11 @@ fn named(targets: &[&str]) -> Vec<String> {
 
 /// Words of other workloads, which this one would silently ignore.
 fn check_words(plan: &Plan) -> Result<(), UsageError> {
-    use Workload::{Connect, Contend, Hold, Spread, Stream};
+    use Workload::{Connect, Contend, Hold, Rate, Spread, Stream};
     let set = [
         ("hold", plan.hold.is_some(), &[Contend][..]),
         ("idle", plan.idle.is_some(), &[Contend]),
-        ("warmup", plan.warmup.is_some(), &[Contend, Spread]),
+        ("warmup", plan.warmup.is_some(), &[Contend, Rate, Spread]),
         ("shared", plan.shared.is_some(), &[Contend]),
         ("range", plan.range.is_some(), &[Contend]),
         ("try", plan.try_only.is_some(), &[Contend]),
@@ -135,21 +140,33 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("open-each", plan.open_each.is_some(), &[Contend]),
         ("keys", plan.keys.is_some(), &[Contend, Hold]),
         ("operations", plan.operations.is_some(), &[Stream]),
-        ("names", plan.names.is_some(), &[Stream]),
+        ("names", plan.names.is_some(), &[Stream, Rate]),
         ("pipeline", plan.pipeline.is_some(), &[Stream, Hold]),
-        ("workers", plan.workers.is_some(), &[Contend, Stream, Hold]),
+        (
+            "workers",
+            plan.workers.is_some(),
+            &[Contend, Stream, Hold, Rate],
+        ),
         (
             "duration",
             plan.duration.is_some(),
-            &[Contend, Stream, Hold, Spread],
+            &[Contend, Stream, Hold, Rate, Spread],
         ),
-        ("as", plan.carrier.is_some(), &[Contend, Stream, Hold]),
-        ("measure", plan.measure.is_some(), &[Contend, Stream, Hold]),
-        ("slots", plan.slots.is_some(), &[Contend, Stream, Hold]),
+        ("as", plan.carrier.is_some(), &[Contend, Stream, Hold, Rate]),
+        (
+            "measure",
+            plan.measure.is_some(),
+            &[Contend, Stream, Hold, Rate],
+        ),
+        (
+            "slots",
+            plan.slots.is_some(),
+            &[Contend, Stream, Hold, Rate],
+        ),
         (
             "over",
             plan.over.is_some(),
-            &[Contend, Stream, Hold, Spread],
+            &[Contend, Stream, Hold, Rate, Spread],
         ),
         ("open", plan.open.is_some(), &[Connect]),
         ("listeners", plan.listeners.is_some(), &[Connect]),
@@ -160,26 +177,40 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
         ("bind-no-port", plan.bind_no_port.is_some(), &[Connect]),
         ("port-range", plan.port_range.is_some(), &[Connect]),
         ("close", plan.close.is_some(), &[Connect]),
-        ("rate", plan.rate.is_some(), &[Connect]),
+        ("rate", plan.rate.is_some(), &[Connect, Rate]),
         ("sndbuf", plan.sndbuf.is_some(), &[Connect]),
         ("rcvbuf", plan.rcvbuf.is_some(), &[Connect]),
         ("only", plan.only.is_some(), &[Connect]),
-        ("expect", plan.expect.is_some(), &[Stream, Spread]),
+        ("expect", plan.expect.is_some(), &[Stream, Rate, Spread]),
         (
             "call-timeout",
             plan.call_timeout.is_some(),
-            &[Stream, Spread],
+            &[Stream, Rate, Spread],
         ),
         (
             "command-output",
             plan.command_output.is_some(),
-            &[Stream, Spread],
+            &[Stream, Rate, Spread],
         ),
         ("null", plan.null.is_some(), &[Stream]),
-        ("numbers", plan.numbers.is_some(), &[Stream, Spread]),
-        ("connection", plan.connection.is_some(), &[Stream, Spread]),
-        ("credentials", plan.credentials.is_some(), &[Stream, Spread]),
-        ("server-log", plan.server_log.is_some(), &[Stream, Spread]),
+        ("numbers", plan.numbers.is_some(), &[Stream, Rate, Spread]),
+        ("arrivals", plan.arrivals.is_some(), &[Rate]),
+        ("drop-after", plan.drop_after.is_some(), &[Rate]),
+        (
+            "connection",
+            plan.connection.is_some(),
+            &[Stream, Rate, Spread],
+        ),
+        (
+            "credentials",
+            plan.credentials.is_some(),
+            &[Stream, Rate, Spread],
+        ),
+        (
+            "server-log",
+            plan.server_log.is_some(),
+            &[Stream, Rate, Spread],
+        ),
         ("in-flight", plan.in_flight.is_some(), &[Spread]),
         ("generators", plan.generators.is_some(), &[Spread]),
         ("generator-cpu", plan.generator_cpu.is_some(), &[Spread]),
@@ -342,6 +373,9 @@ pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
 
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if plan.workload == Workload::Rate {
+        rate::check_target(plan, spec)?;
+    }
     if spec.entry.is_asked() {
         return requests::check_target(plan, spec);
     }

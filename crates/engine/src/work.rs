@@ -40,6 +40,16 @@ pub trait Work: Sized + Sync {
     /// The process that carries all workers as tasks. Returns its exit code.
     fn live_as_tasks(crew: &Crew<'_, Self>) -> i32;
 
+    /// Whether a canary runs beside the workers.
+    fn has_canary(&self) -> bool {
+        false
+    }
+
+    /// The canary's process. Returns its exit code.
+    fn live_as_canary(_crew: &Crew<'_, Self>) -> i32 {
+        0
+    }
+
     /// Adds what workers left elsewhere than in their pages.
     fn add_to(&self, _order: &RunOrder, _data: &mut Yield) {}
 }

@@ -148,6 +148,20 @@ impl<T: Work> Crew<'_, T> {
         join()
     }
 
+    /// Of a process beside the workers: it ends with the keeper, and runs where
+    /// they do.
+    pub(crate) fn settle_beside(&self) -> std::io::Result<()> {
+        process::set_name("jostle-canary");
+        process::die_with(self.keeper)?;
+        let _ = process::leave_group();
+        signal::end_waits_on_signal()?;
+        cpu::set_timer_slack(self.order.timer_slack.0)?;
+        match self.order.cpus.is_empty() {
+            true => Ok(()),
+            false => cpu::pin(&self.order.cpus),
+        }
+    }
+
     pub(crate) fn give_up(&self, page: &Page<'_>, errno: i32, message: &str) {
         page.fail(errno, message);
         self.count_ready();

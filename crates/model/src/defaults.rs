@@ -6,7 +6,7 @@
 
 use crate::connect::{Accept, Close};
 use crate::list::List;
-use crate::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
+use crate::plan::{Arrivals, Carrier, Measure, Names, Place, Plan, Range, Workload};
 use crate::time::{Busy, Nanos};
 
 /// What is measured where no target is named: of locks, the two of the kernel
@@ -18,7 +18,7 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
         Workload::Stream => &["lockd", "flock"],
         Workload::Hold => &["lockd", "chained"],
         Workload::Connect => &["tcp"],
-        Workload::Spread => &["lockd"],
+        Workload::Rate | Workload::Spread => &["lockd"],
     }
 }
 
@@ -48,6 +48,13 @@ pub fn swept(workload: Workload) -> Plan {
         // source addresses there are, the target decides.
         Workload::Connect => Plan {
             open: list(&[100, 300, 1_000, 3_000, 10_000, 14_000, 15_000, 20_000]),
+            ..plan
+        },
+        // So many may be in flight: at the least of these rates as many as come in
+        // 0.64 s, at the greatest in 6.4 ms.
+        Workload::Rate => Plan {
+            workers: list(&[64]),
+            rate: list(&[100, 1_000, 10_000]),
             ..plan
         },
         // The client machines of CERN's study.
@@ -92,6 +99,15 @@ pub fn options(workload: Workload) -> Plan {
             ..counted
         },
         Workload::Hold => counted,
+        // A percentile of 99 needs 1,000 requests: 200 a second, or several runs.
+        Workload::Rate => Plan {
+            duration: Some(Nanos::from_millis(5_000)),
+            warmup: Some(Nanos::from_millis(500)),
+            names: Some(Names::Own),
+            arrivals: Some(Arrivals::Constant),
+            drop_after: Some(Nanos::from_millis(1_000)),
+            ..common
+        },
         Workload::Connect => Plan {
             carrier: None,
             // Client and server on one CPU or on two is a third of connect(); the
@@ -186,6 +202,8 @@ impl Plan {
             command_output,
             null,
             numbers,
+            arrivals,
+            drop_after,
             in_flight,
             generators,
             generator_cpu,

@@ -8,6 +8,7 @@ pub mod calibrated;
 pub mod connect;
 pub mod defaults;
 pub mod list;
+pub mod open_loop;
 pub mod plan;
 pub mod record;
 pub mod time;

@@ -59,6 +59,8 @@ words! {
         Hold = "hold",
         /// Opens so many connections and keeps them open.
         Connect = "connect",
+        /// Sends requests at so many a second, whatever becomes of those before.
+        Rate = "rate",
         /// Keeps so many requests in flight, spread over several generators.
         Spread = "spread",
     }
@@ -74,6 +76,16 @@ words! {
         /// A connection for each worker, many of them on each of a few threads;
         /// for targets that are servers.
         Tasks = "tasks",
+    }
+}
+
+words! {
+    /// When requests are due that come at a rate.
+    Arrivals {
+        /// At equal distances.
+        Constant = "constant",
+        /// At random and independently of each other, as those of many clients do.
+        Poisson = "poisson",
     }
 }
 
@@ -309,7 +321,8 @@ pub struct Plan {
     /// How connections end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close: Option<Close>,
-    /// Connections a second that are offered; absent: one after the other.
+    /// Connections or requests a second that are offered; absent: one after the
+    /// other. Swept, of requests.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -343,6 +356,12 @@ pub struct Plan {
     /// `{n}` runs over so many numbers, again and again. Absent: over all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numbers: Option<u64>,
+    /// How requests that come at a rate follow each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
+    /// A request that finds all workers busy for longer is not sent at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_after: Option<Nanos>,
     /// Requests that are kept in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
@@ -423,6 +442,8 @@ impl Plan {
             command_output: None,
             null: None,
             numbers: None,
+            arrivals: None,
+            drop_after: None,
             in_flight: None,
             generators: None,
             generator_cpu: None,

@@ -7,6 +7,7 @@
 
 use crate::calibrated::{Calibrated, Specimens};
 use crate::connect::{self, Closing, Connections};
+use crate::open_loop::OpenLoop;
 use crate::plan::{Plan, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -149,6 +150,9 @@ pub struct At {
     /// Source addresses of the connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sources: Option<u64>,
+    /// Requests a second that are offered.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<u64>,
     /// Generators over which the requests in flight are spread.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generators: Option<u64>,
@@ -173,11 +177,13 @@ impl At {
             Workload::Contend | Workload::Connect | Workload::Spread => vec![None],
             Workload::Stream => of(&plan.operations).into_iter().map(Some).collect(),
             Workload::Hold => of(&plan.keys).into_iter().map(Some).collect(),
+            Workload::Rate => of(&plan.rate).into_iter().map(Some).collect(),
         };
         let at = |workers: u64, second: Option<u64>| At {
             workers: Some(workers),
             operations: second.filter(|_| plan.workload == Workload::Stream),
             keys: second.filter(|_| plan.workload == Workload::Hold),
+            rate: second.filter(|_| plan.workload == Workload::Rate),
             ..At::default()
         };
         workers
@@ -318,7 +324,8 @@ pub struct Point {
     /// The same, of those to which the kernel gave an odd port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_odd_ns: Option<Distribution>,
-    /// From the intended start to the end of connect() (`--rate`).
+    /// From the intended start to the end of connect() or of the request, where
+    /// these come at a rate.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response_ns: Option<Distribution>,
     /// Time in bind(), where an address is bound.
@@ -358,6 +365,9 @@ pub struct Point {
     /// CPU time of the processes that were started for requests, system.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub children_system_s: Option<f64>,
+    /// What became of the requests that were planned, where they come at a rate.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub open_loop: Option<Box<OpenLoop>>,
     /// Requests that do nothing, made beside this run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub null: Option<Null>,

@@ -7,7 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_model::connect::*;
-use jostle_model::plan::{Carrier, Connection, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::open_loop::OpenLoop;
+use jostle_model::plan::{
+    Arrivals, Carrier, Connection, Measure, Names, Place, Plan, Range, Workload,
+};
 use jostle_model::record::*;
 use jostle_model::{Busy, List, Nanos};
 use serde_json::Value;
@@ -82,6 +85,8 @@ fn plan() -> Plan {
         command_output: Some("out".to_owned()),
         null: Some("exec:true".to_owned()),
         numbers: Some(1_000),
+        arrivals: Some(Arrivals::Poisson),
+        drop_after: Some(Nanos::from_millis(1_000)),
         in_flight: Some(90),
         generators: Some(List(vec![3])),
         generator_cpu: Some(0.2),
@@ -139,6 +144,23 @@ fn experiment() -> Experiment {
         environment: environment(),
         calibration: calibration(),
         started_at: "2026-01-01T00:00:00Z".to_owned(),
+    }
+}
+
+fn open_loop() -> OpenLoop {
+    OpenLoop {
+        planned: 10,
+        done: 7,
+        failed: 1,
+        dropped: 1,
+        in_flight: 1,
+        dropped_with_slot: 0,
+        dropped_at_end: 1,
+        generator_lag_ns: Some(distribution()),
+        target_lag_ns: Some(distribution()),
+        canary_lag_ns: Some(distribution()),
+        response_kaplan_meier: map("p50", 1),
+        response_at_least: map("p99", 1),
     }
 }
 
@@ -233,6 +255,7 @@ fn point() -> Point {
             open: Some(1000),
             listeners: Some(1),
             sources: Some(1),
+            rate: Some(1_000),
             generators: Some(3),
         },
         run: 1,
@@ -310,6 +333,7 @@ fn point() -> Point {
         codes: map("0", 1),
         children_user_s: Some(0.1),
         children_system_s: Some(0.1),
+        open_loop: Some(Box::new(open_loop())),
         null: Some(Null {
             target: "exec:true".to_owned(),
             service_ns: distribution(),

@@ -5,6 +5,7 @@ use crate::ResultSet;
 use crate::calibrated;
 use crate::connections;
 use crate::format::{counted, grouped, percent, significant, time};
+use crate::rates;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Exclusion, OwnCost};
@@ -18,6 +19,12 @@ const SHORT: f64 = 10.0;
 pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     if set.experiment.plan.workload == Workload::Connect {
         let mut sentences = connections::checked(set);
+        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+        return sentences.join(" ");
+    }
+    if set.experiment.plan.workload == Workload::Rate {
+        let mut sentences = rates::checked(set);
+        sentences.extend(reconciled(set));
         sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
         return sentences.join(" ");
     }

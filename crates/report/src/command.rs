@@ -59,6 +59,8 @@ static OPTIONS: &[Opt] = &[
     opt("command-output", "--command-output"),
     opt("null", "--null"),
     opt("numbers", "--numbers"),
+    opt("arrivals", "--arrivals"),
+    opt("drop-after", "--drop-after"),
     opt("in-flight", "--in-flight"),
     opt("generators", "--generators"),
     opt("generator-cpu", "--generator-cpu"),
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::connect::{Accept, Close, Only};
-    use jostle_model::plan::{Carrier, Connection, Names, Place, Workload};
+    use jostle_model::plan::{Arrivals, Carrier, Connection, Names, Place, Workload};
     use jostle_model::{Busy, List, Nanos};
 
     #[test]
@@ -199,6 +201,8 @@ mod tests {
             command_output: Some("x".to_owned()),
             null: Some("none".to_owned()),
             numbers: Some(2),
+            arrivals: Some(Arrivals::Poisson),
+            drop_after: Some(Nanos(1)),
             in_flight: Some(2),
             generators: Some(List(vec![1])),
             generator_cpu: Some(0.5),

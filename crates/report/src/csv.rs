@@ -7,6 +7,7 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
+use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point, Spread};
 use std::fmt::Display;
 
@@ -40,6 +41,7 @@ static COLUMNS: &[Column] = &[
     column("open", |row| or_empty(row.point.at.open)),
     column("listeners", |row| or_empty(row.point.at.listeners)),
     column("sources", |row| or_empty(row.point.at.sources)),
+    column("rate", |row| or_empty(row.point.at.rate)),
     column("generators", |row| or_empty(row.point.at.generators)),
     column("names", |row| or_empty(row.point.names.as_ref())),
     column("pipeline", |row| or_empty(row.experiment.plan.pipeline)),
@@ -161,6 +163,15 @@ static COLUMNS: &[Column] = &[
     column("time_wait_left", |row| {
         of_connections(row, |c| c.time_wait_left)
     }),
+    column("planned", |row| of_plan(row, |o| o.planned)),
+    column("done", |row| of_plan(row, |o| o.done)),
+    column("failed", |row| of_plan(row, |o| o.failed)),
+    column("dropped", |row| of_plan(row, |o| o.dropped)),
+    column("in_flight_at_end", |row| of_plan(row, |o| o.in_flight)),
+    column("dropped_with_slot", |row| {
+        of_plan(row, |o| o.dropped_with_slot)
+    }),
+    column("dropped_at_end", |row| of_plan(row, |o| o.dropped_at_end)),
     column("in_flight", |row| of_spread(row, |s| Some(s.in_flight))),
     column("effective", |row| of_spread(row, |s| Some(s.effective))),
     column("at_server", |row| of_spread(row, |s| s.at_server)),
@@ -203,6 +214,10 @@ fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Op
     connections.map_or_else(String::new, |c| or_empty(figure(c)))
 }
 
+fn of_plan(row: &Row<'_>, figure: fn(&OpenLoop) -> u64) -> String {
+    or_empty(row.point.open_loop.as_deref().map(figure))
+}
+
 fn of_spread<T: Display>(row: &Row<'_>, figure: impl Fn(&Spread) -> Option<T>) -> String {
     let spread = row.point.spread.as_deref();
     spread.map_or_else(String::new, |spread| or_empty(figure(spread)))
@@ -241,6 +256,15 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("accept_ns", |point| point.accept_ns.as_ref()),
     ("close_ns", |point| point.close_ns.as_ref()),
     ("server_close_ns", |point| point.server_close_ns.as_ref()),
+    ("generator_lag_ns", |point| {
+        point.open_loop.as_ref()?.generator_lag_ns.as_ref()
+    }),
+    ("target_lag_ns", |point| {
+        point.open_loop.as_ref()?.target_lag_ns.as_ref()
+    }),
+    ("canary_lag_ns", |point| {
+        point.open_loop.as_ref()?.canary_lag_ns.as_ref()
+    }),
     ("service_ns", |point| point.service_ns.as_ref()),
     ("failed_ns", |point| point.failed_ns.as_ref()),
     ("spawn_ns", |point| phase(point, "spawn")),

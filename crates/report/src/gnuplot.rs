@@ -12,6 +12,7 @@
 //! measured is `nan`; of an INVALID point there is only a comment.
 
 use crate::ResultSet;
+use crate::rates;
 use jostle_model::record::{Is, Point};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -27,10 +28,24 @@ fn blocks(set: &ResultSet) -> Vec<String> {
     points
         .chunk_by(|one, other| one.target == other.target)
         .map(|of_target| {
+            if rates::are(of_target) {
+                return of_rates(of_target);
+            }
             let lines: String = of_target.iter().map(line).collect();
             header(&set.experiment.plan, of_target) + &lines
         })
         .collect()
+}
+
+/// Of an open loop, which lockscale did not have: a line for each rate.
+fn of_rates(points: &[PointSummary<'_>]) -> String {
+    let target = points.first().map_or("", |point| point.target);
+    let header = format!("# {target}: {}\n", rates::GNUPLOT_HEADER);
+    let lines = points.iter().map(|point| match point.verdict.is {
+        Is::Invalid => line(point),
+        _ => rates::line(point),
+    });
+    header + &lines.collect::<String>()
 }
 
 fn header(plan: &Plan, points: &[PointSummary<'_>]) -> String {
@@ -82,7 +97,8 @@ fn line(point: &PointSummary<'_>) -> String {
         let why = reasons
             .find(|reason| invalid(reason.is))
             .map_or("", |r| r.text.as_str());
-        let workers = point.at.workers.or(point.at.open).unwrap_or(0);
+        let at = point.at;
+        let workers = at.rate.or(at.workers).or(at.open).unwrap_or(0);
         return format!("# {workers} INVALID: {why}\n");
     }
     median_run(&point.runs)

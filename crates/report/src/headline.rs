@@ -3,6 +3,7 @@
 use crate::connections;
 use crate::format::{grouped, percent, plus_minus, significant, time};
 use crate::grid::{Grid, Heading};
+use crate::rates;
 use crate::requests;
 use crate::spread as requests_spread;
 use jostle_model::record::Is;
@@ -235,6 +236,7 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         .any(|p| p.at.operations.or(p.at.keys).is_some());
     let all = match counted {
         _ if points.iter().any(|p| p.at.open.is_some()) => connections::COLUMNS,
+        _ if rates::are(points) => rates::COLUMNS,
         _ if points.iter().any(|p| p.at.generators.is_some()) => requests_spread::COLUMNS,
         _ if requests::are(points) => requests::COLUMNS,
         true => COUNTED,

@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
-    if matches!(plan.workload, Workload::Contend | Workload::Spread) {
+    if matches!(
+        plan.workload,
+        Workload::Contend | Workload::Rate | Workload::Spread
+    ) {
         how.extend(windows(set));
     }
     how.extend(plan.in_flight.map(|n| format!("{n} in flight")));
@@ -39,7 +42,14 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         "seed",
         "in-flight",
     ];
-    let in_the_table = ["operations", "keys", "open", "sources", "generators"];
+    let in_the_table = [
+        "operations",
+        "keys",
+        "open",
+        "sources",
+        "rate",
+        "generators",
+    ];
     let swept = plan.workload != Workload::Contend;
     let without = match swept {
         true => [&said_already[..], &in_the_table].concat(),

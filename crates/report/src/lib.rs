@@ -25,6 +25,7 @@ mod markdown;
 mod next;
 mod over;
 mod page;
+mod rates;
 mod requests;
 mod spread;
 mod table;

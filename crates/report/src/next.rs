@@ -6,7 +6,7 @@
 
 use crate::ResultSet;
 use crate::command::command;
-use jostle_model::plan::{Measure, Names, Place, Workload};
+use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
@@ -48,6 +48,7 @@ type Cure = fn(&Plan, &[Afflicted<'_>]) -> Option<Step>;
 /// A point and the reason that it has.
 struct Afflicted<'a> {
     workers: u64,
+    rate: Option<u64>,
     warmup_s: f64,
     target: &'a str,
     reason: &'a Reason,
@@ -68,6 +69,8 @@ static CURES: &[(&str, Cure)] = &[
     ("few_operations", longer),
     ("rotations", longer),
     ("generator", more_workers),
+    ("ledger", again),
+    ("lag", slower),
     ("attribution", more_generators),
     ("not_contended", more_contention),
     ("own_cost", counts),
@@ -90,6 +93,7 @@ fn cure(plan: &Plan, points: &[PointSummary<'_>], is: Is) -> Option<Step> {
                 let mut reasons = point.verdict.reasons.iter();
                 Some(Afflicted {
                     workers: point.at.workers.unwrap_or(0),
+                    rate: point.at.rate,
                     warmup_s: point
                         .runs
                         .iter()
@@ -155,6 +159,18 @@ fn more_operations(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 
 fn again(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
     Some(Step::Measure(Box::new(follow_up(plan))))
+}
+
+/// Up to the highest rate that was sent in time; with none, a tenth of the lowest.
+fn slower(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    let least = afflicted.iter().filter_map(|a| a.rate).min()?;
+    let mut next = follow_up(plan);
+    let List(rates) = next.rate.as_mut()?;
+    rates.retain(|rate| *rate < least);
+    if rates.is_empty() {
+        rates.push(least / 10);
+    }
+    (least >= 10).then(|| Step::Measure(Box::new(next)))
 }
 
 fn unprofiled(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
@@ -241,6 +257,9 @@ fn question(set: &ResultSet) -> Step {
     let mut next = follow_up(plan);
     if plan.workload == Workload::Connect {
         return connect_question(plan, next);
+    }
+    if plan.workload == Workload::Rate {
+        return rate_question(plan, next);
     }
     if plan.workload == Workload::Spread {
         return spread_question(set, next);
@@ -329,6 +348,23 @@ fn connect_question(plan: &Plan, mut next: Plan) -> Step {
         return Step::Type("jostle targets");
     }
     next.runs = None;
+    Step::Measure(Box::new(next))
+}
+
+/// After equal distances: do random arrivals queue? After that, what is beyond the
+/// greatest rate?
+fn rate_question(plan: &Plan, mut next: Plan) -> Step {
+    let most = plan
+        .rate
+        .as_ref()
+        .and_then(|list| list.0.iter().max().copied());
+    let Some(most) = most.filter(|most| *most <= 1_000_000) else {
+        return Step::Type("jostle targets");
+    };
+    match plan.arrivals {
+        Some(Arrivals::Poisson) => next.rate = Some(List(vec![most, 2 * most, 4 * most])),
+        _ => next.arrivals = Some(Arrivals::Poisson),
+    }
     Step::Measure(Box::new(next))
 }
 
@@ -505,6 +541,7 @@ mod tests {
         };
         let afflicted = [Afflicted {
             workers: 1000,
+            rate: None,
             warmup_s: 0.0,
             target: "sysv",
             reason: &reason,

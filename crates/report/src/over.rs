@@ -14,7 +14,9 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
     if !points.iter().any(measured) || points.iter().any(|p| p.at.generators.is_some()) {
         return None;
     }
-    let mut columns = vec![Heading::left("target"), Heading::right("", "workers")];
+    let at_rates = points.iter().any(|point| point.at.rate.is_some());
+    let swept = if at_rates { "offered/s" } else { "workers" };
+    let mut columns = vec![Heading::left("target"), Heading::right("", swept)];
     columns.extend(
         times
             .iter()
@@ -29,7 +31,11 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
             point.target
         };
         before = Some(point.target);
-        let workers = point.at.workers.map_or("-".to_owned(), |n| n.to_string());
+        let workers = point
+            .at
+            .rate
+            .or(point.at.workers)
+            .map_or("-".to_owned(), |n| n.to_string());
         let mut row = vec![name.to_owned(), workers];
         row.extend(times.iter().map(|time| {
             let usable = point.verdict.is != Is::Invalid;
@@ -45,7 +51,8 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
     let of_run = |run: &&Point| {
         let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
-        let values = granted.or(run.service_ns.as_ref())?;
+        let response = run.response_ns.as_ref().filter(|_| run.at.rate.is_some());
+        let values = granted.or(response).or(run.service_ns.as_ref())?;
         let share = values.over.get(&time.to_string())?;
         Some((share * values.count as f64, values.count as f64))
     };

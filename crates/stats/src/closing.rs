@@ -10,6 +10,7 @@ use crate::checks::CHECKS;
 use crate::connecting;
 use crate::fairness::{DispersionTest, dispersion_test};
 use crate::growth;
+use crate::knee;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
@@ -51,6 +52,9 @@ const CPU_GROWTH: f64 = 2.0;
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     if experiment.plan.workload == Workload::Connect {
         return connecting::sentences(&experiment.plan, points);
+    }
+    if experiment.plan.workload == Workload::Rate {
+        return knee::sentences(points);
     }
     if experiment.plan.workload == Workload::Spread {
         return attribution::sentences(points);
@@ -94,7 +98,9 @@ pub struct Comparison {
 pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
     // Connections have no rate to compare: what one costs stands in the table.
-    if points.iter().any(|point| point.at.open.is_some()) {
+    // Requests that come at a rate all have the same.
+    let no_rate = |point: &PointSummary<'_>| point.at.open.or(point.at.rate).is_some();
+    if points.iter().any(no_rate) {
         return Vec::new();
     }
     let Some((first, others)) = targets.split_first() else {

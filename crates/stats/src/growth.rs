@@ -74,7 +74,7 @@ fn unit(plan: &Plan) -> &'static str {
         Workload::Connect => "connection",
         Workload::Contend | Workload::Stream if makes_requests(plan) => requested::noun(plan),
         Workload::Contend | Workload::Stream => "operation",
-        Workload::Spread => "request",
+        Workload::Rate | Workload::Spread => "request",
     }
 }
 

@@ -22,6 +22,8 @@ pub mod gamma;
 pub mod growth;
 pub mod histogram;
 pub mod intervals;
+pub mod knee;
+pub mod open_loop;
 pub mod path;
 pub mod planted;
 pub mod ratio;

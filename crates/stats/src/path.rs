@@ -44,6 +44,10 @@ pub fn judge(points: &mut [PointSummary<'_>]) {
 
 /// Its throughput by that of `echo`.
 fn beside_echo(points: &[PointSummary<'_>], point: &PointSummary<'_>) -> Option<Ratio> {
+    if point.at.rate.is_some() {
+        // All that come at a rate reach it, until they do not.
+        return None;
+    }
     let served = point.runs.iter().any(|run| run.server.is_some());
     let answering = answering(point.target).filter(|_| served && !is_spoilt(point))?;
     let mut others = points.iter();

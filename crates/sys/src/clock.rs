@@ -183,6 +183,25 @@ pub fn sleep(nanos: u64, ended: impl Fn() -> bool) {
     {}
 }
 
+/// Sleeps until this time of `CLOCK_MONOTONIC`, in nanoseconds, or until a signal.
+#[inline]
+pub fn sleep_until(nanos: u64) {
+    let until = libc::timespec {
+        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: the pointer is to a live timespec, which the call only reads; of an
+    // absolute sleep nothing remains to be written.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &until,
+            std::ptr::null_mut(),
+        );
+    }
+}
+
 /// Bounds the offset between the clocks of any two of these CPUs, by 10,000
 /// ping-pongs between the first and each other one: the far stamp lies between
 /// the two near ones, so that every exchange bounds the offset from both sides

@@ -1,3 +1,7 @@
+//! Signals to and of our own processes. SIGINT reaches a program that a shell
+//! without job control started in the background only if it is put back to its
+//! default ([`heed_interrupts`]).
+//!
 //! The one signal that ends waits: SIGUSR1, sent by the keeper to workers whose
 //! run is over. Its handler sets a flag; it is installed without SA_RESTART, so
 //! that blocking calls return EINTR.
@@ -35,6 +39,19 @@ pub fn end_waits_on_signal() -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+/// Makes SIGINT end this process again, and what it becomes by exec, whoever had
+/// it ignored.
+///
+/// # Errors
+/// The system's.
+pub fn heed_interrupts() -> io::Result<()> {
+    // SAFETY: a system call with plain numbers; no handler is installed.
+    match unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -67,6 +67,7 @@ table::targets! {
     echo::Echo,
     echo_unix::EchoUnix,
     delay::Delay,
+    stall::Stall,
     chained::Chained,
     cliff::Cliff,
     busted::Busted,

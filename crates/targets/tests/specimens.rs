@@ -8,6 +8,7 @@ use common::{Bench, GRANTED, block, with_ledger};
 use jostle_sys::clock::monotonic;
 use jostle_targets::busted::Busted;
 use jostle_targets::delay::Delay;
+use jostle_targets::stall::Stall;
 use jostle_targets::unfair::Unfair;
 use jostle_targets::{Lock, Mode, Target, Wait};
 use std::sync::Mutex;
@@ -41,6 +42,35 @@ fn delay_takes_the_time_that_it_notes() {
             assert!(truth["max_ns"] >= truth["min_ns"], "{truth:?}");
             assert!(truth["sum_ns"] <= took && truth["sum_ns"] >= 10.0 * f64::from(nanos));
         }
+    });
+}
+
+#[test]
+fn stall_notes_how_long_nobody_got_it() {
+    with_ledger(|ledger, _| {
+        let bench = Bench {
+            argument: Some("20ms/50ms"),
+            ..Bench::new(ledger)
+        };
+        let target: Stall = bench.prepare();
+        let mut lock = target.join(0).unwrap();
+        let (start, mut longest) = (monotonic(), 0);
+        while monotonic() - start < 160_000_000 {
+            let before = monotonic();
+            assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
+            let took = monotonic() - before;
+            longest = took.max(longest);
+            lock.release(0, Exclusive).unwrap();
+        }
+        let truth = target.truth();
+        // Three whole periods, and a part of a fourth.
+        assert!((3.0..=4.0).contains(&truth["stalls"]), "{truth:?}");
+        assert_eq!(
+            truth["held_up"], truth["stalls"],
+            "one worker meets each once"
+        );
+        assert!(truth["stall_min_ns"] >= 20e6, "{truth:?}");
+        assert!(longest > 10_000_000, "nothing was held up");
     });
 }
 

@@ -86,7 +86,7 @@ impl Ground {
             bail!("this needs two CPUs, one for the server and one for its clients");
         };
         let program = bench.peers.join("ldap");
-        compile("ldap", &program, &[], &["-lldap", "-llber"])?;
+        compile("ldap", &program, &["-lldap", "-llber"])?;
         let values = bench.peers.join("users");
         let mut lines = String::new();
         for n in 0..SEARCHES {

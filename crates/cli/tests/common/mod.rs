@@ -228,7 +228,9 @@ impl Jostle {
     }
 
     fn command(&self) -> Command {
-        let mut words = self.under.clone();
+        // Who runs the tests in the background has it ignore SIGINT.
+        let mut words = vec!["env".to_owned(), "--default-signal=INT".to_owned()];
+        words.extend(self.under.iter().cloned());
         if let Some(user) = self.place.user {
             let user = user.to_string();
             let setpriv = [

@@ -412,7 +412,8 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
             data.generators = shares(order, loads.collect());
         }
     }
-    for (ended, workers) in &seen.children.ended {
+    let carriers = seen.children.ended.iter();
+    for (ended, workers) in carriers.filter(|(_, workers)| !workers.is_empty()) {
         // Threads share one usage, which includes their making.
         let before = match order.carrier {
             Carrier::Processes => (

@@ -3,7 +3,7 @@
 //! file. What it prints goes to our standard error.
 
 use super::serve::Desk;
-use jostle_sys::process;
+use jostle_sys::{process, signal};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -47,7 +47,8 @@ impl During {
         let keeper = rustix::process::getpid();
         let mut end = Some(fails);
         let pid = desk.forker.fork(|| {
-            if process::die_with(keeper).is_err() {
+            // SIGINT is what ends it.
+            if process::die_with(keeper).is_err() || signal::heed_interrupts().is_err() {
                 return 1;
             }
             let _ = process::leave_group();

@@ -64,7 +64,7 @@ pub struct Run<'a, T> {
 /// What is known of the children as they end.
 #[derive(Default)]
 pub struct Children {
-    /// Of processes still there: which workers they carry.
+    /// Of processes still there: which workers they carry; the canary none.
     alive: BTreeMap<u32, std::ops::Range<usize>>,
     /// How the others ended.
     pub ended: Vec<(Ended, std::ops::Range<usize>)>,
@@ -190,9 +190,11 @@ impl<'a, T: Work> Run<'a, T> {
             // Who holds different locks meets nobody whom to witness.
             match order.workload {
                 Workload::Hold => 1,
-                Workload::Contend | Workload::Stream | Workload::Connect | Workload::Spread => {
-                    order.keys
-                }
+                Workload::Contend
+                | Workload::Stream
+                | Workload::Connect
+                | Workload::Rate
+                | Workload::Spread => order.keys,
             },
             order.workers,
             order.range,
@@ -498,6 +500,16 @@ impl<'a, T: Work> Run<'a, T> {
     fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
         let crew = self.crew();
         let count = self.order.workers;
+        if self.target.has_canary() {
+            let canary = self.desk.forker.fork(|| T::live_as_canary(&crew));
+            let pid = canary.map_err(|error| {
+                Aborted(format!(
+                    "cannot fork the canary: {error}; raise the limit on processes (ulimit -u)"
+                ))
+            })?;
+            let pid = pid.as_raw_nonzero().get() as u32;
+            children.alive.insert(pid, count..count);
+        }
         let spread = self.order.workload == Workload::Spread;
         let fork = |workers: std::ops::Range<usize>, children: &mut Children| {
             let group = self.groups.get(children.alive.len());
@@ -650,11 +662,14 @@ impl<'a, T: Work> Run<'a, T> {
 
     fn read(&self, children: &Children) -> Reading {
         let at_ns = self.now();
-        let cpu_ns = children
-            .alive
-            .keys()
-            .filter_map(|pid| Some((*pid, CpuClock::of(*pid).ok()?.read()?)))
+        let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
+        let (workers, canary): (Vec<_>, Vec<_>) =
+            children.alive.iter().partition(|(_, w)| !w.is_empty());
+        let cpu_ns = workers
+            .into_iter()
+            .filter_map(|(pid, _)| Some((*pid, clock(*pid)?)))
             .collect();
+        let canary_ns: u64 = canary.into_iter().filter_map(|(pid, _)| clock(*pid)).sum();
         let scheduled = self.read_schedulers(at_ns);
         let parent = rustix::process::getppid()
             .and_then(|pid| CpuClock::of(pid.as_raw_nonzero().get() as u32).ok()?.read());
@@ -664,7 +679,7 @@ impl<'a, T: Work> Run<'a, T> {
             cpu_ns,
             scheduled,
             machine: stat::machine_ticks().unwrap_or_default(),
-            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0),
+            harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
             throttled: self.desk.throttled(),
             groups: self.groups.iter().map(CpuGroup::throttled).collect(),
             server_ns: self

@@ -89,9 +89,12 @@ fn check_null(plan: &Plan) -> Result<(), UsageError> {
 /// # Errors
 /// In words for the user.
 pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
-    if !matches!(plan.workload, Workload::Stream | Workload::Spread) {
+    if !matches!(
+        plan.workload,
+        Workload::Stream | Workload::Rate | Workload::Spread
+    ) {
         return refuse(format!(
-            "{spec} is no lock; its requests are made by `jostle stream`"
+            "{spec} is no lock; its requests are made by `jostle stream` and `jostle rate`"
         ));
     }
     if plan.carrier == Some(Carrier::Tasks) {
@@ -199,7 +202,7 @@ mod tests {
             (
                 &["exec:true"],
                 |p| p.workload = Workload::Contend,
-                "no lock; its requests are made by `jostle stream`",
+                "no lock; its requests are made by `jostle stream` and `jostle rate`",
             ),
             (&["exec"], |_| {}, "write exec:COMMAND"),
         ];

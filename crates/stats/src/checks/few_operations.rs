@@ -39,7 +39,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
                 return Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text));
             }
             let seconds = (LEAST as f64 / n as f64 * window_s).ceil();
-            let text = format!("only {n} acquisitions within the window (-t {seconds})");
+            let what = match evidence.is_contention() {
+                true => "acquisitions",
+                false => "answers",
+            };
+            let text = format!("only {n} {what} within the window (-t {seconds})");
             Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text))
         }
         _ => None,

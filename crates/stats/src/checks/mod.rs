@@ -24,6 +24,8 @@ pub mod foreign_cpu;
 pub mod generator;
 pub mod halted;
 pub mod hold_accuracy;
+pub mod lag;
+pub mod ledger;
 pub mod limit;
 pub mod lost_update;
 pub mod not_contended;
@@ -65,6 +67,7 @@ pub static CHECKS: &[&Check] = &[
     &lost_update::CHECK,
     &deaths::CHECK,
     &errors::CHECK,
+    &ledger::CHECK,
     &limit::CHECK,
     &concurrency::CHECK,
     &server_counts::CHECK,
@@ -75,6 +78,7 @@ pub static CHECKS: &[&Check] = &[
     &steal::CHECK,
     &foreign_cpu::CHECK,
     &generator::CHECK,
+    &lag::CHECK,
     &faster::CHECK,
     &profiled::CHECK,
     &few_operations::CHECK,
@@ -94,7 +98,9 @@ pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
         .collect();
     let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
     Verdict {
-        limited_by: by_generator.then_some(LimitedBy::Generator),
+        limited_by: by_generator
+            .then_some(LimitedBy::Generator)
+            .or_else(|| lag::limit(evidence)),
         ..Verdict::of(reasons)
     }
 }
@@ -155,7 +161,15 @@ impl Evidence<'_> {
 
     /// Whether a number of operations ends a run, and not a time.
     fn is_counted(&self) -> bool {
-        self.experiment.plan.workload != Workload::Contend
+        !matches!(
+            self.experiment.plan.workload,
+            Workload::Contend | Workload::Rate
+        )
+    }
+
+    /// Whether workers contend for as long as a window is open.
+    fn is_contention(&self) -> bool {
+        self.experiment.plan.workload == Workload::Contend
     }
 
     fn mean_window_s(&self) -> f64 {

@@ -24,7 +24,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    if evidence.is_counted()
+    if !evidence.is_contention()
         || evidence.workers() < 2
         || !wants_contention(&evidence.experiment.plan)
     {

@@ -20,7 +20,7 @@ pub static CHECK: Check = Check {
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     // Who does a fixed number of operations gets that number.
-    if evidence.is_counted() {
+    if !evidence.is_contention() {
         return None;
     }
     let workers = evidence.workers();

@@ -26,8 +26,9 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    // Tenths of the operations hold the same number of them, whatever the rate.
-    if evidence.is_counted() {
+    // Tenths of the operations hold the same number of them, whatever the rate, and
+    // what comes at a rate is told by when it was due.
+    if !evidence.is_contention() {
         return None;
     }
     let judged: Vec<(f64, f64)> = evidence.runs.iter().filter_map(|run| drift(run)).collect();

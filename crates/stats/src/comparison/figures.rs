@@ -131,6 +131,20 @@ pub static FIGURES: &[Figure] = &[
         time: 1.0,
         of: |run| percentile(run.batch_ns.as_ref(), "p50"),
     },
+    Figure {
+        name: "response_p50_ns",
+        label: "response p50 ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.response_ns.as_ref(), "p50"),
+    },
+    Figure {
+        name: "response_p99_ns",
+        label: "response p99 ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| percentile(run.response_ns.as_ref(), "p99"),
+    },
 ];
 
 /// Whether a figure is the one that a workload is known by: what the table of
@@ -140,6 +154,8 @@ pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
         == match (plan.workload, plan.only) {
             (Workload::Connect, None) => "connect_p50_ns",
             (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
+            // All rates are reached, until they are not.
+            (Workload::Rate, _) => "response_p50_ns",
             (Workload::Contend | Workload::Stream | Workload::Hold | Workload::Spread, _) => {
                 "throughput_per_s"
             }

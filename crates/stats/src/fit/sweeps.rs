@@ -140,6 +140,10 @@ const LEAST_VALUES: usize = 3;
 /// values. Points that are INVALID for ratios are left out.
 pub fn fits(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<Fit> {
     let mut fits = Vec::new();
+    if experiment.plan.workload == Workload::Rate {
+        // What so many a second cost is no matter of how many there are: `knee`.
+        return fits;
+    }
     for (target, at, swept) in sweeps(points) {
         let of_sweep: Vec<&PointSummary<'_>> = points
             .iter()

@@ -130,6 +130,7 @@ fn what(plan: &Plan, fit: &Fit) -> String {
         Workload::Spread => "request",
         Workload::Stream => "operation",
         Workload::Connect => "connection",
+        Workload::Rate => "request",
         Workload::Contend | Workload::Hold => "lock",
     };
     format!("{what} per {operation}")

@@ -4,6 +4,7 @@
 use super::page::{Outcome, Part, Sheet};
 use crate::order::RunOrder;
 use crate::page::{Page, Word};
+use jostle_model::plan::Workload;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
@@ -64,14 +65,16 @@ impl<'a> Asking<'a> {
             caller,
             page,
             sheet,
-            // How many each makes in a time is not known beforehand.
-            first: match order.is_counted() {
-                true => worker as u64 * order.operations,
-                false => worker as u64,
+            // At a rate the schedule numbers them; how many each makes in a time is not
+            // known beforehand.
+            first: match order.workload {
+                Workload::Rate => 0,
+                _ if order.is_counted() => worker as u64 * order.operations,
+                _ => worker as u64,
             },
-            step: match order.is_counted() {
-                true => 1,
-                false => order.workers as u64,
+            step: match order.workload {
+                Workload::Spread => order.workers as u64,
+                _ => 1,
             },
         }
     }
@@ -108,6 +111,11 @@ impl<'a> Asking<'a> {
         })
     }
 
+    /// Its distributions.
+    pub fn sheet(&self) -> Sheet<'a> {
+        self.sheet
+    }
+
     /// What stands for `{n}` in request number `nth`.
     fn number(&self, nth: u64) -> u64 {
         let request = self.order.requests.as_ref();
@@ -120,19 +128,38 @@ impl<'a> Asking<'a> {
     /// Records it, in this tenth of the run; None: outside of the window, where
     /// only the outcome is counted.
     pub fn record(&self, made: &Made, slice: Option<usize>) {
+        self.count(made);
+        let Some(slice) = slice else { return };
+        if made.is_success() {
+            self.page.add(Word::Operations, 1);
+        }
+        self.fold(made, slice, made.sent);
+    }
+
+    /// Counts its outcome.
+    pub fn count(&self, made: &Made) {
         self.sheet.count(made.outcome);
         self.sheet.add_child(made.child);
         self.page.add(Word::Total, 1);
-        let Some(slice) = slice else { return };
+    }
+
+    /// One more operation of the window.
+    pub fn add_operation(&self) {
+        self.page.add(Word::Operations, 1);
+    }
+
+    /// Folds its times into the distributions, and into this tenth of the run; it
+    /// was waited for since `since`.
+    pub fn fold(&self, made: &Made, slice: usize, since: u64) {
         let took = made.ended - made.sent;
         if !made.is_success() {
             self.sheet.fold(Part::Failed, took);
             return;
         }
-        self.page.add(Word::Operations, 1);
+        let waited = made.ended.saturating_sub(since);
         self.page.add(Word::Stamped, 1);
-        self.page.raise(Word::LongestWait, took);
-        self.page.slice(slice, Some(took));
+        self.page.raise(Word::LongestWait, waited);
+        self.page.slice(slice, Some(waited));
         self.sheet.fold(Part::Service, took);
         for nth in 0..self.sheet.phases() {
             if let Some(span) = made.phases.span(nth) {

@@ -4,10 +4,13 @@
 //! `asking` makes one request and records it, `page` is where; they know nothing
 //! of schedules. A file beside them is a way to decide when the next one starts:
 //! `closed`, as soon as the one before was answered, until a number is reached;
-//! `windowed`, the same until a time is over.
+//! `windowed`, the same until a time is over; `open`, at the times that `arrivals`
+//! has fixed before the run.
 
+mod arrivals;
 mod asking;
 mod closed;
+mod open;
 mod page;
 pub mod standstill;
 mod windowed;
@@ -22,9 +25,11 @@ use jostle_model::plan::Workload;
 use jostle_targets::{
     Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, caller,
 };
+use open::{Pool, Window};
 use page::{Part, Sheets};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
 
 /// What is asked, and where its workers note what came of it.
@@ -32,6 +37,8 @@ use std::time::Duration;
 pub struct Requesting {
     target: Box<dyn Requests>,
     sheets: Sheets,
+    /// Where requests come at a rate.
+    pool: Option<Pool>,
 }
 
 impl Requesting {
@@ -56,13 +63,32 @@ impl Requesting {
                 server_log: request.server_log.as_deref().map(Path::new),
             },
         )?;
-        let sheets = Sheets::new(order.workers, target.phases().len()).map_err(|error| {
+        let no_memory = |error: std::io::Error| {
             SetupError(format!(
                 "cannot make shared memory for {} workers: {error}; fewer workers (-w)",
                 order.workers
             ))
-        })?;
-        Ok(Requesting { target, sheets })
+        };
+        let open = request.open_loop.as_ref();
+        let pool = open.map(|open| Pool::new(order, open)).transpose();
+        let pool = pool.map_err(no_memory)?;
+        // One more for what is not a worker's.
+        let count = order.workers + usize::from(pool.is_some());
+        let sheets = Sheets::new(count, target.phases().len()).map_err(no_memory)?;
+        Ok(Requesting {
+            target,
+            sheets,
+            pool,
+        })
+    }
+
+    /// The window, once all workers have arrived.
+    fn window(crew: &Crew<'_, Requesting>) -> Window {
+        crew.await_all();
+        Window {
+            opens: crew.shared.opens().load(Acquire),
+            closes: crew.shared.closes().load(Acquire),
+        }
     }
 
     /// A worker's side of the requests, ready to be made.
@@ -117,6 +143,12 @@ impl Work for Requesting {
             }
         };
         let mut asking = Requesting::asking(crew, caller, worker);
+        if let Some(pool) = &crew.target.pool {
+            crew.wait_for_start(&page);
+            page.set(Word::Stage, Stage::Working as u64);
+            pool.work(&mut asking, crew.clock, Requesting::window(crew));
+            return crew.leave(&page, Ok(()));
+        }
         if crew.order.workload == Workload::Spread {
             return windowed::live(crew, worker, &mut asking);
         }
@@ -129,6 +161,21 @@ impl Work for Requesting {
     fn live_as_tasks(_crew: &Crew<'_, Requesting>) -> i32 {
         // Refused before anything starts: a call that waits stops its thread.
         1
+    }
+
+    fn has_canary(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    fn live_as_canary(crew: &Crew<'_, Requesting>) -> i32 {
+        if crew.settle_beside().is_err() {
+            return 1;
+        }
+        let spare = crew.target.sheets.sheet(crew.order.workers);
+        crew.await_start();
+        open::canary(&spare, crew.clock, Requesting::window(crew));
+        crew.await_dismissal();
+        0
     }
 
     fn add_to(&self, order: &RunOrder, data: &mut Yield) {
@@ -149,6 +196,10 @@ impl Work for Requesting {
                 .map(|(code, count)| (name(*code), *count))
                 .collect(),
             children_ns: outcomes.children_ns,
+            open_loop: self.pool.as_ref().map(|pool| {
+                let spare = self.sheets.sheet(order.workers);
+                Box::new(pool.settle(&self.sheets, &spare))
+            }),
         }));
         let unexpected = outcomes
             .answered

@@ -19,18 +19,33 @@ pub enum Part {
     Service,
     /// The same, of others.
     Failed,
+    /// From the intended start to the answer, successes.
+    Response,
+    /// From the intended start to the end of the run, or to being dropped.
+    Unanswered,
+    /// What the generator was late by.
+    GeneratorLag,
+    /// What the target was late by.
+    TargetLag,
+    /// What the canary was late by.
+    CanaryLag,
     /// A phase of the successes, by its number.
     Phase(usize),
 }
 
 /// Parts that are no phases.
-const FIXED: usize = 2;
+const FIXED: usize = 7;
 
 impl Part {
     fn index(self) -> usize {
         match self {
             Part::Service => 0,
             Part::Failed => 1,
+            Part::Response => 2,
+            Part::Unanswered => 3,
+            Part::GeneratorLag => 4,
+            Part::TargetLag => 5,
+            Part::CanaryLag => 6,
             Part::Phase(nth) => FIXED + nth,
         }
     }
@@ -57,17 +72,50 @@ impl Outcome {
     }
 }
 
+/// What is counted of requests that were due in the window (open loop).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Fate {
+    /// Answered as expected.
+    Done,
+    /// Answered otherwise, or not in time.
+    Failed,
+    /// Not sent: no slot came free in time.
+    Dropped,
+    /// Not sent: there was a slot, and the generator was late.
+    DroppedWithSlot,
+    /// Of both: the window had closed meanwhile.
+    DroppedAtEnd,
+}
+
+/// The fates.
+const FATES: usize = 5;
+
+/// Where a request is that a worker has taken from the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// None, or what became of it is counted.
+    Nothing,
+    /// It is not sent yet.
+    Waits(u64),
+    /// It is sent.
+    Sent(u64),
+}
+
 /// Kinds of outcome that are told apart; a server has some dozen codes, and a
 /// program that ends with more is no benchmark.
 const KINDS: usize = 64;
 
 /// Of each distribution: sum, least, greatest, octaves in use.
 const HEAD: usize = 4;
-/// User and system time of started processes, and outcomes beyond `KINDS`.
+/// User and system time of started processes, outcomes beyond `KINDS`, and the
+/// request that was taken.
 const CHILD_USER: usize = 0;
 const CHILD_SYSTEM: usize = 1;
 const BEYOND: usize = 2;
-const KINDS_AT: usize = 3;
+const TAKEN: usize = 3;
+const FATES_AT: usize = 4;
+const KINDS_AT: usize = FATES_AT + FATES;
 const HEADS_AT: usize = KINDS_AT + 2 * KINDS;
 /// One histogram octave.
 const OCTAVE: usize = 128;
@@ -128,7 +176,8 @@ impl Sheets {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = Sheet<'_>> {
+    /// Of every worker.
+    pub fn all(&self) -> impl Iterator<Item = Sheet<'_>> {
         (0..self.workers).map(|worker| self.sheet(worker))
     }
 
@@ -220,6 +269,35 @@ impl Sheet<'_> {
         add(sum, value);
         max.fetch_max(value, Relaxed);
         used.store(octaves | 1 << (bucket / OCTAVE), Relaxed);
+    }
+
+    /// Counts what became of a planned request.
+    pub fn count_fate(&self, fate: Fate) {
+        add(&self.words[FATES_AT + fate as usize], 1);
+    }
+
+    /// How many came to this.
+    pub fn fates(&self, fate: Fate) -> u64 {
+        self.words[FATES_AT + fate as usize].load(Relaxed)
+    }
+
+    /// Notes where the request is that this worker has taken.
+    pub fn take(&self, taken: Taken) {
+        let word = match taken {
+            Taken::Nothing => 0,
+            Taken::Waits(nth) => (nth + 1) << 1,
+            Taken::Sent(nth) => (nth + 1) << 1 | 1,
+        };
+        self.words[TAKEN].store(word, Relaxed);
+    }
+
+    /// Where it was left.
+    pub fn taken(&self) -> Taken {
+        match self.words[TAKEN].load(Relaxed) {
+            0 => Taken::Nothing,
+            word if word & 1 == 1 => Taken::Sent((word >> 1) - 1),
+            word => Taken::Waits((word >> 1) - 1),
+        }
     }
 
     fn head(&self, part: Part) -> &[AtomicU64] {

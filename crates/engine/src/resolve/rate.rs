@@ -1,0 +1,122 @@
+//! What a plan says about requests that come at a rate, and what makes no sense.
+
+use super::{UsageError, refuse};
+use jostle_model::Nanos;
+use jostle_model::plan::{Carrier, Measure, Plan, Workload};
+use jostle_targets::Spec;
+
+const MOST_RATE: u64 = 10_000_000;
+
+/// Intended starts of one run: the schedule is kept in memory, eight bytes each.
+const MOST_PLANNED: u64 = 50_000_000;
+
+/// With `--quick`: at 100 requests a second still a hundred.
+pub const QUICK_WINDOW: Nanos = Nanos::from_millis(1_000);
+
+/// Workers have to be on their way before the window opens.
+const LEAST_WARMUP: Nanos = Nanos::from_millis(10);
+
+/// What speaks against the experiment as a whole.
+///
+/// # Errors
+/// In words for the user.
+pub fn check(plan: &Plan) -> Result<(), UsageError> {
+    if plan.workload != Workload::Rate {
+        return Ok(());
+    }
+    let rates = plan.rate.as_ref().map_or(&[][..], |list| &list.0);
+    if rates.is_empty() || rates.iter().any(|rate| *rate == 0 || *rate > MOST_RATE) {
+        return refuse(format!("--rate: 1 to {MOST_RATE} requests a second"));
+    }
+    if plan.warmup.is_some_and(|warmup| warmup < LEAST_WARMUP) {
+        return refuse("--warmup: at least 10ms, so that all workers are on their way");
+    }
+    let span = plan.duration.unwrap_or_default().0 + plan.warmup.unwrap_or_default().0;
+    let most = rates.iter().max().copied().unwrap_or(0);
+    let planned = u128::from(most) * u128::from(span) / 1_000_000_000;
+    if planned > u128::from(MOST_PLANNED) {
+        return refuse(format!(
+            "--rate {most}: {planned} requests in one run, at most {MOST_PLANNED}; a shorter -t"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether this target can be asked as the options say.
+///
+/// # Errors
+/// In words for the user.
+pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    if plan.carrier == Some(Carrier::Tasks) {
+        return refuse(format!(
+            "{spec} --as tasks: a request that waits would delay all others of its thread; \
+             --as processes or threads"
+        ));
+    }
+    if plan.measure == Some(Measure::Counts) {
+        return refuse(format!(
+            "{spec} --measure counts: how late a request is has to be stamped; leave it out"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve;
+    use super::*;
+    use jostle_model::List;
+    use jostle_model::plan::{Arrivals, Names};
+
+    fn of(change: impl FnOnce(&mut Plan)) -> Result<Plan, UsageError> {
+        let mut plan = Plan::of(Workload::Rate);
+        change(&mut plan);
+        resolve(plan, 7, &[0, 1]).map(|resolved| resolved.plan)
+    }
+
+    #[test]
+    fn a_bare_rate_is_swept_at_three_on_locks_of_their_own() {
+        let plan = of(|_| {}).unwrap();
+        assert_eq!(plan.targets, ["lockd"]);
+        assert_eq!(plan.rate, Some(List(vec![100, 1_000, 10_000])));
+        assert_eq!(plan.workers, Some(List(vec![64])));
+        assert_eq!(plan.names, Some(Names::Own));
+        assert_eq!(plan.arrivals, Some(Arrivals::Constant));
+        assert_eq!(plan.drop_after, Some(Nanos::from_millis(1_000)));
+        assert_eq!(resolve(plan.clone(), 99, &[0, 1]).unwrap().plan, plan);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        type Case = (fn(&mut Plan), &'static str);
+        let table: &[Case] = &[
+            (|p| p.rate = Some(List(vec![])), "1 to 10000000 requests"),
+            (|p| p.rate = Some(List(vec![100, 0])), "1 to 10000000"),
+            (|p| p.warmup = Some(Nanos::ZERO), "at least 10ms"),
+            (
+                |p| {
+                    p.rate = Some(List(vec![1_000_000]));
+                    p.duration = Some(Nanos::from_millis(60_000));
+                },
+                "a shorter -t",
+            ),
+            (|p| p.carrier = Some(Carrier::Tasks), "processes or threads"),
+            (|p| p.measure = Some(Measure::Counts), "leave it out"),
+            (
+                |p| p.hold = Some(jostle_model::Busy::Sleep(Nanos(1))),
+                "rate has no hold",
+            ),
+            (|p| p.targets = vec!["tcp".into()], "is no lock"),
+        ];
+        for (change, part) in table {
+            let error = of(*change).unwrap_err().to_string();
+            assert!(error.contains(part), "{error} lacks {part}");
+        }
+        let elsewhere = |workload| {
+            let mut plan = Plan::of(workload);
+            plan.drop_after = Some(Nanos::from_millis(1));
+            resolve(plan, 7, &[0]).unwrap_err().to_string()
+        };
+        assert!(elsewhere(Workload::Stream).contains("stream has no drop-after"));
+    }
+}

@@ -1,0 +1,315 @@
+//! The open loop: requests come at a rate, whatever became of those before.
+//!
+//! All intended starts are fixed before the run. The workers are slots: whoever
+//! is free takes the next one from the schedule, sleeps until it is due and sends
+//! it, so that a request that is late delays none but itself, and the time that a
+//! request was not even sent counts in its response (coordinated omission: Tene,
+//! "How NOT to Measure Latency", 2013).
+//!
+//! A request is late for one of two reasons. Until a slot was free, it is the
+//! target's: all the others were still to be answered. After that it is the
+//! generator's. A slot that comes free late because its last request was sent late
+//! came free late by the generator's fault: each worker carries along by how much
+//! (its debt), as if the request before had been sent in time and had taken as
+//! long (Lindley's recursion for the waiting time, Proc. Camb. Phil. Soc.
+//! 48, 1952).
+
+use super::arrivals;
+use super::asking::Asking;
+use super::page::{Fate, Part, Sheet, Sheets, Taken};
+use crate::order::{OpenLoopOrder, OpenLoopYield, RunOrder};
+use crate::page::SLICES;
+use jostle_sys::clock::{self, Clock};
+use jostle_sys::shared::{LINE, Region};
+use jostle_sys::signal;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What the canary sleeps for.
+const CANARY_NS: u64 = 1_000_000;
+
+/// The schedule of a run, and how far it has been taken.
+#[derive(Debug)]
+pub struct Pool {
+    /// From the common start on, up to the end of the window.
+    due: Vec<u64>,
+    /// Number of the next one to be taken.
+    next: Region,
+    warmup_ns: u64,
+    window_ns: u64,
+    drop_after_ns: u64,
+}
+
+/// What one worker knows of its slot.
+struct Slot {
+    /// Stamp at which it came free.
+    free: u64,
+    /// How much earlier it would have been, had the generator never been late.
+    debt: u64,
+}
+
+impl Slot {
+    /// Since when a request due at `due` could have been sent by a generator that
+    /// is never late.
+    fn could(&self, due: u64) -> u64 {
+        due.max(self.free - self.debt)
+    }
+
+    /// What the target was late by with it.
+    fn target_lag(&self, due: u64) -> u64 {
+        self.could(due) - due
+    }
+
+    /// A request was sent and has ended; gives what the generator was late by.
+    fn served(&mut self, due: u64, sent: u64, ended: u64) -> u64 {
+        self.debt = sent.saturating_sub(self.could(due));
+        self.free = ended;
+        self.debt
+    }
+}
+
+/// The window, in stamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// It opens.
+    pub opens: u64,
+    /// It closes.
+    pub closes: u64,
+}
+
+impl Pool {
+    /// Fixes the schedule.
+    ///
+    /// # Errors
+    /// The system's, where there is no memory.
+    pub fn new(order: &RunOrder, open: &OpenLoopOrder) -> std::io::Result<Pool> {
+        let span = order.warmup.0 + order.window.0;
+        Ok(Pool {
+            due: arrivals::due(open.arrivals, open.per_s, span, order.seed),
+            next: Region::new(LINE)?,
+            warmup_ns: order.warmup.0,
+            window_ns: order.window.0,
+            drop_after_ns: open.drop_after.0,
+        })
+    }
+
+    fn next(&self) -> &AtomicU64 {
+        &self.next.words64(0, 1)[0]
+    }
+
+    /// Whether a request that is due then belongs to the window.
+    fn is_planned(&self, due: u64) -> bool {
+        due >= self.warmup_ns && due < self.warmup_ns + self.window_ns
+    }
+
+    /// How long a request went unanswered that never was, until the window closed.
+    fn unanswered(&self, due: u64) -> u64 {
+        (self.warmup_ns + self.window_ns).saturating_sub(due)
+    }
+
+    /// Takes requests from the schedule and makes them until there are none left,
+    /// or until the keeper ends it.
+    pub fn work(&self, asking: &mut Asking<'_>, clock: Clock, window: Window) {
+        let sheet = asking.sheet();
+        let start = window.opens - self.warmup_ns;
+        let mut slot = Slot {
+            free: start,
+            debt: 0,
+        };
+        loop {
+            let nth = self.next().fetch_add(1, Relaxed);
+            let Some(offset) = self.due.get(nth as usize).copied() else {
+                return;
+            };
+            sheet.take(Taken::Waits(nth));
+            let due = start + offset;
+            if self.gives_up(&sheet, &slot, offset, due, clock.now(), window) {
+                sheet.take(Taken::Nothing);
+                continue;
+            }
+            if !await_due(clock, due) {
+                return;
+            }
+            sheet.take(Taken::Sent(nth));
+            let Some(made) = asking.make(nth) else {
+                return;
+            };
+            asking.count(&made);
+            if made.is_success() && (window.opens..window.closes).contains(&made.ended) {
+                asking.add_operation();
+            }
+            let target_lag = slot.target_lag(due);
+            let generator_lag = slot.served(due, made.sent, made.ended);
+            if self.is_planned(offset) {
+                sheet.fold(Part::TargetLag, target_lag);
+                sheet.fold(Part::GeneratorLag, generator_lag);
+                asking.fold(&made, self.slice(offset), due);
+                if made.is_success() {
+                    sheet.fold(Part::Response, made.ended.saturating_sub(due));
+                }
+                sheet.count_fate(match made.is_success() {
+                    true => Fate::Done,
+                    false => Fate::Failed,
+                });
+            }
+            sheet.take(Taken::Nothing);
+        }
+    }
+
+    /// Whether a request that was just taken is not sent any more: it has waited
+    /// for a slot for too long, or the window has closed.
+    fn gives_up(
+        &self,
+        sheet: &Sheet<'_>,
+        slot: &Slot,
+        offset: u64,
+        due: u64,
+        now: u64,
+        window: Window,
+    ) -> bool {
+        let waited = slot.target_lag(due);
+        let ended = now >= window.closes;
+        if !ended && waited <= self.drop_after_ns {
+            return false;
+        }
+        if self.is_planned(offset) {
+            sheet.count_fate(match waited {
+                0 => Fate::DroppedWithSlot,
+                _ => Fate::Dropped,
+            });
+            if ended {
+                sheet.count_fate(Fate::DroppedAtEnd);
+            }
+            let until = now.min(window.closes);
+            sheet.fold(Part::Unanswered, until.saturating_sub(due));
+        }
+        true
+    }
+
+    fn slice(&self, offset: u64) -> usize {
+        let within = offset.saturating_sub(self.warmup_ns);
+        (u128::from(within) * SLICES as u128 / u128::from(self.window_ns.max(1))) as usize
+    }
+
+    /// What became of all planned requests, once the workers are gone. `spare` is a
+    /// sheet that no worker writes.
+    ///
+    /// What is planned is counted by the schedule and what became of it by the
+    /// workers, so that the two can disagree.
+    pub fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopYield {
+        let mut all = OpenLoopYield {
+            planned: self.due.iter().filter(|due| self.is_planned(**due)).count() as u64,
+            ..OpenLoopYield::default()
+        };
+        for sheet in sheets.all() {
+            all.done += sheet.fates(Fate::Done);
+            all.failed += sheet.fates(Fate::Failed);
+            let with_slot = sheet.fates(Fate::DroppedWithSlot);
+            all.dropped += sheet.fates(Fate::Dropped) + with_slot;
+            all.dropped_with_slot += with_slot;
+            all.dropped_at_end += sheet.fates(Fate::DroppedAtEnd);
+            self.settle_taken(sheet.taken(), spare, &mut all);
+        }
+        // Nobody was free to take these.
+        let taken = (self.next().load(Relaxed) as usize).min(self.due.len());
+        for due in self.due[taken..]
+            .iter()
+            .filter(|due| self.is_planned(**due))
+        {
+            all.dropped += 1;
+            all.dropped_at_end += 1;
+            spare.fold(Part::Unanswered, self.unanswered(*due));
+        }
+        all.response = sheets.merged(Part::Response);
+        all.unanswered = sheets.merged(Part::Unanswered);
+        all.generator_lag = sheets.merged(Part::GeneratorLag);
+        all.target_lag = sheets.merged(Part::TargetLag);
+        all.canary_lag = sheets.merged(Part::CanaryLag);
+        all
+    }
+
+    /// Of a worker that was interrupted or died with a request in hand.
+    fn settle_taken(&self, taken: Taken, spare: &Sheet<'_>, all: &mut OpenLoopYield) {
+        let (nth, sent) = match taken {
+            Taken::Nothing => return,
+            Taken::Waits(nth) => (nth, false),
+            Taken::Sent(nth) => (nth, true),
+        };
+        let due = self.due.get(nth as usize).copied();
+        let Some(due) = due.filter(|due| self.is_planned(*due)) else {
+            return;
+        };
+        match sent {
+            true => all.in_flight += 1,
+            false => {
+                all.dropped += 1;
+                all.dropped_with_slot += 1;
+                all.dropped_at_end += 1;
+            }
+        }
+        spare.fold(Part::Unanswered, self.unanswered(due));
+    }
+}
+
+/// Sleeps until a request is due; false if the keeper ended the wait.
+///
+/// The timer is the kernel's, absolute, without slack. A stamp's scale may be off
+/// by some millionths of it, so that what is left is asked again.
+fn await_due(clock: Clock, due: u64) -> bool {
+    loop {
+        let now = clock.now();
+        if now >= due {
+            return true;
+        }
+        clock::sleep_until(clock::monotonic() + (due - now));
+        if signal::interrupted() {
+            return false;
+        }
+    }
+}
+
+/// Sleeps for a millisecond again and again while the window is open, and notes
+/// how late it wakes: what it shares with the generators is the machine's doing.
+pub fn canary(sheet: &Sheet<'_>, clock: Clock, window: Window) {
+    loop {
+        let due = clock.now() + CANARY_NS;
+        if due >= window.closes || !await_due(clock, due) {
+            return;
+        }
+        if due >= window.opens {
+            sheet.fold(Part::CanaryLag, clock.now() - due);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests due at these times, sent and ended then: what generator and target
+    /// were late by.
+    fn lags(served: &[(u64, u64, u64)]) -> Vec<(u64, u64)> {
+        let mut slot = Slot { free: 0, debt: 0 };
+        served
+            .iter()
+            .map(|(due, sent, ended)| {
+                let target = slot.target_lag(*due);
+                (slot.served(*due, *sent, *ended), target)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn who_was_late_is_who_could_have_been_in_time() {
+        // In time, and the slot free again before the next is due.
+        assert_eq!(lags(&[(10, 10, 12), (20, 21, 25)]), [(0, 0), (1, 0)]);
+        // The target takes 30: the next one, due at 20, finds the slot free at 40.
+        assert_eq!(lags(&[(10, 10, 40), (20, 41, 43)]), [(0, 0), (1, 20)]);
+        // The generator pauses for 30: the next one, due at 20, is late by its fault.
+        assert_eq!(lags(&[(10, 40, 42), (20, 42, 44)]), [(30, 0), (22, 0)]);
+        // Both: in time, the first would have ended at 30, so that 10 of the 40 by
+        // which the second is late are the target's.
+        assert_eq!(lags(&[(10, 40, 60), (20, 60, 62)]), [(30, 0), (30, 10)]);
+        // A slot that was idle in between owes nothing any more.
+        assert_eq!(lags(&[(10, 40, 42), (90, 90, 92)]), [(30, 0), (0, 0)]);
+    }
+}

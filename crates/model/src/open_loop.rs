@@ -1,0 +1,54 @@
+//! The record of an open loop: requests that come at a rate, whatever became of
+//! those before.
+
+use crate::record::Distribution;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What became of the requests whose intended start lay in the window, and how
+/// late they were sent: planned = done + failed + dropped + `in_flight`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OpenLoop {
+    /// Intended starts within the window, by the schedule that was fixed before
+    /// the run.
+    pub planned: u64,
+    /// Answered as expected, if need be after the window.
+    pub done: u64,
+    /// Answered with another code, or not in time.
+    pub failed: u64,
+    /// Never sent.
+    pub dropped: u64,
+    /// Sent and not answered when the run was ended.
+    pub in_flight: u64,
+    /// Of `dropped`: those for which there was a free slot, so that the generator
+    /// could have sent them.
+    pub dropped_with_slot: u64,
+    /// Of `dropped`: those that still waited to be sent when the window closed; the
+    /// others had waited for longer than the plan allows.
+    pub dropped_at_end: u64,
+    /// From the intended start, or from the moment at which a slot was free if that
+    /// was later, to the sending: what the generator was late by.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generator_lag_ns: Option<Distribution>,
+    /// From the intended start until a slot was free: what the target was late by.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub target_lag_ns: Option<Distribution>,
+    /// What a process beside the generators was late by that slept for 1 ms again
+    /// and again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub canary_lag_ns: Option<Distribution>,
+    /// Percentiles of the response time with the requests accounted for that had
+    /// no answer; where all had one, those of `response_ns`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub response_kaplan_meier: BTreeMap<String, u64>,
+    /// Percentiles of which is known only that they lie above this.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub response_at_least: BTreeMap<String, u64>,
+}
+
+impl OpenLoop {
+    /// Whether every planned request is accounted for, once.
+    pub fn adds_up(&self) -> bool {
+        self.planned == self.done + self.failed + self.dropped + self.in_flight
+    }
+}

@@ -1,0 +1,147 @@
+//! What the formats for people show of an open loop: the columns of `rate`, and
+//! its ledger.
+
+use crate::ResultSet;
+use crate::format::{counted, grouped, percent, significant, time};
+use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use jostle_model::record::Point;
+use jostle_stats::open_loop::{self, Response};
+use jostle_stats::summary::PointSummary;
+
+/// Of `rate`.
+pub static COLUMNS: &[Column] = &[
+    Column {
+        title: ["", "target"],
+        shown: Shown::Once,
+        cell: |point| Some(point.target.to_owned()),
+    },
+    Column {
+        title: ["offered", "/s"],
+        shown: Shown::Always,
+        cell: |point| point.at.rate.map(grouped),
+    },
+    Column {
+        title: ["done", "/s"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
+    },
+    Column {
+        title: ["", PLUS_MINUS],
+        shown: Shown::UnlessInvalid,
+        cell: spread,
+    },
+    Column {
+        title: ["of the", "plan"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(percent(open_loop::share_done(&point.runs)?)),
+    },
+    Column {
+        title: ["response", "p50"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| response(point, "p50"),
+    },
+    Column {
+        title: ["", "p99"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| response(point, "p99"),
+    },
+    Column {
+        title: ["service", "p99"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| {
+            let service = open_loop::pooled(&point.runs, "service_ns");
+            Some(time(service.quantile(0.99)? as f64))
+        },
+    },
+    Column {
+        title: ["no slot", "p99"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(time(open_loop::target_lag_p99(&point.runs)? as f64)),
+    },
+    Column {
+        title: ["sent late", "p99"],
+        // It is what an INVALID point is convicted of.
+        shown: Shown::Always,
+        cell: |point| Some(time(open_loop::generator_lag_p99(&point.runs)? as f64)),
+    },
+    Column {
+        title: ["CPU us", "/req"],
+        shown: Shown::UnlessInvalid,
+        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
+    },
+];
+
+fn response(point: &PointSummary<'_>, name: &str) -> Option<String> {
+    let Response { ns, at_least } = open_loop::response(&point.runs, name)?;
+    Some(match at_least {
+        true => format!(">{}", time(ns)),
+        false => time(ns),
+    })
+}
+
+/// Whether these points are of requests that came at a rate.
+pub fn are(points: &[PointSummary<'_>]) -> bool {
+    points.iter().any(|point| point.at.rate.is_some())
+}
+
+/// The ledger of all runs together, and whether each adds up.
+pub fn checked(set: &ResultSet) -> Vec<String> {
+    let runs: Vec<&Point> = set.points.iter().collect();
+    let Some(all) = open_loop::ledger(&runs) else {
+        return Vec::new();
+    };
+    let with = |run: &&&Point| run.open_loop.is_some();
+    let adds_up = |run: &&&Point| run.open_loop.as_ref().is_some_and(|open| open.adds_up());
+    let count = runs.iter().filter(with).count();
+    let exact = runs.iter().filter(adds_up).count();
+    let agree = match (count, exact) {
+        (1, 1) => "it adds up".to_owned(),
+        (count, exact) if count == exact => format!("each of {count} runs adds up"),
+        (count, exact) => format!("{} of {count} runs do not add up", count - exact),
+    };
+    let mut said = vec![format!(
+        "Ledger: {} planned = {} done + {} failed + {} dropped + {} in flight; {agree}.",
+        grouped(all.planned),
+        grouped(all.done),
+        grouped(all.failed),
+        grouped(all.dropped),
+        grouped(all.in_flight),
+    )];
+    if all.dropped_at_end > 0 {
+        said.push(format!(
+            "Of those dropped {} still waited when a window closed.",
+            counted(all.dropped_at_end, "request")
+        ));
+    }
+    said.extend(
+        open_loop::canary_lag_p99(&runs)
+            .map(|late| format!("The canary woke {} late (p99).", time(late as f64))),
+    );
+    said
+}
+
+/// For gnuplot: what the columns of [`line`] are.
+pub const GNUPLOT_HEADER: &str =
+    "rate/s done/s of_plan response_p50_s response_p99_s service_p99_s sent_late_p99_s";
+
+/// One line of figures in plain numbers; what was not measured, or is only known
+/// to lie above, is `nan`.
+pub fn line(point: &PointSummary<'_>) -> String {
+    let seconds = |ns: Option<f64>| ns.map_or("nan".to_owned(), |ns| format!("{:.3e}", ns / 1e9));
+    let response = |name| {
+        let found = open_loop::response(&point.runs, name);
+        found.filter(|r| !r.at_least).map(|r| r.ns)
+    };
+    let service = open_loop::pooled(&point.runs, "service_ns").quantile(0.99);
+    let late = open_loop::generator_lag_p99(&point.runs);
+    format!(
+        "{} {:.1} {:.4} {} {} {} {}\n",
+        point.at.rate.unwrap_or(0),
+        point.throughput_per_s.map_or(f64::NAN, |rate| rate.median),
+        open_loop::share_done(&point.runs).unwrap_or(f64::NAN),
+        seconds(response("p50")),
+        seconds(response("p99")),
+        seconds(service.map(|ns| ns as f64)),
+        seconds(late.map(|ns| ns as f64)),
+    )
+}

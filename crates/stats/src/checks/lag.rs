@@ -1,0 +1,256 @@
+//! Did the generator send its requests when they were due?
+
+use super::{Check, Evidence, percent};
+use crate::open_loop::{self, pooled};
+use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason};
+
+/// Of the response's p99, and in nanoseconds: what the generator may be late by.
+const SUSPECT: (f64, f64) = (0.10, 50_000.0);
+const INVALID: (f64, f64) = (0.25, 200_000.0);
+
+/// Share of the plan that was not sent although a slot was free.
+const UNSENT: f64 = 0.01;
+
+/// Share of the generator's lag from which on a canary shares it.
+const SHARED: f64 = 0.5;
+
+/// Share of the plan under which a rate is not reached.
+const REACHED: f64 = 0.99;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "lag",
+    asks: "Did the generator of an open loop send its requests when they were due?",
+    threshold: "p99 of the time from the intended start, or from a slot's coming free if that is \
+                later, to the sending, over all runs: above 50 us and 10 % of the response's p99: \
+                SUSPECT, above 200 us and 25 %, or over 1 % of the plan not sent although a slot \
+                was free: INVALID. The same limits, of means, for the time that the generator's \
+                threads waited for a CPU for each request of a server. A canary that is half as \
+                late makes it the machine's",
+    source: "the response is counted from the intended start and holds this time in full: at \
+             10 % it moves the figure by as much as a difference that matters; 50 us is a wake-up \
+             on a busy virtual machine",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let fault = fault(evidence)?;
+    let text = fault.text
+        + &match fault.who {
+            LimitedBy::Machine => format!(
+                "; a canary beside them woke {:.0} us late (p99): it is the machine; more CPUs \
+                 for the generators (--place), or a quieter hour",
+                open_loop::canary_lag_p99(evidence.runs).unwrap_or(0) as f64 / 1e3
+            ),
+            _ => "; a lower --rate, or more CPUs for the generators (--place)".to_owned(),
+        };
+    let claims = [Claim::Absolute, Claim::Ratio, Claim::Distribution];
+    Some(CHECK.reason(fault.is, &claims, text))
+}
+
+/// What the generator is guilty of, and who is behind it.
+struct Fault {
+    is: Is,
+    who: LimitedBy,
+    text: String,
+}
+
+/// The gravest of the three ways to be late.
+fn fault(evidence: &Evidence<'_>) -> Option<Fault> {
+    let found = [unsent(evidence), late(evidence), queued(evidence)];
+    found
+        .into_iter()
+        .flatten()
+        .rev()
+        .max_by_key(|fault| fault.is)
+}
+
+/// Not sent at all.
+fn unsent(evidence: &Evidence<'_>) -> Option<Fault> {
+    let ledger = open_loop::ledger(evidence.runs)?;
+    let unsent = ledger.dropped_with_slot as f64 / ledger.planned.max(1) as f64;
+    (unsent > UNSENT).then(|| Fault {
+        is: Is::Invalid,
+        who: who(evidence, late_p99(evidence)),
+        text: format!(
+            "{} of the planned requests were not sent although a slot was free",
+            percent(unsent)
+        ),
+    })
+}
+
+/// Of what was sent, if anything was; else it was late beyond all measure.
+fn late_p99(evidence: &Evidence<'_>) -> f64 {
+    open_loop::generator_lag_p99(evidence.runs).map_or(f64::INFINITY, |ns| ns as f64)
+}
+
+/// Sent late.
+fn late(evidence: &Evidence<'_>) -> Option<Fault> {
+    let late_ns = open_loop::generator_lag_p99(evidence.runs)? as f64;
+    let response_ns = response_p99(evidence);
+    Some(Fault {
+        is: beyond(late_ns, response_ns)?,
+        who: who(evidence, late_ns),
+        text: format!(
+            "requests were sent {:.0} us late although a slot was free (p99; the response's is \
+             {:.0} us)",
+            late_ns / 1e3,
+            response_ns / 1e3
+        ),
+    })
+}
+
+/// Sent in time perhaps, but kept from a CPU: an answer that has come is read late,
+/// and looks like a slow one. In a process that is its own target that is a result.
+fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
+    let served = |run: &&&Point| run.server.is_some() && run.open_loop.is_some();
+    let runs = || evidence.runs.iter().filter(served);
+    let waited_s: Option<f64> = runs().map(|run| run.runqueue_wait_s).sum();
+    let answered: u64 = runs().map(|run| run.operations).sum();
+    let responses = pooled(evidence.runs, "response_ns");
+    let queued_ns = waited_s? * 1e9 / answered.max(1) as f64;
+    let response_ns = responses.mean()?;
+    Some(Fault {
+        is: beyond(queued_ns, response_ns)?,
+        who: who(evidence, queued_ns),
+        text: format!(
+            "the workers waited {:.0} us for a CPU for each request (mean; the response's is \
+             {:.0} us)",
+            queued_ns / 1e3,
+            response_ns / 1e3
+        ),
+    })
+}
+
+fn beyond(ns: f64, response_ns: f64) -> Option<Is> {
+    let limits = [(INVALID, Is::Invalid), (SUSPECT, Is::Suspect)].into_iter();
+    let mut exceeded = limits.filter(|((share, least), _)| ns > least.max(share * response_ns));
+    exceeded.next().map(|(_, is)| is)
+}
+
+/// Of all requests: what was never answered took at least as long as it waited.
+fn response_p99(evidence: &Evidence<'_>) -> f64 {
+    let mut all = pooled(evidence.runs, "response_ns");
+    all.merge(&pooled(evidence.runs, "unanswered_ns"));
+    all.quantile(0.99).unwrap_or(0) as f64
+}
+
+/// Whose fault it is to be late by so much: what a canary shares is not the
+/// generator's doing.
+fn who(evidence: &Evidence<'_>, late_ns: f64) -> LimitedBy {
+    let canary = open_loop::canary_lag_p99(evidence.runs).unwrap_or(0) as f64;
+    match canary >= SHARED * late_ns && canary > 0.0 {
+        true => LimitedBy::Machine,
+        false => LimitedBy::Generator,
+    }
+}
+
+/// What bounds an open loop, if anything does: whoever is late, or the target
+/// where it answers less than the plan.
+pub fn limit(evidence: &Evidence<'_>) -> Option<LimitedBy> {
+    let done = open_loop::share_done(evidence.runs)?;
+    match fault(evidence) {
+        Some(fault) => Some(fault.who),
+        None => (done < REACHED).then_some(LimitedBy::Target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHECK, limit};
+    use crate::checks::Evidence;
+    use crate::fixtures::{experiment, judge};
+    use crate::open_loop::tests::Run;
+    use jostle_model::record::{Is, LimitedBy, Point};
+
+    fn found(run: Run) -> Is {
+        judge(&CHECK, &[run.point()]).map_or(Is::Valid, |reason| reason.is)
+    }
+
+    fn limited(point: &Point) -> Option<LimitedBy> {
+        limit(&Evidence {
+            experiment: &experiment(),
+            runs: &[point],
+        })
+    }
+
+    #[test]
+    fn a_tenth_and_a_quarter_of_the_response_are_the_limits_but_never_under_50_and_200_us() {
+        let table = [
+            // lag and response, us
+            (49, 100, Is::Valid),
+            (52, 100, Is::Suspect),
+            (190, 300, Is::Suspect), // well over a quarter, and under 200 us
+            (205, 300, Is::Invalid),
+            (95, 1_000, Is::Valid),
+            (105, 1_000, Is::Suspect),
+            (240, 1_000, Is::Suspect),
+            (260, 1_000, Is::Invalid),
+            (4_500, 50_000, Is::Valid),
+        ];
+        for (generator_lag_us, response_us, is) in table {
+            let run = Run {
+                generator_lag_us,
+                response_us,
+                ..Run::at(100)
+            };
+            assert_eq!(found(run), is, "{generator_lag_us} {response_us}");
+        }
+    }
+
+    #[test]
+    fn one_in_a_hundred_that_a_free_slot_could_have_sent_convicts_the_generator() {
+        let with = |dropped_with_slot| {
+            let mut point = Run::at(100).point();
+            let open = point.open_loop.as_mut().unwrap();
+            open.dropped_with_slot = dropped_with_slot;
+            judge(&CHECK, &[point]).map_or(Is::Valid, |reason| reason.is)
+        };
+        assert_eq!(with(10), Is::Valid);
+        assert_eq!(with(11), Is::Invalid);
+    }
+
+    #[test]
+    fn a_target_that_keeps_all_slots_busy_is_not_the_generator_s_fault() {
+        let run = Run {
+            done: 300,
+            response_us: 900_000,
+            target_lag_us: 800_000,
+            ..Run::at(100)
+        };
+        assert_eq!(found(run), Is::Valid);
+        assert_eq!(limited(&run.point()), Some(LimitedBy::Target));
+        assert_eq!(limited(&Run::at(100).point()), None);
+    }
+
+    #[test]
+    fn a_generator_that_reads_its_answers_late_is_guilty_too() {
+        use jostle_model::record::Server;
+        let with = |queued_us: f64, served: bool| {
+            let mut point = Run::at(100).point();
+            point.runqueue_wait_s = Some(queued_us * 1e-6 * point.operations as f64);
+            point.server = served.then(Server::default);
+            judge(&CHECK, &[point]).map_or(Is::Valid, |reason| reason.is)
+        };
+        // The response is 400 us.
+        assert_eq!(with(49.0, true), Is::Valid);
+        assert_eq!(with(60.0, true), Is::Suspect);
+        assert_eq!(with(210.0, true), Is::Invalid);
+        // What runs in the worker's own process waits for its own CPU.
+        assert_eq!(with(210.0, false), Is::Valid);
+    }
+
+    #[test]
+    fn what_a_canary_shares_is_the_machine_s() {
+        let late = |canary_lag_us| Run {
+            generator_lag_us: 1_000,
+            canary_lag_us,
+            ..Run::at(100)
+        };
+        assert_eq!(limited(&late(20).point()), Some(LimitedBy::Generator));
+        assert_eq!(limited(&late(490).point()), Some(LimitedBy::Generator));
+        assert_eq!(limited(&late(510).point()), Some(LimitedBy::Machine));
+        let text = judge(&CHECK, &[late(900).point()]).unwrap().text;
+        assert!(text.contains("it is the machine"), "{text}");
+    }
+}

@@ -1,0 +1,255 @@
+//! The closing sentences of `rate`: up to which rate a target holds, and who bent
+//! beyond it.
+//!
+//! A rate holds if at least 99 % of its plan was done and the response's p99 is at
+//! most four times the least of this and all lower rates. Four times is where a
+//! queue with random arrivals and services (M/M/1) stands at three quarters of its
+//! capacity: its response time, and with it every percentile, is the service time
+//! by 1 - load (Kleinrock, Queueing Systems 1, 1975, section 3.2). The knee is the
+//! highest rate that holds; beyond it the generator bent if its lag says so, else
+//! the target.
+
+use crate::checks::lag;
+use crate::growth::grouped;
+use crate::open_loop::{self, Response};
+use crate::summary::PointSummary;
+use jostle_model::record::{Is, LimitedBy, Reason};
+
+/// Share of the plan that must be done.
+const DONE: f64 = 0.99;
+
+/// Growth of the response's p99 that still holds.
+const HOLDS: f64 = 4.0;
+
+/// One sentence for each target, and number of workers where several were tried.
+pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+    let mut groups: Vec<(&str, Option<u64>)> = Vec::new();
+    for point in points {
+        let group = (point.target, point.at.workers);
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    let several = |target: &str| groups.iter().filter(|(t, _)| *t == target).count() > 1;
+    groups
+        .iter()
+        .filter_map(|(target, workers)| {
+            let of_group =
+                |point: &&PointSummary<'_>| point.target == *target && point.at.workers == *workers;
+            let mut rates: Vec<&PointSummary<'_>> = points.iter().filter(of_group).collect();
+            rates.sort_by_key(|point| point.at.rate);
+            let text = sentence(&rates)?;
+            Some((
+                (*target).to_owned(),
+                match workers.filter(|_| several(target)) {
+                    Some(workers) => format!("with {workers} in flight at most: {text}"),
+                    None => text,
+                },
+            ))
+        })
+        .collect()
+}
+
+/// The highest rate that holds, as the number of its point. What must not be used
+/// does not hold.
+fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
+    let mut least = f64::INFINITY;
+    let holds = rates.iter().map(|point| {
+        let usable = point.verdict.is != Is::Invalid;
+        let done = open_loop::share_done(&point.runs).is_some_and(|done| done >= DONE);
+        let in_time = match open_loop::response(&point.runs, "p99") {
+            // Too few requests for a percentile: only what was done decides.
+            None => true,
+            Some(p99) if p99.at_least || !usable => false,
+            Some(p99) => {
+                least = least.min(p99.ns);
+                p99.ns <= HOLDS * least
+            }
+        };
+        usable && done && in_time
+    });
+    let holds: Vec<bool> = holds.collect();
+    holds.iter().rposition(|holds| *holds)
+}
+
+fn sentence(rates: &[&PointSummary<'_>]) -> Option<String> {
+    let Some(at) = knee(rates) else {
+        return bent(rates.first()?).map(|text| format!("{text}."));
+    };
+    let held = holds(rates[at])?;
+    Some(match rates.get(at + 1) {
+        None if rates.len() == 1 => format!("holds {held}."),
+        None => format!("holds up to {held}, the most that was tried."),
+        Some(next) => {
+            let bent = bent(next)?;
+            let at_least = match next.verdict.limited_by {
+                Some(LimitedBy::Generator | LimitedBy::Machine) => {
+                    ": the target does at least that"
+                }
+                _ => "",
+            };
+            format!("holds up to {held}{at_least}; {bent}.")
+        }
+    })
+}
+
+/// `1,000/s with a response of at most 180 us (p99)`.
+fn holds(point: &PointSummary<'_>) -> Option<String> {
+    let rate = grouped(point.at.rate?);
+    Some(match open_loop::response(&point.runs, "p99") {
+        Some(p99) => format!("{rate}/s, with a response of {} (p99)", span(p99)),
+        None => format!("{rate}/s"),
+    })
+}
+
+/// Who bends at this rate, and how.
+fn bent(point: &PointSummary<'_>) -> Option<String> {
+    let rate = grouped(point.at.rate?);
+    let who = match point.verdict.limited_by {
+        Some(LimitedBy::Generator) => "the generator",
+        Some(LimitedBy::Machine) => "the machine",
+        _ => "the target",
+    };
+    if point.verdict.is == Is::Invalid {
+        let invalid = |reason: &&Reason| reason.is == Is::Invalid;
+        let why = point.verdict.reasons.iter().find(invalid)?;
+        return Some(match why.check == lag::CHECK.name {
+            true => format!("INVALID at {rate}/s, where {who} bends: {}", why.text),
+            false => format!("INVALID at {rate}/s: {}", why.text),
+        });
+    }
+    let done = open_loop::share_done(&point.runs)?;
+    let mut parts = vec![format!("{:.0} % of the plan done", 100.0 * done)];
+    if let Some(p99) = open_loop::response(&point.runs, "p99") {
+        parts.push(format!("a response of {} (p99)", span(p99)));
+    }
+    let late = open_loop::generator_lag_p99(&point.runs);
+    let sent = late.map_or(String::new(), |late| {
+        format!(", sent {} late (p99)", nanos(late as f64))
+    });
+    Some(format!(
+        "at {rate}/s {who} bends: {}{sent}",
+        parts.join(", ")
+    ))
+}
+
+fn span(response: Response) -> String {
+    match response.at_least {
+        true => format!("at least {}", nanos(response.ns)),
+        false => nanos(response.ns),
+    }
+}
+
+/// Two digits that count, in the unit that suits.
+fn nanos(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns >= 1e9 => (ns / 1e9, "s"),
+        ns if ns >= 1e6 => (ns / 1e6, "ms"),
+        ns => (ns / 1e3, "us"),
+    };
+    match value {
+        value if value >= 10.0 => format!("{value:.0} {unit}"),
+        value => format!("{value:.1} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+    use crate::open_loop::tests::Run;
+    use crate::summary::summarize;
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{Experiment, Point};
+
+    fn experiment() -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan::of(Workload::Rate);
+        experiment
+    }
+
+    fn said(runs: &[Run]) -> String {
+        let points: Vec<Point> = runs.iter().map(|run| run.point()).collect();
+        let experiment = experiment();
+        sentences(&summarize(&experiment, &points)).remove(0).1
+    }
+
+    #[test]
+    fn the_knee_is_the_highest_rate_that_holds_and_beyond_it_somebody_bends() {
+        let slow = Run {
+            response_us: 1_700,
+            ..Run::at(10_000)
+        };
+        let table: [(&[Run], &str); 6] = [
+            (
+                &[Run::at(100), Run::at(1_000)],
+                "holds up to 1,000/s, with a response of 400 us (p99), the most that was tried.",
+            ),
+            (
+                &[Run::at(100)],
+                "holds 100/s, with a response of 400 us (p99).",
+            ),
+            (
+                &[Run::at(100), Run::at(1_000), slow],
+                "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
+                 bends: 100 % of the plan done, a response of 1.7 ms (p99), sent 20 us late (p99).",
+            ),
+            (
+                &[
+                    Run::at(1_000),
+                    Run {
+                        done: 300,
+                        response_us: 900_000,
+                        ..Run::at(10_000)
+                    },
+                ],
+                "holds up to 1,000/s, with a response of 400 us (p99); at 10,000/s the target \
+                 bends: 30 % of the plan done, a response of at least 1.0 s (p99), sent 20 us \
+                 late (p99).",
+            ),
+            (
+                &[
+                    Run::at(1_000),
+                    Run {
+                        generator_lag_us: 900,
+                        response_us: 1_300,
+                        ..Run::at(10_000)
+                    },
+                ],
+                "holds up to 1,000/s, with a response of 400 us (p99): the target does at least \
+                 that; INVALID at 10,000/s, where the generator bends: requests were sent",
+            ),
+            (
+                &[Run {
+                    done: 500,
+                    ..Run::at(100)
+                }],
+                "at 100/s the target bends: 50 % of the plan done",
+            ),
+        ];
+        for (runs, text) in table {
+            let said = said(runs);
+            assert!(said.starts_with(text), "{said}\n{text}");
+        }
+    }
+
+    #[test]
+    fn four_times_the_least_of_the_lower_rates_still_holds() {
+        let with = |first_us, response_us| {
+            said(&[
+                Run {
+                    response_us: first_us,
+                    ..Run::at(100)
+                },
+                Run {
+                    response_us,
+                    ..Run::at(200)
+                },
+            ])
+        };
+        assert!(with(1_000, 3_950).starts_with("holds up to 200/s"));
+        assert!(with(1_000, 4_100).starts_with("holds up to 100/s"));
+        // A server that warms up at higher rates has not bent at the lower one.
+        assert!(with(9_000, 1_000).starts_with("holds up to 200/s"));
+    }
+}

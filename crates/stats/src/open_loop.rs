@@ -1,0 +1,224 @@
+//! What all runs of a point say of an open loop: how late, how long, how much of
+//! the plan.
+
+use crate::histogram::Histogram;
+use crate::intervals::median;
+use jostle_model::open_loop::OpenLoop;
+use jostle_model::record::Point;
+
+/// A percentile of the response time over the runs, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Response {
+    /// The median of the runs, or that of all their requests where a single run
+    /// has too few.
+    pub ns: f64,
+    /// Known only to lie above, since too many requests had no answer.
+    pub at_least: bool,
+}
+
+/// What became of the planned requests of all runs together.
+pub fn ledger(runs: &[&Point]) -> Option<OpenLoop> {
+    let mut runs = runs.iter().filter_map(|run| run.open_loop.as_deref());
+    let first = OpenLoop {
+        planned: 0,
+        ..OpenLoop::default()
+    };
+    let mut any = false;
+    let sum = runs.by_ref().fold(first, |sum, run| {
+        any = true;
+        OpenLoop {
+            planned: sum.planned + run.planned,
+            done: sum.done + run.done,
+            failed: sum.failed + run.failed,
+            dropped: sum.dropped + run.dropped,
+            in_flight: sum.in_flight + run.in_flight,
+            dropped_with_slot: sum.dropped_with_slot + run.dropped_with_slot,
+            dropped_at_end: sum.dropped_at_end + run.dropped_at_end,
+            ..OpenLoop::default()
+        }
+    });
+    any.then_some(sum)
+}
+
+/// Share of the planned requests that were answered as expected.
+pub fn share_done(runs: &[&Point]) -> Option<f64> {
+    let ledger = ledger(runs)?;
+    (ledger.planned > 0).then(|| ledger.done as f64 / ledger.planned as f64)
+}
+
+/// A percentile of the response time by its name (`p99`), requests without an
+/// answer accounted for.
+pub fn response(runs: &[&Point], name: &str) -> Option<Response> {
+    let each = runs.iter().map(|run| of_run(run, name));
+    let Some(mut each) = each.collect::<Option<Vec<Response>>>() else {
+        return pooled_response(runs, name);
+    };
+    // What is only bounded from below is taken for larger than all the others.
+    each.sort_by(|a, b| {
+        (a.at_least, a.ns)
+            .partial_cmp(&(b.at_least, b.ns))
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let middle = each.get(each.len().checked_sub(1)? / 2)?;
+    let bounded = each.iter().any(|response| response.at_least);
+    let values: Vec<f64> = each.iter().map(|response| response.ns).collect();
+    match bounded {
+        true => Some(*middle),
+        false => median(&values).map(|ns| Response {
+            ns,
+            at_least: false,
+        }),
+    }
+}
+
+fn of_run(run: &Point, name: &str) -> Option<Response> {
+    let open = run.open_loop.as_ref()?;
+    let known = open.response_kaplan_meier.get(name);
+    let bound = open.response_at_least.get(name);
+    known.or(bound).map(|ns| Response {
+        ns: *ns as f64,
+        at_least: known.is_none(),
+    })
+}
+
+fn pooled_response(runs: &[&Point], name: &str) -> Option<Response> {
+    let answered = pooled(runs, "response_ns");
+    let unanswered = pooled(runs, "unanswered_ns");
+    let waits = crate::censor::waits(&answered, &unanswered, &[])?;
+    let known = waits.kaplan_meier.get(name);
+    let bound = waits.at_least.get(name);
+    known.or(bound).map(|ns| Response {
+        ns: *ns as f64,
+        at_least: known.is_none(),
+    })
+}
+
+/// A histogram of all runs together, by its name in the result file.
+pub fn pooled(runs: &[&Point], name: &str) -> Histogram {
+    let mut all = Histogram::new();
+    for buckets in runs.iter().filter_map(|run| run.histograms.get(name)) {
+        all.merge(&Histogram::from_buckets(buckets));
+    }
+    all
+}
+
+/// The 99th percentile of what the generator was late by.
+pub fn generator_lag_p99(runs: &[&Point]) -> Option<u64> {
+    pooled(runs, "generator_lag_ns").quantile(0.99)
+}
+
+/// The 99th percentile of what the target was late by.
+pub fn target_lag_p99(runs: &[&Point]) -> Option<u64> {
+    pooled(runs, "target_lag_ns").quantile(0.99)
+}
+
+/// The 99th percentile of what the canary was late by.
+pub fn canary_lag_p99(runs: &[&Point]) -> Option<u64> {
+    pooled(runs, "canary_lag_ns").quantile(0.99)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use jostle_model::record::At;
+
+    /// What a run was like: how many of 1,000 planned ones were done, and what
+    /// these and the others were late by, in microseconds.
+    #[derive(Clone, Copy)]
+    pub struct Run {
+        pub rate: u64,
+        pub done: u64,
+        pub response_us: u64,
+        pub generator_lag_us: u64,
+        pub target_lag_us: u64,
+        pub canary_lag_us: u64,
+    }
+
+    impl Run {
+        pub fn at(rate: u64) -> Run {
+            Run {
+                rate,
+                done: 1_000,
+                response_us: 400,
+                generator_lag_us: 20,
+                target_lag_us: 0,
+                canary_lag_us: 20,
+            }
+        }
+
+        pub fn point(self) -> Point {
+            let all = |us: u64, count: u64| {
+                let mut histogram = Histogram::new();
+                histogram.record_n(us * 1_000, count);
+                histogram
+            };
+            let (response, dropped) = (all(self.response_us, self.done), 1_000 - self.done);
+            let mut unanswered = Histogram::new();
+            unanswered.record_n(1_000_000_000, dropped);
+            let waits = crate::censor::waits(&response, &unanswered, &[]).unwrap();
+            let mut point = Point {
+                target: "lockd".to_owned(),
+                workload: "rate".to_owned(),
+                at: At {
+                    workers: Some(64),
+                    rate: Some(self.rate),
+                    ..At::default()
+                },
+                run: 1,
+                block: 1,
+                window_s: 5.0,
+                operations: self.done,
+                throughput_per_s: self.done as f64 / 5.0,
+                response_ns: response.distribution(&[]),
+                open_loop: Some(Box::new(OpenLoop {
+                    planned: 1_000,
+                    done: self.done,
+                    dropped,
+                    response_kaplan_meier: waits.kaplan_meier,
+                    response_at_least: waits.at_least,
+                    ..OpenLoop::default()
+                })),
+                ..Point::default()
+            };
+            for (name, histogram) in [
+                ("response_ns", response),
+                ("unanswered_ns", unanswered),
+                ("generator_lag_ns", all(self.generator_lag_us, self.done)),
+                ("target_lag_ns", all(self.target_lag_us, self.done)),
+                ("canary_lag_ns", all(self.canary_lag_us, 5_000)),
+            ] {
+                point
+                    .histograms
+                    .insert(name.to_owned(), histogram.to_buckets());
+            }
+            point
+        }
+    }
+
+    #[test]
+    fn what_was_never_answered_makes_a_percentile_a_lower_bound() {
+        let fine = Run::at(100).point();
+        let half = Run {
+            done: 500,
+            ..Run::at(100)
+        }
+        .point();
+        let of = |runs: &[&Point]| response(runs, "p99").unwrap();
+        assert!(!of(&[&fine]).at_least);
+        assert!(of(&[&half]).at_least);
+        assert!(of(&[&half]).ns > 0.9e9);
+        // One bad run of three does not move the median.
+        assert!(!of(&[&fine, &half, &fine]).at_least);
+        assert!(of(&[&half, &half, &fine]).at_least);
+        assert_eq!(share_done(&[&fine, &half]), Some(0.75));
+    }
+
+    #[test]
+    fn runs_too_short_for_a_percentile_are_pooled() {
+        let mut short = Run::at(100).point();
+        let open = short.open_loop.as_mut().unwrap();
+        open.response_kaplan_meier.clear();
+        let found = response(&[&short, &short], "p99").unwrap();
+        assert!((found.ns - 400_000.0).abs() < 4_000.0, "{found:?}");
+    }
+}
