@@ -93,11 +93,8 @@ fn place(at: At) -> String {
         ("--open", at.open),
         ("--listeners", at.listeners),
         ("--sources", at.sources),
-<<<<<<< HEAD
         ("--rate", at.rate),
-=======
         ("--generators", at.generators),
->>>>>>> main
     ];
     parts
         .iter()
