@@ -107,6 +107,8 @@ enum Task {
 }
 
 fn main() -> anyhow::Result<()> {
+    // What is started from here inherits it; tests interrupt what they start.
+    jostle_sys::signal::heed_interrupts()?;
     match Arguments::parse().task {
         Task::Ci => ci::run(),
         Task::Fuzz { replay: true, .. } => fuzz::replay(),

@@ -41,8 +41,10 @@ fn as_much_is_in_flight_as_was_asked_for_and_every_request_is_accounted_for() {
             "{spread:?}"
         );
         assert!(spread.at_server.unwrap() < spread.effective);
-        // The window's end cut off one request of each worker.
-        assert_eq!(spread.response_ns.as_ref().unwrap().censored, 7);
+        // The window's end cut off a request of each worker, but of those who were
+        // just between two.
+        let cut_off = spread.response_ns.as_ref().unwrap().censored;
+        assert!((4..=7).contains(&cut_off), "{target}: {cut_off}");
         let shares: Vec<(u64, u64)> = point
             .generators
             .iter()
@@ -207,7 +209,9 @@ fn idle_generators_beside_a_server_at_its_limit_are_not_accused() {
             );
         }
         let text = table_of(&done.stdout);
-        (!text.contains("the generators were the limit")).then_some(text)
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let said = words.join(" ");
+        (!said.contains("the generators were the limit")).then_some(said)
     });
     let named = said.contains("with 2 and 4 generators the server was the limit");
     assert!(
