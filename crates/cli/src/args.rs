@@ -211,7 +211,8 @@ pub struct Counted {
     /// Threads that carry tasks [default: half of the CPUs]
     #[arg(long, value_name = "N")]
     pub generator_threads: Option<u64>,
-    /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
+    /// CPUs of the workers: none, same, cross, cpus:0-3 (a server that is
+    /// launched gets the others) [default: none]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
     /// What is recorded: full, or counts for locks quicker than a stamp [default: full]
@@ -256,7 +257,8 @@ pub struct Common {
     /// Threads that carry tasks [default: half of the CPUs]
     #[arg(long, value_name = "N")]
     pub generator_threads: Option<u64>,
-    /// CPUs of the workers: none, same, cross, cpus:0-3 [default: none]
+    /// CPUs of the workers: none, same, cross, cpus:0-3 (a server that is
+    /// launched gets the others) [default: none]
     #[arg(long, value_name = "WHERE")]
     pub place: Option<Place>,
     /// What is recorded: full, or counts for locks quicker than a stamp [default: full]

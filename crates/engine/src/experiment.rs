@@ -618,9 +618,11 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         },
         generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
         generator_cpu: plan.generator_cpu,
-        server_cpus: match plan.workload {
-            // Apart from the generators, where there is a CPU left.
-            Workload::Spread if !cpus.is_empty() => {
+        server_cpus: match (&plan.place, plan.workload) {
+            // Apart from the workers, where there is a CPU left: a server that may
+            // run anywhere begins on theirs, and moves away after some thousand
+            // requests, which looks as if each of them came to cost more.
+            (Some(Place::Cpus(_)), _) | (Some(_), Workload::Spread) => {
                 let others = allowed.iter().filter(|cpu| !cpus.contains(cpu));
                 others.copied().collect()
             }
