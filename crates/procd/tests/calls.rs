@@ -1,6 +1,6 @@
 //! Calls, by curl and by the thin client, and procedures that change.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 mod common;
 

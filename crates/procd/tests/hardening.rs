@@ -1,6 +1,6 @@
 //! What clients and procedures may do without harm to the others.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 mod common;
 

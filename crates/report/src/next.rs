@@ -10,7 +10,7 @@ use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan};
-use jostle_stats::path::answering;
+use jostle_stats::path::{answering, only_answers};
 use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
@@ -375,13 +375,10 @@ fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let served = set.points.iter().any(|point| point.server.is_some());
     let targets = plan.targets.iter();
     let echoes: BTreeSet<&str> = targets.filter_map(|target| answering(target)).collect();
-    let has_echo = plan
-        .targets
-        .iter()
-        .any(|target| answering(target).is_none());
+    let has_echo = plan.targets.iter().any(|target| only_answers(target));
     match (plan.workload, plan.names, &plan.keys) {
         (Workload::Stream, Some(Names::One), _) => next.names = Some(Names::Own),
-        (Workload::Stream, ..) if served && !has_echo => {
+        (Workload::Stream, ..) if served && !has_echo && !echoes.is_empty() => {
             next.targets.extend(echoes.into_iter().map(str::to_owned));
         }
         (Workload::Hold, _, Some(List(keys))) => {

@@ -17,14 +17,19 @@ pub const ECHO: &str = "echo";
 /// The same over a Unix socket.
 const ECHO_UNIX: &str = "echo+unix";
 
-/// The answering server on the same transport as this target; None for what is
-/// one itself.
+/// The answering server on the same transport, of services that are asked in the
+/// same protocol; None of all others.
 pub fn answering(target: &str) -> Option<&'static str> {
-    match target {
-        ECHO | ECHO_UNIX => None,
-        _ if target.split(':').next() == Some("lockd+unix") => Some(ECHO_UNIX),
-        _ => Some(ECHO),
+    match target.split(':').next() {
+        Some("lockd+unix") => Some(ECHO_UNIX),
+        Some("lockd" | "redis") => Some(ECHO),
+        _ => None,
     }
+}
+
+/// Whether it is a server that only answers.
+pub fn only_answers(target: &str) -> bool {
+    [ECHO, ECHO_UNIX].contains(&target)
 }
 
 /// Share of its throughput from which on a service is bound by the path.
@@ -223,6 +228,8 @@ mod tests {
         assert_eq!(said(&unix), (None, None));
         assert_eq!(answering("lockd+unix:/run/jostled"), Some(ECHO_UNIX));
         assert_eq!(answering("lockd://h:1"), Some(ECHO));
+        // It is asked in another protocol, which costs something else.
+        assert_eq!(answering("ldap://h/dc=org?(uid=a)"), None);
         // It let two owners in: they did not wait as those of a lock do.
         let mut broken = runs(&[0.97; 6]);
         for run in broken.iter_mut().filter(|run| run.target == ECHO) {
