@@ -28,3 +28,4 @@ pub mod witness;
 pub mod work;
 pub mod worker;
 pub mod workloads;
+pub mod world;
