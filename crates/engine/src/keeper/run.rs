@@ -3,6 +3,7 @@
 
 use super::during::During;
 use super::serve::Desk;
+use crate::grants::Logs;
 use crate::order::{CostOrder, RunOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
@@ -57,6 +58,7 @@ pub struct Run<'a, T> {
     server: Option<ServerFigures>,
     shared: Shared,
     witness: Witness,
+    logs: Logs,
     /// Of each generator whose CPU time is limited.
     groups: Vec<CpuGroup>,
 }
@@ -202,6 +204,7 @@ impl<'a, T: Work> Run<'a, T> {
             shared_mode,
         )
         .map_err(no_memory)?;
+        let logs = Logs::new(order, target.excludes()).map_err(no_memory)?;
         let server = asked(&target, order)?;
         let limited = order
             .generator_cpu
@@ -218,6 +221,7 @@ impl<'a, T: Work> Run<'a, T> {
             server,
             shared,
             witness,
+            logs,
             groups,
         })
     }
@@ -262,13 +266,10 @@ impl<'a, T: Work> Run<'a, T> {
             during,
             server_pid: self.server.and_then(|figures| figures.pid),
         };
-        Ok(super::collect::collect(
-            self.order,
-            &self.target,
-            &self.shared,
-            &self.witness,
-            seen,
-        ))
+        let mut data =
+            super::collect::collect(self.order, &self.target, &self.shared, &self.witness, seen);
+        data.grants = self.logs.gather(&self.shared);
+        Ok(data)
     }
 
     /// Whether a worker may have left locks on a server.
@@ -493,6 +494,7 @@ impl<'a, T: Work> Run<'a, T> {
             clock: self.desk.clock,
             shared: &self.shared,
             witness: &self.witness,
+            logs: &self.logs,
             keeper: rustix::process::getpid(),
         }
     }
