@@ -3,6 +3,7 @@
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
+//! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
 //!   against Redis;
@@ -18,6 +19,9 @@
 mod ci;
 mod docs;
 mod fuzz;
+#[allow(dead_code, reason = "tests use what xtask does not")]
+mod hosts;
+mod hosts_task;
 mod load;
 mod packages;
 mod peers;
@@ -96,6 +100,8 @@ enum Task {
         #[arg(long)]
         cpu: Option<usize>,
     },
+    /// Makes hosts of namespaces, each with its own name, address, sshd and clock
+    Hosts(hosts_task::Arguments),
     /// Plants a truth and counts how often the statistics find it
     Validate {
         #[command(subcommand)]
@@ -131,6 +137,7 @@ fn main() -> anyhow::Result<()> {
             tls,
             cpu,
         }),
+        Task::Hosts(arguments) => hosts_task::run(arguments),
         Task::Validate { subject } => validate::run(&subject),
         Task::Peers {
             repeats,

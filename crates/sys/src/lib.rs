@@ -12,6 +12,7 @@ pub mod files;
 pub mod futex;
 pub mod ledger;
 pub mod limits;
+pub mod namespaces;
 pub mod posix_sem;
 pub mod process;
 pub mod pthread;
