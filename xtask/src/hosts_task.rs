@@ -9,7 +9,6 @@ use std::process::Command;
 
 /// What to do; with a number, to make so many.
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
     /// Makes h1 to hN, and srv for servers; they stay until `down`
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST)))]
@@ -48,7 +47,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
     let directory = arguments.dir.unwrap_or_else(usual_directory);
     let found = Hosts::open(&directory)?;
     let action = match (arguments.count, arguments.action) {
-        (Some(count), _) => return up(found, count, &directory),
+        (Some(_), Some(_)) => bail!("either how many hosts, or what to do with those that are up"),
+        (Some(count), None) => return up(found, count, &directory),
         (None, Some(action)) => action,
         (None, None) => {
             describe(&found.context("no hosts are up; `cargo xtask hosts 3` makes three")?);
