@@ -1,11 +1,11 @@
 //! `cargo xtask hosts`: the command line of [`crate::hosts`].
 
-use crate::hosts::{Hosts, MOST, SERVER, usual_directory};
-use crate::{packages, shell};
+use crate::hosts::{Hosts, MOST, SERVER, need_root, usual_directory};
+use crate::packages;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
-use std::process::Command;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 
 /// What to do; with a number, to make so many.
 #[derive(Args)]
@@ -80,7 +80,7 @@ fn given(word: &str) -> Option<&str> {
     (word != "none").then_some(word)
 }
 
-fn up(found: Option<Hosts>, count: u16, directory: &std::path::Path) -> anyhow::Result<()> {
+fn up(found: Option<Hosts>, count: u16, directory: &Path) -> anyhow::Result<()> {
     // Asked for again, they are there already.
     if let Some(hosts) = found
         && hosts.whole()
@@ -89,6 +89,7 @@ fn up(found: Option<Hosts>, count: u16, directory: &std::path::Path) -> anyhow::
         describe(&hosts);
         return Ok(());
     }
+    need_root()?;
     packages::ensure(&[
         "iproute2",
         "util-linux",
@@ -128,7 +129,9 @@ fn describe(hosts: &Hosts) {
 fn exec(hosts: &Hosts, host: &str, command: &[String]) -> anyhow::Result<()> {
     hosts.member(host)?;
     let (program, arguments) = command.split_first().context("no command")?;
-    shell::run(hosts.on(host, program).args(arguments) as &mut Command)
+    // In our place, so that it has our exit code, and the signals that we get.
+    let error = hosts.on(host, program).args(arguments).exec();
+    Err(error).context("cannot run the hosts' `exec`")
 }
 
 fn list(hosts: &Hosts, only: Option<&str>) -> anyhow::Result<()> {

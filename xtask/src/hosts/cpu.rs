@@ -1,12 +1,12 @@
 //! How much CPU time a host has: a control group for each, in version 1 or 2,
 //! whichever has the controller here, which all that runs on the host is in.
 
-use super::Hosts;
+use super::{Hosts, NONE};
 use anyhow::{Context, bail};
-use jostle_sys::limits::cgroup::{Version, own_groups};
+use jostle_sys::limits::cgroup::own_groups;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// After so long the quota is filled up: the kernel's default.
@@ -14,25 +14,29 @@ const PERIOD_US: f64 = 100_000.0;
 /// The kernel refuses less (CFS bandwidth control, min_cfs_quota_period).
 const LEAST_CPUS: f64 = 0.01;
 
-/// Makes a group without a limit, and gives its path; `-` where none can be made.
-pub(super) fn create(directory: &Path, host: &str) -> String {
-    let place = directory.file_name().unwrap_or_default().to_string_lossy();
-    let (version, levels) = own_groups("cpu");
-    for level in levels {
-        if version == Version::V2 {
-            // Given to the groups below it by their parent; where that must not,
-            // the missing file below tells.
-            let _ = fs::write(level.join("cgroup.subtree_control"), "+cpu");
-        }
-        let path = level.join(format!("{place}-{host}"));
-        if fs::create_dir(&path).is_ok() {
-            if limit(&path, None).is_ok() {
-                return path.display().to_string();
-            }
-            let _ = fs::remove_dir(&path);
+/// Where groups may be made, the best place first; none without the controller.
+pub(super) fn levels() -> Vec<PathBuf> {
+    own_groups("cpu").1
+}
+
+/// Makes these groups, without a limit so far, or none of them.
+pub(super) fn create(groups: &[PathBuf]) -> std::io::Result<()> {
+    if let Some(level) = groups.first().and_then(|group| group.parent()) {
+        // In version 2, given to the groups below by their parent; where there is no
+        // such file, or it must not, a missing file below tells.
+        let control = level.join("cgroup.subtree_control");
+        if control.exists() {
+            let _ = fs::write(control, "+cpu");
         }
     }
-    "-".to_owned()
+    let each = |group: &PathBuf| fs::create_dir(group).and_then(|()| limit(group, None));
+    let made = groups.iter().try_for_each(each);
+    if made.is_err() {
+        for group in groups {
+            let _ = fs::remove_dir(group);
+        }
+    }
+    made
 }
 
 fn limit(group: &Path, cpus: Option<f64>) -> std::io::Result<()> {
@@ -51,7 +55,7 @@ fn limit(group: &Path, cpus: Option<f64>) -> std::io::Result<()> {
 
 /// Removes a group and those that were made below it, once they are empty.
 pub(super) fn remove(group: &str, patience: Duration) -> anyhow::Result<()> {
-    if group == "-" {
+    if group == NONE {
         return Ok(());
     }
     let start = Instant::now();
@@ -92,7 +96,7 @@ impl Hosts {
             bail!("the kernel gives {LEAST_CPUS} CPUs or more");
         }
         let host = self.member(host)?;
-        if host.group == "-" {
+        if host.group == NONE {
             bail!("no control group with a limit on CPU time could be made for the hosts here");
         }
         limit(Path::new(&host.group), cpus).with_context(|| format!("cannot limit {}", host.group))

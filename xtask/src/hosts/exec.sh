@@ -5,7 +5,9 @@ host=$1
 shift
 while read -r name pid namespace address shift_ns group <&3; do
     [ "$name" = "$host" ] || continue
-    if [ "$(readlink "/proc/$pid/ns/pid")" != "$namespace" ]; then
+    # One that has ended and is but waited for has no host name any more.
+    if [ "$(readlink "/proc/$pid/ns/pid")" != "$namespace" ] ||
+        ! readlink "/proc/$pid/ns/uts" >/dev/null; then
         echo "exec: $host has ended" >&2
         exit 125
     fi

@@ -17,7 +17,8 @@ mod state;
 
 use anyhow::{Context, bail};
 use jostle_sys::namespaces::spawn_as_host;
-use state::{Member, State};
+pub use state::Member;
+use state::State;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 pub const SERVER: &str = "srv";
 /// Where the links come together; has no sshd.
 const SWITCH: &str = "switch";
+/// What a member does not have.
+const NONE: &str = "-";
 /// As many as have an address.
 pub const MOST: u16 = 200;
 
@@ -67,6 +70,15 @@ impl Drop for Hosts {
     }
 }
 
+/// # Errors
+/// For anybody else.
+pub fn need_root() -> anyhow::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("hosts are made of namespaces, which needs root");
+    }
+    Ok(())
+}
+
 /// Where hosts are that nobody gave another place.
 pub fn usual_directory() -> PathBuf {
     std::env::temp_dir().join("jostle-hosts")
@@ -81,9 +93,7 @@ impl Hosts {
         if !(1..=MOST).contains(&count) {
             bail!("from 1 to {MOST} hosts, not {count}");
         }
-        if !rustix::process::geteuid().is_root() {
-            bail!("hosts are made of namespaces, which needs root");
-        }
+        need_root()?;
         let made = fs::DirBuilder::new().mode(0o700).create(directory);
         match made {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
@@ -196,7 +206,9 @@ impl Hosts {
 
     fn start(&mut self, count: u16) -> anyhow::Result<()> {
         let now_ns = jostle_sys::clock::monotonic();
+        // Whoever ends us from here on leaves what `down` can find.
         self.state.members = state::plan(count, now_ns);
+        self.make_groups()?;
         self.write_keys()?;
         self.write_files()?;
         for at in 0..self.state.members.len() {
@@ -204,7 +216,7 @@ impl Hosts {
             self.state.members[at].pid = child.id();
             self.children.push(child);
         }
-        // Whoever ends us from here on leaves what `down` can find.
+        // First processes wait for a word, and end when we do: now they are known.
         self.state.write(&self.directory)?;
         links::connect(&self.state)?;
         for child in &mut self.children {
@@ -216,6 +228,29 @@ impl Hosts {
         // Last: what makes them whole.
         self.script("exec", &exec_script(&self.directory))?;
         self.script("mpirun", &mpirun_script(&self.directory))
+    }
+
+    /// Groups of CPU time for all hosts, noted before they are made; where none can
+    /// be, all else works.
+    fn make_groups(&mut self) -> anyhow::Result<()> {
+        let place = self.directory.file_name().unwrap_or_default();
+        let place = format!("{}-{}", place.to_string_lossy(), std::process::id());
+        for level in cpu::levels() {
+            let mut groups = Vec::new();
+            for member in self.state.members.iter_mut().filter(|m| m.name != SWITCH) {
+                let group = level.join(format!("{place}-{}", member.name));
+                member.group = group.display().to_string();
+                groups.push(group);
+            }
+            self.state.write(&self.directory)?;
+            if cpu::create(&groups).is_ok() {
+                return Ok(());
+            }
+        }
+        for member in &mut self.state.members {
+            NONE.clone_into(&mut member.group);
+        }
+        self.state.write(&self.directory)
     }
 
     fn start_member(&mut self, at: usize) -> anyhow::Result<Child> {
@@ -231,7 +266,6 @@ impl Hosts {
         if member.name == SWITCH {
             command.arg(SWITCH_SCRIPT);
         } else {
-            member.group = cpu::create(&self.directory, &member.name);
             command
                 .arg(HOST)
                 .args([&member.name, &member.address, &member.group])

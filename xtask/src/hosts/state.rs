@@ -2,7 +2,7 @@
 //! process is known by its number and its namespace, so that a number that has
 //! gone to another process is not mistaken for it.
 
-use super::{SERVER, SWITCH, run};
+use super::{NONE, SERVER, SWITCH, run};
 use anyhow::{Context, bail};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// The file in the hosts' directory: a line for each, its words in the order of
 /// [`Member`]'s fields.
 const FILE: &str = "hosts";
-const NONE: &str = "-";
+/// What such a file begins with: only a directory with one is ever removed.
+const HEAD: &str = "# hosts made by cargo xtask hosts\n";
 const SECOND_NS: i64 = 1_000_000_000;
 
 /// One host, or the switch.
@@ -101,7 +102,8 @@ fn namespace_of(pid: u32) -> Option<String> {
 impl State {
     pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let lines: Vec<String> = self.members.iter().map(line).collect();
-        fs::write(directory.join(FILE), lines.concat()).context("cannot note the hosts")
+        fs::write(directory.join(FILE), HEAD.to_owned() + &lines.concat())
+            .context("cannot note the hosts")
     }
 
     /// None if the directory is not there.
@@ -118,9 +120,12 @@ impl State {
             );
         }
         let text = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
-        let members = text.lines().map(parse).collect::<Option<Vec<Member>>>();
-        let members =
-            members.with_context(|| format!("{}/{FILE} is damaged", directory.display()))?;
+        let lines = text.strip_prefix(HEAD).map(str::lines);
+        let members = lines.and_then(|lines| lines.map(parse).collect());
+        let members = members.with_context(|| {
+            let place = directory.display();
+            format!("{place} does not hold hosts ({place}/{FILE} is missing or damaged)")
+        })?;
         Ok(Some(State { members }))
     }
 }
