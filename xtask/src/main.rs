@@ -87,7 +87,10 @@ enum Task {
         /// Of names and group members
         #[arg(long, default_value_t = 2007)]
         seed: u64,
-        /// The port on 127.0.0.1, instead of a free one
+        /// Where it listens: of a host of `cargo xtask hosts`, its address
+        #[arg(long, default_value = "127.0.0.1")]
+        address: std::net::IpAddr,
+        /// The port, instead of a free one
         #[arg(long)]
         port: Option<u16>,
         /// The server's log of operations goes to this file
@@ -125,6 +128,7 @@ fn main() -> anyhow::Result<()> {
         Task::Slapd {
             entries,
             seed,
+            address,
             port,
             log,
             tls,
@@ -132,6 +136,7 @@ fn main() -> anyhow::Result<()> {
         } => serve_slapd(&slapd::Wanted {
             entries,
             seed,
+            address,
             port,
             log,
             tls,
