@@ -14,6 +14,9 @@ const BRIDGE: &str = "bridge";
 const QUEUE: &str = "100ms";
 /// What passes at once, in time: short against a round of anything.
 const BURST_S: f64 = 0.005;
+/// What a packet takes on an Ethernet beside itself: check sum, preamble and gap, and
+/// never less than 64 bytes (IEEE 802.3). Small requests are mostly that.
+const FRAME: &str = "mpu 84 overhead 24";
 /// Two full packets, less than which would not pass at all.
 const LEAST_BURST_BYTES: f64 = 3200.0;
 
@@ -73,7 +76,7 @@ impl Hosts {
             if let Some(bits) = bits_per_s {
                 let burst = (bits / 8.0 * BURST_S).max(LEAST_BURST_BYTES).round();
                 let words = format!(
-                    "qdisc add dev {interface} root tbf rate {bits}bit burst {burst} latency {QUEUE}"
+                    "qdisc add dev {interface} root tbf rate {bits}bit burst {burst} {FRAME} latency {QUEUE}"
                 );
                 run(in_network(place, "tc").args(words.split(' ')))?;
             }

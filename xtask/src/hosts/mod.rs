@@ -37,9 +37,9 @@ pub const MOST: u16 = 200;
 
 /// What a host's first process does.
 const HOST: &str = include_str!("host.sh");
-/// What the switch's does.
+/// What the switch's does. It, too, ends when its maker ends early.
 const SWITCH_SCRIPT: &str =
-    "echo switch >/proc/sys/kernel/hostname; read -r go; exec sleep infinity";
+    "echo switch >/proc/sys/kernel/hostname; read -r go && exec sleep infinity";
 
 /// For sshds to start, and processes to end, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -262,7 +262,7 @@ impl Hosts {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
-            .current_dir("/");
+            .current_dir(&self.directory);
         if member.name == SWITCH {
             command.arg(SWITCH_SCRIPT);
         } else {

@@ -100,9 +100,12 @@ fn namespace_of(pid: u32) -> Option<String> {
 }
 
 impl State {
+    /// In one piece, whoever ends us.
     pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let lines: Vec<String> = self.members.iter().map(line).collect();
-        fs::write(directory.join(FILE), HEAD.to_owned() + &lines.concat())
+        let next = directory.join(format!("{FILE}.next"));
+        fs::write(&next, HEAD.to_owned() + &lines.concat())
+            .and_then(|()| fs::rename(&next, directory.join(FILE)))
             .context("cannot note the hosts")
     }
 
@@ -119,7 +122,11 @@ impl State {
                 directory.display()
             );
         }
-        let text = fs::read_to_string(directory.join(FILE)).unwrap_or_default();
+        let file = directory.join(FILE);
+        if !file.exists() && is_new(directory) {
+            return Ok(Some(State::default()));
+        }
+        let text = fs::read_to_string(file).unwrap_or_default();
         let lines = text.strip_prefix(HEAD).map(str::lines);
         let members = lines.and_then(|lines| lines.map(parse).collect());
         let members = members.with_context(|| {
@@ -128,6 +135,14 @@ impl State {
         })?;
         Ok(Some(State { members }))
     }
+}
+
+/// Whether nothing has come about here yet but the beginning of a first note.
+fn is_new(directory: &Path) -> bool {
+    let first = format!("{FILE}.next");
+    fs::read_dir(directory).is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| *entry.file_name() == *first))
+    })
 }
 
 fn line(member: &Member) -> String {
