@@ -211,7 +211,7 @@ fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
                 .map_err(|error| refused("write to the list of", ledger.path(), &error))?;
             match errno {
                 // Of several hosts another one was quicker, and will remove it.
-                Errno::EXIST => Ok(()),
+                Errno::EXIST if std::fs::metadata(path).is_ok() => Ok(()),
                 _ => Err(made),
             }
         }

@@ -2,6 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, percent};
 use crate::intervals::median;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
 const SUSPECT: f64 = 0.01;
@@ -22,9 +23,16 @@ pub static CHECK: Check = Check {
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let apart: Vec<f64> = evidence.runs.iter().filter_map(|run| apart(run)).collect();
     let share = median(&apart).filter(|share| *share > SUSPECT)?;
+    let remedy = match evidence.experiment.plan.workload {
+        Workload::Stream | Workload::Hold => "more operations (-n, --keys)".to_owned(),
+        _ => {
+            let enough_s = share * evidence.mean_window_s() / SUSPECT;
+            format!("a longer window (-t {})", enough_s.ceil())
+        }
+    };
     let text = format!(
         "the hosts' starts, with what is not known of their clocks, lie {} of the window apart; \
-         a longer window (-t, -n)",
+         {remedy}",
         percent(share)
     );
     Some(match share > INVALID {
@@ -47,7 +55,7 @@ fn apart(run: &Point) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::fixtures::after;
+    use crate::fixtures::{after, judge, point};
     use jostle_model::hosts::HostPart;
     use jostle_model::record::Is;
 
@@ -73,6 +81,18 @@ mod tests {
             });
             assert_eq!(found, is, "{late_ms} {within_ms}");
         }
+    }
+
+    #[test]
+    fn the_text_says_which_window_would_do() {
+        let mut run = point();
+        run.hosts = vec![HostPart::default(), HostPart::default()];
+        run.hosts[1].late_ns = 120_000_000;
+        let text = judge(&CHECK, &[run]).unwrap().text;
+        assert!(
+            text.contains("2.4 % of the window apart; a longer window (-t 12)"),
+            "{text}"
+        );
     }
 
     #[test]
