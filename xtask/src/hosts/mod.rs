@@ -65,6 +65,7 @@ impl Drop for Hosts {
         if self.temporary
             && let Err(error) = self.take_down()
         {
+            #[allow(clippy::print_stderr, reason = "a destructor returns nothing")]
             eprintln!("the hosts of {}: {error:#}", self.directory.display());
         }
     }
