@@ -61,11 +61,11 @@ pub struct Hosts {
 }
 
 impl Drop for Hosts {
+    #[allow(clippy::print_stderr, reason = "a destructor returns nothing")]
     fn drop(&mut self) {
         if self.temporary
             && let Err(error) = self.take_down()
         {
-            #[allow(clippy::print_stderr, reason = "a destructor returns nothing")]
             eprintln!("the hosts of {}: {error:#}", self.directory.display());
         }
     }
@@ -361,8 +361,26 @@ impl Hosts {
         for member in &self.state.members {
             cpu::remove(&member.group, PATIENCE)?;
         }
-        fs::remove_dir_all(&self.directory)
-            .with_context(|| format!("cannot remove {}", self.directory.display()))
+        self.remove_directory()
+    }
+
+    /// Of a start that was killed there may be a tool that still writes into it.
+    fn remove_directory(&self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        loop {
+            match fs::remove_dir_all(&self.directory) {
+                Err(error)
+                    if error.kind() == ErrorKind::DirectoryNotEmpty
+                        && start.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                done => {
+                    return done
+                        .with_context(|| format!("cannot remove {}", self.directory.display()));
+                }
+            }
+        }
     }
 }
 
