@@ -11,6 +11,7 @@ use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
 use jostle_engine::proven;
 use jostle_engine::resolve::{Resolved, resolve};
+use jostle_engine::world::World;
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
@@ -71,7 +72,8 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let page = html::reserve(output.html.as_deref())?;
     // Before anything starts a thread.
     let clock = Clock::new();
-    let mut keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
+    let keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
+    let mut world = World::alone(keeper);
     let signals = Signals::listen().map_err(|e| Failure::Failed(e.into()))?;
     let mut line = Some(Line::new(
         !output.quiet && !output.no_progress,
@@ -95,7 +97,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let mut error = None;
     for experiment in &resolved {
         let outcome = one(
-            &mut keeper,
+            &mut world,
             clock,
             experiment,
             &machine,
@@ -112,7 +114,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         }
     }
     drop(line.take());
-    drop(keeper);
+    drop(world);
     let any = sets.iter().any(|set| !set.points.is_empty());
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
@@ -180,7 +182,7 @@ fn conclude(
 }
 
 pub fn one(
-    keeper: &mut Keeper,
+    world: &mut World,
     clock: Clock,
     resolved: &Resolved,
     machine: &Machine,
@@ -203,7 +205,7 @@ pub fn one(
     };
     let started_at = rfc3339(std::time::SystemTime::now());
     experiment::run(
-        keeper,
+        world,
         clock,
         resolved,
         surroundings(resolved, machine),

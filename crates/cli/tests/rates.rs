@@ -62,7 +62,7 @@ fn a_known_service_time_is_the_response_until_it_no_longer_fits() {
     assert!(open.dropped > 200, "{open:?}");
     // The course of the run is that of the response, not of the service.
     let sliced = beyond.series.iter().filter_map(|slice| {
-        let mean_ms = slice.mean_wait_ns? as f64 / 1e6;
+        let mean_ms = slice.mean_wait_ns? / 1e6;
         Some((mean_ms * slice.operations as f64, slice.operations))
     });
     let (sum, count) = sliced.fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
