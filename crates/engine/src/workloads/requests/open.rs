@@ -301,6 +301,7 @@ mod tests {
             per_s: 10,
             arrivals: Arrivals::Constant,
             drop_after: Nanos(300 * MS),
+            first_after: Nanos::ZERO,
         };
         Pool::new(&order, &open).unwrap()
     }
@@ -312,25 +313,20 @@ mod tests {
             opens: START + 100 * MS,
             closes: START + 1_100 * MS,
         };
-        let table: [(u64, u64, u64, Option<&[Fate]>, &[u64]); 7] = [
-            // due, slot free, now (ms from the start), given up and as what, waited
-            (500, 0, 400, None, &[]),
-            (500, 800, 800, None, &[]),
-            (500, 801, 801, Some(&[Dropped]), &[301]),
+        // Due, slot free, now (ms from the start); given up and as what; waited.
+        type Case = ([u64; 3], Option<&'static [Fate]>, u64);
+        let table: [Case; 7] = [
+            ([500, 0, 400], None, 0),
+            ([500, 800, 800], None, 0),
+            ([500, 801, 801], Some(&[Dropped]), 301),
             // Sent late, but within its time.
-            (500, 0, 1_099, None, &[]),
-            (
-                500,
-                0,
-                1_100,
-                Some(&[DroppedWithSlot, DroppedAtEnd]),
-                &[600],
-            ),
-            (900, 1_150, 1_150, Some(&[Dropped, DroppedAtEnd]), &[200]),
+            ([500, 0, 1_099], None, 0),
+            ([500, 0, 1_100], Some(&[DroppedWithSlot, DroppedAtEnd]), 600),
+            ([900, 1_150, 1_150], Some(&[Dropped, DroppedAtEnd]), 200),
             // Of the warm-up nothing is counted.
-            (0, 1_150, 1_150, Some(&[]), &[]),
+            ([0, 1_150, 1_150], Some(&[]), 0),
         ];
-        for (due, free, now, expected, waited) in table {
+        for ([due, free, now], expected, waited) in table {
             let (pool, sheets) = (ten_a_second(), Sheets::new(1, 0).unwrap());
             let slot = Slot {
                 free: START + free * MS,
@@ -352,11 +348,7 @@ mod tests {
                 assert_eq!(sheet.fates(fate), count, "{due} {free} {fate:?}");
             }
             let unanswered = sheets.merged(Part::Unanswered);
-            assert_eq!(
-                unanswered.sum,
-                waited.iter().sum::<u64>() * MS,
-                "{due} {free}"
-            );
+            assert_eq!(unanswered.sum, waited * MS, "{due} {free}");
         }
     }
 
