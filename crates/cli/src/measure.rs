@@ -2,8 +2,9 @@
 
 use crate::args::Output;
 use crate::progress::Line;
+use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, html, plan_file, print};
+use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -40,6 +41,21 @@ const NOT_CALIBRATED: &str = "this build has not been calibrated on this machine
 /// What is impossible, before anything has started; what failed, after the
 /// finished points have been printed.
 pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
+    match ranks::join(output.dry_run)? {
+        Place::Alone => measure_here(plans, output, None),
+        Place::Served(code) => Ok(code),
+        Place::First(mut crew) => {
+            // All ranks may end with it, and this process too: what there is to be
+            // said is said before.
+            let code = told(measure_here(plans, output, Some(&mut crew)));
+            drop(crew);
+            Ok(code)
+        }
+    }
+}
+
+/// `crew`: what was begun before the plans were looked at, in a job of several ranks.
+fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> Result<u8, Failure> {
     let allowed = cpu::allowed();
     let plans = plans.into_iter().map(settle_optional);
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
@@ -69,10 +85,19 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         None => None,
     };
     let page = html::reserve(output.html.as_deref())?;
-    // Before anything starts a thread.
-    let clock = Clock::new();
-    let mut keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
-    let signals = Signals::listen().map_err(|e| Failure::Failed(e.into()))?;
+    let mut alone;
+    let Crew {
+        clock,
+        keeper,
+        signals,
+        hosts: _,
+    } = match crew {
+        Some(crew) => crew,
+        None => {
+            alone = Crew::alone()?;
+            &mut alone
+        }
+    };
     let mut line = Some(Line::new(
         !output.quiet && !output.no_progress,
         !output.quiet,
@@ -95,12 +120,12 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let mut error = None;
     for experiment in &resolved {
         let outcome = one(
-            &mut keeper,
-            clock,
+            keeper,
+            *clock,
             experiment,
             &machine,
             writer.as_mut(),
-            &signals,
+            signals,
             line.as_ref(),
         );
         exit = worse(exit, outcome.end.exit);
@@ -112,7 +137,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         }
     }
     drop(line.take());
-    drop(keeper);
+    keeper.end();
     let any = sets.iter().any(|set| !set.points.is_empty());
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
