@@ -8,10 +8,10 @@ use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
-use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
 use jostle_engine::proven;
-use jostle_engine::resolve::{Resolved, resolve};
+use jostle_engine::resolve::{self, Resolved, resolve_over};
+use jostle_engine::world::{World, launched};
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
@@ -57,12 +57,13 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
 /// `crew`: what was begun before the plans were looked at, in a job of several ranks.
 fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> Result<u8, Failure> {
     let allowed = cpu::allowed();
+    let hosts = launched().map_or(1, |launched| launched.size);
     let plans = plans.into_iter().map(settle_optional);
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
     let resolved = plans
         .into_iter()
         .flatten()
-        .map(|plan| resolve(plan, fresh_seed(), &allowed))
+        .map(|plan| resolve_over(plan, fresh_seed(), &allowed, hosts))
         .collect::<Result<Vec<Resolved>, _>>()
         .map_err(|error| Failure::Usage(error.to_string()))?;
     if resolved.is_empty() {
@@ -77,6 +78,8 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     let mut notes = Vec::new();
     for experiment in &resolved {
         notes.extend(preflight(experiment, &machine)?);
+        let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
+        notes.extend(resolve::notes(experiment, hosts));
     }
     let mut writer = match &output.output {
         Some(path) => {
@@ -88,9 +91,8 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     let mut alone;
     let Crew {
         clock,
-        keeper,
+        world,
         signals,
-        hosts: _,
     } = match crew {
         Some(crew) => crew,
         None => {
@@ -120,7 +122,7 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     let mut error = None;
     for experiment in &resolved {
         let outcome = one(
-            keeper,
+            world,
             *clock,
             experiment,
             &machine,
@@ -137,7 +139,7 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         }
     }
     drop(line.take());
-    keeper.end();
+    world.keeper().end();
     let any = sets.iter().any(|set| !set.points.is_empty());
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
@@ -205,7 +207,7 @@ fn conclude(
 }
 
 pub fn one(
-    keeper: &mut Keeper,
+    world: &mut World,
     clock: Clock,
     resolved: &Resolved,
     machine: &Machine,
@@ -228,7 +230,7 @@ pub fn one(
     };
     let started_at = rfc3339(std::time::SystemTime::now());
     experiment::run(
-        keeper,
+        world,
         clock,
         resolved,
         surroundings(resolved, machine),

@@ -4,7 +4,7 @@
 use crate::signals::Signals;
 use crate::{COMMIT, Failure, VERSION, complain};
 use jostle_engine::keeper::Keeper;
-use jostle_engine::world::{self, Hosts, Joined, Launched, Rank};
+use jostle_engine::world::{self, Joined, Launched, Rank, World};
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
 
@@ -12,12 +12,10 @@ use jostle_sys::ledger;
 pub struct Crew {
     /// Of all stamps.
     pub clock: Clock,
-    /// This host's.
-    pub keeper: Keeper,
+    /// This host, or all of a job.
+    pub world: World,
     /// From the terminal, or from the launcher.
     pub signals: Signals,
-    /// All hosts, where a launcher has started several ranks or one.
-    pub hosts: Option<Box<dyn Hosts>>,
 }
 
 /// Where this process is.
@@ -58,8 +56,7 @@ pub fn join(dry_run: bool) -> Result<Place, Failure> {
         1 => Clock::new(),
         _ => Clock::monotonic(),
     };
-    let mut crew = Crew::with(clock)?;
-    let signals = &crew.signals;
+    let (mut keeper, signals) = begin(clock)?;
     let rank = Rank {
         version: VERSION,
         commit: COMMIT,
@@ -70,12 +67,13 @@ pub fn join(dry_run: bool) -> Result<Place, Failure> {
         // The first one says so by itself.
         let _ = ledger::sweep_dead();
     }
-    match world::join(&mut crew.keeper, rank).map_err(failed)? {
+    match world::join(&mut keeper, rank).map_err(failed)? {
         Joined::Other(code) => Ok(Place::Served(code)),
-        Joined::First(hosts) => {
-            crew.hosts = Some(hosts);
-            Ok(Place::First(Box::new(crew)))
-        }
+        Joined::First(hosts) => Ok(Place::First(Box::new(Crew {
+            clock,
+            world: World::of(keeper, hosts),
+            signals,
+        }))),
     }
 }
 
@@ -93,20 +91,21 @@ impl Crew {
     /// # Errors
     /// No keeper, or no signals.
     pub fn alone() -> Result<Crew, Failure> {
-        Crew::with(Clock::new())
-    }
-
-    fn with(clock: Clock) -> Result<Crew, Failure> {
-        // Before anything starts a thread.
-        let keeper = Keeper::start(clock).map_err(failed)?;
-        let signals = Signals::listen().map_err(|error| Failure::Failed(error.into()))?;
+        let clock = Clock::new();
+        let (keeper, signals) = begin(clock)?;
         Ok(Crew {
             clock,
-            keeper,
+            world: World::alone(keeper),
             signals,
-            hosts: None,
         })
     }
+}
+
+fn begin(clock: Clock) -> Result<(Keeper, Signals), Failure> {
+    // Before anything starts a thread.
+    let keeper = Keeper::start(clock).map_err(failed)?;
+    let signals = Signals::listen().map_err(|error| Failure::Failed(error.into()))?;
+    Ok((keeper, signals))
 }
 
 fn failed(error: jostle_engine::keeper::KeeperError) -> Failure {

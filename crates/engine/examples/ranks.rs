@@ -18,7 +18,7 @@
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::RunOrder;
 use jostle_engine::world::{self, HostYield, Hosts, Joined, Rank};
-use jostle_model::plan::{Carrier, Measure, Names, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
 use std::error::Error;
@@ -104,6 +104,8 @@ fn order(workers: usize, window_ms: u64, seed: u64) -> RunOrder {
         clock_uncertainty: Nanos::ZERO,
         requests: None,
         together: None,
+        place: Place::None,
+        share: None,
         seed,
     }
 }

@@ -46,6 +46,7 @@ pub fn open_loop(plan: &Plan, at: At) -> Option<OpenLoopOrder> {
         per_s: at.rate?,
         arrivals: plan.arrivals.unwrap_or(Arrivals::Constant),
         drop_after: plan.drop_after?,
+        first_after: Nanos::ZERO,
     })
 }
 

@@ -253,7 +253,7 @@ impl<T: Target> Crew<'_, T> {
     /// The life of a worker with a lock. True if all went well.
     pub(crate) fn live_with_lock(&self, worker: usize) -> bool {
         let page = self.shared.page(worker);
-        let mut lock = match self.settle(worker, || self.target.join(worker)) {
+        let mut lock = match self.settle(worker, || self.target.join(self.order.number(worker))) {
             Ok(lock) => lock,
             Err(error) => {
                 self.give_up(&page, 0, &error.to_string());

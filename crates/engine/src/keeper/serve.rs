@@ -9,6 +9,7 @@ use crate::order::{CostOrder, Reply, Request, RequestOrder, RunOrder, SweepOrder
 use crate::work::Work;
 use crate::workloads::requests::Requesting;
 use jostle_sys::clock::Clock;
+use jostle_sys::cpu;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cgroup;
 use jostle_sys::process::{self, Forker};
@@ -90,6 +91,7 @@ impl Desk {
     }
 
     fn visit(&self, order: &RunOrder, cost: Option<&CostOrder>) -> Reply {
+        let order = &order.clone().here(&cpu::allowed());
         let spec = match Spec::parse(&order.target) {
             Ok(spec) => spec,
             Err(text) => return Reply::Failed(text),

@@ -5,31 +5,24 @@
 //! host's keeper alone, or [`Hosts`], which have a keeper each. How they are
 //! reached is theirs to know: the experiment never waits for a network itself.
 
-#[cfg(any(feature = "mpi", test))]
-mod clocks;
-#[cfg(any(feature = "mpi", test))]
-mod first;
 mod launcher;
-#[cfg(any(feature = "mpi", test))]
-mod link;
-#[cfg(feature = "mpi")]
-mod mpi;
-#[cfg(any(feature = "mpi", test))]
-mod other;
-#[cfg(any(feature = "mpi", test))]
-mod station;
-#[cfg(any(feature = "mpi", test))]
-mod words;
-
-#[cfg(test)]
-mod tests;
-
-pub use launcher::{Launched, launched};
+mod machines;
+mod merge;
+mod ranks;
+mod rows;
+mod split;
 
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{RunOrder, Yield};
+use jostle_model::hosts::HostHere;
+use jostle_stats::rng::Rng;
 use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
+
+pub use launcher::{Launched, launched};
+pub use ranks::{Joined, Rank, join};
+pub use rows::rows;
 
 /// One of the hosts that take part. Its place in the list is its rank; rank 0
 /// prints and writes.
@@ -108,106 +101,162 @@ pub trait Hosts {
     }
 }
 
-/// What a rank is to do.
-pub enum Joined {
-    /// It is the first: it measures, with all of these.
-    First(Box<dyn Hosts>),
-    /// Its work is over, and it should end with this code: another one has served
-    /// the first, or the first has refused the others.
-    Other(u8),
+/// Rank 0's keeper, and the other hosts if there are any.
+pub struct World {
+    keeper: Keeper,
+    hosts: Option<Box<dyn Hosts>>,
+    /// What the names of a run's locks are made of, where hosts have to agree.
+    names: Rng,
 }
 
-/// How long things may take; tests have less patience.
-#[cfg(any(feature = "mpi", test))]
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Between two signs of life.
-    beat: Duration,
-    /// A host that was not heard for so long is given up.
-    silence: Duration,
-    /// Rank 0, by the others, in a run.
-    first_silence: Duration,
-    /// The same between two runs, in which rank 0 may be busy by itself.
-    rest: Duration,
-    /// For one host to prepare: the keeper's own patience, and the way.
-    ready: Duration,
-    /// For any other phase, beyond what the order itself takes.
-    stage: Duration,
-    /// For all to hear that the user wants to stop. A launcher that was told to end
-    /// kills what is still there after a second (Open MPI).
-    interrupt: Duration,
-    /// For all to clear away and leave: as long as one waits for its keeper, and more.
-    farewell: Duration,
-    /// Between two looks while nobody works, and while somebody does.
-    nap: Duration,
-    long_nap: Duration,
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World of {}", self.hosts().len().max(1))
+    }
 }
 
-#[cfg(any(feature = "mpi", test))]
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            beat: Duration::from_secs(1),
-            silence: Duration::from_secs(10),
-            first_silence: Duration::from_secs(20),
-            rest: Duration::from_secs(600),
-            ready: Duration::from_secs(150),
-            stage: Duration::from_secs(60),
-            interrupt: Duration::from_millis(400),
-            farewell: Duration::from_secs(15),
-            nap: Duration::from_millis(1),
-            long_nap: Duration::from_millis(20),
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// The order, of all hosts together.
+    pub order: RunOrder,
+    /// What their workers did, as if they had been one generator's.
+    pub data: Yield,
+    /// What each host did, by rank; empty where there is but this one.
+    pub parts: Vec<Part>,
+}
+
+/// One host's part of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What it was to do.
+    pub order: RunOrder,
+    /// What it did.
+    pub of: HostYield,
+}
+
+impl World {
+    /// This host alone.
+    pub fn alone(keeper: Keeper) -> World {
+        World::new(keeper, None)
+    }
+
+    /// Many hosts, of which this one is the first.
+    pub fn of(keeper: Keeper, hosts: Box<dyn Hosts>) -> World {
+        World::new(keeper, Some(hosts))
+    }
+
+    fn new(keeper: Keeper, hosts: Option<Box<dyn Hosts>>) -> World {
+        World {
+            keeper,
+            hosts,
+            // Other experiments may use the same server, with the same seed.
+            names: Rng::new(RandomState::new().hash_one(std::process::id())),
         }
     }
-}
 
-/// What joining needs of the program that does it.
-pub struct Rank<'a> {
-    /// Of the program.
-    pub version: &'a str,
-    /// What it was built from, where the build knew.
-    pub commit: Option<&'a str>,
-    /// The exit code with which somebody wants this process to end, if so.
-    pub ended: &'a mut dyn FnMut() -> Option<u8>,
-    /// Tells whoever reads this host's log what rank 0 can no longer be told.
-    pub complain: &'a dyn Fn(&str),
-}
-
-/// Joins the job that a launcher has put this process into. Rank 0 gets all hosts;
-/// every other rank serves it here with its keeper, until it is told to end.
-///
-/// From here on this process must not fork: the keeper has been forked before.
-///
-/// # Errors
-/// This build has no MPI. A host of another version, or one that says nothing, is
-/// complained of, and all are told to end.
-#[cfg(feature = "mpi")]
-pub fn join(keeper: &mut Keeper, rank: Rank<'_>) -> Result<Joined, KeeperError> {
-    let joined = jostle_sys::mpi::Endpoint::join();
-    let link = joined.ok_or_else(|| KeeperError::Failed("MPI has been joined before".into()))?;
-    let hello = words::Hello::of(rank.version, rank.commit);
-    if link.rank() == 0 {
-        let (first, greeted) = first::First::gather(link, hello, Limits::default());
-        return Ok(match greeted {
-            Ok(()) => Joined::First(Box::new(first)),
-            Err(error) => {
-                // The end of the job may be that of this process.
-                (rank.complain)(&error.to_string());
-                drop(first);
-                Joined::Other(1)
-            }
-        });
+    /// This host's keeper, for what concerns it alone.
+    pub fn keeper(&mut self) -> &mut Keeper {
+        &mut self.keeper
     }
-    let well = other::serve(link, keeper, &hello, Limits::default(), rank);
-    Ok(Joined::Other(u8::from(!well)))
+
+    /// The hosts by rank; none where there is but this one.
+    pub fn hosts(&self) -> &[Host] {
+        let hosts = self.hosts.as_ref().map_or(&[][..], |hosts| hosts.all());
+        if hosts.len() > 1 { hosts } else { &[] }
+    }
+
+    /// Makes one run, on as many hosts as its order is for.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn run(
+        &mut self,
+        order: &RunOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Ran, KeeperError> {
+        let ranks = self.hosts().len();
+        let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
+            return Ok(Ran {
+                order: order.clone(),
+                data: self.keeper.run(order, ended)?,
+                parts: Vec::new(),
+            });
+        };
+        let names = self.names.next_u64();
+        let orders = split::split(order, ranks, names);
+        let yields = hosts.run(&mut self.keeper, &orders, ended)?;
+        let parts = parts(orders, yields)?;
+        let whole = split::whole(order, ranks, names);
+        Ok(Ran {
+            data: merge::merge(&whole, hosts.all(), &parts),
+            order: whole,
+            parts,
+        })
+    }
 }
 
-/// As in a build with MPI, which this is not.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "mpi"))]
-pub fn join(_keeper: &mut Keeper, _rank: Rank<'_>) -> Result<Joined, KeeperError> {
-    let text = "this jostle was built without MPI (`cargo build --features mpi`)";
-    Err(KeeperError::Failed(text.to_owned()))
+/// Each order with what came of it.
+fn parts(
+    mut orders: Vec<Option<RunOrder>>,
+    mut yields: Vec<HostYield>,
+) -> Result<Vec<Part>, KeeperError> {
+    yields.sort_by_key(|of| of.rank);
+    let taken = yields.into_iter().filter_map(|of| {
+        let order = orders.get_mut(of.rank)?.take()?;
+        Some(Part { order, of })
+    });
+    let parts: Vec<Part> = taken.collect();
+    match orders.iter().position(Option::is_some) {
+        Some(rank) => Err(KeeperError::Failed(format!(
+            "rank {rank} did not say what it did"
+        ))),
+        None => Ok(parts),
+    }
+}
+
+/// The hosts as a record of the environment has them.
+pub fn here(hosts: &[Host]) -> Vec<HostHere> {
+    let numbers = machines::numbers(hosts).into_iter();
+    let each = hosts.iter().zip(numbers);
+    each.map(|(host, machine)| HostHere {
+        host: host.name.clone(),
+        cpus: host.cpus,
+        machine,
+        jostle: host.version.clone(),
+    })
+    .collect()
+}
+
+/// What a host is called.
+fn name(hosts: &[Host], rank: usize) -> String {
+    let known = hosts.get(rank).map(|host| host.name.clone());
+    known.unwrap_or_else(|| format!("rank {rank}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn did(rank: usize) -> HostYield {
+        HostYield {
+            rank,
+            data: Yield::default(),
+            clock: Offset::default(),
+            late_ns: 0,
+        }
+    }
+
+    #[test]
+    fn parts_are_in_the_order_of_ranks_and_none_may_be_missing() {
+        let mut order = crate::experiment::tests::order("lockd://server:2626");
+        order.workers = 2;
+        let orders = split::split(&order, 3, 7);
+        let both = parts(orders.clone(), vec![did(1), did(0)]).unwrap();
+        let ranks: Vec<usize> = both.iter().map(|part| part.of.rank).collect();
+        assert_eq!(ranks, [0, 1]);
+        assert_eq!(both[1].order.share.unwrap().first_worker, 1);
+        let error = parts(orders, vec![did(0)]).unwrap_err().to_string();
+        assert_eq!(error, "rank 1 did not say what it did");
+    }
 }

@@ -135,7 +135,9 @@ impl Work for Requesting {
 
     fn live(crew: &Crew<'_, Requesting>, worker: usize) -> bool {
         let page = crew.shared.page(worker);
-        let caller = match crew.settle(worker, || crew.target.target.join(worker)) {
+        let caller = match crew.settle(worker, || {
+            crew.target.target.join(crew.order.number(worker))
+        }) {
             Ok(caller) => caller,
             Err(error) => {
                 crew.give_up(&page, 0, &error.to_string());

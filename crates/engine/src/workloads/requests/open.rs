@@ -84,7 +84,7 @@ impl Pool {
     pub fn new(order: &RunOrder, open: &OpenLoopOrder) -> std::io::Result<Pool> {
         let span = order.warmup.0 + order.window.0;
         Ok(Pool {
-            due: arrivals::due(open.arrivals, open.per_s, span, order.seed),
+            due: arrivals::due(open, span, order.seed),
             next: Region::new(LINE)?,
             warmup_ns: order.warmup.0,
             window_ns: order.window.0,

@@ -6,10 +6,11 @@ use super::link::channels::{Wired, wired};
 use super::link::{Link, LinkError};
 use super::station::Port;
 use super::words::{Hello, Tick};
-use super::{HostYield, Hosts, Limits, Rank, other};
+use super::{Limits, Rank, other};
 use crate::experiment::tests::order;
 use crate::keeper::KeeperError;
 use crate::order::{Reply, Request, RunOrder, Yield};
+use crate::world::{HostYield, Hosts, Offset};
 use jostle_sys::clock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -305,7 +306,7 @@ fn the_first_host_is_named_like_any_other() {
 #[test]
 fn one_host_alone_has_no_name() {
     let (done, _) = run(&[Fault::None]);
-    assert_eq!(done.unwrap()[0].clock, super::Offset::default());
+    assert_eq!(done.unwrap()[0].clock, Offset::default());
     let (done, _) = run(&[Fault::Fails]);
     assert_eq!(text(done.unwrap_err()), "no such server");
 }

@@ -5,13 +5,14 @@
 //! sleeps, longer while workers work; it never waits inside the link. How long a
 //! host may be silent is bounded, and what comes of it names the host.
 
+use super::Limits;
 use super::clocks::{self, Bounds, Exchange};
 use super::link::{Link, LinkError};
 use super::station::{Port, Station};
 use super::words::{FromHost, Hello, Tick, ToHost};
-use super::{Host, HostYield, Hosts, Limits, Offset, Spent};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{RunOrder, Together, Yield};
+use crate::world::{Host, HostYield, Hosts, Offset, Spent};
 use jostle_sys::clock;
 use std::time::{Duration, Instant};
 
