@@ -38,9 +38,20 @@ const HEAD: usize = LINE / 8;
 const SHARED: u64 = 1 << 32;
 const HAS_TOKEN: u64 = 1 << 33;
 
-/// What `RunOrder::log_grants` should be where so many workers contend on several
-/// hosts, `on_one` of them on the host that has most.
-pub fn most_per_worker(in_all: usize, on_one: usize) -> u32 {
+/// The order with which `hosts` hosts log as much as they should, where workers of
+/// several want the same locks.
+pub fn asked(order: &RunOrder, hosts: usize) -> RunOrder {
+    let mut order = order.clone();
+    if hosts > 1 {
+        let on_one = order.workers.div_ceil(hosts);
+        order.log_grants = most_per_worker(order.workers, on_one);
+    }
+    order
+}
+
+/// Grants that each worker logs at most, of so many on all hosts and so many on the
+/// one that has most.
+fn most_per_worker(in_all: usize, on_one: usize) -> u32 {
     let share = (IN_ALL / in_all.max(1)).min(OF_A_HOST / on_one.max(1));
     u32::try_from(share.max(1)).unwrap_or(u32::MAX)
 }
@@ -304,8 +315,13 @@ fn unzigzag(number: u64) -> u64 {
 ///
 /// # Errors
 /// A log that cannot be read.
-pub fn across(hosts: &[Host], yields: &[HostYield]) -> Result<Option<Across>, Damaged> {
-    let logged = yields.iter().filter(|host| !host.data.grants.is_empty());
+pub fn across<'a>(
+    hosts: &[Host],
+    yields: impl IntoIterator<Item = &'a HostYield>,
+) -> Result<Option<Across>, Damaged> {
+    let logged = yields
+        .into_iter()
+        .filter(|host| !host.data.grants.is_empty());
     let logged: Vec<_> = logged
         .map(|host| Ok((host, host.data.grants.grants()?)))
         .collect::<Result<_, Damaged>>()?;
