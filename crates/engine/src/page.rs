@@ -356,14 +356,6 @@ impl<'a> Page<'a> {
         self.set(Word::Stage, Stage::Failed as u64);
     }
 
-    /// Notes what went wrong, the first time; the worker goes on.
-    #[cold]
-    pub fn remark(&self, message: &str) {
-        if self.get(Word::MessageBytes) == 0 {
-            self.write_message(message);
-        }
-    }
-
     fn write_message(&self, message: &str) {
         let bytes: Vec<u8> = message.bytes().take(MESSAGE_WORDS * 8).collect();
         for (word, chunk) in bytes.chunks(8).enumerate() {

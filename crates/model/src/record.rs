@@ -387,6 +387,9 @@ pub struct Point {
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
+    /// The first failure of each kind, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub messages: Vec<String>,
     /// Workers that ended before their time, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,

@@ -373,6 +373,7 @@ fn point() -> Point {
             unbinds: Some(1),
             bytes_per_held_lock: Some(1.0),
         }),
+        messages: vec!["flock: No locks available (os error 37)".into()],
         errors: map("ENOLCK", 1),
         deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {

@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod limits;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub mod namespaces;
 pub mod posix_sem;
 pub mod process;
 pub mod pthread;

@@ -203,11 +203,6 @@ fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
 fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
     for page in pages {
         if let Some(message) = page.message() {
-            if page.get(Word::Stage) != Stage::Failed as u64 {
-                // A remark of one that went on; what failed is counted elsewhere.
-                data.messages.push(message);
-                continue;
-            }
             let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
             let count = data.errors.entry(name).or_default();
             *count += 1;
