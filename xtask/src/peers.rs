@@ -162,13 +162,10 @@ impl Bench {
     /// The same of any verb that measures.
     fn measure(&self, verb: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.jostle);
-        command.arg(verb).args(arguments).args([
-            "--runs",
-            "1",
-            "--format",
-            "json",
-            "--no-progress",
-        ]);
+        command
+            .arg(verb)
+            .args(arguments)
+            .args(["--runs", "1", "--format", "json", "--quiet"]);
         command
     }
 

@@ -103,7 +103,11 @@ fn reconciled(set: &ResultSet) -> Option<String> {
         .map(i64::unsigned_abs)
         .sum();
     (counted > 0).then(|| {
-        let counted = counted_grants(counted);
+        let what = match requests::in_plan(&set.experiment.plan) {
+            true => "request",
+            false => "grant",
+        };
+        let counted = self::counted(counted, what);
         match apart {
             0 => format!("The servers counted {counted}, as the workers did."),
             n => format!(
@@ -112,10 +116,6 @@ fn reconciled(set: &ResultSet) -> Option<String> {
             ),
         }
     })
-}
-
-fn counted_grants(grants: u64) -> String {
-    counted(grants, "grant")
 }
 
 /// An overlap shorter than the interval in which the mark stands is not seen.
