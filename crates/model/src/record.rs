@@ -493,6 +493,9 @@ pub struct Machine {
     pub cores: u64,
     /// CPU time of the tool's own other processes.
     pub harness_cpu_s: f64,
+    /// Time between the two readings of the ticks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub between_s: Option<f64>,
     /// stolen / (busy + stolen); absent under 200 ticks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,

@@ -194,6 +194,7 @@ fn machine() -> Machine {
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
+        between_s: Some(0.1),
         steal_share: Some(0.1),
         throttled_periods: Some(1),
         halts: Some(1),

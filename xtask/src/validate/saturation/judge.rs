@@ -15,7 +15,7 @@
 use super::bench::value;
 use super::kinds::{Figure, Kind, Planted};
 use super::store::Run;
-use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_model::record::{Claim, Environment, Is, LimitedBy, Point, Reason, Verdict};
 use jostle_stats::checks::{Evidence, verdict};
 
 /// What the planted fault must have moved the headline by.
@@ -70,19 +70,26 @@ impl Trial<'_> {
 
 /// Of runs, in the order in which they were made.
 pub fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
-    let known = runs
-        .iter()
-        .filter_map(|run| Some((run, Kind::of(&run.kind)?)));
-    known
-        .map(|(run, kind)| Judged {
+    let mut environment = Environment::default();
+    let mut judged = Vec::new();
+    for run in runs {
+        if let Some(of_session) = &run.environment {
+            environment = of_session.clone();
+        }
+        let Some(kind) = Kind::of(&run.kind) else {
+            continue;
+        };
+        let evidence = Evidence {
+            experiment: &run.experiment(&environment),
+            runs: &[&run.point],
+        };
+        judged.push(Judged {
             run,
             kind,
-            verdict: verdict(&Evidence {
-                experiment: &run.experiment(),
-                runs: &[&run.point],
-            }),
-        })
-        .collect()
+            verdict: verdict(&evidence),
+        });
+    }
+    judged
 }
 
 impl Judged<'_> {
@@ -143,9 +150,15 @@ impl Judged<'_> {
     }
 }
 
+/// By the clock, as `foreign_cpu` takes it: of what was neither idle nor stolen.
 fn is_stolen(point: &Point) -> bool {
-    let stolen = point.machine.stolen_ticks as f64;
-    stolen > STOLEN * (stolen + point.machine.busy_ticks as f64)
+    let machine = &point.machine;
+    let idle = machine.ticks - machine.busy_ticks - machine.stolen_ticks;
+    let elapsed = machine.between_s.map_or(machine.ticks as f64, |s| {
+        s * (machine.cores * machine.ticks_per_s) as f64
+    });
+    // A single tick may be the rest of one that was counted before.
+    machine.stolen_ticks > 1 && machine.stolen_ticks as f64 > STOLEN * (elapsed - idle as f64)
 }
 
 /// All that came to a result.
@@ -240,6 +253,7 @@ mod tests {
                     ..Generator::default()
                 }],
                 machine: Machine {
+                    ticks: 210,
                     busy_ticks: 100,
                     ..Machine::default()
                 },

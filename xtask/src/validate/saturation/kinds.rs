@@ -45,6 +45,8 @@ pub struct Kind {
     /// more: checks of the machine's ticks want 200 of them, and two CPUs have as
     /// many in a second.
     pub words: (&'static str, &'static str),
+    /// Whether the generators keep to their CPU, or go where the scheduler puts them.
+    pub is_placed: bool,
     pub headline: &'static [Figure],
 }
 
@@ -57,6 +59,7 @@ pub static KINDS: &[Kind] = &[
         group: "closed",
         server: Server::Lockd,
         words: ("stream", "-n 50000 -w 1 --as tasks"),
+        is_placed: true,
         headline: &[Figure::Throughput],
     },
     Kind {
@@ -64,6 +67,15 @@ pub static KINDS: &[Kind] = &[
         group: "closed",
         server: Server::Lockd,
         words: ("stream", "-n 50000 -w 1 --as processes"),
+        is_placed: true,
+        headline: &[Figure::Throughput],
+    },
+    Kind {
+        name: "stream, unplaced",
+        group: "closed",
+        server: Server::Lockd,
+        words: ("stream", "-n 50000 -w 1 --as tasks"),
+        is_placed: false,
         headline: &[Figure::Throughput],
     },
     Kind {
@@ -71,6 +83,7 @@ pub static KINDS: &[Kind] = &[
         group: "closed",
         server: Server::Lockd,
         words: ("contend", "-w 4 -b 100us -i 0 --as tasks WINDOW"),
+        is_placed: true,
         headline: &[Figure::Throughput],
     },
     Kind {
@@ -78,6 +91,7 @@ pub static KINDS: &[Kind] = &[
         group: "closed",
         server: Server::Lockd,
         words: ("contend", "-w 4 -b 100us -i 0 --as processes WINDOW"),
+        is_placed: true,
         headline: &[Figure::Throughput],
     },
     Kind {
@@ -85,6 +99,7 @@ pub static KINDS: &[Kind] = &[
         group: "open",
         server: Server::Lockd,
         words: ("rate", "--rate 5000 -w 16 WINDOW"),
+        is_placed: true,
         headline: &[Figure::P99],
     },
     // At more than a fifth of what it can do, its p99 is what the machine's own
@@ -94,6 +109,7 @@ pub static KINDS: &[Kind] = &[
         group: "open",
         server: Server::Slow,
         words: ("rate", "--rate 2000 -w 16 WINDOW"),
+        is_placed: true,
         headline: &[Figure::P99],
     },
     Kind {
@@ -101,6 +117,7 @@ pub static KINDS: &[Kind] = &[
         group: "spread",
         server: Server::Slow,
         words: ("spread", "--in-flight 2 --generators 2 WINDOW"),
+        is_placed: true,
         headline: &[Figure::Throughput, Figure::P99],
     },
     Kind {
@@ -108,6 +125,7 @@ pub static KINDS: &[Kind] = &[
         group: "spread",
         server: Server::Slow,
         words: ("spread", "--in-flight 8 --generators 2 WINDOW"),
+        is_placed: true,
         headline: &[Figure::Throughput, Figure::P99],
     },
 ];
@@ -121,7 +139,11 @@ impl Kind {
     pub fn line(&self, target: &str, cpu: usize) -> Vec<String> {
         let (verb, options) = self.words;
         let options = options.replace("WINDOW", WINDOW);
-        format!("{verb} {target} {options} --place cpus:{cpu} --runs 1")
+        let place = match self.is_placed {
+            true => format!("--place cpus:{cpu}"),
+            false => String::new(),
+        };
+        format!("{verb} {target} {options} {place} --runs 1")
             .split_whitespace()
             .map(str::to_owned)
             .collect()

@@ -57,12 +57,12 @@ impl Run {
         }
     }
 
-    /// What checks want to know beside the run.
-    pub fn experiment(&self) -> Experiment {
+    /// What checks want to know beside the run, in its session's environment.
+    pub fn experiment(&self, environment: &Environment) -> Experiment {
         Experiment {
             schema: SCHEMA.to_owned(),
             plan: self.plan.clone(),
-            environment: Environment::default(),
+            environment: environment.clone(),
             calibration: Calibration::default(),
             started_at: String::new(),
         }
@@ -154,6 +154,6 @@ mod tests {
             plan: Plan::of(Workload::Stream),
             point: Point::default(),
         };
-        run.experiment()
+        run.experiment(&Environment::default())
     }
 }
