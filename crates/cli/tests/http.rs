@@ -156,6 +156,18 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
     let point = slow.ends_within(Duration::from_secs(20)).exits(3).point();
     assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 2)].into());
+    // Both workers' requests, in one sentence.
+    let said = "request: no whole answer within --call-timeout";
+    assert_eq!(point.messages, [said]);
+    let table = format!(
+        "stream http://127.0.0.1:{}/slow -n 1 -w 2 --runs 1",
+        server.port
+    );
+    let table = server
+        .place
+        .jostle(&format!("{table} --quiet --call-timeout 100ms"));
+    let table = table.run_cleanly().exits(3);
+    table.prints("The first failure of each kind:").prints(said);
     let dropped = server.ask("http", "/drop", "-n 3 -w 1").exits(3).point();
     assert_eq!(
         dropped.errors.values().sum::<u64>(),

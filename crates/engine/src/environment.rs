@@ -29,6 +29,7 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         cgroup: machine.cgroup.name.clone(),
         file_systems: BTreeMap::new(),
         hash_sizes: machine.net.hash_sizes.clone(),
+        hosts: Vec::new(),
         jostle: match commit {
             Some(commit) => format!("{version} ({commit})"),
             None => version.to_owned(),

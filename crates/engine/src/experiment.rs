@@ -6,13 +6,14 @@
 
 mod sweeps;
 
-use crate::keeper::{Keeper, KeeperError};
-use crate::order::{CostOrder, RunOrder, Yield};
+use crate::keeper::KeeperError;
+use crate::order::{CostOrder, RunOrder};
 use crate::point::{Which, point};
 use crate::proven;
 use crate::requested;
 use crate::resolve::{Resolved, cpus};
 use crate::schedule::{self, Asked, Pilot, Schedule, Timing};
+use crate::world::{self, Ran, World};
 use jostle_model::Nanos;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{
@@ -122,16 +123,17 @@ impl From<KeeperError> for Stop {
 
 /// Runs it.
 pub fn run(
-    keeper: &mut Keeper,
+    world: &mut World,
     clock: Clock,
     resolved: &Resolved,
-    environment: Environment,
+    mut environment: Environment,
     started_at: String,
     mut hooks: Hooks<'_>,
 ) -> Outcome {
     let started = Instant::now();
+    environment.hosts = world::here(world.hosts());
     let mut course = Course {
-        keeper,
+        world,
         resolved,
         clock,
         started,
@@ -160,7 +162,7 @@ pub fn run(
 }
 
 struct Course<'a, 'h> {
-    keeper: &'a mut Keeper,
+    world: &'a mut World,
     resolved: &'a Resolved,
     clock: Clock,
     started: Instant,
@@ -249,6 +251,7 @@ impl Course<'_, '_> {
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
             own_cost: BTreeMap::new(),
             specimens: None,
+            host_ceilings: Vec::new(),
         };
         // What a pair costs is asked of locks that are measured as such.
         let requests = matches!(
@@ -261,7 +264,7 @@ impl Course<'_, '_> {
             let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
             (run.hold, run.idle, run.shared) =
                 (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
-            let blocks = self.keeper.cost(
+            let blocks = self.world.keeper().cost(
                 &CostOrder {
                     run,
                     blocks: COST_BLOCKS,
@@ -341,9 +344,7 @@ impl Course<'_, '_> {
         order.operations = few;
         order.window = self.resolved.plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
-        let data = self
-            .keeper
-            .run(&order, &mut || (self.hooks.ended)().is_some())?;
+        let data = self.ask(&order)?.data;
         Ok(data.window_ns as f64 / (few * at.workers.unwrap_or(1)) as f64)
     }
 
@@ -364,9 +365,7 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Pilot(typed, at));
         let mut order = self.order(target, at, 0, 0, calibration);
         (order.window, order.warmup) = (PILOT, PILOT_WARMUP);
-        let data = self
-            .keeper
-            .run(&order, &mut || (self.hooks.ended)().is_some())?;
+        let data = self.ask(&order)?.data;
         let grants: u64 = data.operations.iter().sum();
         Ok(Pilot {
             workers,
@@ -500,14 +499,15 @@ impl Course<'_, '_> {
             false => (timing.window, timing.warmup),
         };
         order.during.clone_from(&self.resolved.plan.during);
-        let (data, null) = self.with_null(&order, block)?;
+        let (ran, null) = self.with_null(&order, block)?;
         let which = Which {
             target: typed,
             at,
             run: block,
             block,
         };
-        let mut point = point(&self.resolved.plan, &order, which, &data);
+        let mut point = point(&self.resolved.plan, &ran.order, which, &ran.data);
+        point.hosts = world::rows(experiment, which, &point, self.world.hosts(), &ran.parts);
         point.null = null;
         if experiment.environment.cpu_accounting == "exact" {
             point.cpu_split = point.cpu_split.map(|_| "exact".to_owned());
@@ -525,22 +525,24 @@ impl Course<'_, '_> {
     /// A run, and beside it the requests that do nothing, where the plan has some:
     /// before it in odd blocks, after it in even ones, so that a drift of the
     /// machine falls on both alike.
-    fn with_null(&mut self, order: &RunOrder, block: u32) -> Result<(Yield, Option<Null>), Stop> {
-        let mut run = |order: &RunOrder| {
-            self.keeper
-                .run(order, &mut || (self.hooks.ended)().is_some())
-        };
+    fn with_null(&mut self, order: &RunOrder, block: u32) -> Result<(Ran, Option<Null>), Stop> {
         let Some(nothing) = requested::null_order(&self.resolved.plan, order) else {
-            return Ok((run(order)?, None));
+            return Ok((self.ask(order)?, None));
         };
-        let (data, null) = if block.is_multiple_of(2) {
-            let data = run(order)?;
-            (data, run(&nothing)?)
+        let (ran, null) = if block.is_multiple_of(2) {
+            let ran = self.ask(order)?;
+            (ran, self.ask(&nothing)?)
         } else {
-            let null = run(&nothing)?;
-            (run(order)?, null)
+            let null = self.ask(&nothing)?;
+            (self.ask(order)?, null)
         };
-        Ok((data, requested::null(&nothing, &null)))
+        Ok((ran, requested::null(&nothing, &null.data)))
+    }
+
+    /// One run, until the user wants to stop.
+    fn ask(&mut self, order: &RunOrder) -> Result<Ran, KeeperError> {
+        self.world
+            .run(order, &mut || (self.hooks.ended)().is_some())
     }
 
     /// How the figures grow over what was swept.
@@ -653,6 +655,9 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         during: None,
         clock_uncertainty: Nanos::ZERO,
         requests: requested::order(plan, target),
+        together: None,
+        place: plan.place.clone().unwrap_or(Place::None),
+        share: None,
         seed,
     }
 }

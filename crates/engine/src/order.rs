@@ -2,7 +2,7 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use jostle_model::connect::{Accept, Close, Only, PortRange};
-use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Range, Workload};
+use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
 use jostle_model::record::{Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
@@ -70,8 +70,41 @@ pub struct RunOrder {
     pub clock_uncertainty: Nanos,
     /// Workers send requests instead of taking locks.
     pub requests: Option<RequestOrder>,
+    /// Other hosts do their part of the same run.
+    #[serde(default)]
+    pub together: Option<Together>,
+    /// What `cpus` were taken from; another host has others.
+    pub place: Place,
+    /// Which part of a run over several hosts this is; None: all of it.
+    pub share: Option<Share>,
     /// Of this run.
     pub seed: u64,
+}
+
+/// How a host takes part in a run of many: it answers `Prepared`, begins at the
+/// time that `Go` names, answers `Drained`, and concludes when it is told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Together {
+    /// Whether this host asks the server for its counts, in the name of all.
+    pub asks_server: bool,
+    /// Whether it takes the machine's own pulse: of several on one machine, one.
+    pub takes_anchor: bool,
+}
+
+/// One host's part of a run in which several take part. The order's `workers` are
+/// then this host's, its `keys` those of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Its place among those who take part.
+    pub nth: usize,
+    /// How many take part.
+    pub hosts: usize,
+    /// Workers of those before it.
+    pub first_worker: usize,
+    /// Workers of all.
+    pub workers: usize,
+    /// What the names of locks are made of, the same on all hosts.
+    pub names: u64,
 }
 
 /// What there is to say about requests.
@@ -104,6 +137,9 @@ pub struct OpenLoopOrder {
     pub arrivals: Arrivals,
     /// One that finds no free slot for so long is not sent.
     pub drop_after: Nanos,
+    /// When the first one is due, where requests follow at equal distances: those
+    /// of several hosts take turns.
+    pub first_after: Nanos,
 }
 
 impl RunOrder {
@@ -120,6 +156,32 @@ impl RunOrder {
     pub fn call_timeout(&self) -> Nanos {
         let request = self.requests.as_ref();
         request.map_or(Nanos::ZERO, |request| request.timeout)
+    }
+
+    /// The number of a worker of this host among those of all hosts.
+    pub fn number(&self, worker: usize) -> usize {
+        worker + self.share.map_or(0, |share| share.first_worker)
+    }
+
+    /// Workers of all hosts.
+    pub fn workers_in_all(&self) -> usize {
+        self.share.map_or(self.workers, |share| share.workers)
+    }
+
+    /// On the host that is to do it: with CPUs of its own, where the order comes
+    /// from another host.
+    pub fn here(mut self, allowed: &[usize]) -> RunOrder {
+        if self.share.is_some() {
+            self.cpus = crate::resolve::cpus(&self.place, allowed);
+        }
+        self
+    }
+
+    /// Whether workers of several hosts want the same locks, so that one host alone
+    /// does not see who had a lock before.
+    pub fn meets_others(&self) -> bool {
+        let several = self.share.is_some_and(|share| share.hosts > 1);
+        several && (self.workload == Workload::Contend || self.names == Names::One)
     }
 
     /// Whether a number of operations ends the run, and not a time.
@@ -251,6 +313,13 @@ pub enum Request {
     /// Do this, answer with `Reached` for each listed number and with `Closed` at
     /// the end.
     Sweep(Box<SweepOrder>),
+    /// The workers of a run together begin at this time of `CLOCK_MONOTONIC`.
+    Go {
+        /// In nanoseconds.
+        at_ns: u64,
+    },
+    /// All hosts have drained: finish the run, and answer with `Ran`.
+    Conclude,
     /// End what is in progress and answer it with `Failed`.
     Abort,
 }
@@ -260,6 +329,10 @@ pub enum Request {
 pub enum Reply {
     /// The keeper is ready.
     Ready,
+    /// The workers of a run together are ready.
+    Prepared,
+    /// They have all ended.
+    Drained,
     /// The run's data.
     Ran(Box<Yield>),
     /// For each block: nanoseconds a pair with counting alone, in full, without
@@ -299,6 +372,9 @@ pub struct Yield {
     pub drain_ns: u64,
     /// From the first arrival to the last.
     pub start_spread_ns: u64,
+    /// When the first worker began, by `CLOCK_MONOTONIC` of its host; zero: none did.
+    #[serde(default)]
+    pub began_ns: u64,
     /// Grants of each worker within the window.
     pub operations: Vec<u64>,
     /// From the common start to the end of each worker, where a number of
@@ -409,6 +485,11 @@ pub struct SpreadYield {
 /// One of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorYield {
+    /// Rank of its host, where there are several.
+    pub rank: Option<u64>,
+    /// Share of their CPUs that all generators of its machine used together; None:
+    /// those of this yield are all.
+    pub of_cpus: Option<f64>,
     /// Its workers.
     pub workers: u64,
     /// Requests that they completed.

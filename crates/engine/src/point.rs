@@ -71,6 +71,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         }),
         timeouts: order.acquire_timeout.map(|_| data.timeouts),
         errors: data.errors.clone(),
+        messages: data.messages.clone(),
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),
@@ -168,7 +169,9 @@ fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::Pe
         shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
         shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
         // An operation without stamps does not know whether the window is open.
-        let streaks = data.excludes && order.workers > 1 && order.stamp_every == 1;
+        // Nor does a host know whom another host let in meanwhile.
+        let alone = order.stamp_every == 1 && !order.meets_others();
+        let streaks = data.excludes && order.workers > 1 && alone;
         if streaks && order.range == Range::Same && order.shared == 0.0 {
             shares.longest_streak = Some(data.streak);
             shares.longest_streak_while_waited = Some(data.streak_waited);
@@ -250,15 +253,18 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
     if order.try_only {
         point.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
     }
-    let same = histogram(figure("handoff_same_cpu_ns"));
-    let cross = histogram(figure("handoff_cross_cpu_ns"));
+    // Across hosts nobody knows who had the lock before.
+    let met = order.meets_others();
+    let handoff = |name: &str| histogram(if met { &empty } else { figure(name) });
+    let same = handoff("handoff_same_cpu_ns");
+    let cross = handoff("handoff_cross_cpu_ns");
     point.handoff_same_cpu_ns = same.distribution(over);
     point.handoff_cross_cpu_ns = cross.distribution(over);
     let mut all = same;
     all.merge(&cross);
     point.handoff_ns = all.distribution(over);
     let looked = !order.is_counted() || order.is_contended_stream();
-    point.blocked_share = (data.stamped > 0 && data.excludes && looked)
+    point.blocked_share = (data.stamped > 0 && data.excludes && looked && !met)
         .then(|| data.contended as f64 / data.stamped as f64);
     keep_histograms(point, data, |name| name);
 }

@@ -2,6 +2,7 @@
 //! expanded, and everything that makes no sense refused before anything starts.
 
 mod connect;
+mod hosts;
 mod rate;
 mod requests;
 mod spread;
@@ -24,6 +25,8 @@ const MOST_KEYS: u64 = 1_000_000;
 const MOST_SLOTS: u64 = 1_000_000;
 const MOST_RUNS: u32 = 10_000;
 const MOST_GENERATOR_THREADS: u64 = 1_024;
+
+pub use hosts::{notes, resolve_over};
 
 /// A plan that asks for something impossible, in words for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

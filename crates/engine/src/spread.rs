@@ -37,9 +37,10 @@ fn generator(
     Generator {
         busy_share: busiest
             .max(of_quota(order, generator, window_ns))
-            .max(shared),
+            .max(generator.of_cpus.unwrap_or(shared)),
         runqueue_share: queued,
         process: Some(GeneratorProcess {
+            rank: generator.rank,
             workers: generator.workers,
             operations: generator.operations,
             cpu_s: generator.cpu_ns.map(|ns| ns as f64 / 1e9),

@@ -7,6 +7,7 @@
 pub mod calibrated;
 pub mod connect;
 pub mod defaults;
+pub mod hosts;
 pub mod list;
 pub mod open_loop;
 pub mod plan;

@@ -7,6 +7,7 @@
 
 use crate::calibrated::{Calibrated, Specimens};
 use crate::connect::{self, Closing, Connections};
+use crate::hosts::{HostCeiling, HostHere, HostPart};
 use crate::open_loop::OpenLoop;
 use crate::plan::{Plan, Workload};
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,9 @@ pub struct Environment {
     /// Entries of the kernel's hash tables for sockets, by the kernel's name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub hash_sizes: BTreeMap<String, u64>,
+    /// All hosts by rank, where there are several; everything else here is rank 0's.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hosts: Vec<HostHere>,
     /// jostle's version and commit.
     pub jostle: String,
     /// Which C library the locks of `pthread*` and `posix-sem` come from.
@@ -110,6 +114,9 @@ pub struct Calibration {
     /// there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub specimens: Option<Specimens>,
+    /// What each host could do by itself, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub host_ceilings: Vec<HostCeiling>,
 }
 
 /// One interleaved block: one uncontended worker, no hold, no idle.
@@ -384,6 +391,9 @@ pub struct Point {
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
+    /// The first failure of each kind, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub messages: Vec<String>,
     /// Workers that ended before their time, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,
@@ -400,6 +410,9 @@ pub struct Point {
     /// and just after it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
+    /// What each host did that took part, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hosts: Vec<HostPart>,
     /// Merged over the workers, by the name of the figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub histograms: BTreeMap<String, Buckets>,
@@ -437,6 +450,9 @@ pub struct Generator {
 /// A generator of `spread`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorProcess {
+    /// Rank of its host, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rank: Option<u64>,
     /// Requests that it keeps in flight.
     pub workers: u64,
     /// Requests that it completed within the window.

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_model::connect::*;
+use jostle_model::hosts::{HostCeiling, HostHere, HostPart};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{
     Arrivals, Carrier, Connection, Measure, Names, Place, Plan, Range, Workload,
@@ -114,6 +115,12 @@ fn environment() -> Environment {
         cgroup: Some("v2 /".to_owned()),
         file_systems: map("flock", "tmpfs".to_owned()),
         hash_sizes: map("TCP bind", 65_536),
+        hosts: vec![HostHere {
+            host: "host".to_owned(),
+            cpus: 2,
+            machine: 0,
+            jostle: "0.1.0".to_owned(),
+        }],
         jostle: "0.1.0".to_owned(),
         libc: "glibc".to_owned(),
     }
@@ -135,6 +142,14 @@ fn calibration() -> Calibration {
         clock_uncertainty_ns: Some(1.0),
         own_cost: map("flock", cost),
         specimens: None,
+        host_ceilings: vec![HostCeiling {
+            target: "lockd".to_owned(),
+            rank: 0,
+            host: "host".to_owned(),
+            workers: 1,
+            throughput_per_s: 1.0,
+            of_median: 1.0,
+        }],
     }
 }
 
@@ -303,6 +318,7 @@ fn point() -> Point {
             busy_share: 0.5,
             runqueue_share: 0.1,
             process: Some(GeneratorProcess {
+                rank: Some(0),
                 workers: 1,
                 operations: 1,
                 cpu_s: Some(1.0),
@@ -359,6 +375,7 @@ fn point() -> Point {
             unbinds: Some(1),
             bytes_per_held_lock: Some(1.0),
         }),
+        messages: vec!["flock: No locks available (os error 37)".into()],
         errors: map("ENOLCK", 1),
         deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {
@@ -369,7 +386,31 @@ fn point() -> Point {
         truth: map("planted", 1.0),
         setup: map("slots", 1.0),
         anchor: Some(anchor()),
+        hosts: vec![host()],
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
+        verdict: verdict(),
+    }
+}
+
+fn host() -> HostPart {
+    HostPart {
+        rank: 1,
+        host: "host".to_owned(),
+        clock_ahead_ns: -1,
+        clock_within_ns: 1,
+        late_ns: 1,
+        workers: 1,
+        operations: 1,
+        throughput_per_s: 1.0,
+        cpu_s: Some(1.0),
+        cpu_us_per_operation: Some(1.0),
+        busy_share: Some(0.1),
+        runqueue_share: Some(0.1),
+        generator_lag_ns_p99: Some(1),
+        latency_of: Some("service_ns".to_owned()),
+        latency_ns: Some(distribution()),
+        beyond_p99: Some(1),
+        errors: map("ENOLCK", 1),
         verdict: verdict(),
     }
 }

@@ -68,6 +68,8 @@ static CURES: &[(&str, Cure)] = &[
     ("clock", one_cpu),
     ("few_operations", longer),
     ("rotations", longer),
+    ("together", longer),
+    ("tail_host", again),
     ("generator", more_workers),
     ("ledger", again),
     ("lag", slower),

@@ -30,6 +30,7 @@ pub mod ratio;
 pub mod requested;
 pub mod rng;
 pub mod summary;
+pub mod tail;
 pub mod trend;
 
 #[cfg(test)]

@@ -148,7 +148,15 @@ pub fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> 
     let argument = Path::new(argument);
     match std::fs::metadata(argument) {
         Ok(metadata) if metadata.is_dir() => {
-            let run = setup.ledger.path().file_name().unwrap_or_default();
+            let run = match setup.common_name {
+                Some(name) => format!("jostle-{name:016x}").into(),
+                None => setup
+                    .ledger
+                    .path()
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_owned(),
+            };
             let mut stem = argument.join(run).into_os_string();
             stem.push(format!(".{name}"));
             Ok(numbered(Path::new(&stem)))
@@ -201,7 +209,11 @@ fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
             ledger
                 .withdraw_file(path)
                 .map_err(|error| refused("write to the list of", ledger.path(), &error))?;
-            Err(made)
+            match errno {
+                // Of several hosts another one was quicker, and will remove it.
+                Errno::EXIST if std::fs::metadata(path).is_ok() => Ok(()),
+                _ => Err(made),
+            }
         }
     }
 }

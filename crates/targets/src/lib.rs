@@ -299,6 +299,9 @@ pub struct Setup<'a> {
     pub slots: usize,
     /// Whether a worker holds many of the locks at the same time.
     pub holds_many: bool,
+    /// What the names of locks are made of that several hosts know; None: only
+    /// this one has to.
+    pub common_name: Option<u64>,
     /// For targets with choices of their own.
     pub seed: u64,
     /// Launches the servers that targets bring along.

@@ -28,7 +28,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// For the locks of this run, drawn at random from 2^35.
+    /// For the locks of this run, drawn at random from 2^35; where several hosts
+    /// take part, by whoever gave them their orders.
     ///
     /// # Errors
     /// For more locks than there are names.
@@ -42,9 +43,8 @@ impl Names {
         }
         // The ledger is this run's alone on this host, the hash's key is random:
         // neither another run nor another host has both.
-        Ok(Names::of_run(
-            RandomState::new().hash_one(setup.ledger.path()),
-        ))
+        let own = || RandomState::new().hash_one(setup.ledger.path());
+        Ok(Names::of_run(setup.common_name.unwrap_or_else(own)))
     }
 
     fn of_run(run: u64) -> Names {

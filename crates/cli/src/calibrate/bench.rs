@@ -11,6 +11,7 @@ use clap::Parser;
 use jostle_engine::experiment::exit;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::resolve::resolve;
+use jostle_engine::world::World;
 use jostle_model::plan::Plan;
 use jostle_model::record::{Point, Record};
 use jostle_report::{ResultSet, Writer};
@@ -31,7 +32,7 @@ pub enum Stop {
 
 /// The bench.
 pub struct Bench {
-    keeper: Keeper,
+    world: World,
     clock: Clock,
     machine: Machine,
     allowed: Vec<usize>,
@@ -70,7 +71,7 @@ impl Bench {
             ));
         }
         Ok(Bench {
-            keeper,
+            world: World::alone(keeper),
             clock,
             machine,
             allowed: cpu::allowed(),
@@ -171,12 +172,12 @@ impl Bench {
     fn run(&mut self, plan: Plan, under: Under) -> Result<ResultSet, Stop> {
         let resolved = resolve(plan, measure::fresh_seed(), &self.allowed)
             .map_err(|error| Stop::CannotTell(error.to_string()))?;
-        let keeper = match (under, &mut self.group) {
-            (Under::Quota, Ok(group)) => group.keeper(),
-            _ => &mut self.keeper,
+        let world = match (under, &mut self.group) {
+            (Under::Quota, Ok(group)) => group.world(),
+            _ => &mut self.world,
         };
         let outcome = measure::one(
-            keeper,
+            world,
             self.clock,
             &resolved,
             &self.machine,
@@ -224,6 +225,7 @@ fn plan(line: &str) -> Result<Plan, Stop> {
         Ok(Verb::Contend(contend)) => Ok(contend.plan()),
         Ok(Verb::Stream(stream)) => Ok(stream.plan()),
         Ok(Verb::Hold(hold)) => Ok(hold.plan()),
+        Ok(Verb::Rate(rate)) => Ok(rate.plan()),
         Ok(_) => Err(Stop::Failed(format!("no measurement: jostle {line}"))),
         Err(error) => Err(Stop::Failed(error.to_string())),
     }

@@ -6,6 +6,7 @@
 //! it starts is inside as well.
 
 use jostle_engine::keeper::Keeper;
+use jostle_engine::world::World;
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::cgroup;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The group and its keeper. Fields are dropped in this order: the keeper ends
 /// all that is in the group, and then its directory can go.
 pub struct Group {
-    keeper: Keeper,
+    world: World,
     place: Place,
 }
 
@@ -53,14 +54,14 @@ impl Group {
         let keeper = Keeper::start(clock).map_err(|error| error.to_string());
         enter(&home).map_err(|error| format!("the control group cannot be left: {error}"))?;
         Ok(Group {
-            keeper: keeper?,
+            world: World::alone(keeper?),
             place,
         })
     }
 
     /// Who measures under the quota.
-    pub fn keeper(&mut self) -> &mut Keeper {
-        &mut self.keeper
+    pub fn world(&mut self) -> &mut World {
+        &mut self.world
     }
 
     /// So many CPUs; None: as many as there are.

@@ -45,6 +45,7 @@ impl Course<'_, '_> {
                 clock_uncertainty_ns: None,
                 own_cost: BTreeMap::new(),
                 specimens,
+                host_ceilings: Vec::new(),
             },
             started_at,
         };
@@ -156,7 +157,8 @@ impl Course<'_, '_> {
             points.push(point);
         };
         let closed = self
-            .keeper
+            .world
+            .keeper()
             .sweep(&order, &mut || ended().is_some(), &mut reached);
         let first = self.points.len();
         self.points.append(&mut points);

@@ -62,6 +62,8 @@ fn generator(
         0
     };
     GeneratorYield {
+        rank: None,
+        of_cpus: None,
         workers: workers.len() as u64,
         operations: workers
             .clone()

@@ -170,7 +170,7 @@ impl<T: Target> Crew<'_, T> {
     }
 
     fn dial(&self, worker: usize) -> Result<Dialled, SetupError> {
-        self.target.dial(worker)?.ok_or_else(|| {
+        self.target.dial(self.order.number(worker))?.ok_or_else(|| {
             SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
         })
     }

@@ -96,10 +96,11 @@ impl<'a> Tally<'a> {
 
     /// The lock of a stream, or the first of those that are held.
     pub fn first_key(&self) -> usize {
+        let number = self.order.number(self.worker);
         match (self.order.workload, self.order.names) {
-            (Workload::Hold, _) => self.worker * self.order.operations as usize,
+            (Workload::Hold, _) => number * self.order.operations as usize,
             (_, Names::One) => 0,
-            (_, Names::Own) => self.worker,
+            (_, Names::Own) => number,
         }
     }
 

@@ -5,9 +5,24 @@
 //! host's keeper alone, or [`Hosts`], which have a keeper each. How they are
 //! reached is theirs to know: the experiment never waits for a network itself.
 
+mod launcher;
+mod machines;
+mod merge;
+mod ranks;
+mod rows;
+mod split;
+
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{RunOrder, Yield};
+use jostle_model::hosts::HostHere;
+use jostle_stats::rng::Rng;
 use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+pub use launcher::{Launched, launched};
+pub use ranks::{Joined, Rank, join};
+pub use rows::rows;
 
 /// One of the hosts that take part. Its place in the list is its rank; rank 0
 /// prints and writes.
@@ -48,6 +63,19 @@ pub struct HostYield {
     pub late_ns: i64,
 }
 
+/// What a run of many hosts took beside the workers' time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// From the order to the last host that was ready.
+    pub prepare: Duration,
+    /// From the last host that had drained to the last yield.
+    pub gather: Duration,
+    /// Bytes of the other hosts' yields.
+    pub bytes: u64,
+    /// Asking all clocks, once.
+    pub clocks: Duration,
+}
+
 /// Many hosts with a keeper each.
 pub trait Hosts {
     /// All, by rank.
@@ -66,4 +94,169 @@ pub trait Hosts {
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<HostYield>, KeeperError>;
+
+    /// What the last run took beside the workers' time.
+    fn spent(&self) -> Spent {
+        Spent::default()
+    }
+}
+
+/// Rank 0's keeper, and the other hosts if there are any.
+pub struct World {
+    keeper: Keeper,
+    hosts: Option<Box<dyn Hosts>>,
+    /// What the names of a run's locks are made of, where hosts have to agree.
+    names: Rng,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World of {}", self.hosts().len().max(1))
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// The order, of all hosts together.
+    pub order: RunOrder,
+    /// What their workers did, as if they had been one generator's.
+    pub data: Yield,
+    /// What each host did, by rank; empty where there is but this one.
+    pub parts: Vec<Part>,
+}
+
+/// One host's part of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What it was to do.
+    pub order: RunOrder,
+    /// What it did.
+    pub of: HostYield,
+}
+
+impl World {
+    /// This host alone.
+    pub fn alone(keeper: Keeper) -> World {
+        World::new(keeper, None)
+    }
+
+    /// Many hosts, of which this one is the first.
+    pub fn of(keeper: Keeper, hosts: Box<dyn Hosts>) -> World {
+        World::new(keeper, Some(hosts))
+    }
+
+    fn new(keeper: Keeper, hosts: Option<Box<dyn Hosts>>) -> World {
+        World {
+            keeper,
+            hosts,
+            // Other experiments may use the same server, with the same seed.
+            names: Rng::new(RandomState::new().hash_one(std::process::id())),
+        }
+    }
+
+    /// This host's keeper, for what concerns it alone.
+    pub fn keeper(&mut self) -> &mut Keeper {
+        &mut self.keeper
+    }
+
+    /// The hosts by rank; none where there is but this one.
+    pub fn hosts(&self) -> &[Host] {
+        let hosts = self.hosts.as_ref().map_or(&[][..], |hosts| hosts.all());
+        if hosts.len() > 1 { hosts } else { &[] }
+    }
+
+    /// Makes one run, on as many hosts as its order is for.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn run(
+        &mut self,
+        order: &RunOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Ran, KeeperError> {
+        let ranks = self.hosts().len();
+        let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
+            return Ok(Ran {
+                order: order.clone(),
+                data: self.keeper.run(order, ended)?,
+                parts: Vec::new(),
+            });
+        };
+        let names = self.names.next_u64();
+        let orders = split::split(order, ranks, names);
+        let yields = hosts.run(&mut self.keeper, &orders, ended)?;
+        let parts = parts(orders, yields)?;
+        let whole = split::whole(order, ranks, names);
+        Ok(Ran {
+            data: merge::merge(&whole, hosts.all(), &parts),
+            order: whole,
+            parts,
+        })
+    }
+}
+
+/// Each order with what came of it.
+fn parts(
+    mut orders: Vec<Option<RunOrder>>,
+    mut yields: Vec<HostYield>,
+) -> Result<Vec<Part>, KeeperError> {
+    yields.sort_by_key(|of| of.rank);
+    let taken = yields.into_iter().filter_map(|of| {
+        let order = orders.get_mut(of.rank)?.take()?;
+        Some(Part { order, of })
+    });
+    let parts: Vec<Part> = taken.collect();
+    match orders.iter().position(Option::is_some) {
+        Some(rank) => Err(KeeperError::Failed(format!(
+            "rank {rank} did not say what it did"
+        ))),
+        None => Ok(parts),
+    }
+}
+
+/// The hosts as a record of the environment has them.
+pub fn here(hosts: &[Host]) -> Vec<HostHere> {
+    let numbers = machines::numbers(hosts).into_iter();
+    let each = hosts.iter().zip(numbers);
+    each.map(|(host, machine)| HostHere {
+        host: host.name.clone(),
+        cpus: host.cpus,
+        machine,
+        jostle: host.version.clone(),
+    })
+    .collect()
+}
+
+/// What a host is called.
+fn name(hosts: &[Host], rank: usize) -> String {
+    let known = hosts.get(rank).map(|host| host.name.clone());
+    known.unwrap_or_else(|| format!("rank {rank}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn did(rank: usize) -> HostYield {
+        HostYield {
+            rank,
+            data: Yield::default(),
+            clock: Offset::default(),
+            late_ns: 0,
+        }
+    }
+
+    #[test]
+    fn parts_are_in_the_order_of_ranks_and_none_may_be_missing() {
+        let mut order = crate::experiment::tests::order("lockd://server:2626");
+        order.workers = 2;
+        let orders = split::split(&order, 3, 7);
+        let both = parts(orders.clone(), vec![did(1), did(0)]).unwrap();
+        let ranks: Vec<usize> = both.iter().map(|part| part.of.rank).collect();
+        assert_eq!(ranks, [0, 1]);
+        assert_eq!(both[1].order.share.unwrap().first_worker, 1);
+        let error = parts(orders, vec![did(0)]).unwrap_err().to_string();
+        assert_eq!(error, "rank 1 did not say what it did");
+    }
 }

@@ -12,6 +12,7 @@ use jostle_model::plan::Workload;
 use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verdict};
 
 pub mod accepted;
+pub mod by_host;
 pub mod clock;
 pub mod concurrency;
 pub mod deaths;
@@ -35,7 +36,9 @@ pub mod rotations;
 pub mod server_counts;
 pub mod steadiness;
 pub mod steal;
+pub mod tail_host;
 pub mod throttled;
+pub mod together;
 
 /// What a check may look at.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +78,7 @@ pub static CHECKS: &[&Check] = &[
     &throttled::CHECK,
     &halted::CHECK,
     &clock::CHECK,
+    &together::CHECK,
     &steal::CHECK,
     &foreign_cpu::CHECK,
     &generator::CHECK,
@@ -87,6 +91,7 @@ pub static CHECKS: &[&Check] = &[
     &not_contended::CHECK,
     &steadiness::CHECK,
     &drift::CHECK,
+    &tail_host::CHECK,
     &rotations::CHECK,
 ];
 
@@ -96,6 +101,7 @@ pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
         .iter()
         .filter_map(|check| (check.judge)(evidence))
         .collect();
+    let reasons = by_host::attribute(reasons, evidence.runs);
     let by_generator = reasons.iter().any(|r| r.check == generator::CHECK.name);
     Verdict {
         limited_by: by_generator

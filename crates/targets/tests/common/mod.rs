@@ -54,6 +54,7 @@ impl<'a> Bench<'a> {
             open_each: self.open_each,
             slots: self.slots,
             holds_many: self.holds_many,
+            common_name: None,
             seed: 7,
             launcher: &servers::InProcess,
         }

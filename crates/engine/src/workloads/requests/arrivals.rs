@@ -1,24 +1,28 @@
 //! When requests are due that come at a rate: pure functions of rate, span and
 //! seed. Whoever sends them sleeps; the pattern never does.
 
+use crate::order::OpenLoopOrder;
 use jostle_model::plan::Arrivals;
 use jostle_stats::rng::Rng;
 
 /// The intended starts within `span_ns`, in nanoseconds from its beginning,
 /// ascending.
 ///
-/// Constant: number i at i / rate, rounded down, so that no error adds up.
+/// Constant: number i at `first_after` + i / rate, rounded down, so that no error
+/// adds up.
 /// Poisson: the gaps are independent and exponential with mean 1 / rate,
 /// -ln(u) / rate for u uniform in (0, 1] (inversion; Knuth, The Art of Computer
 /// Programming 2, 3.4.1 D), so that the number in the span varies by its root.
-pub fn due(arrivals: Arrivals, per_s: u64, span_ns: u64, seed: u64) -> Vec<u64> {
+pub fn due(open: &OpenLoopOrder, span_ns: u64, seed: u64) -> Vec<u64> {
+    let per_s = open.per_s;
     let gap_ns = 1e9 / per_s.max(1) as f64;
-    match arrivals {
+    match open.arrivals {
         Arrivals::Constant => {
             let nth = |i: u64| u128::from(i) * 1_000_000_000 / u128::from(per_s.max(1));
-            let count = u128::from(span_ns) * u128::from(per_s.max(1));
+            let first = open.first_after.0;
+            let count = u128::from(span_ns.saturating_sub(first)) * u128::from(per_s.max(1));
             let count = count.div_ceil(1_000_000_000) as u64;
-            (0..count).map(|i| nth(i) as u64).collect()
+            (0..count).map(|i| first + nth(i) as u64).collect()
         }
         Arrivals::Poisson => {
             let mut rng = Rng::new(seed);
@@ -38,8 +42,35 @@ pub fn due(arrivals: Arrivals, per_s: u64, span_ns: u64, seed: u64) -> Vec<u64> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::Nanos;
 
     const S: u64 = 1_000_000_000;
+
+    fn due(arrivals: Arrivals, per_s: u64, span_ns: u64, seed: u64) -> Vec<u64> {
+        super::due(&open(arrivals, per_s, 0), span_ns, seed)
+    }
+
+    fn open(arrivals: Arrivals, per_s: u64, first_after: u64) -> OpenLoopOrder {
+        OpenLoopOrder {
+            per_s,
+            arrivals,
+            drop_after: Nanos(S),
+            first_after: Nanos(first_after),
+        }
+    }
+
+    #[test]
+    fn hosts_that_take_turns_keep_the_distances_of_one() {
+        // Three hosts, 10 a second each.
+        let hosts = [0, S / 30, 2 * S / 30]
+            .map(|first| super::due(&open(Arrivals::Constant, 10, first), S, 1));
+        let mut all = hosts.concat();
+        all.sort_unstable();
+        let one = due(Arrivals::Constant, 30, S, 1);
+        assert_eq!(all.len(), one.len());
+        let apart = all.iter().zip(&one).map(|(a, b)| a.abs_diff(*b));
+        assert!(apart.max().unwrap() <= 2);
+    }
 
     #[test]
     fn a_constant_rate_has_equal_gaps_and_nothing_at_the_end_of_the_span() {

@@ -58,6 +58,7 @@ impl<'a> Asking<'a> {
         sheet: Sheet<'a>,
         worker: usize,
     ) -> Asking<'a> {
+        let number = order.number(worker) as u64;
         Asking {
             order,
             clock,
@@ -68,12 +69,14 @@ impl<'a> Asking<'a> {
             // At a rate the schedule numbers them; how many each makes in a time is not
             // known beforehand.
             first: match order.workload {
-                Workload::Rate => 0,
-                _ if order.is_counted() => worker as u64 * order.operations,
-                _ => worker as u64,
+                Workload::Rate => order.share.map_or(0, |share| share.nth as u64),
+                _ if order.is_counted() => number * order.operations,
+                _ => number,
             },
             step: match order.workload {
-                Workload::Spread => order.workers as u64,
+                Workload::Spread => order.workers_in_all() as u64,
+                // Hosts have a schedule each, about equally long.
+                Workload::Rate => order.share.map_or(1, |share| share.hosts as u64),
                 _ => 1,
             },
         }
@@ -96,7 +99,7 @@ impl<'a> Asking<'a> {
             ),
             Err(error) if error.errno == Errno::INTR.raw_os_error() => return None,
             Err(error) => {
-                self.page.remark(&error.to_string());
+                self.sheet.tell(error.errno, &error.to_string());
                 let outcome = Outcome::Failed(error.errno);
                 (outcome, Usage::default(), self.clock.now())
             }

@@ -135,7 +135,9 @@ impl Work for Requesting {
 
     fn live(crew: &Crew<'_, Requesting>, worker: usize) -> bool {
         let page = crew.shared.page(worker);
-        let caller = match crew.settle(worker, || crew.target.target.join(worker)) {
+        let caller = match crew.settle(worker, || {
+            crew.target.target.join(crew.order.number(worker))
+        }) {
             Ok(caller) => caller,
             Err(error) => {
                 crew.give_up(&page, 0, &error.to_string());
@@ -208,6 +210,7 @@ impl Work for Requesting {
         for (code, count) in unexpected {
             data.errors.insert(format!("code {}", name(*code)), *count);
         }
+        data.messages.extend(outcomes.told.into_values());
         for (errno, count) in outcomes.failed {
             let name = jostle_sys::errno::name(errno);
             *data.errors.entry(name).or_default() += count;

@@ -1,0 +1,191 @@
+//! What a plan means on several hosts, and what makes no sense there.
+
+use super::{Resolved, UsageError, refuse, resolve};
+use crate::world::Host;
+use jostle_model::plan::{Place, Plan, Workload};
+use jostle_targets::Spec;
+use jostle_targets::table::Family;
+
+/// As [`resolve`], for so many hosts; with one it is the same.
+///
+/// # Errors
+/// As there, and where a target would be another one on each host.
+pub fn resolve_over(
+    mut plan: Plan,
+    fresh_seed: u64,
+    allowed: &[usize],
+    hosts: usize,
+) -> Result<Resolved, UsageError> {
+    if hosts > 1 && plan.workload == Workload::Spread {
+        // Nothing is launched beside the generators for which they would make room.
+        plan.place.get_or_insert(Place::None);
+    }
+    let resolved = resolve(plan, fresh_seed, allowed)?;
+    if hosts > 1 {
+        check(&resolved, hosts)?;
+    }
+    Ok(resolved)
+}
+
+fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
+    let plan = &resolved.plan;
+    if plan.workload == Workload::Connect {
+        return refuse("connect is measured on one host; start it there, without the launcher");
+    }
+    let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
+    if let Some(many) = generators.iter().find(|k| **k > hosts as u64) {
+        return refuse(format!(
+            "--generators {many}: with several hosts each is a generator, and there are {hosts}; \
+             start more ranks (mpirun -n {many}), or list fewer"
+        ));
+    }
+    resolved.specs.iter().try_for_each(check_target)
+}
+
+/// Whether all hosts mean the same thing by this target, or none need to.
+fn check_target(spec: &Spec) -> Result<(), UsageError> {
+    let place = spec.argument.as_deref();
+    let is_named = place.is_some_and(|place| place.starts_with("//"));
+    let (why, remedy) = match spec.entry.family {
+        Family::File if place.is_none() => (
+            "its files are on each host by itself",
+            format!("name one on a file system that all of them share: {spec}:PATH"),
+        ),
+        Family::Semaphore | Family::Memory => (
+            "its workers share the memory of one kernel",
+            "on several hosts, a lock service or a file on a shared file system".to_owned(),
+        ),
+        Family::Service if !is_named => match spec.entry.name {
+            "redis" => (
+                "without an address it is one on each host by itself",
+                "name redis://HOST:PORT".to_owned(),
+            ),
+            _ => (
+                "it is reached on one host only",
+                "start jostled --listen HOST:PORT and name lockd://HOST:PORT".to_owned(),
+            ),
+        },
+        Family::Server if spec.entry.name.starts_with("procd") && !is_named => (
+            "without an address it is launched on one host only",
+            format!(
+                "start procd and name {}://HOST:PORT/PROCEDURE",
+                spec.entry.name
+            ),
+        ),
+        Family::Specimen if spec.entry.is_remote() || spec.entry.lock.excludes => (
+            "this specimen works on one host only",
+            "start it there, without the launcher".to_owned(),
+        ),
+        _ => return Ok(()),
+    };
+    refuse(format!("{spec} on several hosts: {why}; {remedy}"))
+}
+
+/// What is worth saying about a plan on these hosts.
+pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
+    let differ = |host: &Host| host.name != hosts[0].name || host.boot_id != hosts[0].boot_id;
+    if !hosts.iter().any(differ) {
+        return Vec::new();
+    }
+    let loopback = resolved.specs.iter().filter(|spec| is_loopback(spec));
+    loopback
+        .map(|spec| {
+            format!(
+                "{spec}: its address is each host's own, so that every host asks a server of its \
+                 own; name one by which all hosts reach the same"
+            )
+        })
+        .collect()
+}
+
+fn is_loopback(spec: &Spec) -> bool {
+    let place = spec
+        .argument
+        .as_deref()
+        .and_then(|text| text.strip_prefix("//"));
+    let place = place.unwrap_or_default();
+    ["127.", "localhost", "[::1]"]
+        .iter()
+        .any(|start| place.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::List;
+
+    fn of(workload: Workload, target: &str) -> Result<Resolved, UsageError> {
+        let mut plan = Plan::of(workload);
+        plan.targets = vec![target.to_owned()];
+        if workload == Workload::Spread {
+            plan.generators = Some(List(vec![1, 3]));
+        }
+        resolve_over(plan, 7, &[0, 1], 3)
+    }
+
+    #[test]
+    fn what_is_another_one_on_each_host_is_refused_with_what_would_do() {
+        use Workload::{Connect, Contend, Spread, Stream};
+        for (workload, target, says) in [
+            (Contend, "flock", "flock:PATH"),
+            (Contend, "futex", "a lock service or a file"),
+            (Contend, "sysv", "a lock service or a file"),
+            (Contend, "pthread", "a lock service or a file"),
+            (Stream, "lockd", "start jostled --listen HOST:PORT"),
+            (Stream, "lockd+unix:/run/x", "name lockd://HOST:PORT"),
+            (Contend, "redis", "name redis://HOST:PORT"),
+            (Spread, "procd", "name procd://HOST:PORT/PROCEDURE"),
+            (Contend, "busted", "without the launcher"),
+            (Stream, "echo", "without the launcher"),
+            (Connect, "tcp", "connect is measured on one host"),
+        ] {
+            let error = of(workload, target).unwrap_err().0;
+            assert!(error.contains(says), "{error} does not say {says}");
+        }
+    }
+
+    #[test]
+    fn what_all_hosts_reach_is_taken() {
+        use Workload::{Contend, Spread, Stream};
+        for (workload, target) in [
+            (Contend, "flock:/mnt/shared/file"),
+            (Contend, "lockd://server:2626"),
+            (Stream, "redis://10.0.0.1:6379"),
+            (Stream, "exec:jostle-call 10.0.0.1:7887 /sizecheck"),
+            (Spread, "ldap://server:389/dc=x?(uid=user{n})"),
+            (Spread, "procd://server:7887/sizecheck?a=1"),
+            (Stream, "null"),
+        ] {
+            assert!(of(workload, target).is_ok(), "{target}");
+        }
+        let spread = of(Workload::Spread, "http://server/").unwrap();
+        assert_eq!(spread.plan.place, Some(Place::None));
+    }
+
+    #[test]
+    fn there_are_as_many_generators_as_hosts() {
+        let mut plan = Plan::of(Workload::Spread);
+        plan.targets = vec!["http://server/".to_owned()];
+        plan.generators = Some(List(vec![3, 6]));
+        let error = resolve_over(plan.clone(), 7, &[0, 1], 3).unwrap_err().0;
+        assert!(error.contains("mpirun -n 6"), "{error}");
+        assert!(resolve_over(plan.clone(), 7, &[0, 1], 6).is_ok());
+        // One host has processes for generators, as ever.
+        assert!(resolve_over(plan, 7, &[0, 1], 1).is_ok());
+    }
+
+    #[test]
+    fn a_loopback_address_is_noted_where_hosts_differ() {
+        let resolved = of(Workload::Stream, "redis://127.0.0.1:6379").unwrap();
+        let host = |name: &str| Host {
+            name: name.to_owned(),
+            boot_id: "b".to_owned(),
+            ..Host::default()
+        };
+        assert_eq!(notes(&resolved, &[host("a"), host("a")]), [""; 0]);
+        let said = notes(&resolved, &[host("a"), host("b")]);
+        assert!(said[0].contains("a server of its own"), "{said:?}");
+        let named = of(Workload::Stream, "redis://10.0.0.1:6379").unwrap();
+        assert_eq!(notes(&named, &[host("a"), host("b")]), [""; 0]);
+    }
+}

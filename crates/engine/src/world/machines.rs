@@ -1,0 +1,139 @@
+//! Whose CPU time is whose, where ranks share a machine: pure.
+//!
+//! The kernel counts the ticks of a whole machine, and each rank on it reads the same
+//! ones. What the other ranks of its machine used is to each of them the tool's own,
+//! and no foreign program's; and a machine's ticks count once, whoever reads them.
+
+use super::{Host, Part};
+use crate::order::Yield;
+use jostle_model::plan::Place;
+use jostle_model::record::Machine;
+use std::collections::BTreeSet;
+
+/// Fewer ticks say nothing about a share of a hundredth.
+const ENOUGH_TICKS: u64 = 200;
+
+/// A number for each host, the same for those of one machine. Where the kernel does
+/// not say which machine it is, each is taken for one by itself.
+pub fn numbers(hosts: &[Host]) -> Vec<u64> {
+    let machine = |rank: usize| {
+        let id = &hosts[rank].boot_id;
+        let same = hosts.iter().position(|other| other.boot_id == *id);
+        same.filter(|_| !id.is_empty()).unwrap_or(rank)
+    };
+    let firsts: BTreeSet<usize> = (0..hosts.len()).map(machine).collect();
+    (0..hosts.len())
+        .map(|rank| {
+            firsts
+                .iter()
+                .take_while(|first| **first < machine(rank))
+                .count() as u64
+        })
+        .collect()
+}
+
+/// All machines of those that took part, each counted once.
+pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
+    let of_all = || parts.iter().map(|part| &part.of.data.machine);
+    let ranks: Vec<usize> = parts.iter().map(|part| part.of.rank).collect();
+    let once: Vec<Machine> = parts
+        .iter()
+        .enumerate()
+        .filter(|(nth, part)| {
+            let earlier = &ranks[..*nth];
+            !earlier.iter().any(|rank| share(hosts, *rank, part.of.rank))
+        })
+        .map(|(_, part)| part.of.data.machine)
+        .collect();
+    let sum = |figure: fn(&Machine) -> u64| once.iter().map(figure).sum::<u64>();
+    let (busy, stolen) = (sum(|m| m.busy_ticks), sum(|m| m.stolen_ticks));
+    Machine {
+        ticks: sum(|m| m.ticks),
+        busy_ticks: busy,
+        stolen_ticks: stolen,
+        softirq_ticks: sum(|m| m.softirq_ticks),
+        ticks_per_s: once.first().map_or(0, |m| m.ticks_per_s),
+        cores: sum(|m| m.cores),
+        harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),
+        steal_share: (busy + stolen >= ENOUGH_TICKS)
+            .then(|| stolen as f64 / (busy + stolen) as f64),
+        throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
+        halts: any_sum(of_all().map(|m| m.halts)),
+    }
+}
+
+/// A host's yield as it can be judged by itself: the CPU time of the other ranks on
+/// its machine is that of the tool's own other processes, and the server's counts,
+/// which are of all hosts, are left out.
+pub fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
+    let mut data = part.of.data.clone();
+    let neighbours = || {
+        parts
+            .iter()
+            .filter(|other| other.of.rank != part.of.rank)
+            .filter(|other| share(hosts, other.of.rank, part.of.rank))
+            .map(|other| &other.of.data)
+    };
+    match neighbours().map(used_s).sum::<Option<f64>>() {
+        Some(used_s) => data.machine.harness_cpu_s += used_s,
+        // Without what a neighbour used, the ticks say nothing about others.
+        None => {
+            let machine = &mut data.machine;
+            (machine.ticks, machine.busy_ticks, machine.stolen_ticks) = (0, 0, 0);
+        }
+    }
+    if data.server_cpu_ns.is_none() {
+        let seen = neighbours().filter_map(|other| other.server_cpu_ns).max();
+        data.machine.harness_cpu_s += seen.unwrap_or(0) as f64 / 1e9;
+    }
+    (data.server_counted, data.server_binds, data.server_unbinds) = (None, None, None);
+    if let Some(spread) = &mut data.spread {
+        spread.generators = super::merge::generators(hosts, parts, part);
+    }
+    data
+}
+
+/// Of the CPUs that the generators of this rank's machine may use: the share that
+/// they used together. Of many threads that share a CPU none is busy for long before
+/// all are.
+pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
+    let here = || parts.iter().filter(|part| share(hosts, part.of.rank, rank));
+    let generators = here()
+        .filter_map(|part| part.of.data.spread.as_deref())
+        .flat_map(|spread| &spread.generators);
+    let used_ns: u64 = generators.filter_map(|generator| generator.cpu_ns).sum();
+    let window_ns = here().map(|part| part.of.data.window_ns).max().unwrap_or(0);
+    let allowed = || {
+        here()
+            .filter_map(|part| Some(hosts.get(part.of.rank)?.cpus))
+            .sum::<u64>()
+    };
+    let cpus = match here().next().map(|part| &part.order.place) {
+        Some(Place::Cpus(cpus)) => cpus.len() as u64,
+        // Ranks that may use the same CPUs each count them.
+        _ => {
+            let cores = here().map(|part| part.of.data.machine.cores).max();
+            allowed().min(cores.filter(|cores| *cores > 0).unwrap_or(u64::MAX))
+        }
+    };
+    used_ns as f64 / (cpus.max(1) as f64 * window_ns.max(1) as f64)
+}
+
+/// Whether two ranks are of one machine.
+fn share(hosts: &[Host], one: usize, other: usize) -> bool {
+    let id = |rank: usize| hosts.get(rank).map(|host| host.boot_id.as_str());
+    one == other || id(one) == id(other) && id(one).is_some_and(|id| !id.is_empty())
+}
+
+/// CPU time of a rank's workers, of what they started, and of its harness.
+fn used_s(data: &Yield) -> Option<f64> {
+    let children = data
+        .requests
+        .as_ref()
+        .map_or(0, |r| r.children_ns.0 + r.children_ns.1);
+    Some((data.cpu_ns? + children) as f64 / 1e9 + data.machine.harness_cpu_s)
+}
+
+fn any_sum(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    values.flatten().reduce(|a, b| a + b)
+}

@@ -1,0 +1,551 @@
+//! From the yields of several hosts to one, as if their workers had been one
+//! generator's: pure.
+//!
+//! Distributions are merged bucket by bucket and never by their percentiles; one
+//! value a worker or generator follows the other, in the order of ranks; counts add
+//! up. What nobody can know across hosts is left out: METHOD.md, "Several hosts", says
+//! what and why.
+
+use super::machines;
+use super::{Host, Part};
+use crate::order::{
+    GeneratorYield, Merged, OpenLoopYield, RequestYield, RunOrder, SpreadYield, Yield,
+};
+use jostle_model::record::Buckets;
+use std::collections::BTreeMap;
+
+/// Overlaps that are told in words.
+const EXAMPLES: usize = 5;
+
+/// What all of them did. The window is the longest one: each host measures its own,
+/// by its own clock.
+pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
+    let all = || parts.iter().map(|part| &part.of.data);
+    let most = |figure: fn(&Yield) -> u64| all().map(figure).max().unwrap_or(0);
+    let sum = |figure: fn(&Yield) -> u64| all().map(figure).sum::<u64>();
+    let known = |figure: fn(&Yield) -> Option<u64>| all().map(figure).sum::<Option<u64>>();
+    let mut data = Yield {
+        window_ns: most(|one| one.window_ns),
+        warmup_ns: most(|one| one.warmup_ns),
+        ramp_ns: most(|one| one.ramp_ns),
+        drain_ns: most(|one| one.drain_ns),
+        start_spread_ns: start_spread(parts),
+        operations: one_after_the_other(parts, |one| &one.operations),
+        elapsed_ns: one_after_the_other(parts, |one| &one.elapsed_ns),
+        longest_wait_ns: one_after_the_other(parts, |one| &one.longest_wait_ns),
+        generators: one_after_the_other(parts, |one| &one.generators),
+        phases_ns: phases(parts),
+        release_slices: slices(
+            parts,
+            |one| &one.release_slices,
+            |a, b| (a.0 + b.0, a.1 + b.1),
+        ),
+        slices: slices(
+            parts,
+            |one| &one.slices,
+            |a, b| (a.0 + b.0, a.1 + b.1, a.2 + b.2),
+        ),
+        figures: figures(whole, parts),
+        censored: merged(all().map(|one| &one.censored)),
+        stamped: sum(|one| one.stamped),
+        contended: sum(|one| one.contended),
+        streak: most(|one| one.streak),
+        streak_waited: most(|one| one.streak_waited),
+        timeouts: sum(|one| one.timeouts),
+        refusals: sum(|one| one.refusals),
+        checked: sum(|one| one.checked),
+        violations: sum(|one| one.violations),
+        holder_died: sum(|one| one.holder_died),
+        lost_updates: sum(|one| one.lost_updates),
+        reader_coverage: reader_coverage(whole, parts),
+        cpu_ns: known(|one| one.cpu_ns),
+        usage_ns: (sum(|one| one.usage_ns.0), sum(|one| one.usage_ns.1)),
+        runqueue_wait_ns: known(|one| one.runqueue_wait_ns),
+        switches: known(|one| one.switches),
+        excludes: all().any(|one| one.excludes),
+        cpu_read_ns: most(|one| one.cpu_read_ns),
+        machine: machines::together(hosts, parts),
+        // Each host that asks is told what all hosts did.
+        server_counted: all().find_map(|one| one.server_counted),
+        server_binds: all().find_map(|one| one.server_binds),
+        server_unbinds: all().find_map(|one| one.server_unbinds),
+        server_cpu_ns: all().filter_map(|one| one.server_cpu_ns).max(),
+        received: sum(|one| one.received),
+        errors: counted(all().map(|one| &one.errors)),
+        setup: agreed(parts, |one| &one.setup),
+        // Of one machine, and compared with itself only.
+        anchor: parts.first().and_then(|part| part.of.data.anchor),
+        spread: spread(hosts, parts),
+        requests: requests(parts),
+        ..Yield::default()
+    };
+    words(&mut data, hosts, parts);
+    data
+}
+
+/// From the first arrival of a worker to the last, as rank 0 sees it, at most: hosts
+/// began so far apart, give or take both clocks' uncertainty, and within one so much
+/// lay between its first worker and its last.
+fn start_spread(parts: &[Part]) -> u64 {
+    let began = |part: &Part, sign: i64| part.of.late_ns + sign * part.of.clock.within_ns as i64;
+    let first = parts.iter().map(|part| began(part, -1)).min();
+    let last = parts.iter().map(|part| began(part, 1)).max();
+    let hosts = match parts.len() {
+        0 | 1 => 0,
+        _ => first
+            .zip(last)
+            .map_or(0, |(first, last)| last.abs_diff(first)),
+    };
+    let workers = parts.iter().map(|part| part.of.data.start_spread_ns);
+    hosts + workers.max().unwrap_or(0)
+}
+
+fn one_after_the_other<V: Copy>(parts: &[Part], values: fn(&Yield) -> &Vec<V>) -> Vec<V> {
+    let each = parts.iter().flat_map(|part| values(&part.of.data));
+    each.copied().collect()
+}
+
+fn slices<V: Copy + Default>(
+    parts: &[Part],
+    values: fn(&Yield) -> &Vec<V>,
+    add: fn(V, V) -> V,
+) -> Vec<V> {
+    let mut sums = Vec::new();
+    for part in parts {
+        let slices = values(&part.of.data);
+        sums.resize(sums.len().max(slices.len()), V::default());
+        for (sum, slice) in sums.iter_mut().zip(slices) {
+            *sum = add(*sum, *slice);
+        }
+    }
+    sums
+}
+
+/// The longest of each; None if one host has none.
+fn phases(parts: &[Part]) -> Option<(u64, u64)> {
+    let each: Option<Vec<(u64, u64)>> = parts.iter().map(|part| part.of.data.phases_ns).collect();
+    each?
+        .into_iter()
+        .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))
+}
+
+/// By name. A host knows which of its own workers had a lock last, not which of
+/// another host's had it since: hand-offs are left out where they meet.
+fn figures(whole: &RunOrder, parts: &[Part]) -> BTreeMap<String, Merged> {
+    let names = parts.iter().flat_map(|part| part.of.data.figures.keys());
+    let mut figures = BTreeMap::new();
+    for name in names {
+        if whole.meets_others() && name.starts_with("handoff_") || figures.contains_key(name) {
+            continue;
+        }
+        let each = parts
+            .iter()
+            .filter_map(|part| part.of.data.figures.get(name));
+        figures.insert(name.clone(), merged(each));
+    }
+    figures
+}
+
+/// Bucket by bucket.
+pub fn merged<'a>(parts: impl Iterator<Item = &'a Merged>) -> Merged {
+    let mut counts = BTreeMap::new();
+    let mut sum: Option<Merged> = None;
+    for part in parts.filter(|part| !part.buckets.0.is_empty()) {
+        for (floor, count) in &part.buckets.0 {
+            *counts.entry(*floor).or_insert(0) += count;
+        }
+        let sum = sum.get_or_insert_with(|| Merged {
+            min: u64::MAX,
+            ..Merged::default()
+        });
+        sum.sum += part.sum;
+        sum.min = sum.min.min(part.min);
+        sum.max = sum.max.max(part.max);
+    }
+    let mut sum = sum.unwrap_or_default();
+    sum.buckets = Buckets(counts.into_iter().collect());
+    sum
+}
+
+fn counted<'a>(parts: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in parts.flatten() {
+        *sums.entry(name.clone()).or_insert(0) += count;
+    }
+    sums
+}
+
+/// Facts that all hosts state alike.
+fn agreed(parts: &[Part], facts: fn(&Yield) -> &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let Some((first, others)) = parts.split_first() else {
+        return BTreeMap::new();
+    };
+    let alike = |name: &String, value: &f64| {
+        let mut others = others.iter().map(|part| facts(&part.of.data).get(name));
+        others.all(|other| other == Some(value))
+    };
+    let mut all = facts(&first.of.data).clone();
+    all.retain(|name, value| alike(name, value));
+    all
+}
+
+/// A writer looks at the readers of its own host only: of workers of which a host
+/// has the share s, s of the writers look at s of the readers.
+fn reader_coverage(whole: &RunOrder, parts: &[Part]) -> Option<f64> {
+    if whole.shared <= 0.0 || !parts.iter().any(|part| part.of.data.checked > 0) {
+        return None;
+    }
+    let all: usize = parts.iter().map(|part| part.order.workers).sum();
+    let seen = parts.iter().map(|part| {
+        let share = part.order.workers as f64 / all.max(1) as f64;
+        share * share * part.of.data.reader_coverage.unwrap_or(1.0)
+    });
+    Some(seen.sum())
+}
+
+/// What was told, by whom.
+fn words(data: &mut Yield, hosts: &[Host], parts: &[Part]) {
+    for part in parts {
+        let name = super::name(hosts, part.of.rank);
+        let said = |texts: &[String]| -> Vec<String> {
+            texts.iter().map(|text| format!("{name}: {text}")).collect()
+        };
+        let one = &part.of.data;
+        data.examples.extend(said(&one.examples));
+        data.messages.extend(said(&one.messages));
+        data.deaths.extend(said(&one.deaths));
+        if let Some(during) = &one.during {
+            let all = data.during.get_or_insert_default();
+            let gap = if all.is_empty() { "" } else { "; " };
+            *all = format!("{all}{gap}{name}: {during}");
+        }
+    }
+    data.examples.truncate(EXAMPLES);
+}
+
+fn spread(hosts: &[Host], parts: &[Part]) -> Option<Box<SpreadYield>> {
+    let each: Vec<&SpreadYield> = parts
+        .iter()
+        .filter_map(|part| part.of.data.spread.as_deref())
+        .collect();
+    let first = each.first()?;
+    let generators = parts.iter().flat_map(|part| generators(hosts, parts, part));
+    let doubtful = each.iter().find(|one| one.disjoint != Some(true));
+    Some(Box::new(SpreadYield {
+        generators: generators.collect(),
+        in_flight_ns: each.iter().map(|one| one.in_flight_ns).sum(),
+        // One that is not apart is enough, and one that is not known leaves it open.
+        disjoint: match each.iter().any(|one| one.disjoint == Some(false)) {
+            true => Some(false),
+            false => doubtful.map_or(Some(true), |one| one.disjoint),
+        },
+        budgets: doubtful.unwrap_or(first).budgets.clone(),
+    }))
+}
+
+/// Those of one host, who share their CPUs with those of the same machine.
+pub fn generators(hosts: &[Host], parts: &[Part], part: &Part) -> Vec<GeneratorYield> {
+    let of_cpus = machines::generators_of_cpus(hosts, parts, part.of.rank);
+    let spread = part.of.data.spread.as_deref();
+    let each = spread.map_or(&[][..], |spread| &spread.generators).iter();
+    each.map(|generator| GeneratorYield {
+        rank: Some(part.of.rank as u64),
+        of_cpus: Some(of_cpus),
+        ..generator.clone()
+    })
+    .collect()
+}
+
+fn requests(parts: &[Part]) -> Option<Box<RequestYield>> {
+    let each: Vec<&RequestYield> = parts
+        .iter()
+        .filter_map(|part| part.of.data.requests.as_deref())
+        .collect();
+    let first = each.first()?;
+    let all = |figure: fn(&RequestYield) -> &Merged| merged(each.iter().map(|one| figure(one)));
+    let phase = |nth: usize| merged(each.iter().filter_map(|one| Some(&one.phases.get(nth)?.1)));
+    let names = first.phases.iter().map(|(name, _)| name).enumerate();
+    Some(Box::new(RequestYield {
+        phases: names
+            .map(|(nth, name)| (name.clone(), phase(nth)))
+            .collect(),
+        service: all(|one| &one.service),
+        failed: all(|one| &one.failed),
+        codes: counted(each.iter().map(|one| &one.codes)),
+        children_ns: each.iter().fold((0, 0), |sum, one| {
+            (sum.0 + one.children_ns.0, sum.1 + one.children_ns.1)
+        }),
+        open_loop: open_loop(&each),
+    }))
+}
+
+fn open_loop(each: &[&RequestYield]) -> Option<Box<OpenLoopYield>> {
+    let each: Vec<&OpenLoopYield> = each
+        .iter()
+        .filter_map(|one| one.open_loop.as_deref())
+        .collect();
+    each.first()?;
+    let sum = |figure: fn(&OpenLoopYield) -> u64| each.iter().map(|one| figure(one)).sum();
+    let all = |figure: fn(&OpenLoopYield) -> &Merged| merged(each.iter().map(|one| figure(one)));
+    Some(Box::new(OpenLoopYield {
+        planned: sum(|one| one.planned),
+        done: sum(|one| one.done),
+        failed: sum(|one| one.failed),
+        dropped: sum(|one| one.dropped),
+        dropped_with_slot: sum(|one| one.dropped_with_slot),
+        dropped_at_end: sum(|one| one.dropped_at_end),
+        in_flight: sum(|one| one.in_flight),
+        response: all(|one| &one.response),
+        unanswered: all(|one| &one.unanswered),
+        generator_lag: all(|one| &one.generator_lag),
+        target_lag: all(|one| &one.target_lag),
+        canary_lag: all(|one| &one.canary_lag),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HostYield, Offset, split};
+    use super::*;
+    use crate::point::histogram;
+    use jostle_model::plan::{Names, Workload};
+    use jostle_model::record::Machine;
+    use jostle_stats::histogram::Histogram;
+    use proptest::prelude::*;
+
+    fn order(workload: Workload, workers: usize) -> RunOrder {
+        let mut order = crate::experiment::tests::order("lockd://server:2626");
+        (order.workload, order.workers) = (workload, workers);
+        order
+    }
+
+    fn hosts(count: usize) -> Vec<Host> {
+        let host = |nth: usize| Host {
+            name: format!("h{nth}"),
+            cpus: 2,
+            boot_id: format!("machine {nth}"),
+            version: String::new(),
+        };
+        (0..count).map(host).collect()
+    }
+
+    /// What became of an order on so many hosts that did this.
+    fn of(order: &RunOrder, yields: Vec<Yield>) -> Yield {
+        let hosts = hosts(yields.len());
+        let parts = parts(order, yields);
+        merge(&split::whole(order, hosts.len(), 7), &hosts, &parts)
+    }
+
+    fn parts(order: &RunOrder, yields: Vec<Yield>) -> Vec<Part> {
+        let orders = split::split(order, yields.len(), 7);
+        let each = orders.into_iter().flatten().zip(yields).enumerate();
+        each.map(|(rank, (order, data))| Part {
+            order,
+            of: HostYield {
+                rank,
+                data,
+                clock: Offset::default(),
+                late_ns: 0,
+            },
+        })
+        .collect()
+    }
+
+    fn recorded(values: &[u64]) -> Merged {
+        let mut histogram = Histogram::new();
+        values.iter().for_each(|value| histogram.record(*value));
+        Merged {
+            buckets: histogram.to_buckets(),
+            sum: values.iter().sum(),
+            min: values.iter().min().copied().unwrap_or(0),
+            max: values.iter().max().copied().unwrap_or(0),
+        }
+    }
+
+    proptest! {
+        /// Whoever recorded a value, the whole has it: percentiles come of all values,
+        /// not of the hosts' percentiles.
+        #[test]
+        fn distributions_of_hosts_are_the_distribution_of_all_values(
+            values in prop::collection::vec((0..5usize, 0..10_000_000_000u64), 0..300),
+        ) {
+            let of_host = |host: usize| -> Vec<u64> {
+                values.iter().filter(|(h, _)| *h == host).map(|(_, v)| *v).collect()
+            };
+            let each: Vec<Merged> = (0..5).map(|host| recorded(&of_host(host))).collect();
+            let all: Vec<u64> = values.iter().map(|(_, value)| *value).collect();
+            let merged = merged(each.iter());
+            prop_assert_eq!(&merged, &recorded(&all));
+            prop_assert_eq!(
+                histogram(&merged).distribution(&[]),
+                histogram(&recorded(&all)).distribution(&[])
+            );
+        }
+    }
+
+    #[test]
+    fn workers_follow_each_other_by_rank_and_counts_add_up() {
+        let one = |operations: &[u64], received, window_ns| Yield {
+            operations: operations.to_vec(),
+            slices: vec![(1, 2, 3); 2],
+            received,
+            window_ns,
+            cpu_ns: Some(10),
+            errors: BTreeMap::from([("ECONNRESET".to_owned(), 2)]),
+            deaths: vec!["worker 0: killed by SIGKILL".to_owned()],
+            // Each is told what all did.
+            server_counted: Some(60),
+            ..Yield::default()
+        };
+        let yields = vec![
+            one(&[10, 11], 21, 1_000),
+            one(&[12], 12, 1_100),
+            one(&[13], 14, 900),
+        ];
+        let all = of(&order(Workload::Contend, 4), yields);
+        assert_eq!(all.operations, [10, 11, 12, 13]);
+        assert_eq!(all.slices, [(3, 6, 9); 2]);
+        assert_eq!((all.received, all.server_counted), (47, Some(60)));
+        assert_eq!((all.window_ns, all.cpu_ns), (1_100, Some(30)));
+        assert_eq!(all.errors["ECONNRESET"], 6);
+        assert_eq!(all.deaths[2], "h2: worker 0: killed by SIGKILL");
+    }
+
+    #[test]
+    fn what_one_host_does_not_know_the_whole_does_not() {
+        let one = |cpu_ns| Yield {
+            cpu_ns,
+            ..Yield::default()
+        };
+        let all = of(&order(Workload::Contend, 2), vec![one(Some(5)), one(None)]);
+        assert_eq!(all.cpu_ns, None);
+    }
+
+    #[test]
+    fn hand_offs_are_known_only_where_hosts_do_not_meet() {
+        let one = || Yield {
+            figures: BTreeMap::from([
+                ("handoff_cross_cpu_ns".to_owned(), recorded(&[1_000])),
+                ("hold_ns".to_owned(), recorded(&[5_000])),
+            ]),
+            ..Yield::default()
+        };
+        let mut own = order(Workload::Stream, 2);
+        own.names = Names::Own;
+        for (order, known) in [(order(Workload::Contend, 2), false), (own, true)] {
+            let all = of(&order, vec![one(), one()]);
+            assert_eq!(all.figures.contains_key("handoff_cross_cpu_ns"), known);
+            assert_eq!(all.figures["hold_ns"].buckets.0[0].1, 2);
+        }
+    }
+
+    #[test]
+    fn a_start_is_spread_over_hosts_and_their_clocks() {
+        let contend = order(Workload::Contend, 6);
+        let mut parts = parts(&contend, vec![Yield::default(); 3]);
+        for (part, (late, within, own)) in
+            parts
+                .iter_mut()
+                .zip([(0, 0, 40), (-300, 20, 70), (500, 100, 10)])
+        {
+            (part.of.late_ns, part.of.clock.within_ns) = (late, within);
+            part.of.data.start_spread_ns = own;
+        }
+        // From -320 to 600, and 70 within a host.
+        assert_eq!(start_spread(&parts), 990);
+        assert_eq!(start_spread(&parts[..1]), 40);
+    }
+
+    #[test]
+    fn ranks_of_one_machine_read_the_same_ticks_and_are_not_foreign_to_each_other() {
+        let busy = |cpu_s: u64| Yield {
+            cpu_ns: Some(cpu_s * 1_000_000_000),
+            machine: Machine {
+                ticks: 1_000,
+                busy_ticks: 900,
+                stolen_ticks: 10,
+                ticks_per_s: 100,
+                cores: 2,
+                harness_cpu_s: 0.5,
+                throttled_periods: Some(1),
+                ..Machine::default()
+            },
+            server_counted: Some(9),
+            ..Yield::default()
+        };
+        let mut hosts = hosts(3);
+        hosts[2].boot_id = hosts[0].boot_id.clone();
+        let contend = order(Workload::Contend, 3);
+        let parts = parts(&contend, vec![busy(4), busy(2), busy(3)]);
+        let all = machines::together(&hosts, &parts);
+        // Two machines, three ranks.
+        assert_eq!((all.ticks, all.busy_ticks, all.cores), (2_000, 1_800, 4));
+        assert_eq!((all.harness_cpu_s, all.throttled_periods), (1.5, Some(3)));
+        let own = |rank: usize| machines::own_view(&hosts, &parts, &parts[rank]);
+        // Its own harness, and all that rank 2 used.
+        assert_eq!(own(0).machine.harness_cpu_s, 0.5 + 3.5);
+        assert_eq!(own(1).machine.harness_cpu_s, 0.5);
+        assert_eq!(own(0).server_counted, None);
+        assert_eq!(machines::numbers(&hosts), [0, 1, 0]);
+    }
+
+    #[test]
+    fn generators_share_the_cpus_of_their_machine() {
+        let spread = |cpu_ns| Yield {
+            window_ns: 1_000,
+            machine: Machine {
+                cores: 2,
+                ..Machine::default()
+            },
+            spread: Some(Box::new(SpreadYield {
+                generators: vec![GeneratorYield {
+                    cpu_ns: Some(cpu_ns),
+                    ..GeneratorYield::default()
+                }],
+                disjoint: Some(true),
+                ..SpreadYield::default()
+            })),
+            ..Yield::default()
+        };
+        let mut order = order(Workload::Spread, 6);
+        order.generators = 3;
+        let parts = parts(&order, vec![spread(600), spread(500), spread(900)]);
+        let mut hosts = hosts(3);
+        hosts[1].boot_id = hosts[0].boot_id.clone();
+        let all = super::spread(&hosts, &parts).unwrap();
+        let of: Vec<_> = all.generators.iter().map(|g| (g.rank, g.of_cpus)).collect();
+        // 1100 of 2 CPUs that both may use, and 900 of 2.
+        assert_eq!(
+            of,
+            [
+                (Some(0), Some(0.55)),
+                (Some(1), Some(0.55)),
+                (Some(2), Some(0.45))
+            ]
+        );
+        assert_eq!(all.disjoint, Some(true));
+    }
+
+    #[test]
+    fn nothing_is_apart_that_is_not_on_every_host() {
+        let with = |disjoint| Yield {
+            spread: Some(Box::new(SpreadYield {
+                disjoint,
+                budgets: format!("{disjoint:?}"),
+                ..SpreadYield::default()
+            })),
+            ..Yield::default()
+        };
+        let mut order = order(Workload::Spread, 6);
+        order.generators = 2;
+        for (one, other, all) in [
+            (Some(true), Some(true), Some(true)),
+            (Some(true), Some(false), Some(false)),
+            (None, Some(false), Some(false)),
+            (Some(true), None, None),
+        ] {
+            let spread = of(&order, vec![with(one), with(other)]).spread.unwrap();
+            assert_eq!(spread.disjoint, all, "{one:?} {other:?}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! From one run to the parts of several hosts: pure.
+//!
+//! Workers, requests in flight and rates are totals of all hosts, dealt as evenly as
+//! can be, the remainder to the first ranks. What belongs to a worker (operations,
+//! locks that it holds) or to a generator (its quota, its threads) stays as it is.
+
+use crate::order::{RequestOrder, RunOrder, Share};
+use jostle_model::Nanos;
+use jostle_model::plan::Workload;
+use jostle_stats::rng::Rng;
+
+/// What each rank does; those with None sleep. `names` is what the names of locks
+/// are made of.
+pub fn split(order: &RunOrder, ranks: usize, names: u64) -> Vec<Option<RunOrder>> {
+    let hosts = taking_part(order, ranks);
+    (0..ranks)
+        .map(|rank| (rank < hosts).then(|| part(order, rank, hosts, names)))
+        .collect()
+}
+
+/// How many hosts take part: as many as are asked for as generators, else all that
+/// there is a worker for and, at a rate, a request a second.
+pub fn taking_part(order: &RunOrder, ranks: usize) -> usize {
+    let most = match order.workload {
+        Workload::Spread => order.generators,
+        _ => order.workers.min(rate(order).unwrap_or(usize::MAX)),
+    };
+    most.min(ranks).max(1)
+}
+
+/// The order of all of them together, as whoever reads the merged yield needs it.
+pub fn whole(order: &RunOrder, ranks: usize, names: u64) -> RunOrder {
+    RunOrder {
+        share: Some(Share {
+            nth: 0,
+            hosts: taking_part(order, ranks),
+            first_worker: 0,
+            workers: order.workers,
+            names,
+        }),
+        ..order.clone()
+    }
+}
+
+fn rate(order: &RunOrder) -> Option<usize> {
+    Some(order.requests.as_ref()?.open_loop?.per_s as usize)
+}
+
+fn part(order: &RunOrder, nth: usize, hosts: usize, names: u64) -> RunOrder {
+    let workers = dealt(order.workers, hosts, nth);
+    RunOrder {
+        workers,
+        generators: match order.workload {
+            // A host is a generator.
+            Workload::Spread => 1,
+            _ => order.generators.min(workers),
+        },
+        requests: order
+            .requests
+            .as_ref()
+            .map(|request| requests(request, nth, hosts)),
+        share: Some(Share {
+            nth,
+            hosts,
+            first_worker: before(order.workers, hosts, nth),
+            workers: order.workers,
+            names,
+        }),
+        // Two hosts with one seed would draw the same locks at the same time.
+        seed: match nth {
+            0 => order.seed,
+            _ => Rng::stream(order.seed, nth as u64).next_u64(),
+        },
+        ..order.clone()
+    }
+}
+
+fn requests(request: &RequestOrder, nth: usize, hosts: usize) -> RequestOrder {
+    let mut request = request.clone();
+    if let Some(open) = &mut request.open_loop {
+        let gap_ns = 1_000_000_000 / open.per_s.max(1);
+        open.first_after = Nanos(nth as u64 * gap_ns);
+        open.per_s = dealt(open.per_s as usize, hosts, nth) as u64;
+    }
+    request
+}
+
+fn dealt(total: usize, hosts: usize, nth: usize) -> usize {
+    total / hosts + usize::from(nth < total % hosts)
+}
+
+/// The sum of what was dealt to those before.
+fn before(total: usize, hosts: usize, nth: usize) -> usize {
+    nth * (total / hosts) + nth.min(total % hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::OpenLoopOrder;
+    use jostle_model::plan::{Arrivals, Names};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn order(workload: Workload, workers: usize) -> RunOrder {
+        let mut order = crate::experiment::tests::order("lockd://server:2626");
+        (order.workload, order.workers) = (workload, workers);
+        order
+    }
+
+    fn parts(order: &RunOrder, ranks: usize) -> Vec<RunOrder> {
+        split(order, ranks, 7).into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn workers_are_dealt_evenly_and_the_first_ranks_get_the_remainder() {
+        // workers, ranks -> each
+        let table: [(usize, usize, &[usize]); 4] = [
+            (90, 18, &[5; 18]),
+            (10, 3, &[4, 3, 3]),
+            (2, 3, &[1, 1]), // the third sleeps
+            (7, 1, &[7]),
+        ];
+        for (workers, ranks, each) in table {
+            let parts = parts(&order(Workload::Contend, workers), ranks);
+            let dealt: Vec<usize> = parts.iter().map(|part| part.workers).collect();
+            assert_eq!(dealt, each, "{workers} {ranks}");
+        }
+    }
+
+    #[test]
+    fn generators_are_the_hosts_that_take_part() {
+        let mut spread = order(Workload::Spread, 90);
+        spread.generators = 3;
+        let orders = split(&spread, 18, 7);
+        assert_eq!(orders.len(), 18);
+        assert!(orders[3..].iter().all(Option::is_none));
+        for order in orders[..3].iter().flatten() {
+            assert_eq!((order.workers, order.generators), (30, 1));
+        }
+    }
+
+    #[test]
+    fn a_rate_is_a_total_and_hosts_take_turns() {
+        let mut rate = order(Workload::Rate, 64);
+        rate.requests = Some(RequestOrder {
+            open_loop: Some(OpenLoopOrder {
+                per_s: 100,
+                arrivals: Arrivals::Constant,
+                drop_after: Nanos(1),
+                first_after: Nanos::ZERO,
+            }),
+            ..RequestOrder::default()
+        });
+        let of = |order: &RunOrder| order.requests.as_ref().unwrap().open_loop.unwrap();
+        let parts = parts(&rate, 3);
+        let each: Vec<_> = parts
+            .iter()
+            .map(|p| (of(p).per_s, of(p).first_after.0))
+            .collect();
+        assert_eq!(each, [(34, 0), (33, 10_000_000), (33, 20_000_000)]);
+        // One request a second cannot be dealt to three.
+        rate.requests
+            .as_mut()
+            .unwrap()
+            .open_loop
+            .as_mut()
+            .unwrap()
+            .per_s = 1;
+        assert_eq!(taking_part(&rate, 3), 1);
+    }
+
+    #[test]
+    fn the_part_of_a_host_alone_is_the_whole() {
+        let whole = order(Workload::Contend, 10);
+        let only = parts(&whole, 1).remove(0);
+        assert!(only.share.is_some_and(|share| share.hosts == 1));
+        let without = RunOrder {
+            share: None,
+            ..only
+        };
+        assert_eq!(without, whole);
+    }
+
+    #[test]
+    fn hosts_draw_different_numbers_from_one_seed() {
+        let parts = parts(&order(Workload::Contend, 10), 5);
+        let seeds: BTreeSet<u64> = parts.iter().map(|part| part.seed).collect();
+        assert_eq!(seeds.len(), 5);
+        assert_eq!(parts[0].seed, 1);
+    }
+
+    proptest! {
+        /// Nothing is lost and nobody has the number of another: so locks that
+        /// belong to one worker alone belong to one of one host alone.
+        #[test]
+        fn all_workers_have_numbers_of_their_own(workers in 1..500usize, ranks in 1..70usize) {
+            let mut stream = order(Workload::Stream, workers);
+            stream.names = Names::Own;
+            let parts = parts(&stream, ranks);
+            let numbers: Vec<usize> = parts
+                .iter()
+                .flat_map(|part| (0..part.workers).map(|worker| part.number(worker)))
+                .collect();
+            prop_assert_eq!(numbers, (0..workers).collect::<Vec<_>>());
+            let sizes: BTreeSet<usize> = parts.iter().map(|part| part.workers).collect();
+            prop_assert!(sizes.len() <= 2 && !sizes.contains(&0));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What convicts one host of several convicts the whole, and is said of that host.
+//!
+//! Each row of a host carries the verdict of the same checks on its own figures. No
+//! check by itself: the reasons keep the names of those that found them.
+
+use super::CHECKS;
+use jostle_model::record::{Is, Point, Reason};
+use std::collections::BTreeMap;
+
+/// Hosts that are named in one reason.
+const NAMED: usize = 3;
+
+/// The reasons against the whole, with what its hosts are accused of:
+///
+/// - a host's own figures that are INVALID in half of the runs or more make the whole
+///   so;
+/// - what a check finds in the whole and in a host is said of the host.
+///
+/// What is SUSPECT of a host alone stands in its row only: the others average it out.
+pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
+    let accused = accused(runs);
+    if accused.is_empty() {
+        return reasons;
+    }
+    for check in CHECKS {
+        let of_check = accused.iter().filter(|one| one.reason.check == check.name);
+        let mut of_check: Vec<&Accused<'_>> = of_check.collect();
+        of_check.sort_by_key(|one| std::cmp::Reverse(one.reason.is));
+        let Some(worst) = of_check.first() else {
+            continue;
+        };
+        let whole = reasons.iter().position(|r| r.check == check.name);
+        let is = whole.map_or(Is::Valid, |at| reasons[at].is);
+        let counts = worst.reason.is == Is::Invalid || whole.is_some();
+        // What the whole shows worse than any host is not any host's.
+        if !counts || worst.reason.is < is {
+            continue;
+        }
+        let reason = Reason {
+            text: text(&of_check, worst.reason.is),
+            ..worst.reason.clone()
+        };
+        match whole {
+            Some(at) => reasons[at] = reason,
+            None => reasons.push(reason),
+        }
+    }
+    let place = |reason: &Reason| CHECKS.iter().position(|check| check.name == reason.check);
+    reasons.sort_by_key(place);
+    reasons
+}
+
+/// What a host is accused of in half of the runs or more.
+struct Accused<'a> {
+    host: &'a str,
+    reason: Reason,
+}
+
+fn accused<'a>(runs: &[&'a Point]) -> Vec<Accused<'a>> {
+    let mut found = BTreeMap::<(u64, &str), (&'a str, Vec<&'a Reason>)>::new();
+    for row in runs.iter().flat_map(|run| &run.hosts) {
+        for reason in &row.verdict.reasons {
+            let key = (row.rank, reason.check.as_str());
+            let entry = found.entry(key).or_insert((&row.host, Vec::new()));
+            entry.1.push(reason);
+        }
+    }
+    let accused = found.into_values().filter_map(|(host, said)| {
+        let often = |said: &[&Reason]| !said.is_empty() && 2 * said.len() >= runs.len();
+        let invalid: Vec<&Reason> = said
+            .iter()
+            .copied()
+            .filter(|r| r.is == Is::Invalid)
+            .collect();
+        let reason = match (often(&invalid), often(&said)) {
+            (true, _) => invalid[0].clone(),
+            (false, true) => Reason {
+                is: Is::Suspect,
+                ..said[0].clone()
+            },
+            _ => return None,
+        };
+        Some(Accused { host, reason })
+    });
+    accused.collect()
+}
+
+/// The first one's words, and who else.
+fn text(accused: &[&Accused<'_>], is: Is) -> String {
+    let alike: Vec<&&Accused<'_>> = accused.iter().filter(|one| one.reason.is == is).collect();
+    let first = alike[0];
+    let others: Vec<&str> = alike[1..].iter().map(|one| one.host).collect();
+    let also = match others.as_slice() {
+        [] => String::new(),
+        few if few.len() < NAMED => format!("; likewise {}", few.join(", ")),
+        many => format!(
+            "; likewise {} and {} others",
+            many[..NAMED - 1].join(", "),
+            many.len() - (NAMED - 1)
+        ),
+    };
+    format!("{}: {}{also}", first.host, first.reason.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::checks::{Evidence, verdict};
+    use crate::fixtures::{experiment, point};
+    use jostle_model::hosts::HostPart;
+    use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason, Server, Verdict};
+
+    fn row(rank: u64, is: Is, check: &str) -> HostPart {
+        let reasons = match is {
+            Is::Valid => Vec::new(),
+            is => vec![Reason {
+                check: check.to_owned(),
+                is,
+                claims: vec![Claim::Absolute],
+                text: format!("found by {check}"),
+            }],
+        };
+        HostPart {
+            rank,
+            host: format!("h{rank}"),
+            verdict: Verdict::of(reasons),
+            ..HostPart::default()
+        }
+    }
+
+    fn run(rows: &[(Is, &str)]) -> Point {
+        let rows = rows.iter().zip(0..);
+        Point {
+            hosts: rows
+                .map(|((is, check), rank)| row(rank, *is, check))
+                .collect(),
+            ..point()
+        }
+    }
+
+    fn found(runs: &[Point]) -> Verdict {
+        verdict(&Evidence {
+            experiment: &experiment(),
+            runs: &runs.iter().collect::<Vec<_>>(),
+        })
+    }
+
+    #[test]
+    fn a_host_that_is_invalid_makes_the_whole_so_and_is_named() {
+        let verdict = found(&[run(&[(Is::Valid, ""), (Is::Invalid, "throttled")])]);
+        assert_eq!(verdict.is, Is::Invalid);
+        assert_eq!(verdict.reasons[0].text, "h1: found by throttled");
+        assert_eq!(verdict.reasons[0].check, "throttled");
+    }
+
+    #[test]
+    fn what_is_suspect_of_one_host_alone_stands_in_its_row() {
+        let verdict = found(&[run(&[(Is::Suspect, "steal"), (Is::Valid, "")])]);
+        assert_eq!(verdict, Verdict::default());
+    }
+
+    #[test]
+    fn what_the_whole_shows_too_is_said_of_the_host() {
+        let mut run = run(&[(Is::Valid, ""), (Is::Suspect, "generator")]);
+        run.server = Some(Server::default());
+        run.generators = vec![jostle_model::record::Generator {
+            busy_share: 0.95,
+            ..Default::default()
+        }];
+        let verdict = found(&[run]);
+        assert_eq!(verdict.reasons.len(), 1);
+        assert_eq!(verdict.reasons[0].text, "h1: found by generator");
+        assert_eq!(verdict.limited_by, Some(LimitedBy::Generator));
+    }
+
+    #[test]
+    fn half_of_the_runs_convict() {
+        let bad = || run(&[(Is::Invalid, "steal")]);
+        let good = || run(&[(Is::Valid, "")]);
+        assert_eq!(found(&[bad(), good()]).is, Is::Invalid);
+        assert_eq!(found(&[bad(), good(), good()]).is, Is::Valid);
+    }
+
+    #[test]
+    fn many_hosts_are_counted_and_not_all_named() {
+        let rows = [(Is::Invalid, "throttled"); 6];
+        let text = found(&[run(&rows)]).reasons[0].text.clone();
+        assert_eq!(text, "h0: found by throttled; likewise h1, h2 and 3 others");
+    }
+}

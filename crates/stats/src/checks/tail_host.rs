@@ -1,0 +1,102 @@
+//! Do the slowest requests belong to one host?
+
+use super::{Check, Evidence, percent};
+use crate::tail::{self, Part};
+use jostle_model::record::{Claim, Is, Reason};
+use std::collections::BTreeMap;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "tail_host",
+    asks: "Do the slowest requests belong to one host of several?",
+    threshold: "a host with at least twice its share of the requests beyond the 99th percentile \
+                of all hosts, and with more than chance explains (binomial, p < 0.001 over the \
+                number of hosts), pooled over the runs: SUSPECT",
+    source: "Clopper & Pearson, Biometrika 26, 1934, for the binomial tail; what is slow on one \
+             host only is that host or its way to the server, and not the server",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let mut parts = BTreeMap::<u64, (&str, Part)>::new();
+    for row in evidence.runs.iter().flat_map(|run| &run.hosts) {
+        let (Some(latency), Some(beyond)) = (&row.latency_ns, row.beyond_p99) else {
+            continue;
+        };
+        let entry = parts
+            .entry(row.rank)
+            .or_insert((&row.host, Part::default()));
+        entry.1.count += latency.count;
+        entry.1.beyond += beyond;
+    }
+    let (names, parts): (Vec<&str>, Vec<Part>) = parts.into_values().unzip();
+    let owners = tail::owners(&parts);
+    let all = |figure: fn(&Part) -> u64| parts.iter().map(figure).sum::<u64>() as f64;
+    let (count, beyond) = (all(|part| part.count), all(|part| part.beyond));
+    let said: Vec<String> = owners
+        .iter()
+        .map(|at| {
+            format!(
+                "{}: {} of the requests, and {} of those beyond the 99th percentile",
+                names[*at],
+                percent(parts[*at].count as f64 / count),
+                percent(parts[*at].beyond as f64 / beyond)
+            )
+        })
+        .collect();
+    (!said.is_empty()).then(|| {
+        let text = format!(
+            "{}; look at that host and its way to the server",
+            said.join("; ")
+        );
+        CHECK.reason(Is::Suspect, &[Claim::Distribution], text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::hosts::HostPart;
+    use jostle_model::record::{Distribution, Is, Point};
+
+    fn run(hosts: &[(u64, u64)]) -> Point {
+        let rows = hosts
+            .iter()
+            .zip(0..)
+            .map(|((count, beyond), rank)| HostPart {
+                rank,
+                host: format!("h{rank}"),
+                latency_ns: Some(Distribution {
+                    count: *count,
+                    ..Distribution::default()
+                }),
+                beyond_p99: Some(*beyond),
+                ..HostPart::default()
+            });
+        Point {
+            hosts: rows.collect(),
+            ..point()
+        }
+    }
+
+    #[test]
+    fn the_host_is_named_with_both_shares() {
+        let reason = judge(&CHECK, &[run(&[(1_000, 3), (1_000, 24), (1_000, 3)])]).unwrap();
+        assert_eq!(reason.is, Is::Suspect);
+        assert!(
+            reason
+                .text
+                .starts_with("h1: 33.3 % of the requests, and 80.0 %")
+        );
+    }
+
+    #[test]
+    fn hosts_that_are_served_alike_are_not() {
+        assert_eq!(
+            judge(&CHECK, &[run(&[(1_000, 12), (1_000, 9), (1_000, 9)])]),
+            None
+        );
+        assert_eq!(judge(&CHECK, &[point()]), None);
+    }
+}
