@@ -12,6 +12,9 @@ pub mod files;
 pub mod futex;
 pub mod ledger;
 pub mod limits;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod namespaces;
 pub mod posix_sem;
 pub mod process;
 pub mod pthread;

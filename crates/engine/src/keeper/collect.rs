@@ -46,7 +46,7 @@ pub fn collect<T: Work>(
     data.server_counted = seen.server.grants;
     data.server_binds = seen.server.binds;
     data.server_unbinds = seen.server.unbinds;
-    starts(&mut data, &pages);
+    starts(&mut data, &pages, shared);
     if order.is_counted() {
         courses(&mut data, order, &pages, &seen, opens);
     }
@@ -135,7 +135,7 @@ fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
         .collect()
 }
 
-fn starts(data: &mut Yield, pages: &[Page<'_>]) {
+fn starts(data: &mut Yield, pages: &[Page<'_>], shared: &Shared) {
     let arrivals = || {
         pages
             .iter()
@@ -144,6 +144,7 @@ fn starts(data: &mut Yield, pages: &[Page<'_>]) {
     };
     if let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) {
         data.start_spread_ns = last - first;
+        data.began_ns = first.wrapping_add(shared.to_monotonic().load(Relaxed));
     }
 }
 
