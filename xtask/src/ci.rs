@@ -72,6 +72,7 @@ const STEPS: &[Step] = &[
                 "--features=mpi",
                 "--test=ranks",
                 "--test=hosts",
+                "--test=hosts",
             ])
         },
     },
