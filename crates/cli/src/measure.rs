@@ -141,6 +141,11 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     drop(line.take());
     world.keeper().end();
     let any = sets.iter().any(|set| !set.points.is_empty());
+    if let (2.., Some(text)) = (hosts, &error) {
+        // A launcher that ends the job takes no more of our output after a moment:
+        // the host's name comes first.
+        crate::complain(text);
+    }
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
         html::write(page, &sets)?;
