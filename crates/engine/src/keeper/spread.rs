@@ -173,6 +173,29 @@ fn list(cpus: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_sys::stat::Scheduled;
+
+    #[test]
+    fn a_generator_is_as_busy_as_its_busiest_thread_which_may_only_wait_for_a_cpu() {
+        let reading = |each: &[(u64, u64)]| Reading {
+            scheduled: Some(
+                each.iter()
+                    .map(|(ran_ns, waited_ns)| Scheduled {
+                        ran_ns: *ran_ns,
+                        waited_ns: *waited_ns,
+                        switches: 0,
+                    })
+                    .collect(),
+            ),
+            ..Reading::default()
+        };
+        let from = reading(&[(100, 10), (100, 10), (0, 0)]);
+        let to = reading(&[(400, 20), (200, 760), (1_000, 0)]);
+        // Of a second generator the third worker.
+        assert_eq!(busiest(0..2, &from, &to, 1_000.0), Some((0.85, 0.75)));
+        assert_eq!(busiest(2..3, &from, &to, 1_000.0), Some((1.0, 0.0)));
+        assert_eq!(busiest(0..2, &Reading::default(), &to, 1_000.0), None);
+    }
 
     #[test]
     fn budgets_are_apart_by_placement_or_by_quotas_that_fit_beside_each_other() {
