@@ -47,6 +47,26 @@ const STEPS: &[Step] = &[
         run: || cargo(&["test", "--workspace"]),
     },
     Step {
+        name: "lints with mpi",
+        run: || {
+            with_mpi(&[
+                "clippy",
+                "--package=jostle",
+                "--package=jostle-engine",
+                "--package=jostle-sys",
+                "--features=jostle/mpi",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ])
+        },
+    },
+    Step {
+        name: "tests with mpi",
+        run: || with_mpi(&["test", "--package=jostle", "--features=mpi", "--test=ranks"]),
+    },
+    Step {
         name: "fuzz targets",
         run: fuzz::replay,
     },
@@ -81,6 +101,17 @@ fn format() -> anyhow::Result<()> {
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     shell::run(&mut shell::cargo(arguments))
+}
+
+/// What only a build with the feature `mpi` has, as far as there is one: it is off in
+/// the plain build, and everything else is tested there.
+fn with_mpi(arguments: &[&str]) -> anyhow::Result<()> {
+    let manifest = std::fs::read_to_string(shell::root().join("crates/cli/Cargo.toml"))?;
+    if !manifest.lines().any(|line| line.starts_with("mpi = ")) {
+        println!("crate jostle has no feature mpi");
+        return Ok(());
+    }
+    cargo(arguments)
 }
 
 /// Runs every step, and says at the end what held.

@@ -3,6 +3,7 @@
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
+//! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
 //!   against Redis;
@@ -18,6 +19,9 @@
 mod ci;
 mod docs;
 mod fuzz;
+#[allow(dead_code, reason = "tests use what xtask does not")]
+mod hosts;
+mod hosts_task;
 mod load;
 mod packages;
 mod peers;
@@ -83,7 +87,10 @@ enum Task {
         /// Of names and group members
         #[arg(long, default_value_t = 2007)]
         seed: u64,
-        /// The port on 127.0.0.1, instead of a free one
+        /// Where it listens: of a host of `cargo xtask hosts`, its address
+        #[arg(long, default_value = "127.0.0.1")]
+        address: std::net::IpAddr,
+        /// The port, instead of a free one
         #[arg(long)]
         port: Option<u16>,
         /// The server's log of operations goes to this file
@@ -96,6 +103,8 @@ enum Task {
         #[arg(long)]
         cpu: Option<usize>,
     },
+    /// Makes hosts of namespaces, each with its own name, address, sshd and clock
+    Hosts(hosts_task::Arguments),
     /// Plants a truth and counts how often the statistics find it
     Validate {
         #[command(subcommand)]
@@ -119,6 +128,7 @@ fn main() -> anyhow::Result<()> {
         Task::Slapd {
             entries,
             seed,
+            address,
             port,
             log,
             tls,
@@ -126,11 +136,13 @@ fn main() -> anyhow::Result<()> {
         } => serve_slapd(&slapd::Wanted {
             entries,
             seed,
+            address,
             port,
             log,
             tls,
             cpu,
         }),
+        Task::Hosts(arguments) => hosts_task::run(arguments),
         Task::Validate { subject } => validate::run(&subject),
         Task::Peers {
             repeats,

@@ -43,6 +43,31 @@ const PACKAGES: &[Package] = &[
         why: "tests make network namespaces for connections, and cut the link of jostled's clients",
     },
     Package {
+        name: "openmpi-bin",
+        brings: "mpirun",
+        why: "starts the ranks of world `mpi` across the hosts of `cargo xtask hosts`",
+    },
+    Package {
+        name: "libopenmpi-dev",
+        brings: "mpicc",
+        why: "the library that jostle is linked with for world `mpi`",
+    },
+    Package {
+        name: "libclang-dev",
+        brings: "/usr/share/doc/libclang-dev/copyright",
+        why: "the crate `mpi` reads MPI's headers with it",
+    },
+    Package {
+        name: "openssh-server",
+        brings: "sshd",
+        why: "mpirun reaches the hosts of `cargo xtask hosts` over ssh",
+    },
+    Package {
+        name: "openssh-client",
+        brings: "ssh",
+        why: "the other side of it, and its keys",
+    },
+    Package {
         name: "gnuplot-nox",
         brings: "gnuplot",
         why: "a test plots jostle's output with a script written for lockscale",

@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,7 +34,9 @@ pub struct Wanted {
     pub entries: u32,
     /// Of names, numbers and members.
     pub seed: u64,
-    /// On 127.0.0.1; None: a free one.
+    /// Where it listens, as far as TCP is concerned.
+    pub address: IpAddr,
+    /// None: a free one.
     pub port: Option<u16>,
     /// The server's log of connections and operations goes to this file.
     pub log: Option<PathBuf>,
@@ -49,6 +51,7 @@ impl Default for Wanted {
         Wanted {
             entries: 10_000,
             seed: 2007,
+            address: Ipv4Addr::LOCALHOST.into(),
             port: None,
             log: None,
             tls: false,
@@ -64,7 +67,9 @@ pub struct Slapd {
     /// Closing it tells the guardian to end everything.
     leash: Option<ChildStdin>,
     directory: PathBuf,
-    /// Where `ldap://127.0.0.1` answers.
+    /// Where it listens.
+    address: IpAddr,
+    /// Where `ldap://` answers at that address.
     pub port: u16,
     /// Where `ldaps://localhost` answers, if it was asked to.
     pub tls_port: Option<u16>,
@@ -120,15 +125,14 @@ impl Slapd {
             read -r never
             kill $!; wait $!
             rm -rf "$directory""#;
+        let free_port = || free_port(wanted.address);
         let port = wanted.port.map_or_else(free_port, Ok)?;
         let tls_port = wanted.tls.then(free_port).transpose()?;
+        let at = |port| SocketAddr::new(wanted.address, port);
         let socket = directory.join("ldapi").display().to_string();
-        let mut places = format!(
-            "ldap://127.0.0.1:{port} ldapi://{}",
-            socket.replace('/', "%2F")
-        );
+        let mut places = format!("ldap://{} ldapi://{}", at(port), socket.replace('/', "%2F"));
         if let Some(port) = tls_port {
-            let _ = write!(places, " ldaps://127.0.0.1:{port}");
+            let _ = write!(places, " ldaps://{}", at(port));
         }
         let output = match &wanted.log {
             Some(path) => File::create(path)
@@ -158,6 +162,7 @@ impl Slapd {
             guardian,
             leash,
             directory,
+            address: wanted.address,
             port,
             tls_port,
         })
@@ -165,7 +170,8 @@ impl Slapd {
 
     fn await_answer(&mut self) -> Result<(), String> {
         let start = Instant::now();
-        let answers = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let address = self.address;
+        let answers = |port| TcpStream::connect((address, port)).is_ok();
         while !answers(self.port) || self.pid().is_none() {
             if start.elapsed() > PATIENCE {
                 return Err(format!(
@@ -198,7 +204,8 @@ impl Slapd {
 
     /// `ldap://HOST:PORT/BASE?FILTER`, with this filter.
     pub fn url(&self, filter: &str) -> String {
-        format!("ldap://127.0.0.1:{}/{BASE}?{filter}", self.port)
+        let at = SocketAddr::new(self.address, self.port);
+        format!("ldap://{at}/{BASE}?{filter}")
     }
 }
 
@@ -222,8 +229,8 @@ fn finish(command: &mut Command) -> Result<(), String> {
     }
 }
 
-fn free_port() -> Result<u16, String> {
-    TcpListener::bind(("127.0.0.1", 0))
+fn free_port(address: IpAddr) -> Result<u16, String> {
+    TcpListener::bind((address, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
         .map_err(|error| format!("no free port: {error}"))

@@ -88,6 +88,20 @@ pub enum Verb {
     },
 }
 
+impl Verb {
+    /// Whether every rank of a job has something to do in it.
+    pub fn is_of_ranks(&self) -> bool {
+        match self {
+            Verb::Contend(_) | Verb::Stream(_) | Verb::Call(_) | Verb::Hold(_) => true,
+            Verb::Connect(_) | Verb::Rate(_) | Verb::Spread(_) | Verb::Run(_) => true,
+            // What a keeper starts is as its rank is.
+            Verb::Serve { .. } | Verb::Disturb { .. } => true,
+            Verb::Report(_) | Verb::Compare(_) | Verb::Calibrate(_) | Verb::Targets(_) => false,
+            Verb::Doctor | Verb::Completions { .. } | Verb::Man { .. } => false,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Lists: 10:100:1000, 1000..10000+1000, 1k..1Mx10. Times: 250us, 1ms, 10s.\n\

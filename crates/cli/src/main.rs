@@ -9,6 +9,7 @@ mod html;
 mod measure;
 mod plan_file;
 mod progress;
+mod ranks;
 mod serve;
 mod signals;
 mod targets;
@@ -42,7 +43,16 @@ impl From<anyhow::Error> for Failure {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    let verb = match Cli::try_parse() {
+        Ok(cli) => cli.verb,
+        Err(error) if ranks::are_others() => return ExitCode::from(error.exit_code() as u8),
+        Err(error) => error.exit(),
+    };
+    // What ranks do not measure together the first does alone.
+    if ranks::are_others() && !verb.is_of_ranks() {
+        return ExitCode::SUCCESS;
+    }
+    let done = match verb {
         Verb::Contend(contend) => measure::measure(vec![contend.plan()], &contend.output),
         Verb::Stream(stream) => measure::measure(vec![stream.plan()], &stream.output),
         Verb::Call(call) => measure::measure(vec![call.plan()], &call.output),
@@ -61,15 +71,20 @@ fn main() -> ExitCode {
         Verb::Completions { shell } => complete(shell),
         Verb::Man { verb } => manual(verb.as_deref()),
     };
+    ExitCode::from(told(done))
+}
+
+/// The exit code; what went wrong is said.
+pub fn told(done: Result<u8, Failure>) -> u8 {
     match done {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(Failure::Usage(text)) => {
             complain(&text);
-            ExitCode::from(2)
+            2
         }
         Err(Failure::Failed(error)) => {
             complain(&format!("{error:#}"));
-            ExitCode::from(1)
+            1
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use crate::args::Output;
 use crate::progress::Line;
+use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, html, plan_file, print};
+use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
-use jostle_engine::keeper::Keeper;
 use jostle_engine::preflight::{self, Need};
 use jostle_engine::proven;
-use jostle_engine::resolve::{Resolved, resolve};
-use jostle_engine::world::World;
+use jostle_engine::resolve::{self, Resolved, resolve_over};
+use jostle_engine::world::{World, launched};
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
@@ -42,13 +42,29 @@ const NOT_CALIBRATED: &str = "this build has not been calibrated on this machine
 /// What is impossible, before anything has started; what failed, after the
 /// finished points have been printed.
 pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
+    match ranks::join(output.dry_run)? {
+        Place::Alone => measure_here(plans, output, None),
+        Place::Served(code) => Ok(code),
+        Place::First(mut crew) => {
+            // All ranks may end with it, and this process too: what there is to be
+            // said is said before.
+            let code = told(measure_here(plans, output, Some(&mut crew)));
+            drop(crew);
+            Ok(code)
+        }
+    }
+}
+
+/// `crew`: what was begun before the plans were looked at, in a job of several ranks.
+fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> Result<u8, Failure> {
     let allowed = cpu::allowed();
+    let hosts = launched().map_or(1, |launched| launched.size);
     let plans = plans.into_iter().map(settle_optional);
     let plans = plans.collect::<Result<Vec<_>, _>>()?;
     let resolved = plans
         .into_iter()
         .flatten()
-        .map(|plan| resolve(plan, fresh_seed(), &allowed))
+        .map(|plan| resolve_over(plan, fresh_seed(), &allowed, hosts))
         .collect::<Result<Vec<Resolved>, _>>()
         .map_err(|error| Failure::Usage(error.to_string()))?;
     if resolved.is_empty() {
@@ -63,6 +79,8 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let mut notes = Vec::new();
     for experiment in &resolved {
         notes.extend(preflight(experiment, &machine)?);
+        let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
+        notes.extend(resolve::notes(experiment, hosts));
     }
     let mut writer = match &output.output {
         Some(path) => {
@@ -71,11 +89,18 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         None => None,
     };
     let page = html::reserve(output.html.as_deref())?;
-    // Before anything starts a thread.
-    let clock = Clock::new();
-    let keeper = Keeper::start(clock).map_err(|e| Failure::Failed(e.into()))?;
-    let mut world = World::alone(keeper);
-    let signals = Signals::listen().map_err(|e| Failure::Failed(e.into()))?;
+    let mut alone;
+    let Crew {
+        clock,
+        world,
+        signals,
+    } = match crew {
+        Some(crew) => crew,
+        None => {
+            alone = Crew::alone()?;
+            &mut alone
+        }
+    };
     let mut line = Some(Line::new(
         !output.quiet && !output.no_progress,
         !output.quiet,
@@ -98,12 +123,12 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let mut error = None;
     for experiment in &resolved {
         let outcome = one(
-            &mut world,
-            clock,
+            world,
+            *clock,
             experiment,
             &machine,
             writer.as_mut(),
-            &signals,
+            signals,
             line.as_ref(),
         );
         exit = worse(exit, outcome.end.exit);
@@ -115,8 +140,13 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
         }
     }
     drop(line.take());
-    drop(world);
+    world.keeper().end();
     let any = sets.iter().any(|set| !set.points.is_empty());
+    if let (2.., Some(text)) = (hosts, &error) {
+        // A launcher that ends the job takes no more of our output after a moment:
+        // the host's name comes first.
+        crate::complain(text);
+    }
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
         html::write(page, &sets)?;

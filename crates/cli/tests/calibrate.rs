@@ -91,6 +91,27 @@ fn part_of_the_rows_is_no_proof_and_unknown_ones_are_refused() {
 }
 
 #[test]
+fn a_machine_without_a_calibration_is_told_so_once_and_not_at_all_if_quiet() {
+    let _alone = alone();
+    let place = Place::new();
+    place.make_directory("cache");
+    let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
+    let twice = "[[experiment]]\nworkload = \"stream\"\ntargets = [\"null\"]\nworkers = [1]\n\
+                 operations = [100]\nruns = 1\n";
+    std::fs::write(place.file("plan.toml"), twice.repeat(2)).unwrap();
+    for (line, times) in [
+        ("stream null -n 100 -w 1 --runs 1", 1),
+        ("run plan.toml", 1),
+        ("stream null -n 100 -w 1 --runs 1 --quiet", 0),
+        ("run plan.toml -q", 0),
+    ] {
+        let done = place.jostle(line).after(&script).run().measures();
+        let notes = done.stderr.matches("has not been calibrated");
+        assert_eq!(notes.count(), times, "{}", done.transcript());
+    }
+}
+
+#[test]
 fn many_trials_give_rates_with_bounds() {
     let _alone = alone();
     let place = Place::new();

@@ -128,6 +128,27 @@ fn requests_share_a_connection_or_have_each_its_own() {
     }
 }
 
+/// A proxy would be what is measured.
+#[test]
+fn proxies_of_the_environment_are_not_asked() {
+    let server = Server::plain();
+    let line = format!(
+        "stream http://127.0.0.1:{}/ok -n 5 -w 1 --runs 1 -q",
+        server.port
+    );
+    let nobody = "http://127.0.0.1:1";
+    let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+    let proxies = proxies.map(|name| format!("{name}={nobody}")).join(" ");
+    let run = server.place.jostle(&format!("{line} --format json"));
+    let point = run.under(&format!("env {proxies}")).run_cleanly().point();
+    assert_eq!(
+        point.codes,
+        [("200".to_owned(), 5)].into(),
+        "{:?}",
+        point.errors
+    );
+}
+
 #[test]
 fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
     let server = Server::plain();
@@ -156,6 +177,18 @@ fn what_is_not_answered_is_an_error_by_its_name() {
     let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
     let point = slow.ends_within(Duration::from_secs(20)).exits(3).point();
     assert_eq!(point.errors, [("ETIMEDOUT".to_owned(), 2)].into());
+    // Both workers' requests, in one sentence.
+    let said = "request: no whole answer within --call-timeout";
+    assert_eq!(point.messages, [said]);
+    let table = format!(
+        "stream http://127.0.0.1:{}/slow -n 1 -w 2 --runs 1",
+        server.port
+    );
+    let table = server
+        .place
+        .jostle(&format!("{table} --quiet --call-timeout 100ms"));
+    let table = table.run_cleanly().exits(3);
+    table.prints("The first failure of each kind:").prints(said);
     let dropped = server.ask("http", "/drop", "-n 3 -w 1").exits(3).point();
     assert_eq!(
         dropped.errors.values().sum::<u64>(),

@@ -281,3 +281,25 @@ fn decades(closed: &Closed) -> BTreeMap<String, Decade> {
     })
     .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_accepted_fewer_than_were_opened_is_found_out() {
+        for (accepted, difference) in [(10, 0), (9, -1), (12, 2)] {
+            let data = Reached {
+                opened: 10,
+                accepted: Some(accepted),
+                server: Some(SideYield::default()),
+                ..Reached::default()
+            };
+            let mut point = Point::default();
+            cpu(&mut point, &data);
+            let server = point.server.unwrap();
+            assert_eq!(server.counted, Some(accepted));
+            assert_eq!(server.difference, Some(difference));
+        }
+    }
+}

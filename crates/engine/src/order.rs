@@ -70,12 +70,25 @@ pub struct RunOrder {
     pub clock_uncertainty: Nanos,
     /// Workers send requests instead of taking locks.
     pub requests: Option<RequestOrder>,
+    /// Other hosts do their part of the same run.
+    #[serde(default)]
+    pub together: Option<Together>,
     /// What `cpus` were taken from; another host has others.
     pub place: Place,
     /// Which part of a run over several hosts this is; None: all of it.
     pub share: Option<Share>,
     /// Of this run.
     pub seed: u64,
+}
+
+/// How a host takes part in a run of many: it answers `Prepared`, begins at the
+/// time that `Go` names, answers `Drained`, and concludes when it is told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Together {
+    /// Whether this host asks the server for its counts, in the name of all.
+    pub asks_server: bool,
+    /// Whether it takes the machine's own pulse: of several on one machine, one.
+    pub takes_anchor: bool,
 }
 
 /// One host's part of a run in which several take part. The order's `workers` are
@@ -302,6 +315,13 @@ pub enum Request {
     /// Do this, answer with `Reached` for each listed number and with `Closed` at
     /// the end.
     Sweep(Box<SweepOrder>),
+    /// The workers of a run together begin at this time of `CLOCK_MONOTONIC`.
+    Go {
+        /// In nanoseconds.
+        at_ns: u64,
+    },
+    /// All hosts have drained: finish the run, and answer with `Ran`.
+    Conclude,
     /// End what is in progress and answer it with `Failed`.
     Abort,
 }
@@ -311,6 +331,10 @@ pub enum Request {
 pub enum Reply {
     /// The keeper is ready.
     Ready,
+    /// The workers of a run together are ready.
+    Prepared,
+    /// They have all ended.
+    Drained,
     /// The run's data.
     Ran(Box<Yield>),
     /// For each block: nanoseconds a pair with counting alone, in full, without
@@ -350,6 +374,9 @@ pub struct Yield {
     pub drain_ns: u64,
     /// From the first arrival to the last.
     pub start_spread_ns: u64,
+    /// When the first worker began, by `CLOCK_MONOTONIC` of its host; zero: none did.
+    #[serde(default)]
+    pub began_ns: u64,
     /// Grants of each worker within the window.
     pub operations: Vec<u64>,
     /// From the common start to the end of each worker, where a number of

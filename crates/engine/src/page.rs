@@ -356,14 +356,6 @@ impl<'a> Page<'a> {
         self.set(Word::Stage, Stage::Failed as u64);
     }
 
-    /// Notes what went wrong, the first time; the worker goes on.
-    #[cold]
-    pub fn remark(&self, message: &str) {
-        if self.get(Word::MessageBytes) == 0 {
-            self.write_message(message);
-        }
-    }
-
     fn write_message(&self, message: &str) {
         let bytes: Vec<u8> = message.bytes().take(MESSAGE_WORDS * 8).collect();
         for (word, chunk) in bytes.chunks(8).enumerate() {
@@ -409,6 +401,8 @@ enum Control {
     ToMonotonic = 66,
     /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.
     LastResort = 67,
+    /// The start that many hosts have agreed on, `CLOCK_MONOTONIC`; zero: none.
+    Begins = 68,
     /// Workers that have done all their operations, or failed. Futex.
     Finished = 80,
     /// Workers that hold all their locks. Futex.
@@ -531,6 +525,12 @@ impl Shared {
     /// Add to a stamp for `CLOCK_MONOTONIC`, wrapping.
     pub fn to_monotonic(&self) -> &AtomicU64 {
         self.word(Control::ToMonotonic)
+    }
+
+    /// The start that many hosts have agreed on, `CLOCK_MONOTONIC`; zero where the
+    /// last worker to arrive opens the window.
+    pub fn begins(&self) -> &AtomicU64 {
+        self.word(Control::Begins)
     }
 
     /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.

@@ -71,6 +71,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         }),
         timeouts: order.acquire_timeout.map(|_| data.timeouts),
         errors: data.errors.clone(),
+        messages: data.messages.clone(),
         deaths: data.deaths.clone(),
         truth: data.truth.clone(),
         setup: data.setup.clone(),

@@ -173,3 +173,76 @@ fn own_split(point: &mut Point, data: &Yield, requests: &RequestYield) {
         point.cpu_system_s = Some(cpu_s * system / (user + system));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::Merged;
+    use jostle_model::record::Buckets;
+
+    fn all(ns: u64, count: u64) -> Merged {
+        Merged {
+            buckets: Buckets(vec![(ns, count)]),
+            sum: ns * count,
+            min: ns,
+            max: ns,
+        }
+    }
+
+    /// Ten requests of 1 us each. Workers took 40 us within the window, and by the
+    /// system's sampled clocks 60 user and 60 system with the 20 and 60 of the
+    /// processes that they had started and waited for.
+    fn made() -> (RequestYield, Yield) {
+        let requests = RequestYield {
+            service: all(1_000, 10),
+            children_ns: (20_000, 60_000),
+            ..RequestYield::default()
+        };
+        let data = Yield {
+            received: 10,
+            cpu_ns: Some(40_000),
+            usage_ns: (60_000, 60_000),
+            requests: Some(Box::new(requests.clone())),
+            ..Yield::default()
+        };
+        (requests, data)
+    }
+
+    #[test]
+    fn a_request_costs_what_its_worker_and_its_processes_took() {
+        let (requests, data) = made();
+        let mut point = Point {
+            cpu_s: Some(40e-6),
+            ..Point::default()
+        };
+        fill_in(&mut point, &requests, &data, &[]);
+        assert_eq!(point.cpu_us_per_operation, Some(12.0));
+        assert_eq!(point.children_user_s, Some(20e-6));
+        assert_eq!(point.children_system_s, Some(60e-6));
+        // What is left of the worker's own was all user time.
+        assert_eq!(point.cpu_user_s, Some(40e-6));
+        assert_eq!(point.cpu_system_s, Some(0.0));
+    }
+
+    #[test]
+    fn requests_that_do_nothing_are_none_to_compare_with_where_one_failed() {
+        let order = crate::experiment::tests::order("exec:true");
+        let (_, data) = made();
+        let found = null(&order, &data).unwrap();
+        assert_eq!(
+            (found.target.as_str(), found.service_ns.count),
+            ("exec:true", 10)
+        );
+        assert_eq!(found.cpu_us_per_operation, 12.0);
+        let failing = Yield {
+            errors: [("code 1".to_owned(), 1)].into(),
+            ..data.clone()
+        };
+        assert_eq!(null(&order, &failing), None);
+        let dying = Yield {
+            deaths: vec!["killed".to_owned()],
+            ..data
+        };
+        assert_eq!(null(&order, &dying), None);
+    }
+}

@@ -9,7 +9,7 @@ use crate::work::Work;
 use crate::workloads::contend::{Contender, Probe};
 use crate::workloads::counted::Course;
 use jostle_model::plan::{Carrier, Workload};
-use jostle_sys::clock::Clock;
+use jostle_sys::clock::{self, Clock};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::{cpu, futex, process, signal, stat};
 use jostle_targets::{CallError, SetupError, Target};
@@ -209,11 +209,19 @@ impl<T: Work> Crew<'_, T> {
         }
     }
 
-    /// Stamps a worker's arrival; the last one sets the window.
+    /// Stamps a worker's arrival; the last one sets the window, unless hosts have
+    /// agreed on it.
     pub(crate) fn arrive(&self, page: &Page<'_>) {
+        let begins = self.shared.begins().load(Relaxed);
+        // Each sleeps by itself: timers that end together are served in one go, and
+        // a keeper that woke one after the other would be as late as it is scheduled.
+        while clock::monotonic() < begins && !signal::interrupted() {
+            clock::sleep_until(begins);
+        }
         let now = self.clock.now();
         page.set(Word::Arrived, now);
-        if self.shared.arrived().fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
+        let arrived = self.shared.arrived().fetch_add(1, AcqRel) + 1;
+        if begins == 0 && arrived == self.shared.workers() as u32 {
             let opens = now + self.order.warmup.0;
             self.shared
                 .closes()

@@ -68,6 +68,10 @@ pub struct Environment {
     pub kernel_clock_source: Option<String>,
     /// Clock ticks that CPU accounting is sampled with, or `exact`.
     pub cpu_accounting: String,
+    /// Whether soft interrupts count as CPU time of the task that they interrupt;
+    /// absent where that could not be told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub softirq_in_tasks: Option<bool>,
     /// Physical memory.
     pub memory_bytes: u64,
     /// Memory available at the start.
@@ -387,6 +391,9 @@ pub struct Point {
     /// Failures by the system's name for them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub errors: BTreeMap<String, u64>,
+    /// The first failure of each kind, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub messages: Vec<String>,
     /// Workers that ended before their time, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,
@@ -511,6 +518,9 @@ pub struct Machine {
     pub cores: u64,
     /// CPU time of the tool's own other processes.
     pub harness_cpu_s: f64,
+    /// Time between the two readings of the ticks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub between_s: Option<f64>,
     /// stolen / (busy + stolen); absent under 200 ticks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,

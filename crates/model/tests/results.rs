@@ -108,6 +108,7 @@ fn environment() -> Environment {
         governor: Some("performance".to_owned()),
         kernel_clock_source: Some("tsc".to_owned()),
         cpu_accounting: "exact".to_owned(),
+        softirq_in_tasks: Some(true),
         memory_bytes: 1,
         memory_available_bytes: 1,
         steal_share_since_boot: Some(0.0),
@@ -210,6 +211,7 @@ fn machine() -> Machine {
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
+        between_s: Some(0.1),
         steal_share: Some(0.1),
         throttled_periods: Some(1),
         halts: Some(1),
@@ -375,6 +377,7 @@ fn point() -> Point {
             unbinds: Some(1),
             bytes_per_held_lock: Some(1.0),
         }),
+        messages: vec!["flock: No locks available (os error 37)".into()],
         errors: map("ENOLCK", 1),
         deaths: vec!["worker 1".to_owned()],
         series: vec![Slice {

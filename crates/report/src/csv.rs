@@ -228,7 +228,8 @@ type Find = fn(&Point) -> Option<&Distribution>;
 
 static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("acquire_ns", |point| {
-        point.acquire_ns.as_ref().map(|waits| &waits.granted)
+        let waits = point.acquire_ns.as_ref().map(|waits| &waits.granted);
+        waits.or_else(|| phase(point, "acquire"))
     }),
     ("hold_ns", |point| point.hold_ns.as_ref()),
     ("handoff_ns", |point| point.handoff_ns.as_ref()),
@@ -238,14 +239,26 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("handoff_cross_cpu_ns", |point| {
         point.handoff_cross_cpu_ns.as_ref()
     }),
-    ("release_ns", |point| point.release_ns.as_ref()),
+    ("release_ns", |point| {
+        point
+            .release_ns
+            .as_ref()
+            .or_else(|| phase(point, "release"))
+    }),
     ("batch_ns", |point| point.batch_ns.as_ref()),
     ("release_batch_ns", |point| point.release_batch_ns.as_ref()),
     ("failed_try_ns", |point| point.failed_try_ns.as_ref()),
-    ("connect_ns", |point| point.connect_ns.as_ref()),
+    ("connect_ns", |point| {
+        point
+            .connect_ns
+            .as_ref()
+            .or_else(|| phase(point, "connect"))
+    }),
     ("connect_even_ns", |point| point.connect_even_ns.as_ref()),
     ("connect_odd_ns", |point| point.connect_odd_ns.as_ref()),
-    ("bind_ns", |point| point.bind_ns.as_ref()),
+    ("bind_ns", |point| {
+        point.bind_ns.as_ref().or_else(|| phase(point, "bind"))
+    }),
     ("response_ns", |point| {
         let spread = point.spread.as_ref().and_then(|s| s.response_ns.as_ref());
         point
@@ -270,11 +283,20 @@ static DISTRIBUTIONS: &[(&str, Find)] = &[
     ("spawn_ns", |point| phase(point, "spawn")),
     ("run_ns", |point| phase(point, "run")),
     ("reap_ns", |point| phase(point, "reap")),
+    ("tls_ns", |point| phase(point, "tls")),
+    ("search_ns", |point| phase(point, "search")),
+    ("unbind_ns", |point| phase(point, "unbind")),
+    ("request_ns", |point| phase(point, "request")),
+    ("body_ns", |point| phase(point, "body")),
+    ("send_ns", |point| phase(point, "send")),
+    ("reply_ns", |point| phase(point, "reply")),
     ("null_service_ns", |point| {
         point.null.as_ref().map(|null| &null.service_ns)
     }),
 ];
 
+/// A part of requests. Where the column's name means something else of other
+/// workloads, no run has both.
 fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a Distribution> {
     let mut phases = point.phases.iter();
     phases.find(|p| p.phase == name).map(|p| &p.span)
@@ -373,6 +395,7 @@ fn quoted(cell: &str) -> String {
 mod tests {
     use super::*;
     use crate::made;
+    use jostle_model::record::Phase;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// Of made-up results, in which nothing is quoted.
@@ -428,6 +451,36 @@ mod tests {
         ] {
             assert_eq!(counts[absent], "", "{absent}");
         }
+    }
+
+    #[test]
+    fn the_phases_of_requests_have_columns() {
+        let mut set = made::set();
+        let names = [
+            "connect", "tls", "bind", "search", "unbind", "request", "body",
+        ];
+        let phases = names.iter().enumerate().map(|(nth, name)| Phase {
+            phase: (*name).to_owned(),
+            span: Distribution {
+                count: 10,
+                mean: nth as f64 + 0.5,
+                ..Distribution::default()
+            },
+        });
+        let point = &mut set.points[0];
+        point.phases = phases.collect();
+        point.acquire_ns = None;
+        point.release_ns = None;
+        let rows = rows(&[set]);
+        for (nth, name) in names.iter().enumerate() {
+            assert_eq!(
+                rows[0][&format!("{name}_ns_mean")],
+                format!("{nth}.5"),
+                "{name}"
+            );
+            assert_eq!(rows[1][&format!("{name}_ns_mean")], "", "{name}");
+        }
+        assert_eq!(rows[0]["acquire_ns_count"], "");
     }
 
     #[test]

@@ -126,6 +126,17 @@ pub fn wrap(first: &str, text: &str, width: usize) -> String {
     out
 }
 
+/// The lines of a text that is broken so; an empty text has one.
+pub fn lines(text: &str, width: usize) -> Vec<String> {
+    wrap("", text, width).lines().map(str::to_owned).collect()
+}
+
+/// How wide the longest part of a text is that is not broken.
+pub fn longest_word(text: &str) -> usize {
+    let words = unbreakable(text).into_iter();
+    words.map(|word| word.chars().count()).max().unwrap_or(0)
+}
+
 /// Words, each with the unit that follows it.
 fn unbreakable(text: &str) -> Vec<String> {
     const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "%"];

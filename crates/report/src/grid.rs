@@ -1,6 +1,8 @@
 //! A small table of texts: what the formats for people lay out, each in its
 //! own way.
 
+use crate::format::{lines, longest_word};
+
 /// Columns and rows; every row has a cell for each column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
@@ -43,7 +45,13 @@ impl Heading {
 impl Grid {
     /// In columns as wide as their content, for a terminal.
     pub fn text(&self) -> String {
-        let widths = self.widths();
+        self.text_within(usize::MAX)
+    }
+
+    /// The same in lines of at most `width`, where words allow: the widest texts
+    /// are broken, and go on below themselves.
+    pub fn text_within(&self, width: usize) -> String {
+        let widths = self.widths_within(width);
         let upper = self.columns.iter().map(|c| c.title[0].as_str());
         let lower = self.columns.iter().map(|c| c.title[1].as_str());
         let mut text = String::new();
@@ -52,7 +60,15 @@ impl Grid {
         }
         text += &self.line(&widths, lower);
         for row in &self.rows {
-            text += &self.line(&widths, row.iter().map(String::as_str));
+            let cells = row.iter().zip(&widths);
+            let broken: Vec<Vec<String>> = cells.map(|(cell, width)| lines(cell, *width)).collect();
+            let deep = broken.iter().map(Vec::len).max().unwrap_or(0);
+            for at in 0..deep {
+                let cells = broken
+                    .iter()
+                    .map(|cell| cell.get(at).map_or("", String::as_str));
+                text += &self.line(&widths, cells);
+            }
         }
         text
     }
@@ -79,6 +95,37 @@ impl Grid {
             texts.map(|text| text.chars().count()).max().unwrap_or(0)
         };
         (0..self.columns.len()).map(of_column).collect()
+    }
+
+    /// Takes from whichever text is the widest, as long as all are too wide.
+    fn widths_within(&self, most: usize) -> Vec<usize> {
+        let mut widths = self.widths();
+        let gap = |heading: &Heading| if heading.close { 1 } else { 2 };
+        let gaps: usize = self.columns.iter().skip(1).map(gap).sum();
+        let least: Vec<usize> = (0..widths.len()).map(|at| self.least_width(at)).collect();
+        while widths.iter().sum::<usize>() + gaps > most {
+            let columns = 0..widths.len();
+            let shrinkable =
+                columns.filter(|at| self.columns[*at].left && widths[*at] > least[*at]);
+            let Some(widest) = shrinkable.max_by_key(|at| widths[*at]) else {
+                break;
+            };
+            widths[widest] -= 1;
+        }
+        widths
+    }
+
+    /// Of the longest word of a column.
+    fn least_width(&self, at: usize) -> usize {
+        let titles = self.columns[at]
+            .title
+            .iter()
+            .map(|title| title.chars().count());
+        let cells = self.rows.iter().filter_map(|row| row.get(at));
+        titles
+            .chain(cells.map(|cell| longest_word(cell)))
+            .max()
+            .unwrap_or(0)
     }
 
     fn line<'a>(&self, widths: &[usize], cells: impl Iterator<Item = &'a str>) -> String {
@@ -135,6 +182,28 @@ a|b       12 ms  ±1 %
           1.1 s ±13 %
 ";
         assert_eq!(grid().text(), expected);
+    }
+
+    #[test]
+    fn texts_that_are_too_wide_go_on_below_themselves_and_figures_do_not() {
+        let mut grid = grid();
+        grid.columns.push(Heading::left("why"));
+        grid.rows[0].push("waited for 12 ms and more".into());
+        grid.rows[1].push("fine".into());
+        let expected = "        longest
+target     wait     ±  why
+a|b       12 ms  ±1 %  waited for
+                       12 ms and
+                       more
+          1.1 s ±13 %  fine
+";
+        assert_eq!(grid.text_within(33), expected);
+        // No narrower than its longest word, and as it is where there is room.
+        assert_eq!(
+            grid.text_within(1).lines().nth(2),
+            Some("a|b       12 ms  ±1 %  waited")
+        );
+        assert_eq!(grid.text_within(100), grid.text());
     }
 
     #[test]

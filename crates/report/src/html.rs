@@ -14,6 +14,7 @@ mod scale;
 mod units;
 
 use crate::ResultSet;
+use crate::failures::FAILURES;
 use crate::grid::Heading;
 use crate::headline::Headline;
 use crate::page::{Page, pages};
@@ -137,6 +138,10 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
             @for note in &set.notes { p.warning { (note) "." } }
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
             @if let Some(headline) = &page.headline { (table(headline, set, at)) }
+            @if !page.failures.is_empty() {
+                p.note { (FAILURES) }
+                @for said in &page.failures { p.warning { (said) } }
+            }
             @for (title, grid) in &page.spread {
                 p.note { (title) }
                 div.wide { table.headline {
@@ -359,11 +364,14 @@ mod tests {
         cut.notes = vec!["x.jsonl, line 5, was torn".to_owned()];
         let mut bare = made::set();
         bare.points.clear();
+        let mut failing = made::set();
+        failing.points[0].messages = vec!["flock: no locks available".to_owned()];
         vec![
             ("nothing", vec![]),
             ("no run", vec![bare.clone()]),
             ("a comparison", vec![made::set()]),
             ("INVALID points", vec![made::broken()]),
+            ("failures", vec![failing]),
             ("counts alone", vec![made::counts_only()]),
             ("cut off", vec![cut.clone()]),
             ("several", vec![made::set(), cut, bare, made::counts_only()]),
@@ -383,6 +391,7 @@ mod tests {
                 let lines = sentences
                     .chain(console.comparisons)
                     .chain(console.checked)
+                    .chain(console.failures)
                     .chain(console.ended)
                     .chain([console.intro, console.next]);
                 for line in lines {

@@ -13,6 +13,7 @@ mod command;
 pub mod compare;
 mod connections;
 mod csv;
+mod failures;
 mod file;
 pub mod format;
 mod gnuplot;

@@ -252,6 +252,7 @@ fn machine(cpu_s: f64) -> Machine {
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
+        between_s: None,
         steal_share: None,
         throttled_periods: Some(0),
         halts: Some(0),

@@ -1,6 +1,7 @@
 //! `--format markdown`: the table and its sentences for a page or an issue.
 
 use crate::ResultSet;
+use crate::failures::FAILURES;
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
 
@@ -22,6 +23,10 @@ fn page(page: &Page) -> String {
             .into_iter()
             .chain(notes);
         blocks.push(items(below));
+    }
+    if !page.failures.is_empty() {
+        blocks.push(format!("{FAILURES}\n"));
+        blocks.push(items(page.failures.iter().cloned()));
     }
     for (title, grid) in &page.spread {
         blocks.push(format!("{title}\n"));

@@ -2,6 +2,7 @@
 
 use crate::ResultSet;
 use crate::checked::checked;
+use crate::failures::failures;
 use crate::format::counted;
 use crate::grid::Grid;
 use crate::headline::{Headline, headline};
@@ -23,6 +24,8 @@ pub struct Page {
     pub intro: String,
     /// None where no run was finished.
     pub headline: Option<Headline>,
+    /// What was said of failures, under [`crate::failures::FAILURES`].
+    pub failures: Vec<String>,
     /// Of requests that were spread: tables under their titles.
     pub spread: Vec<(String, Grid)>,
     /// Wall time and CPU of requests.
@@ -61,6 +64,7 @@ fn page(set: &ResultSet) -> Page {
     Page {
         intro: intro(set, &points),
         headline: headline(&points),
+        failures: failures(&points),
         spread: tables(times, &points),
         // Those of generators have tables of their own.
         accounts: accounts(&points).filter(|_| points.iter().all(|p| p.at.generators.is_none())),

@@ -1,6 +1,7 @@
 //! `--format table`: for people at a terminal.
 
 use crate::ResultSet;
+use crate::failures::FAILURES;
 use crate::format::wrap;
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
@@ -28,6 +29,12 @@ fn page(page: &Page) -> String {
         for (at, note) in headline.notes.iter().enumerate() {
             text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
         }
+    }
+    if !page.failures.is_empty() {
+        text = text + "\n" + FAILURES + "\n";
+    }
+    for said in &page.failures {
+        text += &wrap("  ", said, WIDTH);
     }
     for (title, grid) in &page.spread {
         text.push('\n');
@@ -125,6 +132,17 @@ mod tests {
             granted.over = [("100ms".to_owned(), tenth), ("1s".to_owned(), second)].into();
         }
         insta::assert_snapshot!(render(&[set]));
+    }
+
+    #[test]
+    fn what_was_said_of_failures_stands_under_the_table() {
+        let mut set = made::broken();
+        set.points[0].messages = vec!["flock: No locks available (os error 37)".to_owned()];
+        let text = render(&[set]);
+        let said = "\nThe first failure of each kind:\n  \
+                    busted: flock: No locks available (os error 37)\n";
+        assert!(text.contains(said), "{text}");
+        assert!(!render(&[made::broken()]).contains("first failure"));
     }
 
     #[test]

@@ -182,6 +182,10 @@ pub(crate) mod tests {
             };
             for (name, histogram) in [
                 ("response_ns", response),
+                (
+                    "service_ns",
+                    all(self.response_us - self.target_lag_us, self.done),
+                ),
                 ("unanswered_ns", unanswered),
                 ("generator_lag_ns", all(self.generator_lag_us, self.done)),
                 ("target_lag_ns", all(self.target_lag_us, self.done)),

@@ -258,6 +258,20 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_failed_were_made_too() {
+        let mut points = runs(1, 200.0, 150.0);
+        for (point, failed) in points.iter_mut().zip([0, 3, 4, 0, 0, 0]) {
+            point.operations = 1_000 - failed;
+            point.failed_ns = (failed > 0).then(|| Distribution {
+                count: failed,
+                ..Distribution::default()
+            });
+        }
+        let found = super::summarize(&points.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!((found.made, found.failed), (6_000, 7));
+    }
+
+    #[test]
     fn locks_have_no_requests() {
         let points = [fixtures::point()];
         let points: Vec<&Point> = points.iter().collect();

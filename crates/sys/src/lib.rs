@@ -12,12 +12,16 @@ pub mod files;
 pub mod futex;
 pub mod ledger;
 pub mod limits;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod namespaces;
 pub mod posix_sem;
 pub mod process;
 pub mod pthread;
 pub mod shared;
 pub mod signal;
 pub mod socket;
+pub mod softirq;
 pub mod spawn;
 pub mod stat;
 pub mod sysv;

@@ -252,6 +252,14 @@ pub fn is_gone(pid: u32) -> bool {
     unsafe { libc::waitpid(pid as libc::pid_t, &mut status, libc::WNOHANG) != 0 }
 }
 
+/// Whether a process is stopped, by a signal or a tracer, as /proc/PID/stat has it.
+pub fn is_halted(pid: u32) -> bool {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let name_ends = text.iter().rposition(|byte| *byte == b')');
+    let state = name_ends.and_then(|at| text.get(at + 2));
+    matches!(state, Some(b'T' | b't'))
+}
+
 /// Kills a process at once; one that is gone is no error.
 pub fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {

@@ -108,6 +108,34 @@ fn a_signal_is_a_code_of_its_own_and_a_timeout_no_code_at_all() {
     });
 }
 
+/// Else a benchmark of a command that hangs would fill the machine with it.
+#[test]
+fn a_command_that_takes_too_long_is_gone_with_all_that_it_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("pids");
+    let hangs = "exec:sh -c 'sleep 60 & echo $$ $!; wait'";
+    with(hangs, Duration::from_millis(300), Some(&output), |target| {
+        let answer = target
+            .join(0)
+            .unwrap()
+            .call(0, &mut Phases::begin(Clock::new()));
+        assert_eq!(answer.unwrap_err().errno, Errno::TIMEDOUT.raw_os_error());
+    });
+    let pids = std::fs::read_to_string(output).unwrap();
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert_eq!(pids.len(), 2, "{pids:?}");
+    let runs = |pid: &&&str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // One that nobody has waited for yet does not run any more.
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    let deadline = std::time::Instant::now() + LONG;
+    while pids.iter().any(|pid| runs(&pid)) {
+        assert!(std::time::Instant::now() < deadline, "{pids:?} still run");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn every_target_of_requests_is_documented_and_has_a_name_of_its_own() {
     let names: BTreeSet<&str> = all().map(|entry| entry.name).collect();

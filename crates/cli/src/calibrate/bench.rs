@@ -225,6 +225,7 @@ fn plan(line: &str) -> Result<Plan, Stop> {
         Ok(Verb::Contend(contend)) => Ok(contend.plan()),
         Ok(Verb::Stream(stream)) => Ok(stream.plan()),
         Ok(Verb::Hold(hold)) => Ok(hold.plan()),
+        Ok(Verb::Rate(rate)) => Ok(rate.plan()),
         Ok(_) => Err(Stop::Failed(format!("no measurement: jostle {line}"))),
         Err(error) => Err(Stop::Failed(error.to_string())),
     }

@@ -46,7 +46,7 @@ pub fn collect<T: Work>(
     data.server_counted = seen.server.grants;
     data.server_binds = seen.server.binds;
     data.server_unbinds = seen.server.unbinds;
-    starts(&mut data, &pages);
+    starts(&mut data, &pages, shared);
     if order.is_counted() {
         courses(&mut data, order, &pages, &seen, opens);
     }
@@ -135,7 +135,7 @@ fn deaths(seen: &Seen, pages: &[Page<'_>]) -> Vec<String> {
         .collect()
 }
 
-fn starts(data: &mut Yield, pages: &[Page<'_>]) {
+fn starts(data: &mut Yield, pages: &[Page<'_>], shared: &Shared) {
     let arrivals = || {
         pages
             .iter()
@@ -144,6 +144,7 @@ fn starts(data: &mut Yield, pages: &[Page<'_>]) {
     };
     if let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) {
         data.start_spread_ns = last - first;
+        data.began_ns = first.wrapping_add(shared.to_monotonic().load(Relaxed));
     }
 }
 
@@ -202,11 +203,6 @@ fn shares(order: &RunOrder, loads: Vec<(u64, u64, u64)>) -> Vec<(f64, f64)> {
 fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
     for page in pages {
         if let Some(message) = page.message() {
-            if page.get(Word::Stage) != Stage::Failed as u64 {
-                // A remark of one that went on; what failed is counted elsewhere.
-                data.messages.push(message);
-                continue;
-            }
             let name = jostle_sys::errno::name(page.get(Word::Errno) as i32);
             let count = data.errors.entry(name).or_default();
             *count += 1;
@@ -470,6 +466,7 @@ fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
         ticks_per_s: stat::ticks_per_second(),
         cores: to.cpus,
         harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,
+        between_s: Some(closed.at_ns.saturating_sub(opened.at_ns) as f64 / 1e9),
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: match (opened.throttled, closed.throttled) {

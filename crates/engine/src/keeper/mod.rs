@@ -16,6 +16,7 @@ mod run;
 mod serve;
 mod servers;
 mod spread;
+mod together;
 
 pub use servers::VERB as SERVE_VERB;
 
@@ -153,6 +154,40 @@ impl Keeper {
         }
     }
 
+    /// Sends a request and does not wait for what comes of it.
+    ///
+    /// # Errors
+    /// The keeper has gone.
+    pub fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
+        match self.gone {
+            false => send(&mut self.stream, request).map_err(|_| self.lost()),
+            true => Err(self.lost()),
+        }
+    }
+
+    /// What it answers within `patience`.
+    ///
+    /// # Errors
+    /// The keeper has gone, or stopped in the middle of an answer.
+    pub fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
+        /// Of an answer that has begun.
+        const REST: Duration = Duration::from_secs(10);
+        if self.gone {
+            return Err(self.lost());
+        }
+        match readable(&self.stream, patience) {
+            Ok(false) => return Ok(None),
+            Ok(true) => {}
+            Err(_) => return Err(self.lost()),
+        }
+        let answer = self
+            .stream
+            .set_read_timeout(Some(REST))
+            .and_then(|()| receive(&mut self.stream));
+        let _ = self.stream.set_read_timeout(None);
+        answer.map(Some).map_err(|_| self.lost())
+    }
+
     fn request(
         &mut self,
         request: &Request,
@@ -188,8 +223,16 @@ impl Keeper {
 
     /// The keeper is gone: its workers die with it; what is on disk is ours.
     fn lost(&mut self) -> KeeperError {
-        self.gone = true;
-        let how = match self.wait_for_end(Duration::from_secs(2)) {
+        if std::mem::replace(&mut self.gone, true) {
+            let (pid, how) = (self.pid, "earlier".to_owned());
+            return KeeperError::Gone { pid, how };
+        }
+        let ended = self.wait_for_end(Duration::from_secs(2));
+        if ended.is_none() {
+            // One that stands still would outlive us.
+            process::kill(self.pid);
+        }
+        let how = match ended.or_else(|| self.wait_for_end(Duration::from_secs(2))) {
             Some(process::Ended {
                 signal: Some(signal),
                 ..
@@ -216,18 +259,34 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Keeper {
+    /// Whether it stands still (SIGSTOP, or a debugger).
+    pub fn is_halted(&self) -> bool {
+        process::is_halted(self.pid)
+    }
+
     /// Lets the keeper go and waits until it has cleaned up.
-    fn drop(&mut self) {
-        if self.gone {
+    pub fn end(&mut self) {
+        if std::mem::replace(&mut self.gone, true) {
             return;
         }
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        if self.wait_for_end(Duration::from_secs(10)).is_none() {
+        let patience = match self.is_halted() {
+            // It sees nothing of that.
+            true => Duration::ZERO,
+            false => Duration::from_secs(10),
+        };
+        if self.wait_for_end(patience).is_none() {
             process::kill(self.pid);
             let _ = self.wait_for_end(Duration::from_secs(2));
             let _ = ledger::sweep_dead();
         }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -29,10 +29,10 @@ use std::time::Duration;
 pub struct Aborted(pub String);
 
 /// How often waits look up: for the parent, for workers that died.
-const LOOK_UP: Duration = Duration::from_millis(20);
+pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// How long all workers together may take to become ready.
-const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
+pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// How long workers with a number of operations may stand still.
 const STILL_PATIENCE_NS: u64 = 10_000_000_000;
@@ -51,15 +51,15 @@ const POPULATE_AT_MOST: usize = 8 << 20;
 
 /// Everything of one run that the workers share.
 pub struct Run<'a, T> {
-    desk: &'a Desk,
-    order: &'a RunOrder,
+    pub(super) desk: &'a Desk,
+    pub(super) order: &'a RunOrder,
     target: T,
     /// What the server told before the first worker.
     server: Option<ServerFigures>,
     /// The control group that the server is said to be in, if it is one of this
     /// machine.
     server_group: Option<OtherGroup>,
-    shared: Shared,
+    pub(super) shared: Shared,
     witness: Witness,
     /// Of each generator whose CPU time is limited.
     groups: Vec<CpuGroup>,
@@ -79,7 +79,7 @@ pub struct Children {
 }
 
 impl Children {
-    fn reap(&mut self) {
+    pub(super) fn reap(&mut self) {
         while let Some(pid) = process::halted() {
             self.halts += u64::from(self.alive.contains_key(&pid));
         }
@@ -209,7 +209,8 @@ impl<'a, T: Work> Run<'a, T> {
             shared_mode,
         )
         .map_err(no_memory)?;
-        let server = asked(&target, order)?;
+        let asks = order.together.is_none_or(|together| together.asks_server);
+        let server = asks.then(|| asked(&target, order)).transpose()?.flatten();
         let limited = order
             .generator_cpu
             .filter(|_| order.workload == Workload::Spread);
@@ -237,11 +238,16 @@ impl<'a, T: Work> Run<'a, T> {
             true => self.drive_counted(&mut children),
             false => self.drive(&mut children),
         };
+        let result = result.and_then(|driven| {
+            let drained = self.drain_together(&mut children)?;
+            Ok((driven, drained))
+        });
         if result.is_err() {
             self.clear_away(&mut children);
             // Why the run came to nothing is what the user needs to hear.
             let _ = self.target.clear();
         }
+        let (driven, drained) = result?;
         let Driven {
             ramp_ns,
             opened,
@@ -249,9 +255,7 @@ impl<'a, T: Work> Run<'a, T> {
             flagged,
             peak,
             during,
-        } = result?;
-        self.drain(&mut children);
-        let drained = self.now();
+        } = driven;
         if self.ended_badly(&children) {
             self.target
                 .clear()
@@ -315,8 +319,7 @@ impl<'a, T: Work> Run<'a, T> {
         self.await_ready(children)?;
         let ramp_ns = self.now() - start;
         let during = self.start_during()?;
-        self.release_workers();
-        let opens = self.await_arrivals(children)?;
+        let opens = self.start(children, |_| ())?;
         self.sleep_until(opens, children)?;
         self.shared.phase().store(phase::WITHIN, Relaxed);
         let flag_opened = self.now();
@@ -352,9 +355,8 @@ impl<'a, T: Work> Run<'a, T> {
             _ => None,
         };
         let during = self.start_during()?;
-        let opened = self.read(children);
-        self.release_workers();
-        let opens = self.await_arrivals(children)?;
+        let mut opened = Reading::default();
+        let opens = self.start(children, |children| opened = self.read(children))?;
         let peak = match self.order.workload {
             Workload::Hold => Some(self.peak(before, children)?),
             _ => None,
@@ -484,7 +486,7 @@ impl<'a, T: Work> Run<'a, T> {
         Ok(())
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.desk.clock.now()
     }
 
@@ -590,7 +592,7 @@ impl<'a, T: Work> Run<'a, T> {
         self.refuse_losses(children)
     }
 
-    fn refuse_losses(&self, children: &Children) -> Result<(), Aborted> {
+    pub(super) fn refuse_losses(&self, children: &Children) -> Result<(), Aborted> {
         let failed = (0..self.order.workers).find_map(|worker| {
             let page = self.shared.page(worker);
             (page.get(Word::Stage) == Stage::Failed as u64)
@@ -616,14 +618,44 @@ impl<'a, T: Work> Run<'a, T> {
         let _ = futex::wait(word, seen, Some(until));
     }
 
-    fn release_workers(&self) {
+    /// The common start; returns when the window opens. `just_before` looks at the
+    /// workers while nobody works yet.
+    fn start(
+        &self,
+        children: &mut Children,
+        just_before: impl FnOnce(&Children),
+    ) -> Result<u64, Aborted> {
+        match self.order.together {
+            None => {
+                just_before(children);
+                let now = self.relate_clocks();
+                self.release_workers(now);
+                self.await_arrivals(children)
+            }
+            Some(_) => {
+                let begins = self.await_go(children)?;
+                self.relate_clocks();
+                let opens = self.agree(begins);
+                self.release_workers(begins);
+                just_before(children);
+                Ok(opens)
+            }
+        }
+    }
+
+    /// Notes how far stamps are from `CLOCK_MONOTONIC`, and returns what that shows.
+    fn relate_clocks(&self) -> u64 {
         let (stamp, monotonic) = (self.now(), clock::monotonic());
-        self.shared
-            .to_monotonic()
-            .store(monotonic.wrapping_sub(stamp), Relaxed);
+        let apart = monotonic.wrapping_sub(stamp);
+        self.shared.to_monotonic().store(apart, Relaxed);
+        monotonic
+    }
+
+    /// Lets them go, so that they begin at `begins` of `CLOCK_MONOTONIC`.
+    fn release_workers(&self, begins: u64) {
         let run = self.order.warmup.0 + self.order.window.0;
         self.shared.last_resort().store(
-            monotonic + RAMP_PATIENCE_NS / 10 + run + self.order.patience().0,
+            begins + RAMP_PATIENCE_NS / 10 + run + self.order.patience().0,
             Relaxed,
         );
         self.shared
@@ -719,7 +751,7 @@ impl<'a, T: Work> Run<'a, T> {
     /// Ends every wait, repeatedly; whoever does not come back is killed, and
     /// everybody at once when the parent no longer wants the result. What they
     /// measured is in shared memory.
-    fn drain(&self, children: &mut Children) {
+    pub(super) fn drain(&self, children: &mut Children) {
         let from = self.now() + self.order.grace().0;
         let deadline = from + self.order.patience().0;
         children.reap();

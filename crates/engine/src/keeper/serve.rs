@@ -76,8 +76,8 @@ impl Desk {
                 Ok(Request::Run(order)) => self.visit(&order, None),
                 Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(&cost)),
                 Ok(Request::Sweep(sweep)) => self.sweep(&sweep),
-                // It crossed the answer of the run that it was to end.
-                Ok(Request::Abort) => continue,
+                // It crossed the answer of the run that it was meant for.
+                Ok(Request::Abort | Request::Go { .. } | Request::Conclude) => continue,
                 // To end without a word would look like a crash.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                     Reply::Failed(format!("the keeper cannot read its order: {error}"))
@@ -137,13 +137,7 @@ impl Desk {
             Ok(ledger) => ledger,
             Err(error) => return Reply::Failed(no_ledger(&error)),
         };
-        let mut tell = |reply: Reply| {
-            let mut stream = self
-                .stream
-                .try_clone()
-                .map_err(|e| Aborted(e.to_string()))?;
-            send(&mut stream, &reply).map_err(|e| Aborted(e.to_string()))
-        };
+        let mut tell = |reply: Reply| self.tell(&reply);
         let before = anchor::passes(self, &order.cpus);
         let done = Sweep::prepare(self, &ledger, order, &spec).and_then(|sweep| {
             let mut closed = sweep.perform(&mut tell)?;
@@ -165,9 +159,26 @@ impl Desk {
         (!self.quotas.is_empty()).then(|| cgroup::throttled(&self.quotas).throttled_periods)
     }
 
+    /// Tells the parent how far a run is.
+    pub fn tell(&self, reply: &Reply) -> Result<(), Aborted> {
+        let gone = |error: std::io::Error| Aborted(error.to_string());
+        send(&mut self.stream.try_clone().map_err(gone)?, reply).map_err(gone)
+    }
+
+    /// What the parent says within `patience`.
+    pub fn hear(&self, patience: Duration) -> Result<Option<Request>, Aborted> {
+        let gone = |error: std::io::Error| Aborted(error.to_string());
+        match readable(&self.stream, patience).map_err(gone)? {
+            true => receive(&mut self.stream.try_clone().map_err(gone)?)
+                .map(Some)
+                .map_err(gone),
+            false => Ok(None),
+        }
+    }
+
     /// Whether the parent has asked to stop, or has gone.
     pub fn stopped(&self, patience: Duration) -> bool {
-        // Within a run the parent sends nothing but an abort.
+        // While workers work the parent sends nothing but an abort.
         readable(&self.stream, patience).unwrap_or(true)
     }
 }
@@ -208,6 +219,10 @@ impl Visit<'_> {
 
     /// A run between its two anchors.
     fn anchored<T: Work>(&self, run: &Run<'_, T>) -> Result<Reply, Aborted> {
+        let together = self.order.together;
+        if together.is_some_and(|together| !together.takes_anchor) {
+            return run.perform().map(|data| Reply::Ran(Box::new(data)));
+        }
         let before = anchor::passes(self.desk, &self.order.cpus);
         let mut data = run.perform()?;
         let after = anchor::passes(self.desk, &self.order.cpus);

@@ -119,3 +119,31 @@ fn sides(order: &RunOrder, seen: &Seen, remote: bool) -> Sides {
         server_quota: quota.map(|quota| quota.cpus),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_sys::stat::Scheduled;
+
+    #[test]
+    fn a_generator_is_as_busy_as_its_busiest_thread_which_may_only_wait_for_a_cpu() {
+        let reading = |each: &[(u64, u64)]| Reading {
+            scheduled: Some(
+                each.iter()
+                    .map(|(ran_ns, waited_ns)| Scheduled {
+                        ran_ns: *ran_ns,
+                        waited_ns: *waited_ns,
+                        switches: 0,
+                    })
+                    .collect(),
+            ),
+            ..Reading::default()
+        };
+        let from = reading(&[(100, 10), (100, 10), (0, 0)]);
+        let to = reading(&[(400, 20), (200, 760), (1_000, 0)]);
+        // Of a second generator the third worker.
+        assert_eq!(busiest(0..2, &from, &to, 1_000.0), Some((0.85, 0.75)));
+        assert_eq!(busiest(2..3, &from, &to, 1_000.0), Some((1.0, 0.0)));
+        assert_eq!(busiest(0..2, &Reading::default(), &to, 1_000.0), None);
+    }
+}

@@ -463,6 +463,7 @@ mod tests {
                 cores: 2,
                 harness_cpu_s: 0.5,
                 throttled_periods: Some(1),
+                between_s: Some(5.0),
                 ..Machine::default()
             },
             server_counted: Some(9),
@@ -476,6 +477,8 @@ mod tests {
         // Two machines, three ranks.
         assert_eq!((all.ticks, all.busy_ticks, all.cores), (2_000, 1_800, 4));
         assert_eq!((all.harness_cpu_s, all.throttled_periods), (1.5, Some(3)));
+        // As long as one of them, with all of their CPUs.
+        assert_eq!(all.between_s, Some(5.0));
         let own = |rank: usize| machines::own_view(&hosts, &parts, &parts[rank]);
         // Its own harness, and all that rank 2 used.
         assert_eq!(own(0).machine.harness_cpu_s, 0.5 + 3.5);

@@ -5,8 +5,10 @@
 //! host's keeper alone, or [`Hosts`], which have a keeper each. How they are
 //! reached is theirs to know: the experiment never waits for a network itself.
 
+mod launcher;
 mod machines;
 mod merge;
+mod ranks;
 mod rows;
 mod split;
 
@@ -16,7 +18,10 @@ use jostle_model::hosts::HostHere;
 use jostle_stats::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
 
+pub use launcher::{Launched, launched};
+pub use ranks::{Joined, Rank, join};
 pub use rows::rows;
 
 /// One of the hosts that take part. Its place in the list is its rank; rank 0
@@ -58,6 +63,19 @@ pub struct HostYield {
     pub late_ns: i64,
 }
 
+/// What a run of many hosts took beside the workers' time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// From the order to the last host that was ready.
+    pub prepare: Duration,
+    /// From the last host that had drained to the last yield.
+    pub gather: Duration,
+    /// Bytes of the other hosts' yields.
+    pub bytes: u64,
+    /// Asking all clocks, once.
+    pub clocks: Duration,
+}
+
 /// Many hosts with a keeper each.
 pub trait Hosts {
     /// All, by rank.
@@ -76,6 +94,11 @@ pub trait Hosts {
         orders: &[Option<RunOrder>],
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<HostYield>, KeeperError>;
+
+    /// What the last run took beside the workers' time.
+    fn spent(&self) -> Spent {
+        Spent::default()
+    }
 }
 
 /// Rank 0's keeper, and the other hosts if there are any.

@@ -12,6 +12,7 @@ mod generator;
 mod growth;
 mod handoff;
 mod server;
+mod stalls;
 
 use super::bench::{Bench, Stop};
 use super::trial::Trial;
@@ -48,6 +49,7 @@ pub static ROWS: &[&Row] = &[
     &exclusion::SELDOM,
     &exclusion::READERS,
     &exclusion::KILLED,
+    &stalls::ROW,
     &generator::STARVED,
     &generator::PAUSED,
     &generator::THROTTLED,

@@ -99,7 +99,7 @@ impl<'a> Asking<'a> {
             ),
             Err(error) if error.errno == Errno::INTR.raw_os_error() => return None,
             Err(error) => {
-                self.page.remark(&error.to_string());
+                self.sheet.tell(error.errno, &error.to_string());
                 let outcome = Outcome::Failed(error.errno);
                 (outcome, Usage::default(), self.clock.now())
             }

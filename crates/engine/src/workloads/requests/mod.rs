@@ -210,6 +210,7 @@ impl Work for Requesting {
         for (code, count) in unexpected {
             data.errors.insert(format!("code {}", name(*code)), *count);
         }
+        data.messages.extend(outcomes.told.into_values());
         for (errno, count) in outcomes.failed {
             let name = jostle_sys::errno::name(errno);
             *data.errors.entry(name).or_default() += count;

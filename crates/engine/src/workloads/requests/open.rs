@@ -284,6 +284,115 @@ pub fn canary(sheet: &Sheet<'_>, clock: Clock, window: Window) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::Nanos;
+    use jostle_model::plan::Arrivals;
+
+    const MS: u64 = 1_000_000;
+
+    /// Stamp of the common start.
+    const START: u64 = 5_000_000_000;
+
+    /// Every 100 ms one request, the first of eleven in the warm-up; whoever waits for
+    /// a slot for more than 300 ms is dropped.
+    fn ten_a_second() -> Pool {
+        let mut order = crate::experiment::tests::order("null");
+        (order.warmup, order.window) = (Nanos(100 * MS), Nanos(1_000 * MS));
+        let open = OpenLoopOrder {
+            per_s: 10,
+            arrivals: Arrivals::Constant,
+            drop_after: Nanos(300 * MS),
+            first_after: Nanos::ZERO,
+        };
+        Pool::new(&order, &open).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_sent_is_counted_by_whose_fault_it_is_and_how_long_it_waited() {
+        use Fate::{Dropped, DroppedAtEnd, DroppedWithSlot};
+        let window = Window {
+            opens: START + 100 * MS,
+            closes: START + 1_100 * MS,
+        };
+        // Due, slot free, now (ms from the start); given up and as what; waited.
+        type Case = ([u64; 3], Option<&'static [Fate]>, u64);
+        let table: [Case; 7] = [
+            ([500, 0, 400], None, 0),
+            ([500, 800, 800], None, 0),
+            ([500, 801, 801], Some(&[Dropped]), 301),
+            // Sent late, but within its time.
+            ([500, 0, 1_099], None, 0),
+            ([500, 0, 1_100], Some(&[DroppedWithSlot, DroppedAtEnd]), 600),
+            ([900, 1_150, 1_150], Some(&[Dropped, DroppedAtEnd]), 200),
+            // Of the warm-up nothing is counted.
+            ([0, 1_150, 1_150], Some(&[]), 0),
+        ];
+        for ([due, free, now], expected, waited) in table {
+            let (pool, sheets) = (ten_a_second(), Sheets::new(1, 0).unwrap());
+            let slot = Slot {
+                free: START + free * MS,
+                debt: 0,
+            };
+            let sheet = sheets.sheet(0);
+            let [offset, now] = [due, now].map(|ms| ms * MS);
+            let given_up =
+                pool.gives_up(&sheet, &slot, offset, START + offset, START + now, window);
+            assert_eq!(given_up, expected.is_some(), "{due} {free}");
+            for fate in [
+                Fate::Done,
+                Fate::Failed,
+                Dropped,
+                DroppedWithSlot,
+                DroppedAtEnd,
+            ] {
+                let count = u64::from(expected.is_some_and(|fates| fates.contains(&fate)));
+                assert_eq!(sheet.fates(fate), count, "{due} {free} {fate:?}");
+            }
+            let unanswered = sheets.merged(Part::Unanswered);
+            assert_eq!(unanswered.sum, waited * MS, "{due} {free}");
+        }
+    }
+
+    #[test]
+    fn every_planned_request_is_settled_once_whatever_its_worker_was_doing() {
+        let (pool, sheets) = (ten_a_second(), Sheets::new(4, 0).unwrap());
+        // Number 0 was of the warm-up. 1, 2 and 5 have ended; 3 was sent and 4 was not
+        // when their workers were ended; nobody took 6 to 10.
+        sheets.sheet(0).count_fate(Fate::Done);
+        sheets.sheet(1).count_fate(Fate::Done);
+        sheets.sheet(0).count_fate(Fate::Failed);
+        sheets.sheet(1).take(Taken::Sent(3));
+        sheets.sheet(2).take(Taken::Waits(4));
+        pool.next().store(6, Relaxed);
+        let all = pool.settle(&sheets, &sheets.sheet(3));
+        assert_eq!((all.planned, all.done, all.failed), (10, 2, 1));
+        assert_eq!((all.in_flight, all.dropped), (1, 6));
+        assert_eq!((all.dropped_with_slot, all.dropped_at_end), (1, 6));
+        // Each of the seven took at least until the window closed: 800 and 700 ms,
+        // and 500 to 100.
+        let counted: u64 = all
+            .unanswered
+            .buckets
+            .0
+            .iter()
+            .map(|(_, count)| count)
+            .sum();
+        assert_eq!((counted, all.unanswered.sum), (7, 3_000 * MS));
+    }
+
+    #[test]
+    fn the_canary_notes_by_how_much_it_wakes_too_late_while_the_window_is_open() {
+        let (sheets, clock) = (Sheets::new(1, 0).unwrap(), Clock::new());
+        let now = clock.now();
+        let window = Window {
+            opens: now + 10 * MS,
+            closes: now + 40 * MS,
+        };
+        canary(&sheets.sheet(0), clock, window);
+        let lag = sheets.merged(Part::CanaryLag);
+        let counted: u64 = lag.buckets.0.iter().map(|(_, count)| count).sum();
+        assert!((1..=30).contains(&counted), "{counted} in 30 ms");
+        assert!(lag.sum > 0, "nobody wakes at once");
+    }
 
     /// Requests due at these times, sent and ended then: what generator and target
     /// were late by.

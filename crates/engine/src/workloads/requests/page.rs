@@ -10,7 +10,8 @@ use jostle_stats::histogram;
 use jostle_sys::process::Usage;
 use jostle_sys::shared::{LINE, Region};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A distribution of a sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,10 @@ pub enum Taken {
 /// program that ends with more is no benchmark.
 const KINDS: usize = 64;
 
+/// Kinds of failure whose first one is kept in words, and how long these are.
+const TOLD: usize = 4;
+const TOLD_BYTES: usize = 248;
+
 /// Of each distribution: sum, least, greatest, octaves in use.
 const HEAD: usize = 4;
 /// User and system time of started processes, outcomes beyond `KINDS`, and the
@@ -116,7 +121,10 @@ const BEYOND: usize = 2;
 const TAKEN: usize = 3;
 const FATES_AT: usize = 4;
 const KINDS_AT: usize = FATES_AT + FATES;
-const HEADS_AT: usize = KINDS_AT + 2 * KINDS;
+const TOLD_AT: usize = KINDS_AT + 2 * KINDS;
+/// Of each: which kind, how many bytes, and these.
+const TOLD_WORDS: usize = 2 + TOLD_BYTES / 8;
+const HEADS_AT: usize = TOLD_AT + TOLD * TOLD_WORDS;
 /// One histogram octave.
 const OCTAVE: usize = 128;
 
@@ -145,6 +153,8 @@ pub struct Outcomes {
     pub failed: BTreeMap<i32, u64>,
     /// Of kinds for which there was no place left.
     pub beyond: u64,
+    /// The first failure of each kind, in words; by errno.
+    pub told: BTreeMap<i32, String>,
     /// User and system time of started processes.
     pub children_ns: (u64, u64),
 }
@@ -203,7 +213,7 @@ impl Sheets {
     pub fn outcomes(&self) -> Outcomes {
         let mut all = Outcomes::default();
         for sheet in self.all() {
-            sheet.tell(&mut all);
+            sheet.add_to(&mut all);
         }
         all
     }
@@ -246,6 +256,51 @@ impl Sheet<'_> {
             }
         }
         add(&self.words[BEYOND], 1);
+    }
+
+    /// Keeps in words how a request failed, the first time it did so.
+    #[cold]
+    pub fn tell(&self, errno: i32, text: &str) {
+        let key = Outcome::Failed(errno).key();
+        for place in 0..TOLD {
+            let words = self.told_at(place);
+            match words[0].load(Relaxed) {
+                0 => {}
+                known if known == key => return,
+                _ => continue,
+            }
+            let bytes = &text.as_bytes()[..text.floor_char_boundary(TOLD_BYTES)];
+            for (word, chunk) in words[2..].iter().zip(bytes.chunks(8)) {
+                let mut raw = [0; 8];
+                raw[..chunk.len()].copy_from_slice(chunk);
+                word.store(u64::from_le_bytes(raw), Relaxed);
+            }
+            words[1].store(bytes.len() as u64, Relaxed);
+            // Last, so that a worker that is killed here leaves no half a text.
+            words[0].store(key, Release);
+            return;
+        }
+    }
+
+    fn told_at(&self, place: usize) -> &[AtomicU64] {
+        let at = TOLD_AT + place * TOLD_WORDS;
+        &self.words[at..at + TOLD_WORDS]
+    }
+
+    fn gather_told(&self, told: &mut BTreeMap<i32, String>) {
+        for place in 0..TOLD {
+            let words = self.told_at(place);
+            let key = words[0].load(Acquire);
+            if key == 0 {
+                break;
+            }
+            let bytes = words[2..]
+                .iter()
+                .flat_map(|word| word.load(Relaxed).to_le_bytes());
+            let bytes: Vec<u8> = bytes.take(words[1].load(Relaxed) as usize).collect();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            told.entry(key as u32 as i32).or_insert(text);
+        }
     }
 
     /// Adds what a process used that was started for a request.
@@ -326,7 +381,7 @@ impl Sheet<'_> {
         merged.max = merged.max.max(max);
     }
 
-    fn tell(&self, all: &mut Outcomes) {
+    fn add_to(&self, all: &mut Outcomes) {
         for kind in 0..KINDS {
             let at = KINDS_AT + 2 * kind;
             let (key, count) = (
@@ -339,6 +394,7 @@ impl Sheet<'_> {
                 (_, errno) => *all.failed.entry(errno as i32).or_default() += count,
             }
         }
+        self.gather_told(&mut all.told);
         all.beyond += self.words[BEYOND].load(Relaxed);
         all.children_ns.0 += self.words[CHILD_USER].load(Relaxed);
         all.children_ns.1 += self.words[CHILD_SYSTEM].load(Relaxed);
@@ -376,6 +432,28 @@ mod tests {
         assert_eq!(outcomes.failed, [(110, 2)].into());
         assert_eq!(outcomes.children_ns, (20, 40));
         assert_eq!(outcomes.beyond, 0);
+    }
+
+    #[test]
+    fn the_first_failure_of_each_kind_is_kept_in_words() {
+        let sheets = Sheets::new(2, 1).unwrap();
+        let long = "ä".repeat(TOLD_BYTES);
+        sheets.sheet(0).tell(110, "late");
+        sheets.sheet(0).tell(110, "late again");
+        sheets.sheet(1).tell(71, &long);
+        sheets.sheet(1).tell(110, "late elsewhere");
+        // Kinds for which there is no place, and what stands behind them.
+        (1..10).for_each(|errno| sheets.sheet(1).tell(errno, "many"));
+        sheets.sheet(1).fold(Part::Service, 1);
+        let told = sheets.outcomes().told;
+        let expected = [
+            (1, "many".to_owned()),
+            (2, "many".to_owned()),
+            (71, "ä".repeat(TOLD_BYTES / 2)),
+            (110, "late".to_owned()),
+        ];
+        assert_eq!(told, expected.into());
+        assert_eq!(sheets.merged(Part::Service).max, 1);
     }
 
     #[test]

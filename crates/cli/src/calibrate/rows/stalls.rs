@@ -1,0 +1,245 @@
+//! Stalls that an open loop sees, and a closed loop calls one slow operation each.
+
+use super::Row;
+use crate::calibrate::bench::{Bench, Stop};
+use crate::calibrate::trial::{Said, Trial, all_of, noted, of, span};
+use jostle_model::record::{Distribution, LimitedBy, Point};
+
+pub static ROW: Row = Row {
+    number: 7,
+    name: "stalls under open and closed loop",
+    planted: "stall:200ms/300ms",
+    trial,
+};
+
+/// What is planted.
+const STALLS: f64 = 5.0;
+const STALL_NS: f64 = 200e6;
+
+/// Whoever is due within a stall waits for the rest of it: of the requests of an
+/// open loop two thirds, and the longest hundredth of all for 197 ms and more.
+/// A closed loop meets each stall from its beginning, once.
+const SEEN_NS: f64 = 150e6;
+
+/// A control that is slower sees what is not there.
+const FREE_NS: f64 = 20e6;
+
+/// A p99 that this separates from its control has moved: far less than a stall,
+/// far more than the wake-up of a sleeper.
+const MOVED_NS: f64 = 1e6;
+
+fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
+    // Over 1000 requests, of which ten lie beyond the p99.
+    let open = bench
+        .measure("rate stall:200ms/300ms null --rate 700 -w 64 -t 1.7 --warmup 10ms --runs 1")?;
+    // Some 600 acquisitions between two stalls: these are under a hundredth.
+    let closed = |target: &str, seconds: f64| {
+        format!("contend {target} -w 1 -b 0 -i 100us -t {seconds} --warmup 0 --runs 1")
+    };
+    let stalled = bench.measure(&closed("stall:200ms/300ms", 1.7))?;
+    let free = bench.measure(&closed("null", 0.3))?;
+    Ok(judge(&Found {
+        open: of(&open, "stall:200ms/300ms").first().copied(),
+        open_control: of(&open, "null").first().copied(),
+        closed: stalled.points.first(),
+        closed_control: free.points.first(),
+    }))
+}
+
+/// The same target under both loops, and one that never stalls.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    open: Option<&'a Point>,
+    open_control: Option<&'a Point>,
+    closed: Option<&'a Point>,
+    closed_control: Option<&'a Point>,
+}
+
+/// A distribution of a run.
+type Of = fn(&Point) -> Option<&Distribution>;
+
+fn responses(run: &Point) -> Option<&Distribution> {
+    run.response_ns.as_ref()
+}
+
+fn waits(run: &Point) -> Option<&Distribution> {
+    Some(&run.acquire_ns.as_ref()?.granted)
+}
+
+/// Nothing where it is missing, which no bound accepts.
+fn p99(found: Option<&Distribution>) -> f64 {
+    let p99 = found.and_then(|found| found.percentiles.get("p99"));
+    p99.map_or(f64::NAN, |ns| *ns as f64)
+}
+
+fn judge(found: &Found<'_>) -> Trial {
+    let p99_of = |run: Option<&Point>, of: Of| p99(run.and_then(of));
+    let [open, open_control] = [found.open, found.open_control].map(|run| p99_of(run, responses));
+    let [closed, closed_control] =
+        [found.closed, found.closed_control].map(|run| p99_of(run, waits));
+    let longest = found.closed.and_then(waits);
+    let longest = longest.map_or(f64::NAN, |waits| waits.max as f64);
+    let log = |name| [found.open, found.closed].map(|run| run.map_or(0.0, |run| noted(run, name)));
+    let (stalls, shortest) = (log("stalls"), log("stall_min_ns"));
+    let limited_by = found.open.and_then(|run| run.verdict.limited_by);
+    let said = if stalls.contains(&0.0) {
+        Said::Differs("the specimen's log is missing".to_owned())
+    } else if stalls.iter().any(|stalls| *stalls < STALLS) {
+        Said::CannotTell(format!("fewer than {STALLS} stalls came to pass"))
+    } else {
+        all_of([
+            (
+                shortest.iter().all(|ns| *ns >= STALL_NS),
+                "a stall was shorter than planted",
+            ),
+            (open >= SEEN_NS, "the open loop did not see the stalls"),
+            (
+                limited_by != Some(LimitedBy::Generator),
+                "the generator was convicted of what the target did",
+            ),
+            (
+                open_control < FREE_NS,
+                "the open loop sees stalls where there are none",
+            ),
+            (longest >= SEEN_NS, "the closed loop met no stall"),
+            (
+                closed - closed_control <= MOVED_NS,
+                "the p99 of the closed loop has moved",
+            ),
+        ])
+    };
+    let log = |at: usize| format!("{} of {}", stalls[at], span(shortest[at]));
+    Trial {
+        truth: format!("open {}, closed {}", log(0), log(1)),
+        found: format!(
+            "p99 open {}, closed {} (longest {})",
+            span(open),
+            span(closed),
+            span(longest)
+        ),
+        control: format!(
+            "null p99 open {}, closed {}",
+            span(open_control),
+            span(closed_control)
+        ),
+        said,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::{Verdict, Waits};
+
+    const MS: f64 = 1e6;
+
+    fn distribution(p99_ns: f64, max_ns: f64) -> Distribution {
+        Distribution {
+            count: 1_000,
+            max: max_ns as u64,
+            percentiles: [("p99".to_owned(), p99_ns as u64)].into(),
+            ..Distribution::default()
+        }
+    }
+
+    fn log(stalls: f64, each_ns: f64) -> std::collections::BTreeMap<String, f64> {
+        [("stalls", stalls), ("stall_min_ns", each_ns)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    fn open(p99_ns: f64) -> Point {
+        Point {
+            truth: log(5.0, 200.0 * MS),
+            response_ns: Some(distribution(p99_ns, p99_ns)),
+            ..Point::default()
+        }
+    }
+
+    fn closed(p99_ns: f64, longest_ns: f64) -> Point {
+        Point {
+            truth: log(6.0, 200.1 * MS),
+            acquire_ns: Some(Waits {
+                granted: distribution(p99_ns, longest_ns),
+                ..Waits::default()
+            }),
+            ..Point::default()
+        }
+    }
+
+    fn said(points: &[Point; 4]) -> Said {
+        let [open, open_control, closed, closed_control] = points.each_ref().map(Some);
+        judge(&Found {
+            open,
+            open_control,
+            closed,
+            closed_control,
+        })
+        .said
+    }
+
+    fn right() -> [Point; 4] {
+        [
+            open(197.0 * MS),
+            open(0.2 * MS),
+            closed(300.0, 199.9 * MS),
+            closed(40.0, 0.1 * MS),
+        ]
+    }
+
+    fn with(at: usize, point: Point) -> [Point; 4] {
+        let mut points = right();
+        points[at] = point;
+        points
+    }
+
+    #[test]
+    fn the_open_loop_must_see_the_stalls_and_the_closed_one_must_not() {
+        assert_eq!(said(&right()), Said::Agrees);
+        assert_eq!(said(&with(0, open(150.0 * MS))), Said::Agrees);
+        let convicted = Point {
+            verdict: Verdict {
+                limited_by: Some(LimitedBy::Generator),
+                ..Verdict::default()
+            },
+            ..open(197.0 * MS)
+        };
+        for (at, point, part) in [
+            (0, open(149.0 * MS), "did not see"),
+            (0, convicted, "convicted"),
+            (1, open(20.0 * MS), "where there are none"),
+            (2, closed(300.0, 100.0 * MS), "met no stall"),
+            (2, closed(1.1 * MS, 199.0 * MS), "has moved"),
+            // What is missing is not zero.
+            (
+                0,
+                Point {
+                    response_ns: None,
+                    ..right()[0].clone()
+                },
+                "did not see",
+            ),
+            (1, Point::default(), "where there are none"),
+            (3, Point::default(), "has moved"),
+        ] {
+            let Said::Differs(why) = said(&with(at, point)) else {
+                panic!("{at}: {part}");
+            };
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
+    #[test]
+    fn it_is_judged_by_the_stalls_that_the_specimen_noted() {
+        let noted = |stalls, each_ns| Point {
+            truth: log(stalls, each_ns),
+            ..open(197.0 * MS)
+        };
+        let few = said(&with(0, noted(4.0, 200.0 * MS)));
+        assert!(matches!(few, Said::CannotTell(_)), "{few:?}");
+        for point in [noted(0.0, 0.0), noted(5.0, 199.0 * MS)] {
+            let wrong = said(&with(0, point));
+            assert!(matches!(wrong, Said::Differs(_)), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A job of several ranks: the first measures, with the hosts of all others, which
+//! read no plan and print nothing. Not here: how ranks talk (`jostle_engine::world`).
+
+use crate::signals::Signals;
+use crate::{COMMIT, Failure, VERSION, complain};
+use jostle_engine::keeper::Keeper;
+use jostle_engine::world::{self, Joined, Launched, Rank, World};
+use jostle_sys::clock::Clock;
+use jostle_sys::ledger;
+
+/// What every measurement needs, begun in this order.
+pub struct Crew {
+    /// Of all stamps.
+    pub clock: Clock,
+    /// This host, or all of a job.
+    pub world: World,
+    /// From the terminal, or from the launcher.
+    pub signals: Signals,
+}
+
+/// Where this process is.
+pub enum Place {
+    /// By itself: nothing was begun yet.
+    Alone,
+    /// The first rank.
+    First(Box<Crew>),
+    /// Another rank, whose service is over.
+    Served(u8),
+}
+
+/// Whether this is a rank that the first one speaks for.
+pub fn are_others() -> bool {
+    world::launched().is_some_and(|launched| launched.rank > 0)
+}
+
+/// Joins the job that a launcher has put this process into, if one has.
+///
+/// # Errors
+/// No keeper; hosts of different versions; a build without MPI.
+pub fn join(dry_run: bool) -> Result<Place, Failure> {
+    let Some(launched) = world::launched() else {
+        return Ok(Place::Alone);
+    };
+    if let Some(text) = launched.refusal() {
+        return refused(launched, &text);
+    }
+    match (dry_run, launched.rank) {
+        (true, 0) => return Ok(Place::Alone),
+        (true, _) => return Ok(Place::Served(0)),
+        // One rank needs no MPI where there is none.
+        (false, _) if !cfg!(feature = "mpi") => return Ok(Place::Alone),
+        (false, _) => {}
+    }
+    let clock = match launched.size {
+        // Its figures are those of a process without a launcher.
+        1 => Clock::new(),
+        _ => Clock::monotonic(),
+    };
+    let (mut keeper, signals) = begin(clock)?;
+    let rank = Rank {
+        version: VERSION,
+        commit: COMMIT,
+        ended: &mut || signals.exit_code(),
+        complain: &complain,
+    };
+    if launched.rank > 0 {
+        // The first one says so by itself.
+        let _ = ledger::sweep_dead();
+    }
+    match world::join(&mut keeper, rank).map_err(failed)? {
+        Joined::Other(code) => Ok(Place::Served(code)),
+        Joined::First(hosts) => Ok(Place::First(Box::new(Crew {
+            clock,
+            world: World::of(keeper, hosts),
+            signals,
+        }))),
+    }
+}
+
+/// Said once.
+fn refused(launched: Launched, text: &str) -> Result<Place, Failure> {
+    match launched.rank {
+        0 => Err(Failure::Failed(anyhow::anyhow!(text.to_owned()))),
+        _ => Ok(Place::Served(1)),
+    }
+}
+
+impl Crew {
+    /// Without a launcher.
+    ///
+    /// # Errors
+    /// No keeper, or no signals.
+    pub fn alone() -> Result<Crew, Failure> {
+        let clock = Clock::new();
+        let (keeper, signals) = begin(clock)?;
+        Ok(Crew {
+            clock,
+            world: World::alone(keeper),
+            signals,
+        })
+    }
+}
+
+fn begin(clock: Clock) -> Result<(Keeper, Signals), Failure> {
+    // Before anything starts a thread.
+    let keeper = Keeper::start(clock).map_err(failed)?;
+    let signals = Signals::listen().map_err(|error| Failure::Failed(error.into()))?;
+    Ok((keeper, signals))
+}
+
+fn failed(error: jostle_engine::keeper::KeeperError) -> Failure {
+    Failure::Failed(error.into())
+}

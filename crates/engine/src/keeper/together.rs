@@ -1,0 +1,75 @@
+//! A run that many hosts make together, from the keeper's side: what it waits for
+//! between its phases, so that nobody begins before all are ready, and nobody asks
+//! a server for its counts before all have drained.
+//!
+//! How hosts find each other and agree is `world`'s business; here is a parent that
+//! says when.
+
+use super::run::{Aborted, Children, LOOK_UP, RAMP_PATIENCE_NS, Run};
+use crate::order::{Reply, Request};
+use crate::work::Work;
+use jostle_sys::clock;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Beyond what other hosts may take, the parent has this to agree with them.
+const TALK_NS: u64 = 30_000_000_000;
+
+impl<T: Work> Run<'_, T> {
+    /// Says that all are ready, and waits for the time of the common start, of
+    /// `CLOCK_MONOTONIC`.
+    pub(super) fn await_go(&self, children: &mut Children) -> Result<u64, Aborted> {
+        self.desk.tell(&Reply::Prepared)?;
+        // The asking host is ready before the others are told.
+        let deadline = clock::monotonic() + 2 * RAMP_PATIENCE_NS + TALK_NS;
+        loop {
+            match self.desk.hear(LOOK_UP)? {
+                Some(Request::Go { at_ns }) => return Ok(at_ns),
+                Some(_) => return Err(Aborted("interrupted".into())),
+                None => {}
+            }
+            children.reap();
+            self.refuse_losses(children)?;
+            refuse_delay(deadline, "no common start was agreed")?;
+        }
+    }
+
+    /// Sets start and window by the agreed time; returns the opening as a stamp.
+    pub(super) fn agree(&self, begins: u64) -> u64 {
+        let stamp = begins.wrapping_sub(self.shared.to_monotonic().load(Relaxed));
+        let opens = stamp + self.order.warmup.0;
+        self.shared.begins().store(begins, Relaxed);
+        self.shared
+            .closes()
+            .store(opens + self.order.window.0, Relaxed);
+        // Workers read all three after they were let go.
+        self.shared.opens().store(opens, Relaxed);
+        opens
+    }
+
+    /// Drains, and waits until all other hosts have; returns when this one had.
+    pub(super) fn drain_together(&self, children: &mut Children) -> Result<u64, Aborted> {
+        self.drain(children);
+        let drained = self.now();
+        if self.order.together.is_none() {
+            return Ok(drained);
+        }
+        self.desk.tell(&Reply::Drained)?;
+        // Of a counted run, the window is the longest that it may take.
+        let longest = self.order.warmup.0 + self.order.window.0 + self.order.patience().0;
+        let deadline = clock::monotonic() + longest + TALK_NS;
+        loop {
+            match self.desk.hear(LOOK_UP)? {
+                Some(Request::Conclude) => return Ok(drained),
+                Some(_) => return Err(Aborted("interrupted".into())),
+                None => refuse_delay(deadline, "the other hosts did not come to their end")?,
+            }
+        }
+    }
+}
+
+fn refuse_delay(deadline: u64, what: &str) -> Result<(), Aborted> {
+    match clock::monotonic() > deadline {
+        true => Err(Aborted(format!("{what} in time"))),
+        false => Ok(()),
+    }
+}

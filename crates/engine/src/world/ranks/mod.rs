@@ -1,0 +1,132 @@
+//! The ranks of a job that an MPI launcher has started: the first is where the
+//! experiment runs, the others serve it with their keepers.
+//!
+//! Not here: what each host is to do, and what becomes of their yields (`split`,
+//! `merge`).
+
+#[cfg(any(feature = "mpi", test))]
+mod clocks;
+#[cfg(any(feature = "mpi", test))]
+mod first;
+#[cfg(any(feature = "mpi", test))]
+mod link;
+#[cfg(feature = "mpi")]
+mod mpi;
+#[cfg(any(feature = "mpi", test))]
+mod other;
+#[cfg(any(feature = "mpi", test))]
+mod station;
+#[cfg(any(feature = "mpi", test))]
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use super::Hosts;
+use crate::keeper::{Keeper, KeeperError};
+#[cfg(any(feature = "mpi", test))]
+use std::time::Duration;
+
+/// What a rank is to do.
+pub enum Joined {
+    /// It is the first: it measures, with all of these.
+    First(Box<dyn Hosts>),
+    /// Its work is over, and it should end with this code: another one has served
+    /// the first, or the first has refused the others.
+    Other(u8),
+}
+
+/// How long things may take; tests have less patience.
+#[cfg(any(feature = "mpi", test))]
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Between two signs of life.
+    beat: Duration,
+    /// A host that was not heard for so long is given up.
+    silence: Duration,
+    /// Rank 0, by the others, in a run.
+    first_silence: Duration,
+    /// The same between two runs, in which rank 0 may be busy by itself.
+    rest: Duration,
+    /// For one host to prepare: the keeper's own patience, and the way.
+    ready: Duration,
+    /// For any other phase, beyond what the order itself takes.
+    stage: Duration,
+    /// For all to hear that the user wants to stop. A launcher that was told to end
+    /// kills what is still there after a second (Open MPI).
+    interrupt: Duration,
+    /// For all to clear away and leave: as long as one waits for its keeper, and more.
+    farewell: Duration,
+    /// Between two looks while nobody works, and while somebody does.
+    nap: Duration,
+    long_nap: Duration,
+}
+
+#[cfg(any(feature = "mpi", test))]
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            beat: Duration::from_secs(1),
+            silence: Duration::from_secs(10),
+            first_silence: Duration::from_secs(20),
+            rest: Duration::from_secs(600),
+            ready: Duration::from_secs(150),
+            stage: Duration::from_secs(60),
+            interrupt: Duration::from_millis(400),
+            farewell: Duration::from_secs(15),
+            nap: Duration::from_millis(1),
+            long_nap: Duration::from_millis(20),
+        }
+    }
+}
+
+/// What joining needs of the program that does it.
+pub struct Rank<'a> {
+    /// Of the program.
+    pub version: &'a str,
+    /// What it was built from, where the build knew.
+    pub commit: Option<&'a str>,
+    /// The exit code with which somebody wants this process to end, if so.
+    pub ended: &'a mut dyn FnMut() -> Option<u8>,
+    /// Tells whoever reads this host's log what rank 0 can no longer be told.
+    pub complain: &'a dyn Fn(&str),
+}
+
+/// Joins the job that a launcher has put this process into. Rank 0 gets all hosts;
+/// every other rank serves it here with its keeper, until it is told to end.
+///
+/// From here on this process must not fork: the keeper has been forked before.
+///
+/// # Errors
+/// This build has no MPI. A host of another version, or one that says nothing, is
+/// complained of, and all are told to end.
+#[cfg(feature = "mpi")]
+pub fn join(keeper: &mut Keeper, rank: Rank<'_>) -> Result<Joined, KeeperError> {
+    let joined = jostle_sys::mpi::Endpoint::join();
+    let link = joined.ok_or_else(|| KeeperError::Failed("MPI has been joined before".into()))?;
+    let hello = words::Hello::of(rank.version, rank.commit);
+    if link.rank() == 0 {
+        let (first, greeted) = first::First::gather(link, hello, Limits::default());
+        return Ok(match greeted {
+            Ok(()) => Joined::First(Box::new(first)),
+            Err(error) => {
+                // The end of the job may be that of this process.
+                (rank.complain)(&error.to_string());
+                drop(first);
+                Joined::Other(1)
+            }
+        });
+    }
+    let well = other::serve(link, keeper, &hello, Limits::default(), rank);
+    Ok(Joined::Other(u8::from(!well)))
+}
+
+/// As in a build with MPI, which this is not.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "mpi"))]
+pub fn join(_keeper: &mut Keeper, _rank: Rank<'_>) -> Result<Joined, KeeperError> {
+    let text = "this jostle was built without MPI (`cargo build --features mpi`)";
+    Err(KeeperError::Failed(text.to_owned()))
+}

@@ -1,0 +1,167 @@
+//! The life of every rank but the first: it does what rank 0 says with its own
+//! keeper, and ends when it is told to, or when rank 0 is heard no more.
+
+use super::link::{Link, LinkError};
+use super::station::{Port, Station};
+use super::words::{FromHost, Hello, Tick, ToHost};
+use super::{Limits, Rank};
+use jostle_sys::clock;
+use std::time::{Duration, Instant};
+
+/// After a question of the clock the next one is waited for without sleeping.
+const SPIN_NS: u64 = 2_000_000;
+
+/// How long after the last word naps stay short.
+const LIVELY: Duration = Duration::from_secs(1);
+
+/// How long the last word may take to leave.
+const FLUSH: Duration = Duration::from_secs(2);
+
+/// Serves rank 0 until the end. False if that came because rank 0 was heard no more:
+/// then the link was cut, and the job with it.
+pub fn serve<L: Link, P: Port>(
+    link: L,
+    port: P,
+    hello: &Hello,
+    limits: Limits,
+    rank: Rank<'_>,
+) -> bool {
+    let mut other = Other {
+        link,
+        station: Station::new(port, limits),
+        limits,
+        heard: Instant::now(),
+        patience: limits.first_silence,
+        said: Instant::now(),
+        working: false,
+        ending: false,
+    };
+    let served = other.serve(hello, rank.ended);
+    other.station.end();
+    let served = served.and_then(|()| other.part());
+    let link = Box::new(other.link);
+    match &served {
+        Ok(()) => link.leave(),
+        Err(error) => {
+            (rank.complain)(&format!("{}: {error}", hello.name));
+            link.abort(1);
+        }
+    }
+    served.is_ok()
+}
+
+struct Other<L, P> {
+    link: L,
+    station: Station<P>,
+    limits: Limits,
+    /// When rank 0 was, and how long it may be silent.
+    heard: Instant,
+    patience: Duration,
+    /// When it was last told anything.
+    said: Instant,
+    /// Workers work: nobody must be disturbed.
+    working: bool,
+    ending: bool,
+}
+
+impl<L: Link, P: Port> Other<L, P> {
+    fn serve(
+        &mut self,
+        hello: &Hello,
+        ended: &mut dyn FnMut() -> Option<u8>,
+    ) -> Result<(), LinkError> {
+        let words = serde_json::to_vec(hello).map_err(|error| LinkError(error.to_string()))?;
+        self.link.send(0, words)?;
+        loop {
+            while let Some((_, bytes)) = self.link.try_receive()? {
+                if self.hear(&bytes)? {
+                    return Ok(());
+                }
+            }
+            if let Some(word) = self.station.look(self.nap()) {
+                self.working = false;
+                self.say(&word)?;
+            }
+            if self.said.elapsed() >= self.limits.beat {
+                self.say(&FromHost::Beat)?;
+            }
+            if let (Some(code), false) = (ended(), self.ending) {
+                self.ending = true;
+                self.say(&FromHost::Ending {
+                    text: format!("it was told to end (signal {})", code.saturating_sub(128)),
+                })?;
+            }
+            if self.heard.elapsed() > self.patience {
+                return Err(LinkError(format!(
+                    "rank 0 was not heard for {} s; this rank ends",
+                    self.heard.elapsed().as_secs()
+                )));
+            }
+        }
+    }
+
+    /// Says that nothing is left here.
+    fn part(&mut self) -> Result<(), LinkError> {
+        self.say(&FromHost::Bye)?;
+        let start = Instant::now();
+        while !self.link.is_flushed() && start.elapsed() < FLUSH {
+            std::thread::sleep(self.limits.nap);
+        }
+        Ok(())
+    }
+
+    fn nap(&self) -> Duration {
+        let quiet = self.heard.elapsed() > LIVELY && !self.station.is_busy();
+        match self.working || quiet {
+            true => self.limits.long_nap,
+            false => self.limits.nap,
+        }
+    }
+
+    /// True if it was the last word.
+    fn hear(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
+        self.heard = Instant::now();
+        self.patience = self.limits.first_silence;
+        if let Some(Tick::Ping(nth)) = Tick::read(bytes) {
+            return self.answer(nth);
+        }
+        match serde_json::from_slice(bytes) {
+            Ok(ToHost::Rest) => self.patience = self.limits.rest,
+            // What cannot be read is of another version, which refuses us.
+            Ok(ToHost::Farewell) | Err(_) => return Ok(true),
+            Ok(word) => {
+                self.working = matches!(word, ToHost::Go { .. })
+                    || self.working && matches!(word, ToHost::Beat);
+                if let Some(reply) = self.station.hear(word) {
+                    self.say(&reply)?;
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Answers questions of the clock while they come one after the other.
+    fn answer(&mut self, mut nth: u32) -> Result<bool, LinkError> {
+        loop {
+            let now = clock::monotonic();
+            self.link.send(0, Tick::Pong(nth, now).bytes())?;
+            let next = loop {
+                match self.link.try_receive()? {
+                    Some((_, bytes)) => break bytes,
+                    None if clock::monotonic() > now + SPIN_NS => return Ok(false),
+                    None => std::thread::yield_now(),
+                }
+            };
+            match Tick::read(&next) {
+                Some(Tick::Ping(asked)) => nth = asked,
+                _ => return self.hear(&next),
+            }
+        }
+    }
+
+    fn say(&mut self, word: &FromHost) -> Result<(), LinkError> {
+        self.said = Instant::now();
+        let bytes = serde_json::to_vec(word).map_err(|error| LinkError(error.to_string()))?;
+        self.link.send(0, bytes)
+    }
+}

@@ -1,0 +1,162 @@
+//! A keeper in the service of a run that many hosts make: what rank 0 says becomes
+//! requests to it, what it answers becomes words to rank 0. Rank 0 has one for its
+//! own keeper too, so that all hosts do the same.
+
+use super::Limits;
+use super::words::{FromHost, ToHost};
+use crate::keeper::{Keeper, KeeperError};
+use crate::order::{Reply, Request};
+use std::time::{Duration, Instant};
+
+/// What a station needs of a keeper; tests bring their own.
+pub trait Port {
+    /// As [`Keeper::ask`].
+    ///
+    /// # Errors
+    /// The keeper has gone.
+    fn ask(&mut self, request: &Request) -> Result<(), KeeperError>;
+
+    /// As [`Keeper::look`].
+    ///
+    /// # Errors
+    /// The keeper has gone.
+    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError>;
+
+    /// Whether it stands still.
+    fn is_halted(&self) -> bool;
+
+    /// Ends it, whatever it does, and waits until it has cleaned up.
+    fn end(&mut self);
+}
+
+impl Port for &mut Keeper {
+    fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
+        Keeper::ask(self, request)
+    }
+
+    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
+        Keeper::look(self, patience)
+    }
+
+    fn is_halted(&self) -> bool {
+        Keeper::is_halted(self)
+    }
+
+    fn end(&mut self) {
+        Keeper::end(self);
+    }
+}
+
+/// A keeper and the run that it is at.
+pub struct Station<P> {
+    port: P,
+    /// The run, until it is answered for.
+    busy: Option<u64>,
+    limits: Limits,
+    /// Since when the keeper was found to stand still.
+    halted: Option<Instant>,
+    /// When that is looked at again.
+    look: Instant,
+}
+
+impl<P: Port> Station<P> {
+    /// Of an idle keeper.
+    pub fn new(port: P, limits: Limits) -> Station<P> {
+        Station {
+            port,
+            busy: None,
+            limits,
+            halted: None,
+            look: Instant::now(),
+        }
+    }
+
+    /// Whether a run is in its hands.
+    pub fn is_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Takes a word of rank 0's; what concerns another run than the present one is
+    /// late and means nothing any more.
+    pub fn hear(&mut self, word: ToHost) -> Option<FromHost> {
+        match word {
+            ToHost::Order { run, order } => {
+                self.busy = Some(run);
+                self.ask(&Request::Run(order))
+            }
+            ToHost::Go { run, at_ns } if self.busy == Some(run) => self.ask(&Request::Go { at_ns }),
+            ToHost::Conclude { run } if self.busy == Some(run) => self.ask(&Request::Conclude),
+            ToHost::Abort { run } => {
+                let failed = match self.busy == Some(run) {
+                    true => self.ask(&Request::Abort),
+                    false => None,
+                };
+                Some(failed.unwrap_or(FromHost::Aborting { run }))
+            }
+            _ => None,
+        }
+    }
+
+    /// What the keeper has to say within `patience`, if it is at a run.
+    pub fn look(&mut self, patience: Duration) -> Option<FromHost> {
+        let Some(run) = self.busy else {
+            std::thread::sleep(patience);
+            return None;
+        };
+        let word = match self.port.look(patience) {
+            Ok(None) => return self.mind_standstill(run),
+            Ok(Some(Reply::Prepared)) => return Some(FromHost::Prepared { run }),
+            Ok(Some(Reply::Drained)) => return Some(FromHost::Drained { run }),
+            Ok(Some(Reply::Ran(data))) => FromHost::Ran { run, data },
+            Ok(Some(Reply::Failed(text))) => FromHost::Failed { run, text },
+            Ok(Some(_)) => FromHost::Failed {
+                run,
+                text: "the keeper spoke out of turn".to_owned(),
+            },
+            Err(error) => FromHost::Failed {
+                run,
+                text: error.to_string(),
+            },
+        };
+        self.busy = None;
+        Some(word)
+    }
+
+    /// Ends the keeper.
+    pub fn end(&mut self) {
+        self.busy = None;
+        self.port.end();
+    }
+
+    fn ask(&mut self, request: &Request) -> Option<FromHost> {
+        let error = self.port.ask(request).err()?;
+        Some(FromHost::Failed {
+            run: self.busy.take()?,
+            text: error.to_string(),
+        })
+    }
+
+    /// A keeper that was stopped answers nothing and ends nothing.
+    fn mind_standstill(&mut self, run: u64) -> Option<FromHost> {
+        let now = Instant::now();
+        if now < self.look {
+            return None;
+        }
+        self.look = now + self.limits.beat;
+        self.halted = match self.port.is_halted() {
+            true => self.halted.or(Some(now)),
+            false => None,
+        };
+        let since = self.halted?.elapsed();
+        (since > self.limits.silence).then(|| {
+            self.end();
+            FromHost::Failed {
+                run,
+                text: format!(
+                    "its keeper process has stood still for {} s (SIGSTOP, or a debugger)",
+                    since.as_secs()
+                ),
+            }
+        })
+    }
+}

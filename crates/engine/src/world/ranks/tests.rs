@@ -1,0 +1,540 @@
+//! Many ranks in one process: threads stand for hosts, channels for the network,
+//! and an actor for each keeper, who does nothing but note what it was asked and when.
+
+use super::first::First;
+use super::link::channels::{Wired, wired};
+use super::link::{Link, LinkError};
+use super::station::Port;
+use super::words::{Hello, Tick};
+use super::{Limits, Rank, other};
+use crate::experiment::tests::order;
+use crate::keeper::KeeperError;
+use crate::order::{Reply, Request, RunOrder, Yield};
+use crate::world::{HostYield, Hosts, Offset};
+use jostle_sys::clock;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const QUICK: Limits = Limits {
+    beat: Duration::from_millis(20),
+    silence: Duration::from_millis(400),
+    first_silence: Duration::from_millis(800),
+    rest: Duration::from_secs(5),
+    ready: Duration::from_secs(5),
+    stage: Duration::from_secs(5),
+    interrupt: Duration::from_millis(200),
+    farewell: Duration::from_millis(800),
+    nap: Duration::from_micros(200),
+    long_nap: Duration::from_millis(2),
+};
+
+/// Who did what, in order.
+type Log = Arc<Mutex<Vec<(usize, &'static str)>>>;
+
+/// What a keeper does that is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// It cannot prepare.
+    Fails,
+    /// It has gone by the time of the start.
+    Dies,
+    /// It never drains, until it is told to end.
+    Endless,
+    /// It stands still from the start on.
+    Halts,
+}
+
+struct Actor {
+    rank: usize,
+    fault: Fault,
+    log: Log,
+    answers: VecDeque<Reply>,
+    began_ns: u64,
+    halted: bool,
+}
+
+impl Actor {
+    fn new(rank: usize, fault: Fault, log: &Log) -> Actor {
+        Actor {
+            rank,
+            fault,
+            log: Arc::clone(log),
+            answers: VecDeque::new(),
+            began_ns: 0,
+            halted: false,
+        }
+    }
+
+    fn note(&self, what: &'static str) {
+        self.log.lock().unwrap().push((self.rank, what));
+    }
+
+    fn gone(&self) -> KeeperError {
+        KeeperError::Failed("its keeper has gone".into())
+    }
+}
+
+impl Port for Actor {
+    fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
+        match request {
+            Request::Run(order) => {
+                assert!(order.together.is_some());
+                let asks = order.together.is_some_and(|t| t.asks_server);
+                self.note(if asks { "asked first" } else { "ordered" });
+                self.answers.push_back(match self.fault {
+                    Fault::Fails => Reply::Failed("no such server".into()),
+                    _ => Reply::Prepared,
+                });
+            }
+            Request::Go { at_ns } => {
+                self.note("go");
+                match self.fault {
+                    Fault::Dies => return Err(self.gone()),
+                    Fault::Halts => self.halted = true,
+                    Fault::Endless => {}
+                    _ => {
+                        self.began_ns = *at_ns + 1_000;
+                        self.answers.push_back(Reply::Drained);
+                    }
+                }
+            }
+            Request::Conclude => {
+                self.note("concluded");
+                self.answers.push_back(Reply::Ran(Box::new(Yield {
+                    began_ns: self.began_ns,
+                    received: self.rank as u64,
+                    ..Yield::default()
+                })));
+            }
+            Request::Abort => {
+                self.note("aborted");
+                self.answers.push_back(Reply::Failed("interrupted".into()));
+            }
+            _ => unreachable!("nothing else is asked"),
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
+        if self.halted || self.answers.is_empty() {
+            std::thread::sleep(patience);
+            return Ok(None);
+        }
+        Ok(self.answers.pop_front())
+    }
+
+    fn is_halted(&self) -> bool {
+        self.halted
+    }
+
+    fn end(&mut self) {
+        self.note("ended");
+    }
+}
+
+fn hello(rank: usize) -> Hello {
+    Hello {
+        name: format!("h{rank}"),
+        ..Hello::of("0.1.0", None)
+    }
+}
+
+/// The life of another rank, which nobody tells to end but rank 0.
+fn serve(link: impl Link, actor: Actor, hello: &Hello) -> Result<(), String> {
+    serve_until(link, actor, hello, &mut || None)
+}
+
+/// What it complains of.
+fn serve_until(
+    link: impl Link,
+    actor: Actor,
+    hello: &Hello,
+    ended: &mut dyn FnMut() -> Option<u8>,
+) -> Result<(), String> {
+    let said = Mutex::new(Ok(()));
+    let rank = Rank {
+        version: "",
+        commit: None,
+        ended,
+        complain: &|text| *said.lock().unwrap() = Err(text.to_owned()),
+    };
+    let well = other::serve(link, actor, hello, QUICK, rank);
+    let said = said.into_inner().unwrap();
+    assert_eq!(well, said.is_ok());
+    said
+}
+
+/// Hosts from rank 1 on, each in a thread.
+struct Job {
+    log: Log,
+    others: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Job {
+    /// With this fault at each rank; returns rank 0's end too.
+    fn start(faults: &[Fault]) -> (Job, Wired) {
+        let log = Log::default();
+        let mut ends = wired(faults.len());
+        let others = ends
+            .drain(1..)
+            .map(|link| {
+                let rank = link.rank();
+                let actor = Actor::new(rank, faults[rank], &log);
+                std::thread::spawn(move || serve(link, actor, &hello(rank)))
+            })
+            .collect();
+        let first = ends.remove(0);
+        (Job { log, others }, first)
+    }
+
+    fn all_end(self) -> Vec<Result<(), String>> {
+        let each = self.others.into_iter();
+        each.map(|other| other.join().unwrap()).collect()
+    }
+
+    /// The last of these came before the first of those.
+    fn is_before(&self, one: &str, other: &str) -> bool {
+        let log = self.log.lock().unwrap();
+        let last = log.iter().rposition(|(_, what)| *what == one);
+        let first = log.iter().position(|(_, what)| *what == other);
+        last.zip(first).is_some_and(|(last, first)| last < first)
+    }
+
+    fn count(&self, what: &str) -> usize {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|(_, noted)| *noted == what).count()
+    }
+}
+
+/// All hosts, of one version.
+fn gather(link: Wired) -> First<Wired> {
+    let (first, greeted) = First::gather(link, hello(0), QUICK);
+    greeted.unwrap();
+    first
+}
+
+fn orders(taking: &[bool]) -> Vec<Option<RunOrder>> {
+    let each = taking.iter();
+    each.map(|takes| takes.then(|| order("null"))).collect()
+}
+
+/// One run of all, with these faults.
+fn run(faults: &[Fault]) -> (Result<Vec<HostYield>, KeeperError>, Job) {
+    let (job, link) = Job::start(faults);
+    let mut first = gather(link);
+    let own = Actor::new(0, faults[0], &job.log);
+    let taking = vec![true; faults.len()];
+    let done = first.run_with(own, &orders(&taking), &mut || false);
+    (done, job)
+}
+
+fn text(error: KeeperError) -> String {
+    error.to_string()
+}
+
+#[test]
+fn nobody_begins_before_all_are_prepared_and_nobody_concludes_before_all_have_drained() {
+    let (done, job) = run(&[Fault::None; 4]);
+    let yields = done.unwrap();
+    let ranks: Vec<(usize, u64)> = yields.iter().map(|y| (y.rank, y.data.received)).collect();
+    assert_eq!(ranks, [(0, 0), (1, 1), (2, 2), (3, 3)]);
+    assert!(job.is_before("asked first", "ordered"));
+    assert!(job.is_before("ordered", "go"));
+    assert!(job.is_before("go", "concluded"));
+    for host in &yields {
+        // All clocks are one here, and each began a microsecond late.
+        let off = host.clock.ahead_ns.unsigned_abs();
+        assert!(off <= host.clock.within_ns, "{:?}", host.clock);
+        let wrong = (host.late_ns - 1_000).unsigned_abs();
+        assert!(wrong <= host.clock.within_ns, "{host:?}");
+    }
+    for end in job.all_end() {
+        assert_eq!(end, Ok(()));
+    }
+}
+
+#[test]
+fn hosts_without_an_order_sleep_and_serve_in_the_next_run() {
+    let (job, link) = Job::start(&[Fault::None; 3]);
+    let mut first = gather(link);
+    for taking in [
+        [false, true, false],
+        [true, false, false],
+        [true, true, true],
+    ] {
+        let own = Actor::new(0, Fault::None, &job.log);
+        let yields = first
+            .run_with(own, &orders(&taking), &mut || false)
+            .unwrap();
+        let ranks: Vec<usize> = yields.iter().map(|host| host.rank).collect();
+        let expected: Vec<usize> = (0..3).filter(|rank| taking[*rank]).collect();
+        assert_eq!(ranks, expected);
+    }
+    assert_eq!((job.count("asked first"), job.count("go")), (3, 5));
+    assert_eq!(first.all()[2].name, "h2");
+    drop(first);
+    assert_eq!(job.all_end(), [Ok(()), Ok(())]);
+}
+
+#[test]
+fn a_host_that_fails_is_named_and_the_others_are_told() {
+    for (fault, says) in [
+        (Fault::Fails, "h2: no such server"),
+        (Fault::Dies, "h2: its keeper has gone"),
+        (Fault::Halts, "h2: its keeper process has stood still for"),
+    ] {
+        let (done, job) = run(&[Fault::None, Fault::Endless, fault, Fault::None]);
+        let said = text(done.unwrap_err());
+        assert!(said.starts_with(says), "{said}");
+        assert_eq!(job.count("concluded"), 0, "{fault:?}");
+        // Of those that were at it, each was told to end.
+        assert!(job.count("aborted") >= 2, "{fault:?}");
+        assert_eq!(job.all_end(), [Ok(()), Ok(()), Ok(())], "{fault:?}");
+    }
+}
+
+#[test]
+fn the_first_host_is_named_like_any_other() {
+    let (done, job) = run(&[Fault::Fails, Fault::None]);
+    assert_eq!(text(done.unwrap_err()), "h0: no such server");
+    assert_eq!(job.count("ordered"), 0, "nobody else was asked yet");
+}
+
+#[test]
+fn one_host_alone_has_no_name() {
+    let (done, _) = run(&[Fault::None]);
+    assert_eq!(done.unwrap()[0].clock, Offset::default());
+    let (done, _) = run(&[Fault::Fails]);
+    assert_eq!(text(done.unwrap_err()), "no such server");
+}
+
+#[test]
+fn a_host_of_another_version_is_refused_by_name() {
+    let mut ends = wired(3);
+    let others: Vec<_> = ends
+        .drain(1..)
+        .map(|link| {
+            let rank = link.rank();
+            let mut hello = hello(rank);
+            if rank == 2 {
+                hello.version = "0.2.0".into();
+            }
+            let actor = Actor::new(rank, Fault::None, &Log::default());
+            std::thread::spawn(move || serve(link, actor, &hello))
+        })
+        .collect();
+    let (first, greeted) = First::gather(ends.remove(0), hello(0), QUICK);
+    let refused = greeted.unwrap_err();
+    drop(first);
+    assert_eq!(
+        text(refused),
+        "h2 has jostle 0.2.0 (jostle/1), and h0 has jostle 0.1.0 (jostle/1): give all hosts the same"
+    );
+    for other in others {
+        assert_eq!(other.join().unwrap(), Ok(()));
+    }
+}
+
+/// A rank that says who it is, answers so many questions of the clock, and then says
+/// nothing any more.
+fn silent_after(mut link: Wired, questions: usize) -> JoinHandle<Wired> {
+    std::thread::spawn(move || {
+        let words = serde_json::to_vec(&hello(link.rank())).unwrap();
+        link.send(0, words).unwrap();
+        let mut answered = 0;
+        while answered < questions {
+            let Some((_, bytes)) = link.try_receive().unwrap() else {
+                std::thread::yield_now();
+                continue;
+            };
+            if let Some(Tick::Ping(nth)) = Tick::read(&bytes) {
+                let now = clock::monotonic();
+                link.send(0, Tick::Pong(nth, now).bytes()).unwrap();
+                answered += 1;
+            }
+        }
+        link
+    })
+}
+
+#[test]
+fn a_host_that_goes_silent_is_given_up_after_a_while_and_named() {
+    // It falls silent while its clock is asked, or when it should prepare.
+    for questions in [0, 100] {
+        let mut ends = wired(3);
+        let silent = silent_after(ends.remove(1), questions);
+        let log = Log::default();
+        let link = ends.remove(1);
+        let actor = Actor::new(2, Fault::None, &log);
+        let other = std::thread::spawn(move || serve(link, actor, &hello(2)));
+        let mut first = gather(ends.remove(0));
+        let own = Actor::new(0, Fault::None, &log);
+        let start = Instant::now();
+        let done = first.run_with(own, &orders(&[true; 3]), &mut || false);
+        let said = text(done.unwrap_err());
+        assert!(
+            said.starts_with("h1: nothing was heard of it for"),
+            "{said}"
+        );
+        assert!(start.elapsed() >= QUICK.silence);
+        drop(first);
+        assert_eq!(
+            other.join().unwrap(),
+            Ok(()),
+            "the others end in good order"
+        );
+        drop(silent.join());
+    }
+}
+
+#[test]
+fn a_host_that_hears_nothing_of_the_first_ends_itself_and_its_keeper() {
+    let mut ends = wired(2);
+    let log = Log::default();
+    let actor = Actor::new(1, Fault::None, &log);
+    let start = Instant::now();
+    let said = serve(ends.remove(1), actor, &hello(1));
+    assert!(start.elapsed() >= QUICK.first_silence);
+    let said = said.unwrap_err();
+    assert!(said.starts_with("h1: rank 0 was not heard for"), "{said}");
+    assert_eq!(*log.lock().unwrap(), [(1, "ended")]);
+}
+
+#[test]
+fn the_user_ends_a_run_on_all_hosts() {
+    let (job, link) = Job::start(&[Fault::None, Fault::Endless, Fault::Endless]);
+    let mut first = gather(link);
+    let own = Actor::new(0, Fault::Endless, &job.log);
+    let log = Arc::clone(&job.log);
+    // Once all have begun.
+    let mut ended = || {
+        log.lock()
+            .unwrap()
+            .iter()
+            .filter(|(_, w)| *w == "go")
+            .count()
+            == 3
+    };
+    let done = first.run_with(own, &orders(&[true; 3]), &mut ended);
+    assert!(matches!(done, Err(KeeperError::Interrupted)), "{done:?}");
+    assert_eq!(job.count("aborted"), 3);
+    drop(first);
+    assert_eq!(job.all_end(), [Ok(()), Ok(())]);
+}
+
+#[test]
+fn a_host_that_does_not_answer_when_the_user_ends_a_run_is_named() {
+    let mut ends = wired(2);
+    let silent = silent_after(ends.remove(1), 100);
+    let mut first = gather(ends.remove(0));
+    let own = Actor::new(0, Fault::None, &Log::default());
+    let mut ended = || silent.is_finished();
+    let done = first.run_with(own, &orders(&[true; 2]), &mut ended);
+    let said = text(done.unwrap_err());
+    assert!(
+        said.starts_with("h1: it does not answer any more"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_host_that_is_told_to_end_by_somebody_else_says_so() {
+    let mut ends = wired(2);
+    let log = Log::default();
+    let (link, actor) = (ends.remove(1), Actor::new(1, Fault::None, &log));
+    let other = std::thread::spawn(move || serve_until(link, actor, &hello(1), &mut || Some(143)));
+    let mut first = gather(ends.remove(0));
+    std::thread::sleep(QUICK.beat);
+    let own = Actor::new(0, Fault::None, &log);
+    let done = first.run_with(own, &orders(&[true; 2]), &mut || false);
+    assert_eq!(
+        text(done.unwrap_err()),
+        "h1: it was told to end (signal 15)"
+    );
+    drop(first);
+    assert_eq!(other.join().unwrap(), Ok(()));
+}
+
+/// A link whose messages take their time, and whose other end has another clock.
+struct Distant {
+    link: Wired,
+    ahead: u64,
+}
+
+impl Link for Distant {
+    fn size(&self) -> usize {
+        self.link.size()
+    }
+
+    fn send(&mut self, to: usize, bytes: Vec<u8>) -> Result<(), LinkError> {
+        // The time that this host shows is told as its own clock would.
+        let bytes = match Tick::read(&bytes) {
+            Some(Tick::Pong(nth, at)) => Tick::Pong(nth, at + self.ahead).bytes(),
+            _ => bytes,
+        };
+        self.link.send(to, bytes)
+    }
+
+    fn try_receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, LinkError> {
+        self.link.try_receive()
+    }
+
+    fn is_flushed(&mut self) -> bool {
+        true
+    }
+
+    fn leave(self: Box<Self>) {}
+
+    fn abort(self: Box<Self>, _code: u8) {}
+}
+
+#[test]
+fn each_host_begins_by_its_own_clock() {
+    const AHEAD: u64 = 777_000_000_000;
+    let mut ends = wired(2);
+    let log = Log::default();
+    let actor = Actor::new(1, Fault::None, &log);
+    let link = Distant {
+        link: ends.remove(1),
+        ahead: AHEAD,
+    };
+    let other = std::thread::spawn(move || serve(link, actor, &hello(1)));
+    let mut first = gather(ends.remove(0));
+    let own = Actor::new(0, Fault::None, &log);
+    let yields = first
+        .run_with(own, &orders(&[true; 2]), &mut || false)
+        .unwrap();
+    let far = &yields[1];
+    assert!(far.clock.ahead_ns.abs_diff(AHEAD as i64) <= far.clock.within_ns);
+    let apart = far.data.began_ns - yields[0].data.began_ns;
+    assert!(apart.abs_diff(AHEAD) <= far.clock.within_ns, "{apart}");
+    drop(first);
+    assert_eq!(other.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn a_run_that_was_called_off_leaves_the_next_alone() {
+    let (job, link) = Job::start(&[Fault::None; 2]);
+    let mut first = gather(link);
+    let own = Actor::new(0, Fault::None, &job.log);
+    let log = Arc::clone(&job.log);
+    // Its answers are on their way.
+    let mut ended = || {
+        log.lock()
+            .unwrap()
+            .iter()
+            .any(|(_, what)| *what == "ordered")
+    };
+    let done = first.run_with(own, &orders(&[true; 2]), &mut ended);
+    assert!(matches!(done, Err(KeeperError::Interrupted)));
+    let own = Actor::new(0, Fault::None, &job.log);
+    let yields = first
+        .run_with(own, &orders(&[true; 2]), &mut || false)
+        .unwrap();
+    assert_eq!(yields.len(), 2);
+    drop(first);
+    assert_eq!(job.all_end(), [Ok(())]);
+}

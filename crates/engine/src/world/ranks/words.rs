@@ -1,0 +1,244 @@
+//! What ranks say to each other: JSON, but for the clock's ping and pong.
+
+use crate::order::{RunOrder, Yield};
+use crate::world::Host;
+use serde::{Deserialize, Serialize};
+
+/// The first word of every rank. Its outer form (one JSON object with these keys)
+/// stays as it is in all versions, so that any two of them can tell each other
+/// apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hello {
+    /// Of this jostle.
+    pub version: String,
+    /// What it was built from, where the build knew.
+    pub commit: Option<String>,
+    /// Of the records.
+    pub schema: String,
+    /// The host, as it calls itself.
+    pub name: String,
+    /// CPUs that the rank may use.
+    pub cpus: u64,
+    /// See [`Host::boot_id`].
+    pub boot_id: String,
+}
+
+impl Hello {
+    /// This process, in this build.
+    pub fn of(version: &str, commit: Option<&str>) -> Hello {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        Hello {
+            version: version.to_owned(),
+            commit: commit.map(str::to_owned),
+            schema: jostle_model::record::SCHEMA.to_owned(),
+            name: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            cpus: jostle_sys::cpu::allowed().len() as u64,
+            boot_id: boot_id.unwrap_or_default().trim().to_owned(),
+        }
+    }
+
+    /// Why the two cannot work together, if so.
+    pub fn refuses(&self, other: &Hello) -> Option<String> {
+        let same = self.version == other.version
+            && self.commit == other.commit
+            && self.schema == other.schema;
+        (!same).then(|| {
+            format!(
+                "{} has jostle {}, and {} has jostle {}: give all hosts the same",
+                other.name,
+                other.build(),
+                self.name,
+                self.build()
+            )
+        })
+    }
+
+    fn build(&self) -> String {
+        let known = [self.commit.as_deref(), Some(self.schema.as_str())];
+        let known: Vec<&str> = known.into_iter().flatten().collect();
+        let version = match self.version.as_str() {
+            "" => "of an unknown version",
+            version => version,
+        };
+        format!("{version} ({})", known.join(", "))
+    }
+
+    /// As it stands among the hosts.
+    pub fn host(self) -> Host {
+        Host {
+            version: match &self.commit {
+                Some(commit) => format!("{} ({commit})", self.version),
+                None => self.version,
+            },
+            name: self.name,
+            cpus: self.cpus,
+            boot_id: self.boot_id,
+        }
+    }
+}
+
+/// From rank 0. Runs are numbered, so that what belongs to one that was called off
+/// is told from what belongs to the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToHost {
+    /// Do this.
+    Order {
+        /// The run.
+        run: u64,
+        /// This host's part of it.
+        order: Box<RunOrder>,
+    },
+    /// Begin at this time of your own `CLOCK_MONOTONIC`.
+    Go {
+        /// The run.
+        run: u64,
+        /// In nanoseconds.
+        at_ns: u64,
+    },
+    /// All have drained.
+    Conclude {
+        /// The run.
+        run: u64,
+    },
+    /// Nothing comes of it.
+    Abort {
+        /// The run.
+        run: u64,
+    },
+    /// Rank 0 is still there.
+    Beat,
+    /// Between two runs rank 0 may be silent for longer.
+    Rest,
+    /// The end.
+    Farewell,
+}
+
+/// From a host to rank 0.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromHost {
+    /// Its workers are ready.
+    Prepared {
+        /// The run.
+        run: u64,
+    },
+    /// Its workers have ended.
+    Drained {
+        /// The run.
+        run: u64,
+    },
+    /// What it did.
+    Ran {
+        /// The run.
+        run: u64,
+        /// All of it.
+        data: Box<Yield>,
+    },
+    /// Nothing came of it, and why.
+    Failed {
+        /// The run.
+        run: u64,
+        /// In words for the user.
+        text: String,
+    },
+    /// It has heard that nothing comes of it.
+    Aborting {
+        /// The run.
+        run: u64,
+    },
+    /// It is still there.
+    Beat,
+    /// It was told to end by somebody else.
+    Ending {
+        /// In words for the user.
+        text: String,
+    },
+    /// Nothing of it is left.
+    Bye,
+}
+
+/// The clock's question, and its answer. Small, since what takes time here widens
+/// the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// Which question.
+    Ping(u32),
+    /// Which one, and what the clock shows.
+    Pong(u32, u64),
+}
+
+impl Tick {
+    const PING: u8 = b'?';
+    const PONG: u8 = b'!';
+
+    /// As it is sent.
+    pub fn bytes(self) -> Vec<u8> {
+        match self {
+            Tick::Ping(nth) => [&[Tick::PING][..], &nth.to_le_bytes()].concat(),
+            Tick::Pong(nth, at) => {
+                [&[Tick::PONG][..], &nth.to_le_bytes(), &at.to_le_bytes()].concat()
+            }
+        }
+    }
+
+    /// None if it is something else.
+    pub fn read(bytes: &[u8]) -> Option<Tick> {
+        let (kind, rest) = bytes.split_first()?;
+        let nth = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?);
+        match *kind {
+            Tick::PING => Some(Tick::Ping(nth)),
+            Tick::PONG => {
+                let at = u64::from_le_bytes(rest.get(4..12)?.try_into().ok()?);
+                Some(Tick::Pong(nth, at))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            version: "0.1.0".into(),
+            commit: Some("abc".into()),
+            schema: "jostle/1".into(),
+            name: "h1".into(),
+            ..Hello::default()
+        }
+    }
+
+    #[test]
+    fn builds_that_differ_do_not_work_together() {
+        let (ours, mut other) = (hello(), hello());
+        other.name = "h3".into();
+        assert_eq!(ours.refuses(&other), None);
+        other.commit = Some("def".into());
+        assert_eq!(
+            ours.refuses(&other).as_deref(),
+            Some(
+                "h3 has jostle 0.1.0 (def, jostle/1), and h1 has jostle 0.1.0 (abc, jostle/1): \
+                 give all hosts the same"
+            )
+        );
+        let of_the_future: Hello =
+            serde_json::from_str(r#"{"version":"9.0","name":"h4","seats":[1]}"#).unwrap();
+        let said = ours.refuses(&of_the_future).unwrap();
+        assert!(said.starts_with("h4 has jostle 9.0 ("), "{said}");
+    }
+
+    #[test]
+    fn ticks_and_words_are_told_apart() {
+        for tick in [Tick::Ping(7), Tick::Pong(u32::MAX, u64::MAX)] {
+            assert_eq!(Tick::read(&tick.bytes()), Some(tick));
+        }
+        for word in [FromHost::Beat, FromHost::Prepared { run: 1 }] {
+            assert_eq!(Tick::read(&serde_json::to_vec(&word).unwrap()), None);
+        }
+    }
+}

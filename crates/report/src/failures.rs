@@ -1,0 +1,52 @@
+//! What was said when something failed: the first of each kind, under the table.
+
+use jostle_stats::summary::PointSummary;
+
+/// Stands above them.
+pub const FAILURES: &str = "The first failure of each kind:";
+
+/// As many as are read; the others stand in the result file.
+const AT_MOST: usize = 8;
+
+/// Each text once for each target, in the order of the table.
+pub fn failures(points: &[PointSummary<'_>]) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    for point in points {
+        for text in point.runs.iter().flat_map(|run| &run.messages) {
+            let text = format!("{}: {text}", point.target);
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+    }
+    if said.len() > AT_MOST {
+        let others = said.split_off(AT_MOST).len();
+        said.push(format!("and {others} more (--format json)"));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failures;
+    use crate::made;
+    use jostle_stats::summary::summarize;
+
+    #[test]
+    fn each_is_said_once_for_each_target_and_not_too_many() {
+        let mut set = made::set();
+        let said = |set: &crate::ResultSet| failures(&summarize(&set.experiment, &set.points));
+        assert_eq!(said(&set), [""; 0]);
+        for point in &mut set.points {
+            point.messages = vec!["connect: refused".to_owned()];
+        }
+        assert_eq!(
+            said(&set),
+            ["flock: connect: refused", "sysv: connect: refused"]
+        );
+        set.points[0].messages = (0..20).map(|nth| format!("reply {nth}")).collect();
+        let many = said(&set);
+        assert_eq!(many.len(), 9);
+        assert_eq!(many[8], "and 14 more (--format json)");
+    }
+}

@@ -1,0 +1,115 @@
+//! A process that believes itself alone on a host of its own: its own names,
+//! network, processes, mounts, System V objects and monotonic clock.
+//!
+//! For tests and demonstrations of many hosts on one machine. Not a container:
+//! the files, the users and the wall clock are everybody's.
+
+use rustix::process::geteuid;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+/// What a host has for itself (namespaces(7)).
+const OWN: libc::c_int = libc::CLONE_NEWPID
+    | libc::CLONE_NEWTIME
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNS;
+
+/// Starts a command as the first process of a new host, whose monotonic and
+/// boot-time clocks are `shift_ns` ahead of this process's (behind, if negative).
+/// Everything that it starts lives there too, and dies with it.
+///
+/// Mounts are a copy: the command has to make them private (mount(8),
+/// `--make-rprivate`) before it mounts anything.
+///
+/// # Errors
+/// EPERM without the right to; EINVAL from a kernel without time namespaces;
+/// ERANGE for a clock that would be behind zero.
+pub fn spawn_as_host(command: &mut Command, shift_ns: i64) -> io::Result<Child> {
+    // What is unshared belongs to a thread, and goes with it.
+    std::thread::scope(|scope| {
+        let start = || {
+            leave(OWN)?;
+            std::fs::write(offsets_of_this_thread(), offsets(shift_ns))?;
+            // With a user to change to, std forks; kernels before 6.3 refuse to
+            // vfork into another time namespace.
+            command.uid(geteuid().as_raw()).spawn()
+        };
+        match scope.spawn(start).join() {
+            Ok(child) => child,
+            Err(_) => Err(io::Error::other("the thread that starts it panicked")),
+        }
+    })
+}
+
+/// Unshares for this thread and the processes that it starts; processes and clock
+/// for the latter only.
+fn leave(namespaces: libc::c_int) -> io::Result<()> {
+    // SAFETY: plain number; none of these touches memory or descriptors, and only
+    // this thread's own view of the system changes.
+    match unsafe { libc::unshare(namespaces) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Only the directory of a thread's own number tells of its namespaces: that of
+/// the process tells of the first thread's.
+fn offsets_of_this_thread() -> String {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    format!("/proc/{thread}/timens_offsets")
+}
+
+/// As time_namespaces(7) wants them: whole seconds, and nanoseconds that are never
+/// negative.
+fn offsets(shift_ns: i64) -> String {
+    const SECOND: i64 = 1_000_000_000;
+    let (s, ns) = (shift_ns.div_euclid(SECOND), shift_ns.rem_euclid(SECOND));
+    format!("monotonic {s} {ns}\nboottime {s} {ns}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    fn first_number(text: &str) -> f64 {
+        text.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn offsets_are_split_as_the_kernel_wants_them() {
+        let table = [
+            (0, "0 0"),
+            (1_000_000_000_789, "1000 789"),
+            (-1, "-1 999999999"),
+            (-2_500_000_000, "-3 500000000"),
+        ];
+        for (shift_ns, expected) in table {
+            let both = format!("monotonic {expected}\nboottime {expected}\n");
+            assert_eq!(offsets(shift_ns), both);
+        }
+    }
+
+    #[test]
+    fn a_host_has_a_first_process_no_network_and_a_clock_of_its_own() {
+        const SHIFT_NS: i64 = 5_000_000_000_123;
+        let uptime_s = first_number(&std::fs::read_to_string("/proc/uptime").unwrap());
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "cat /proc/uptime; echo $$; tail -n +3 /proc/net/dev"])
+            .stdout(Stdio::piped());
+        let child = spawn_as_host(&mut command, SHIFT_NS).unwrap();
+        let said = child.wait_with_output().unwrap().stdout;
+        let said = String::from_utf8(said).unwrap();
+        let ahead_s = first_number(&said) - uptime_s;
+        assert!((4999.9..5060.0).contains(&ahead_s), "{ahead_s} s");
+        let lines: Vec<&str> = said.lines().skip(1).collect();
+        assert!(
+            matches!(&lines[..], ["1", only] if only.contains("lo:")),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,230 @@
+//! Which hosts there are: a file that any process can read, in which each first
+//! process is known by its number and its namespace, so that a number that has
+//! gone to another process is not mistaken for it.
+
+use super::{NONE, SERVER, SWITCH, run};
+use anyhow::{Context, bail};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// The file in the hosts' directory: a line for each, its words in the order of
+/// [`Member`]'s fields.
+const FILE: &str = "hosts";
+/// What such a file begins with: only a directory with one is ever removed.
+const HEAD: &str = "# hosts made by cargo xtask hosts\n";
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// One host, or the switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its host name.
+    pub name: String,
+    /// Its first process.
+    pub pid: u32,
+    /// The namespace of its processes, as /proc/PID/ns/pid has it.
+    pub namespace: String,
+    /// In the range for benchmarks (RFC 2544), which nobody routes.
+    pub address: String,
+    /// How far its monotonic clock is ahead of this machine's, in nanoseconds.
+    pub shift_ns: i64,
+    /// The control group of its CPU time, or `-`.
+    pub group: String,
+}
+
+/// All of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub members: Vec<Member>,
+}
+
+/// The hosts to make, before any exists; `now_ns` is this machine's monotonic clock.
+pub fn plan(count: u16, now_ns: u64) -> Vec<Member> {
+    let member = |name: String, address: String, shift_ns| Member {
+        name,
+        pid: 0,
+        namespace: NONE.to_owned(),
+        address,
+        shift_ns,
+        group: NONE.to_owned(),
+    };
+    let shift = |index| shift_ns(index, count + 1, now_ns);
+    let mut members: Vec<Member> = (1..=count)
+        .map(|n| member(format!("h{n}"), format!("198.18.0.{n}"), shift(n)))
+        .collect();
+    members.push(member(
+        SERVER.to_owned(),
+        "198.18.1.1".to_owned(),
+        shift(count + 1),
+    ));
+    members.push(member(SWITCH.to_owned(), NONE.to_owned(), 0));
+    members
+}
+
+/// Different for each, no whole number of anything: 1000 s ahead for each of the
+/// odd ones, and behind for the even ones, by 10 s each or, as no clock may start
+/// below zero, as much less as fits into half of this machine's age.
+fn shift_ns(index: u16, count: u16, now_ns: u64) -> i64 {
+    let odd_ns = i64::from(index) * 12_345_679;
+    if index % 2 == 1 {
+        return i64::from(index) * 1000 * SECOND_NS + odd_ns;
+    }
+    let room_ns = i64::try_from(now_ns / 2).unwrap_or(i64::MAX) / i64::from(count);
+    let step_ns = room_ns.min(10 * SECOND_NS);
+    -(i64::from(index) * step_ns - odd_ns.min(step_ns / 2))
+}
+
+impl Member {
+    /// Whether its first process is there.
+    pub fn alive(&self) -> bool {
+        self.pid != 0 && namespace_of(self.pid).is_some_and(|found| found == self.namespace)
+    }
+
+    /// Notes what its first process lives in, now that there is one.
+    pub fn read_namespace(&mut self, pid: u32) -> anyhow::Result<()> {
+        self.pid = pid;
+        self.namespace = namespace_of(pid)
+            .with_context(|| format!("the first process of {} ended at once", self.name))?;
+        Ok(())
+    }
+}
+
+/// None for a process that is gone, or has ended and is but waited for: such a one
+/// keeps its number, and no other namespace.
+fn namespace_of(pid: u32) -> Option<String> {
+    fs::read_link(format!("/proc/{pid}/ns/uts")).ok()?;
+    let name = fs::read_link(format!("/proc/{pid}/ns/pid")).ok()?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+impl State {
+    /// In one piece, whoever ends us.
+    pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        let lines: Vec<String> = self.members.iter().map(line).collect();
+        let next = directory.join(format!("{FILE}.next"));
+        fs::write(&next, HEAD.to_owned() + &lines.concat())
+            .and_then(|()| fs::rename(&next, directory.join(FILE)))
+            .context("cannot note the hosts")
+    }
+
+    /// None if the directory is not there.
+    pub fn read(directory: &Path) -> anyhow::Result<Option<State>> {
+        let Ok(found) = fs::symlink_metadata(directory) else {
+            return Ok(None);
+        };
+        // What stands there is believed, down to which processes to kill.
+        let own = found.uid() == rustix::process::geteuid().as_raw();
+        if !(found.is_dir() && own && found.mode() & 0o077 == 0) {
+            bail!(
+                "{} is not a private directory of this user",
+                directory.display()
+            );
+        }
+        let file = directory.join(FILE);
+        if !file.exists() && is_new(directory) {
+            return Ok(Some(State::default()));
+        }
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let lines = text.strip_prefix(HEAD).map(str::lines);
+        let members = lines.and_then(|lines| lines.map(parse).collect());
+        let members = members.with_context(|| {
+            let place = directory.display();
+            format!("{place} does not hold hosts ({place}/{FILE} is missing or damaged)")
+        })?;
+        Ok(Some(State { members }))
+    }
+}
+
+/// Whether nothing has come about here yet but the beginning of a first note.
+fn is_new(directory: &Path) -> bool {
+    let first = format!("{FILE}.next");
+    fs::read_dir(directory).is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| *entry.file_name() == *first))
+    })
+}
+
+fn line(member: &Member) -> String {
+    let Member {
+        name,
+        pid,
+        namespace,
+        address,
+        shift_ns,
+        group,
+    } = member;
+    format!("{name} {pid} {namespace} {address} {shift_ns} {group}\n")
+}
+
+fn parse(line: &str) -> Option<Member> {
+    let mut words = line.splitn(6, ' ');
+    let mut word = || words.next().map(str::to_owned);
+    Some(Member {
+        name: word()?,
+        pid: word()?.parse().ok()?,
+        namespace: word()?,
+        address: word()?,
+        shift_ns: word()?.parse().ok()?,
+        group: word()?,
+    })
+}
+
+/// What runs on a host, but for its first process and what that made of itself for
+/// each connection; not what only waits to be reaped.
+pub fn processes(member: &Member) -> Vec<(u32, String)> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|pid| *pid != member.pid)
+        .filter(|pid| namespace_of(*pid).is_some_and(|found| found == member.namespace))
+        .filter_map(|pid| Some((pid, command_of(pid)?)))
+        .filter(|(_, command)| !command.starts_with("sshd:"))
+        .collect()
+}
+
+fn command_of(pid: u32) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let text = String::from_utf8_lossy(&text).replace('\0', " ");
+    Some(text.trim_end().to_owned())
+}
+
+/// Asks everything to end, then kills the first processes, and with them all.
+pub fn end_all(members: &[Member], grace: Duration, patience: Duration, own: &mut Vec<Child>) {
+    let running = || -> Vec<u32> {
+        let all = members
+            .iter()
+            .filter(|member| member.alive())
+            .flat_map(processes);
+        all.map(|(pid, _)| pid).collect()
+    };
+    signal("TERM", &running());
+    await_until(grace, || running().is_empty());
+    let first = members.iter().filter(|member| member.alive());
+    signal("KILL", &first.map(|member| member.pid).collect::<Vec<_>>());
+    for mut child in own.drain(..) {
+        // Also one that was started and not noted yet.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    await_until(patience, || !members.iter().any(Member::alive));
+}
+
+fn signal(name: &str, pids: &[u32]) {
+    if !pids.is_empty() {
+        let pids = pids.iter().map(u32::to_string);
+        // Some may be gone by now.
+        let _ = run(Command::new("kill").args(["-s", name]).args(pids));
+    }
+}
+
+fn await_until(patience: Duration, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() && start.elapsed() < patience {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
