@@ -18,6 +18,7 @@ use jostle_model::record::{Environment, Record};
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
+use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
 use std::path::Path;
@@ -141,6 +142,11 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     drop(line.take());
     world.keeper().end();
     let any = sets.iter().any(|set| !set.points.is_empty());
+    if let (2.., Some(text)) = (hosts, &error) {
+        // A launcher that ends the job takes no more of our output after a moment:
+        // the host's name comes first.
+        crate::complain(text);
+    }
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
         html::write(page, &sets)?;
@@ -282,6 +288,10 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Fail
         _ => plan.carrier.unwrap_or(Carrier::Processes),
     };
     reach_all(resolved)?;
+    if let Some(place) = &plan.server_cgroup {
+        OtherGroup::find(place)
+            .map_err(|error| Failure::Failed(anyhow!("--server-cgroup: {error}")))?;
+    }
     for spec in &resolved.specs {
         let keys = plan
             .keys

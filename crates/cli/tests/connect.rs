@@ -234,6 +234,22 @@ fn an_offered_rate_is_kept_and_timed_from_the_intended_start() {
     }
 }
 
+/// A million a second is more than any machine opens: each is later than the one
+/// before, and only from the intended start can that be seen.
+#[test]
+fn a_rate_that_is_not_kept_shows_in_the_response_and_not_in_connect() {
+    let _alone = alone();
+    let done = sweep("--open 2000 --sources 1 --rate 1000000").run_cleanly();
+    let point = points(&done).remove(0);
+    let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
+    assert!(
+        response.mean > 20.0 * connect.mean,
+        "{response:?} {connect:?}"
+    );
+    let lag_ns = point.connections.unwrap().lag_ns.unwrap();
+    assert!(lag_ns as f64 > 0.9 * response.mean, "{lag_ns} {response:?}");
+}
+
 #[test]
 fn a_tracer_runs_along() {
     let _alone = alone();

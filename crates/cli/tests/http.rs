@@ -128,6 +128,27 @@ fn requests_share_a_connection_or_have_each_its_own() {
     }
 }
 
+/// A proxy would be what is measured.
+#[test]
+fn proxies_of_the_environment_are_not_asked() {
+    let server = Server::plain();
+    let line = format!(
+        "stream http://127.0.0.1:{}/ok -n 5 -w 1 --runs 1 -q",
+        server.port
+    );
+    let nobody = "http://127.0.0.1:1";
+    let proxies = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+    let proxies = proxies.map(|name| format!("{name}={nobody}")).join(" ");
+    let run = server.place.jostle(&format!("{line} --format json"));
+    let point = run.under(&format!("env {proxies}")).run_cleanly().point();
+    assert_eq!(
+        point.codes,
+        [("200".to_owned(), 5)].into(),
+        "{:?}",
+        point.errors
+    );
+}
+
 #[test]
 fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
     let server = Server::plain();

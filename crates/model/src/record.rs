@@ -68,6 +68,10 @@ pub struct Environment {
     pub kernel_clock_source: Option<String>,
     /// Clock ticks that CPU accounting is sampled with, or `exact`.
     pub cpu_accounting: String,
+    /// Whether soft interrupts count as CPU time of the task that they interrupt;
+    /// absent where that could not be told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub softirq_in_tasks: Option<bool>,
     /// Physical memory.
     pub memory_bytes: u64,
     /// Memory available at the start.
@@ -490,6 +494,11 @@ pub struct Spread {
     pub disjoint: Option<bool>,
     /// How that is known, or why not, in words.
     pub budgets: String,
+    /// It is known by the server's address alone: that is none of the hosts', so that
+    /// the server is on another machine, unless CPU time here is accounted for by
+    /// nobody.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub by_address: bool,
 }
 
 /// CPU time of the whole machine within the window.
@@ -509,6 +518,9 @@ pub struct Machine {
     pub cores: u64,
     /// CPU time of the tool's own other processes.
     pub harness_cpu_s: f64,
+    /// Time between the two readings of the ticks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub between_s: Option<f64>,
     /// stolen / (busy + stolen); absent under 200 ticks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steal_share: Option<f64>,

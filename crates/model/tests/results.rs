@@ -94,6 +94,7 @@ fn plan() -> Plan {
         connection: Some(Connection::Keep),
         credentials: Some("who".to_owned()),
         server_log: Some("slapd.log".to_owned()),
+        server_cgroup: Some("/slapd".to_owned()),
         seed: Some(7),
     }
 }
@@ -107,6 +108,7 @@ fn environment() -> Environment {
         governor: Some("performance".to_owned()),
         kernel_clock_source: Some("tsc".to_owned()),
         cpu_accounting: "exact".to_owned(),
+        softirq_in_tasks: Some(true),
         memory_bytes: 1,
         memory_available_bytes: 1,
         steal_share_since_boot: Some(0.0),
@@ -209,6 +211,7 @@ fn machine() -> Machine {
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
+        between_s: Some(0.1),
         steal_share: Some(0.1),
         throttled_periods: Some(1),
         halts: Some(1),
@@ -376,6 +379,7 @@ fn point() -> Point {
             response_ns: Some(waits()),
             disjoint: Some(true),
             budgets: "by placement".to_owned(),
+            by_address: true,
         })),
         server: Some(Server {
             counted: Some(1),

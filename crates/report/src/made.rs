@@ -252,6 +252,7 @@ fn machine(cpu_s: f64) -> Machine {
         ticks_per_s: 100,
         cores: 2,
         harness_cpu_s: 0.1,
+        between_s: None,
         steal_share: None,
         throttled_periods: Some(0),
         halts: Some(0),
@@ -587,6 +588,7 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             }),
             disjoint: Some(true),
             budgets: "by placement: generators on CPU 0, the server on CPU 1".to_owned(),
+            by_address: false,
             ..Spread::default()
         })),
         server: Some(Server {

@@ -54,6 +54,7 @@ pub fn point() -> Point {
             ticks_per_s: 100,
             cores: 2,
             harness_cpu_s: 0.1,
+            between_s: None,
             steal_share: Some(2.0 / 422.0),
             throttled_periods: Some(0),
             halts: Some(0),

@@ -21,6 +21,7 @@ pub mod pthread;
 pub mod shared;
 pub mod signal;
 pub mod socket;
+pub mod softirq;
 pub mod spawn;
 pub mod stat;
 pub mod sysv;

@@ -10,6 +10,7 @@
 pub mod cgroup;
 pub mod cpu_group;
 pub mod net;
+pub mod other_group;
 pub mod text;
 
 use crate::stat::MachineTicks;
@@ -101,6 +102,8 @@ pub struct Cpus {
     pub clock_sources: Vec<String>,
     /// How CPU time is accounted: `exact`, or the ticks that sample it.
     pub accounting: String,
+    /// Whether soft interrupts count as the time of the task that they interrupt.
+    pub softirq_in_tasks: Option<bool>,
 }
 
 /// Everything at one moment.
@@ -248,6 +251,7 @@ fn cpus(machine: &str, release: &str) -> Cpus {
             &slurp(format!("{SYS}/cpu/nohz_full")).unwrap_or_default(),
             tick_ns(),
         ),
+        softirq_in_tasks: crate::softirq::counts_as_the_task_s(),
         allowed,
     }
 }

@@ -222,6 +222,18 @@ fn the_log_of_the_server_counts_what_the_monitor_counts() {
         let after = target.server().unwrap().unwrap();
         assert_eq!(between(before, after), [Some(7); 3]);
     });
+    // Whoever is refused takes leave all the same, and searches nothing.
+    let refused = Choice {
+        who: Some((ADMIN, "wrong")),
+        ..choice
+    };
+    with(&logging.url("(uid=user{n})"), &refused, |target| {
+        let before = target.server().unwrap().unwrap();
+        let (codes, _) = made(target, 0..3);
+        assert_eq!(codes, ["49 invalidCredentials"; 3]);
+        let after = target.server().unwrap().unwrap();
+        assert_eq!(between(before, after), [Some(0), Some(3), Some(3)]);
+    });
 }
 
 /// What one request comes to on a server that does with each connection as told.

@@ -7,6 +7,7 @@
 
 mod compare;
 mod growth;
+mod saturation;
 
 use crate::shell;
 use jostle_stats::binomial::bounds;
@@ -31,6 +32,18 @@ pub enum Subject {
         #[arg(long)]
         directory: Option<std::path::PathBuf>,
     },
+    /// Generators that are throttled, starved or stopped, and the same left alone
+    Saturation {
+        /// Stop collecting after so many seconds; the next call goes on
+        #[arg(long, default_value_t = 1800)]
+        seconds: u64,
+        /// Where runs are kept, a line each; those that are there count
+        #[arg(long, value_name = "FILE")]
+        save: Option<std::path::PathBuf>,
+        /// One trial of each kind: a look
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 /// Prints a table; fails if a requirement is missed.
@@ -49,6 +62,11 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
             seconds,
             directory,
         } => compare::rows(*pairs, *seconds, directory.as_deref())?,
+        Subject::Saturation {
+            seconds,
+            save,
+            quick,
+        } => saturation::rows(*seconds, save.as_deref(), *quick)?,
     };
     print(&rows)
 }
@@ -68,6 +86,11 @@ pub enum Required {
     AtLeast(f64),
     /// A share of the trials, at most.
     AtMost(f64),
+    /// So many at most of so many trials or more, and no greater share of more.
+    AtMostOf {
+        most: u64,
+        of: u64,
+    },
     Nothing,
 }
 
@@ -88,6 +111,10 @@ fn print(rows: &[Row]) -> anyhow::Result<()> {
         let (required, met) = match row.required {
             Required::AtLeast(least) => (format!(">= {:.0} %", 100.0 * least), share >= least),
             Required::AtMost(most) => (format!("<= {:.0} %", 100.0 * most), share <= most),
+            Required::AtMostOf { most, of } => (
+                format!("{most} of {of}"),
+                row.trials >= of && row.count * of <= most * row.trials,
+            ),
             Required::Nothing => (String::new(), true),
         };
         missed += usize::from(!met);

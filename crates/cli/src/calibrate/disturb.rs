@@ -15,22 +15,19 @@ const LIFE: Duration = Duration::from_secs(120);
 /// Between two looks for an owner.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// `burn THREADS CPU`, `pause STOPPED_MS RUNNING_MS PID`, `kill TIMES EVERY_MS PIDS`.
+/// `burn THREADS CPU`, `pause STOPPED_MS RUNNING_MS PIDS`, `kill TIMES EVERY_MS PIDS`.
 pub fn disturb(words: &[String]) -> Result<u8, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["burn", threads, cpu] => burn(number(threads)?, number(cpu)? as usize)?,
-        ["pause", stopped, running, pid] => {
+        ["pause", stopped, running, pids] => {
             let cycle = [stopped, running].map(|ms| number(ms).map(Duration::from_millis));
             let [stopped, running] = cycle;
-            pause(stopped?, running?, process(pid)?)?;
+            pause(stopped?, running?, &processes(pids)?)?;
         }
         ["kill", times, every, pids] => {
-            let pids = pids
-                .split(',')
-                .map(process)
-                .collect::<Result<Vec<_>, _>>()?;
-            kill(number(times)?, Duration::from_millis(number(every)?), pids)?;
+            let every = Duration::from_millis(number(every)?);
+            kill(number(times)?, every, processes(pids)?)?;
         }
         _ => {
             return Err(Failure::Usage(format!(
@@ -52,6 +49,10 @@ fn process(text: &str) -> anyhow::Result<Pid> {
     pid.ok_or_else(|| anyhow!("`{text}` is no process"))
 }
 
+fn processes(list: &str) -> anyhow::Result<Vec<Pid>> {
+    list.split(',').map(process).collect()
+}
+
 /// Threads that never sleep, on one CPU.
 fn burn(threads: u64, cpu: usize) -> anyhow::Result<()> {
     jostle_sys::cpu::pin(&[cpu])?;
@@ -69,17 +70,22 @@ fn burn(threads: u64, cpu: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stops it and lets it go on, in turn; never leaves it stopped.
-fn pause(stopped: Duration, running: Duration, pid: Pid) -> anyhow::Result<()> {
+/// Stops them and lets them go on, in turn; never leaves one stopped.
+fn pause(stopped: Duration, running: Duration, pids: &[Pid]) -> anyhow::Result<()> {
     let signals = Signals::listen()?;
     let end = Instant::now() + LIFE;
+    // Whether any is left to be told.
+    let tell = |signal| {
+        let told = pids.iter().map(|pid| kill_process(*pid, signal).is_ok());
+        told.fold(false, |any, told| any | told)
+    };
     while signals.exit_code().is_none() && Instant::now() < end {
         std::thread::sleep(running);
-        if signals.exit_code().is_some() || kill_process(pid, Signal::STOP).is_err() {
+        if signals.exit_code().is_some() || !tell(Signal::STOP) {
             break;
         }
         std::thread::sleep(stopped);
-        let _ = kill_process(pid, Signal::CONT);
+        tell(Signal::CONT);
     }
     Ok(())
 }

@@ -466,6 +466,7 @@ fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
         ticks_per_s: stat::ticks_per_second(),
         cores: to.cpus,
         harness_cpu_s: closed.harness_ns.saturating_sub(opened.harness_ns) as f64 / 1e9,
+        between_s: Some(closed.at_ns.saturating_sub(opened.at_ns) as f64 / 1e9),
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: match (opened.throttled, closed.throttled) {

@@ -288,6 +288,7 @@ fn machine(from: &Clocks, to: &Clocks) -> Machine {
         ticks_per_s: stat::ticks_per_second(),
         cores: to.machine.cpus,
         harness_cpu_s: to.harness_ns.saturating_sub(from.harness_ns) as f64 / 1e9,
+        between_s: None,
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: from

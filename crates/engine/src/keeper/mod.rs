@@ -271,7 +271,12 @@ impl Keeper {
             return;
         }
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        if self.wait_for_end(Duration::from_secs(10)).is_none() {
+        let patience = match self.is_halted() {
+            // It sees nothing of that.
+            true => Duration::ZERO,
+            false => Duration::from_secs(10),
+        };
+        if self.wait_for_end(patience).is_none() {
             process::kill(self.pid);
             let _ = self.wait_for_end(Duration::from_secs(2));
             let _ = ledger::sweep_dead();

@@ -5,7 +5,7 @@
 //! and no foreign program's; and a machine's ticks count once, whoever reads them.
 
 use super::{Host, Part};
-use crate::order::Yield;
+use crate::order::{Sides, Yield};
 use jostle_model::plan::Place;
 use jostle_model::record::Machine;
 use std::collections::BTreeSet;
@@ -47,19 +47,37 @@ pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
         .collect();
     let sum = |figure: fn(&Machine) -> u64| once.iter().map(figure).sum::<u64>();
     let (busy, stolen) = (sum(|m| m.busy_ticks), sum(|m| m.stolen_ticks));
+    let cores = sum(|m| m.cores);
+    let elapsed_s = |m: &Machine| Some(m.between_s? * m.cores as f64);
+    let cpus_s: Option<f64> = once.iter().map(elapsed_s).sum();
     Machine {
         ticks: sum(|m| m.ticks),
         busy_ticks: busy,
         stolen_ticks: stolen,
         softirq_ticks: sum(|m| m.softirq_ticks),
         ticks_per_s: once.first().map_or(0, |m| m.ticks_per_s),
-        cores: sum(|m| m.cores),
+        cores,
         harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),
+        // Over all CPUs, whose time together is what the ticks are of.
+        between_s: cpus_s
+            .filter(|_| cores > 0)
+            .map(|cpus_s| cpus_s / cores as f64),
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
         halts: any_sum(of_all().map(|m| m.halts)),
+        between_s: between_s(&once),
     }
+}
+
+/// So long that all CPUs together had the time that they had: the mean over CPUs.
+fn between_s(machines: &[Machine]) -> Option<f64> {
+    let cores: u64 = machines.iter().map(|m| m.cores).sum();
+    let times = machines
+        .iter()
+        .map(|m| Some(m.between_s? * m.cores as f64))
+        .sum::<Option<f64>>()?;
+    (cores > 0).then(|| times / cores as f64)
 }
 
 /// A host's yield as it can be judged by itself: the CPU time of the other ranks on
@@ -80,6 +98,7 @@ pub fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
         None => {
             let machine = &mut data.machine;
             (machine.ticks, machine.busy_ticks, machine.stolen_ticks) = (0, 0, 0);
+            machine.between_s = None;
         }
     }
     if data.server_cpu_ns.is_none() {
@@ -117,6 +136,48 @@ pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
         }
     };
     used_ns as f64 / (cpus.max(1) as f64 * window_ns.max(1) as f64)
+}
+
+/// Of each machine with generators, what its ranks know together of their CPUs and the
+/// server's. One of them is enough to have found it, and one whose address it has, to
+/// have it here.
+pub fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
+    let known = |part: &Part| {
+        let spread = part.of.data.spread.as_deref()?;
+        spread.sides.first().cloned()
+    };
+    let mut machines: Vec<(usize, Sides)> = Vec::new();
+    for (rank, sides) in parts
+        .iter()
+        .filter_map(|part| Some((part.of.rank, known(part)?)))
+    {
+        let here = |(other, _): &&mut (usize, Sides)| share(hosts, *other, rank);
+        match machines.iter_mut().find(here) {
+            None => machines.push((rank, sides)),
+            Some((_, all)) => join(all, sides),
+        }
+    }
+    machines.into_iter().map(|(_, sides)| sides).collect()
+}
+
+fn join(all: &mut Sides, one: Sides) {
+    let union = |a: &[usize], b: &[usize]| -> Vec<usize> {
+        let both: BTreeSet<usize> = a.iter().chain(b).copied().collect();
+        both.into_iter().collect()
+    };
+    all.remote |= one.remote;
+    all.elsewhere &= one.elsewhere;
+    all.generators = union(&all.generators, &one.generators);
+    all.server = match (&all.server, &one.server) {
+        (Some(a), Some(b)) => Some(union(a, b)),
+        (a, b) => a.clone().or_else(|| b.clone()),
+    };
+    let quotas = all.generators_quota.zip(one.generators_quota);
+    all.generators_quota = quotas.map(|(a, b)| a + b);
+    all.server_quota = match (all.server_quota, one.server_quota) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
 }
 
 /// Whether two ranks are of one machine.

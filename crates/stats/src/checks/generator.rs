@@ -1,8 +1,8 @@
 //! Were the workers themselves the limit?
 
-use super::{Check, Evidence, percent};
+use super::{Check, EVERYTHING, Evidence, percent};
 use crate::intervals::median;
-use jostle_model::plan::{Carrier, Workload};
+use jostle_model::plan::{Carrier, Place, Workload};
 use jostle_model::record::{Claim, Generator, Is, Point, Reason};
 
 const BUSY: f64 = 0.9;
@@ -13,6 +13,10 @@ const BUSY: f64 = 0.9;
 /// being busy for 0.9 of its time.
 const QUEUED: f64 = 0.2;
 
+/// Of the time of requests that are kept in flight, in their generator's run queue:
+/// from here on it moves their response by as much as a difference that matters.
+const WAITING: f64 = 0.1;
+
 /// The check.
 pub static CHECK: Check = Check {
     name: "generator",
@@ -20,9 +24,11 @@ pub static CHECK: Check = Check {
     threshold: "(CPU time + time runnable but not running) / wall time of the busiest generator \
                 thread, or of the busiest worker that has its own, median over the runs, at 0.9 \
                 and above: SUSPECT, and the rate is a lower bound; so are generator threads \
-                (--as tasks) that were runnable and not running for 0.2 of their time; judged \
-                for closed loops over a network, and of generators with a CPU quota also by the \
-                share of it that they used",
+                (--as tasks), and workers that do not outnumber their CPUs, that were runnable \
+                and not running for 0.2 of their time, and generators (spread) that kept their \
+                requests waiting for a CPU for 0.1 of the time in flight; judged for closed loops \
+                over a network, and of generators with a CPU quota also by the share of it that \
+                they used",
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \
              Denning & Buzen, Computing Surveys 10, 1978)",
     judge,
@@ -43,23 +49,55 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         (_, true) => ("generator thread", "more of them (--generator-threads)"),
         _ => ("worker", "more workers (-w)"),
     };
-    let text = if busy >= BUSY {
-        format!(
+    let rate_only: &[Claim] = &[Claim::Absolute, Claim::Ratio];
+    let (claims, text) = if busy >= BUSY {
+        let text = format!(
             "the busiest {who} was busy for {} of its time: the server does at least this much; \
              {remedy}, or give them more CPUs",
             percent(busy.min(1.0))
-        )
-    } else if is_tasks && queued >= QUEUED {
+        );
+        (rate_only, text)
+    } else if (is_tasks || each_has_a_cpu(evidence)) && queued >= QUEUED {
         // Processes that outnumber the CPUs always queue for them.
-        format!(
+        let text = format!(
             "a {who} waited for a CPU for {} of its time: the server does at least this much; \
              give it a CPU of its own (--place), or stop what else runs there",
             percent(queued)
-        )
+        );
+        (rate_only, text)
+    } else if let Some(waited) = waiting(evidence).filter(|waited| *waited >= WAITING) {
+        let text = format!(
+            "requests waited for a CPU of their generator for {} of the time in flight: the \
+             server does at least this much; give the generators more CPUs (--place), or stop \
+             what else runs there",
+            percent(waited)
+        );
+        (EVERYTHING, text)
     } else {
         return None;
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Ratio], text))
+    Some(CHECK.reason(Is::Suspect, claims, text))
+}
+
+/// Whether workers, one CPU each, leave nothing for which they must queue: where
+/// no CPUs are named, the server needs one too.
+fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
+    let cores = evidence.experiment.environment.cores;
+    let cpus = match &evidence.experiment.plan.place {
+        Some(Place::Cpus(cpus)) => cpus.len() as u64,
+        Some(Place::Same) => 1,
+        Some(Place::None | Place::Cross) | None => cores.saturating_sub(1),
+    };
+    (1..=cpus).contains(&evidence.workers())
+}
+
+/// Of the time of all requests that should have been in flight, median over the runs.
+fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
+    let spread = evidence.runs.iter().filter_map(|run| {
+        let in_flight_s = run.spread.as_ref()?.in_flight as f64 * run.window_s;
+        Some(run.runqueue_wait_s? / in_flight_s)
+    });
+    median(&spread.collect::<Vec<_>>())
 }
 
 /// Of the thread that has most of it, median over the runs.
@@ -78,7 +116,8 @@ mod tests {
     use super::{CHECK, Carrier};
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, judge, point};
-    use jostle_model::record::{Generator, Is, LimitedBy, Point, Server};
+    use jostle_model::plan::Place;
+    use jostle_model::record::{Claim, Generator, Is, LimitedBy, Point, Server, Spread};
 
     fn run(busy_share: f64) -> Point {
         let mut point = point();
@@ -127,6 +166,7 @@ mod tests {
         let judge = |carrier, runqueue_share| {
             let mut experiment = experiment();
             experiment.plan.carrier = Some(carrier);
+            experiment.environment.cores = 8;
             let mut run = run(0.5);
             run.generators[0].runqueue_share = runqueue_share;
             let found = verdict(&Evidence {
@@ -143,6 +183,51 @@ mod tests {
         assert!(text.unwrap().contains("waited for a CPU for 20.0 %"));
         assert_eq!(judge(Carrier::Tasks, 0.19), (None, None));
         assert_eq!(judge(Carrier::Processes, 0.5), (None, None));
+    }
+
+    #[test]
+    fn workers_that_do_not_outnumber_their_cpus_need_not_queue() {
+        let limited = |workers, place, cores| {
+            let mut experiment = experiment();
+            experiment.plan.carrier = Some(Carrier::Processes);
+            experiment.plan.place = place;
+            experiment.environment.cores = cores;
+            let mut run = run(0.5);
+            run.at.workers = Some(workers);
+            run.generators[0].runqueue_share = 0.5;
+            let runs = [&run];
+            let evidence = Evidence {
+                experiment: &experiment,
+                runs: &runs,
+            };
+            verdict(&evidence).limited_by == Some(LimitedBy::Generator)
+        };
+        let on = |cpus: &[usize]| Some(Place::Cpus(cpus.to_vec()));
+        assert!(limited(1, on(&[0]), 2));
+        assert!(!limited(2, on(&[0]), 2));
+        assert!(limited(2, on(&[0, 3]), 8));
+        // The server is on one of these.
+        assert!(!limited(2, None, 2));
+        assert!(limited(2, Some(Place::Cross), 3));
+    }
+
+    #[test]
+    fn generators_that_keep_a_tenth_of_the_time_in_flight_are_the_limit() {
+        let found = |waited_s: f64| {
+            let mut run = run(0.3);
+            run.window_s = 2.0;
+            run.runqueue_wait_s = Some(waited_s);
+            run.spread = Some(Box::new(Spread {
+                in_flight: 8,
+                effective: 8.0,
+                ..Spread::default()
+            }));
+            judge(&CHECK, &[run]).map(|reason| reason.claims)
+        };
+        // Of 16 seconds.
+        assert_eq!(found(1.5), None);
+        let claims = found(1.6).unwrap();
+        assert!(claims.contains(&Claim::Distribution), "{claims:?}");
     }
 
     #[test]

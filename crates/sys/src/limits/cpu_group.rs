@@ -25,6 +25,7 @@ pub(crate) const PREFIX: &str = "jostle-cpu-";
 #[derive(Debug)]
 pub struct CpuGroup {
     path: PathBuf,
+    version: Version,
 }
 
 impl CpuGroup {
@@ -37,7 +38,7 @@ impl CpuGroup {
         let mut why = "no hierarchy with the cpu controller is mounted".to_owned();
         for level in levels {
             match create_in(ledger, version, &level, cpus) {
-                Ok(path) => return Ok(CpuGroup { path }),
+                Ok(path) => return Ok(CpuGroup { path, version }),
                 Err(error) => why = format!("{}: {error}", level.display()),
             }
         }
@@ -53,6 +54,16 @@ impl CpuGroup {
     /// The system's.
     pub fn enter(&self) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), "0")
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file in which its quota stands, and what says so many CPUs there.
+    pub fn quota(&self, cpus: f64) -> (PathBuf, String) {
+        quota(self.version, &self.path, cpus)
     }
 
     /// How often its quota has run out so far.
@@ -72,17 +83,24 @@ fn create_in(ledger: &Ledger, version: Version, level: &Path, cpus: f64) -> io::
     let path = level.join(format!("{PREFIX}{}-{number}", std::process::id()));
     ledger.record_group(&path)?;
     fs::create_dir(&path)?;
-    let quota = (cpus.max(LEAST_CPUS) * PERIOD_US).round();
+    let (file, text) = quota(version, &path, cpus);
     let set = match version {
-        Version::V1 => fs::write(path.join("cpu.cfs_period_us"), PERIOD_US.to_string())
-            .and_then(|()| fs::write(path.join("cpu.cfs_quota_us"), quota.to_string())),
-        Version::V2 => fs::write(path.join("cpu.max"), format!("{quota} {PERIOD_US}")),
+        Version::V1 => fs::write(path.join("cpu.cfs_period_us"), PERIOD_US.to_string()),
+        Version::V2 => Ok(()),
     };
-    if let Err(error) = set {
+    if let Err(error) = set.and_then(|()| fs::write(file, text)) {
         let _ = fs::remove_dir(&path);
         return Err(error);
     }
     Ok(path)
+}
+
+fn quota(version: Version, group: &Path, cpus: f64) -> (PathBuf, String) {
+    let quota = (cpus.max(LEAST_CPUS) * PERIOD_US).round();
+    match version {
+        Version::V1 => (group.join("cpu.cfs_quota_us"), quota.to_string()),
+        Version::V2 => (group.join("cpu.max"), format!("{quota} {PERIOD_US}")),
+    }
 }
 
 #[cfg(test)]
