@@ -27,16 +27,16 @@ const EXACT: f64 = 4.0;
 /// had 8 to 16 %, with the soft interrupts that strike tasks in the tasks' time.
 const UNCHARGED: f64 = 0.2;
 
-/// Ticks of the machine under which nothing is said: fewer allow an excess of no
-/// less than four tenths of them.
-const LEAST_TICKS: f64 = 50.0;
+/// Ticks of the machine under which nothing is said: of 100, [`EXACT`] are more
+/// than the finest threshold.
+const LEAST_TICKS: f64 = 100.0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "foreign_cpu",
     asks: "How much of the machine did other programs use?",
     threshold: "(busy - workers - what they started - server - jostle itself - soft interrupts) / all ticks of the machine above 3 %: \
-                SUSPECT, above 10 %: INVALID; judged from 50 ticks on, pooled over the runs, \
+                SUSPECT, above 10 %: INVALID; judged from 100 ticks on, pooled over the runs, \
                 and only above three standard deviations of the tick's sampling, or 4 ticks where \
                 the kernel takes idle time by the clock; busy is the time between the readings \
                 that was neither idle nor stolen; where soft interrupts count as the task's that \
@@ -233,10 +233,10 @@ mod tests {
     #[test]
     fn runs_too_short_for_the_tick_are_judged_together() {
         let mut short = point();
-        short.window_s = 0.2;
+        short.window_s = 0.3;
         short.cpu_s = Some(0.0);
-        short.machine.ticks = 40;
-        short.machine.busy_ticks = 30;
+        short.machine.ticks = 60;
+        short.machine.busy_ticks = 40;
         short.machine.harness_cpu_s = 0.0;
         assert_eq!(judge(&CHECK, std::slice::from_ref(&short)), None);
         assert_eq!(
