@@ -51,6 +51,9 @@ fn measure(keeper: &mut Keeper, hosts: &mut dyn Hosts) -> Result<(), Box<dyn Err
         let orders = vec![Some(order); hosts.all().len()];
         let yields = hosts.run(keeper, &orders, &mut || false)?;
         tell(&yields, hosts);
+        if run + 1 == runs {
+            tell_clocks(&yields, hosts);
+        }
     }
     Ok(())
 }
@@ -71,6 +74,15 @@ fn tell(yields: &[HostYield], hosts: &dyn Hosts) {
         spent.bytes,
         spent.clocks.as_secs_f64() * 1e3,
     );
+}
+
+/// Each clock less that of rank 0.
+fn tell_clocks(yields: &[HostYield], hosts: &dyn Hosts) {
+    for host in yields {
+        let name = &hosts.all()[host.rank].name;
+        let (ahead, within) = (host.clock.ahead_ns, host.clock.within_ns);
+        println!("clock {name} {ahead} ns, within {within}");
+    }
 }
 
 fn order(workers: usize, window_ms: u64, seed: u64) -> RunOrder {
