@@ -48,8 +48,6 @@ pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
     let sum = |figure: fn(&Machine) -> u64| once.iter().map(figure).sum::<u64>();
     let (busy, stolen) = (sum(|m| m.busy_ticks), sum(|m| m.stolen_ticks));
     let cores = sum(|m| m.cores);
-    let elapsed_s = |m: &Machine| Some(m.between_s? * m.cores as f64);
-    let cpus_s: Option<f64> = once.iter().map(elapsed_s).sum();
     Machine {
         ticks: sum(|m| m.ticks),
         busy_ticks: busy,
@@ -58,10 +56,6 @@ pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
         ticks_per_s: once.first().map_or(0, |m| m.ticks_per_s),
         cores,
         harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),
-        // Over all CPUs, whose time together is what the ticks are of.
-        between_s: cpus_s
-            .filter(|_| cores > 0)
-            .map(|cpus_s| cpus_s / cores as f64),
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
