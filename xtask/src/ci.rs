@@ -72,7 +72,6 @@ const STEPS: &[Step] = &[
                 "--features=mpi",
                 "--test=ranks",
                 "--test=hosts",
-                "--test=hosts",
             ])
         },
     },

@@ -18,6 +18,7 @@ use jostle_model::record::{Environment, Record};
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
+use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
 use std::path::Path;
@@ -287,6 +288,10 @@ fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Fail
         _ => plan.carrier.unwrap_or(Carrier::Processes),
     };
     reach_all(resolved)?;
+    if let Some(place) = &plan.server_cgroup {
+        OtherGroup::find(place)
+            .map_err(|error| Failure::Failed(anyhow!("--server-cgroup: {error}")))?;
+    }
     for spec in &resolved.specs {
         let keys = plan
             .keys

@@ -10,6 +10,7 @@
 //! Not here: what a lock is (`jostle-targets`), how results look
 //! (`jostle-report`), options (`jostle`).
 
+mod budgets;
 pub mod connected;
 pub mod environment;
 pub mod experiment;

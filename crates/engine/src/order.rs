@@ -126,6 +126,8 @@ pub struct RequestOrder {
     pub credentials: Option<String>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
+    /// The control group in which the server runs.
+    pub server_cgroup: Option<String>,
 }
 
 /// Requests that come at a rate.
@@ -475,11 +477,26 @@ pub struct SpreadYield {
     pub generators: Vec<GeneratorYield>,
     /// Time that requests were in flight, all workers together.
     pub in_flight_ns: u64,
-    /// Whether generators and server can take CPU time from each other; None where
-    /// that is not known.
-    pub disjoint: Option<bool>,
-    /// How that is known, or why not.
-    pub budgets: String,
+    /// What is known of the CPUs of generators and server, of each machine with
+    /// generators.
+    pub sides: Vec<Sides>,
+}
+
+/// What is known on one machine of the CPUs of generators and server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sides {
+    /// Whether a server answers at all.
+    pub remote: bool,
+    /// Whether its address is another machine's, by all that can be seen.
+    pub elsewhere: bool,
+    /// Of the generators.
+    pub generators: Vec<usize>,
+    /// Of the server; None: its process is not known, or not here.
+    pub server: Option<Vec<usize>>,
+    /// CPUs' worth of time that the generators have together, at most.
+    pub generators_quota: Option<f64>,
+    /// The same of the server.
+    pub server_quota: Option<f64>,
 }
 
 /// One of them.

@@ -1,6 +1,7 @@
 //! Requests that were spread over generators, from the parent's side: what their
 //! yield adds to a record.
 
+use crate::budgets::budgets;
 use crate::order::{GeneratorYield, RunOrder, SpreadYield, Yield};
 use jostle_model::record::{Generator, GeneratorProcess, Spread, Waits};
 use jostle_sys::cpu;
@@ -79,6 +80,7 @@ pub fn record(
         .sum();
     let in_flight = spread.in_flight_ns as f64;
     let own = data.cpu_ns.zip(data.runqueue_wait_ns);
+    let budgets = budgets(&spread.sides);
     Spread {
         in_flight: order.workers as u64,
         effective: (in_flight - still).max(0.0) / window_ns,
@@ -86,8 +88,9 @@ pub fn record(
             .map(|(cpu, queued)| (in_flight - still - (cpu + queued) as f64).max(0.0) / window_ns),
         generator_cpu: order.generator_cpu,
         response_ns,
-        disjoint: spread.disjoint,
-        budgets: spread.budgets.clone(),
+        disjoint: budgets.disjoint,
+        budgets: budgets.text,
+        by_address: budgets.by_address,
     }
 }
 

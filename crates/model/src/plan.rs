@@ -380,6 +380,9 @@ pub struct Plan {
     /// The log in which the server's own counts are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_log: Option<String>,
+    /// The control group in which the server runs, where its processes cannot be found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cgroup: Option<String>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -450,6 +453,7 @@ impl Plan {
             connection: None,
             credentials: None,
             server_log: None,
+            server_cgroup: None,
             seed: None,
         }
     }

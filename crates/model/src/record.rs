@@ -494,6 +494,11 @@ pub struct Spread {
     pub disjoint: Option<bool>,
     /// How that is known, or why not, in words.
     pub budgets: String,
+    /// It is known by the server's address alone: that is none of the hosts', so that
+    /// the server is on another machine, unless CPU time here is accounted for by
+    /// nobody.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub by_address: bool,
 }
 
 /// CPU time of the whole machine within the window.

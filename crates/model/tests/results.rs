@@ -94,6 +94,7 @@ fn plan() -> Plan {
         connection: Some(Connection::Keep),
         credentials: Some("who".to_owned()),
         server_log: Some("slapd.log".to_owned()),
+        server_cgroup: Some("/slapd".to_owned()),
         seed: Some(7),
     }
 }
@@ -365,6 +366,7 @@ fn point() -> Point {
             response_ns: Some(waits()),
             disjoint: Some(true),
             budgets: "by placement".to_owned(),
+            by_address: true,
         })),
         server: Some(Server {
             counted: Some(1),

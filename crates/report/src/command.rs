@@ -67,6 +67,7 @@ static OPTIONS: &[Opt] = &[
     opt("connection", "--connection"),
     opt("credentials", "--credentials"),
     opt("server-log", "--server-log"),
+    opt("server-cgroup", "--server-cgroup"),
     opt("seed", "--seed"),
 ];
 
@@ -209,6 +210,7 @@ mod tests {
             connection: Some(Connection::Keep),
             credentials: Some("x".to_owned()),
             server_log: Some("x".to_owned()),
+            server_cgroup: Some("x".to_owned()),
             generator_threads: Some(2),
             ..made::plan()
         };

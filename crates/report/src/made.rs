@@ -588,6 +588,7 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             }),
             disjoint: Some(true),
             budgets: "by placement: generators on CPU 0, the server on CPU 1".to_owned(),
+            by_address: false,
             ..Spread::default()
         })),
         server: Some(Server {

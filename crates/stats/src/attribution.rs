@@ -6,10 +6,11 @@
 //! side takes CPU time from the other: with shared CPUs more generators may slow
 //! the server, or the same cores be the limit of both.
 
+use crate::checks::foreign_cpu;
 use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
-use jostle_model::record::{Claim, Is, LimitedBy, Reason, Verdict};
+use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason, Verdict};
 
 /// More than this, as the lower end of the ratio's interval, is more.
 const MORE: f64 = 1.05;
@@ -113,9 +114,27 @@ fn attribute(points: &[PointSummary<'_>], at: usize) -> Attribution {
 
 /// Why the two sides may take CPU time from each other, if they may.
 fn shared_budgets(point: &PointSummary<'_>) -> Option<String> {
-    let mut spreads = point.runs.iter().filter_map(|run| run.spread.as_deref());
-    let shared = spreads.find(|spread| spread.disjoint != Some(true))?;
-    Some(shared.budgets.clone())
+    let spreads = || point.runs.iter().filter_map(|run| run.spread.as_deref());
+    if let Some(shared) = spreads().find(|spread| spread.disjoint != Some(true)) {
+        return Some(shared.budgets.clone());
+    }
+    (spreads().any(|spread| spread.by_address) && others_are_busy(point)).then(|| {
+        "the server's address is of another machine, but other programs used this one, and the \
+         server may be among them; name its control group (--server-cgroup PATH)"
+            .to_owned()
+    })
+}
+
+/// Whether CPU time was used here that nobody accounts for: a server in a container or a
+/// namespace has another address, and the same CPUs.
+fn others_are_busy(point: &PointSummary<'_>) -> bool {
+    let foreign = |verdict: &Verdict| {
+        let mut reasons = verdict.reasons.iter();
+        reasons.any(|reason| reason.check == foreign_cpu::CHECK.name)
+    };
+    let on_a_host = |run: &&&Point| run.hosts.iter().any(|row| foreign(&row.verdict));
+    let runs = point.runs.iter().filter(on_a_host).count();
+    foreign(&point.verdict) || 2 * runs > point.runs.len()
 }
 
 fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
@@ -277,6 +296,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
     use crate::summary::summarize;
+    use jostle_model::hosts::HostPart;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{At, Experiment, Generator, Point, Spread};
 
@@ -395,6 +415,36 @@ mod tests {
             said.contains("undecided who was the limit: both may use CPU 0,1"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn an_address_tells_the_server_s_place_only_where_no_other_program_is_busy() {
+        let by_address = |spread: &mut Spread| spread.by_address = true;
+        let quiet = runs(&[1.6; 6], [0.5, 0.4], by_address);
+        assert_eq!(found(&quiet).0[0], Some(LimitedBy::Generator));
+        // 12 s: 40 % of the machine is nobody's; or of one host of several, as often.
+        let mut busy = quiet.clone();
+        for run in &mut busy {
+            (run.cpu_s, run.machine.ticks, run.machine.busy_ticks) = (Some(0.0), 1_000, 400);
+        }
+        let mut on_a_host = quiet;
+        for run in &mut on_a_host {
+            let verdict = Verdict::of(vec![Reason {
+                check: "foreign_cpu".to_owned(),
+                is: Is::Suspect,
+                claims: vec![Claim::Absolute],
+                text: String::new(),
+            }]);
+            run.hosts = vec![HostPart {
+                verdict,
+                ..HostPart::default()
+            }];
+        }
+        for runs in [busy, on_a_host] {
+            let (limits, said) = found(&runs);
+            assert_eq!(limits, [Some(LimitedBy::Undecided); 2]);
+            assert!(said.contains("the server may be among them"), "{said}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 pub mod cgroup;
 pub mod cpu_group;
 pub mod net;
+pub mod other_group;
 pub mod text;
 
 use crate::stat::MachineTicks;

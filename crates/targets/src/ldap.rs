@@ -13,6 +13,7 @@ mod wire;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::listener;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::whereabouts::is_here;
 use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;
@@ -211,10 +212,7 @@ impl Ldap {
     ) -> Result<Box<dyn Requests>, SetupError> {
         let place = Place::parse(setup.base.argument, port).map_err(SetupError)?;
         let dial = Dial::new(&place, setup.timeout, tls)?;
-        let local = dial
-            .addresses
-            .iter()
-            .all(|address| address.ip().is_loopback());
+        let local = dial.addresses.iter().all(|address| is_here(address.ip()));
         Ok(Box::new(Ldap {
             credentials: credentials(setup.credentials)?,
             search: place.search,

@@ -34,6 +34,7 @@ mod names;
 mod record_lock;
 mod semaphore;
 mod specimen;
+mod whereabouts;
 
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::files::Errno;

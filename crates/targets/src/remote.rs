@@ -6,6 +6,7 @@
 //! queue answer at once, so that their replies are waited for all the same: a
 //! grant that nobody read would leave a lock taken.
 
+use crate::whereabouts::is_here;
 use crate::wire::{Answer, Asking, Reply, Request, Wire};
 use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Wait};
 use jostle_sys::files::Errno;
@@ -50,7 +51,7 @@ impl Address {
             Address::Unix(_) => true,
             Address::Tcp(place) => place
                 .to_socket_addrs()
-                .is_ok_and(|mut found| found.all(|address| address.ip().is_loopback())),
+                .is_ok_and(|mut found| found.all(|address| is_here(address.ip()))),
         }
     }
 

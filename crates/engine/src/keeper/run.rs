@@ -12,6 +12,7 @@ use jostle_model::plan::{Carrier, Measure, Workload};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cgroup::Throttled;
 use jostle_sys::limits::cpu_group::CpuGroup;
+use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::process::{self, Ended};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::stat::{self, CpuClock, MachineTicks, Scheduled};
@@ -55,6 +56,9 @@ pub struct Run<'a, T> {
     target: T,
     /// What the server told before the first worker.
     server: Option<ServerFigures>,
+    /// The control group that the server is said to be in, if it is one of this
+    /// machine.
+    server_group: Option<OtherGroup>,
     pub(super) shared: Shared,
     witness: Witness,
     /// Of each generator whose CPU time is limited.
@@ -130,6 +134,8 @@ pub struct Seen {
     pub during: Option<String>,
     /// The server's process, where it can be looked at.
     pub server_pid: Option<u32>,
+    /// Its control group.
+    pub server_group: Option<OtherGroup>,
 }
 
 /// Between the phases of `hold`.
@@ -218,6 +224,7 @@ impl<'a, T: Work> Run<'a, T> {
             order,
             target,
             server,
+            server_group: server_group(order),
             shared,
             witness,
             groups,
@@ -266,6 +273,7 @@ impl<'a, T: Work> Run<'a, T> {
             peak,
             during,
             server_pid: self.server.and_then(|figures| figures.pid),
+            server_group: self.server_group.clone(),
         };
         Ok(super::collect::collect(
             self.order,
@@ -715,9 +723,10 @@ impl<'a, T: Work> Run<'a, T> {
             harness_ns: stat::own_cpu_ns() + parent.unwrap_or(0) + canary_ns,
             throttled: self.desk.throttled(),
             groups: self.groups.iter().map(CpuGroup::throttled).collect(),
-            server_ns: self
-                .server
-                .and_then(|figures| CpuClock::of(figures.pid?).ok()?.read()),
+            server_ns: match &self.server_group {
+                Some(group) => group.cpu_ns(),
+                None => self.server.and_then(|figures| clock(figures.pid?)),
+            },
         }
     }
 
@@ -840,6 +849,12 @@ fn asked<T: Work>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>,
     target
         .counts()
         .map_err(|error| Aborted(format!("{}: {error}", order.target)))
+}
+
+/// Where it is not on this machine, another host may know it.
+fn server_group(order: &RunOrder) -> Option<OtherGroup> {
+    let place = order.requests.as_ref()?.server_cgroup.as_deref()?;
+    OtherGroup::find(place).ok()
 }
 
 /// In words.

@@ -1,13 +1,13 @@
-//! What the generators did over which requests were spread, and whether they and
-//! the server can take CPU time from each other.
+//! What the generators did over which requests were spread, and which CPUs they and
+//! the server may use.
 
 use super::run::{Reading, Seen};
-use crate::order::{GeneratorYield, RunOrder, SpreadYield};
+use crate::order::{GeneratorYield, RunOrder, Sides, SpreadYield};
 use crate::page::{Page, Word};
 use crate::workloads::requests::standstill;
-use jostle_model::plan::Place;
 use jostle_sys::cpu;
 use jostle_sys::limits::cgroup;
+use jostle_targets::Spec;
 use std::ops::Range;
 
 /// Of the window from the first stamp to the second.
@@ -20,12 +20,10 @@ pub fn collect(
 ) -> SpreadYield {
     let generators =
         (0..order.generators).map(|nth| generator(nth, order.generator(nth), pages, seen, window));
-    let (disjoint, budgets) = budgets(&known(order, seen, remote));
     SpreadYield {
         generators: generators.collect(),
         in_flight_ns: pages.iter().map(|page| in_flight(page, window)).sum(),
-        disjoint,
-        budgets,
+        sides: vec![sides(order, seen, remote)],
     }
 }
 
@@ -97,77 +95,29 @@ fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Op
     shares.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
-/// What is known of both sides' CPUs.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Known {
-    /// Whether a server answers at all.
-    remote: bool,
-    /// Of the generators.
-    generators: Vec<usize>,
-    /// Of the server; None: its process is not known, or not here.
-    server: Option<Vec<usize>>,
-    /// CPUs' worth of time that the generators have together, at most.
-    generators_quota: Option<f64>,
-    /// The same of the server.
-    server_quota: Option<f64>,
-}
-
-fn known(order: &RunOrder, seen: &Seen, remote: bool) -> Known {
-    Known {
+fn sides(order: &RunOrder, seen: &Seen, remote: bool) -> Sides {
+    let group = seen.server_group.as_ref();
+    let pid = seen.server_pid;
+    let quota = match group {
+        Some(group) => group.quota(),
+        None => pid.and_then(cgroup::cpu_quota_of),
+    };
+    Sides {
         remote,
+        elsewhere: Spec::parse(&order.target).is_ok_and(|spec| spec.is_elsewhere()),
         generators: match order.cpus.is_empty() {
             true => cpu::allowed(),
             false => order.cpus.clone(),
         },
-        server: seen.server_pid.and_then(cpu::allowed_of),
+        server: match group {
+            Some(group) => group.cpus(),
+            None => pid.and_then(cpu::allowed_of),
+        },
         generators_quota: order
             .generator_cpu
             .map(|cpus| cpus * order.generators as f64),
-        server_quota: seen
-            .server_pid
-            .and_then(cgroup::cpu_quota_of)
-            .map(|quota| quota.cpus),
+        server_quota: quota.map(|quota| quota.cpus),
     }
-}
-
-/// Whether neither side can take CPU time from the other, and how that is known.
-fn budgets(known: &Known) -> (Option<bool>, String) {
-    if !known.remote {
-        let text = "the target works within the generators themselves";
-        return (Some(false), text.to_owned());
-    }
-    let Some(server) = &known.server else {
-        return (None, "the server's process is not known here".to_owned());
-    };
-    let [ours, theirs] = [&known.generators, server].map(|cpus| list(cpus));
-    if known.generators.iter().all(|cpu| !server.contains(cpu)) {
-        let text = format!("by placement: generators on CPU {ours}, the server on CPU {theirs}");
-        return (Some(true), text);
-    }
-    let mut both = [&known.generators[..], server].concat();
-    both.sort_unstable();
-    both.dedup();
-    match known.generators_quota.zip(known.server_quota) {
-        Some((ours, theirs)) if ours + theirs <= both.len() as f64 => (
-            Some(true),
-            format!(
-                "by control groups: generators {ours:.2} CPUs together, the server {theirs:.2}, of {}",
-                both.len()
-            ),
-        ),
-        _ => (
-            Some(false),
-            format!(
-                "generators may use CPU {ours} and the server CPU {theirs}; place them apart \
-                 (--place cpus:..., taskset -a -p)"
-            ),
-        ),
-    }
-}
-
-fn list(cpus: &[usize]) -> String {
-    let text = Place::Cpus(cpus.to_vec()).to_string();
-    text.trim_start_matches("cpus:").to_owned()
 }
 
 #[cfg(test)]
@@ -195,65 +145,5 @@ mod tests {
         assert_eq!(busiest(0..2, &from, &to, 1_000.0), Some((0.85, 0.75)));
         assert_eq!(busiest(2..3, &from, &to, 1_000.0), Some((1.0, 0.0)));
         assert_eq!(busiest(0..2, &Reading::default(), &to, 1_000.0), None);
-    }
-
-    #[test]
-    fn budgets_are_apart_by_placement_or_by_quotas_that_fit_beside_each_other() {
-        let both = Known {
-            remote: true,
-            generators: vec![0, 1],
-            server: Some(vec![0, 1]),
-            ..Known::default()
-        };
-        let quotas = |ours, theirs| Known {
-            generators_quota: ours,
-            server_quota: theirs,
-            ..both.clone()
-        };
-        let placed = Known {
-            generators: vec![0],
-            server: Some(vec![1]),
-            ..both.clone()
-        };
-        let table = [
-            (
-                placed,
-                Some(true),
-                "by placement: generators on CPU 0, the server on CPU 1",
-            ),
-            (both.clone(), Some(false), "generators may use CPU 0,1"),
-            (quotas(Some(0.6), None), Some(false), "place them apart"),
-            (
-                quotas(Some(0.6), Some(1.5)),
-                Some(false),
-                "place them apart",
-            ),
-            (
-                quotas(Some(0.6), Some(1.4)),
-                Some(true),
-                "by control groups",
-            ),
-            (
-                Known {
-                    server: None,
-                    ..both.clone()
-                },
-                None,
-                "not known here",
-            ),
-            (
-                Known {
-                    remote: false,
-                    ..both
-                },
-                Some(false),
-                "within the generators",
-            ),
-        ];
-        for (known, disjoint, text) in table {
-            let found = budgets(&known);
-            assert_eq!(found.0, disjoint, "{known:?}");
-            assert!(found.1.contains(text), "{}", found.1);
-        }
     }
 }

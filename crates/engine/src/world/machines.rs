@@ -5,7 +5,7 @@
 //! and no foreign program's; and a machine's ticks count once, whoever reads them.
 
 use super::{Host, Part};
-use crate::order::Yield;
+use crate::order::{Sides, Yield};
 use jostle_model::plan::Place;
 use jostle_model::record::Machine;
 use std::collections::BTreeSet;
@@ -130,6 +130,48 @@ pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
         }
     };
     used_ns as f64 / (cpus.max(1) as f64 * window_ns.max(1) as f64)
+}
+
+/// Of each machine with generators, what its ranks know together of their CPUs and the
+/// server's. One of them is enough to have found it, and one whose address it has, to
+/// have it here.
+pub fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
+    let known = |part: &Part| {
+        let spread = part.of.data.spread.as_deref()?;
+        spread.sides.first().cloned()
+    };
+    let mut machines: Vec<(usize, Sides)> = Vec::new();
+    for (rank, sides) in parts
+        .iter()
+        .filter_map(|part| Some((part.of.rank, known(part)?)))
+    {
+        let here = |(other, _): &&mut (usize, Sides)| share(hosts, *other, rank);
+        match machines.iter_mut().find(here) {
+            None => machines.push((rank, sides)),
+            Some((_, all)) => join(all, sides),
+        }
+    }
+    machines.into_iter().map(|(_, sides)| sides).collect()
+}
+
+fn join(all: &mut Sides, one: Sides) {
+    let union = |a: &[usize], b: &[usize]| -> Vec<usize> {
+        let both: BTreeSet<usize> = a.iter().chain(b).copied().collect();
+        both.into_iter().collect()
+    };
+    all.remote |= one.remote;
+    all.elsewhere &= one.elsewhere;
+    all.generators = union(&all.generators, &one.generators);
+    all.server = match (&all.server, &one.server) {
+        (Some(a), Some(b)) => Some(union(a, b)),
+        (a, b) => a.clone().or_else(|| b.clone()),
+    };
+    let quotas = all.generators_quota.zip(one.generators_quota);
+    all.generators_quota = quotas.map(|(a, b)| a + b);
+    all.server_quota = match (all.server_quota, one.server_quota) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
 }
 
 /// Whether two ranks are of one machine.

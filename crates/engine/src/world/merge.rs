@@ -228,18 +228,12 @@ fn spread(hosts: &[Host], parts: &[Part]) -> Option<Box<SpreadYield>> {
         .iter()
         .filter_map(|part| part.of.data.spread.as_deref())
         .collect();
-    let first = each.first()?;
+    each.first()?;
     let generators = parts.iter().flat_map(|part| generators(hosts, parts, part));
-    let doubtful = each.iter().find(|one| one.disjoint != Some(true));
     Some(Box::new(SpreadYield {
         generators: generators.collect(),
         in_flight_ns: each.iter().map(|one| one.in_flight_ns).sum(),
-        // One that is not apart is enough, and one that is not known leaves it open.
-        disjoint: match each.iter().any(|one| one.disjoint == Some(false)) {
-            true => Some(false),
-            false => doubtful.map_or(Some(true), |one| one.disjoint),
-        },
-        budgets: doubtful.unwrap_or(first).budgets.clone(),
+        sides: machines::sides(hosts, parts),
     }))
 }
 
@@ -307,6 +301,7 @@ fn open_loop(each: &[&RequestYield]) -> Option<Box<OpenLoopYield>> {
 mod tests {
     use super::super::{HostYield, Offset, split};
     use super::*;
+    use crate::order::Sides;
     use crate::point::histogram;
     use jostle_model::plan::{Names, Workload};
     use jostle_model::record::Machine;
@@ -505,7 +500,6 @@ mod tests {
                     cpu_ns: Some(cpu_ns),
                     ..GeneratorYield::default()
                 }],
-                disjoint: Some(true),
                 ..SpreadYield::default()
             })),
             ..Yield::default()
@@ -526,29 +520,43 @@ mod tests {
                 (Some(2), Some(0.45))
             ]
         );
-        assert_eq!(all.disjoint, Some(true));
     }
 
     #[test]
-    fn nothing_is_apart_that_is_not_on_every_host() {
-        let with = |disjoint| Yield {
+    fn what_one_rank_knows_of_a_server_holds_for_its_machine() {
+        let with = |cpu, server: Option<Vec<usize>>| Yield {
             spread: Some(Box::new(SpreadYield {
-                disjoint,
-                budgets: format!("{disjoint:?}"),
+                sides: vec![Sides {
+                    remote: true,
+                    // The address is of one rank's network, and not of the other's.
+                    elsewhere: server.is_none(),
+                    generators: vec![cpu],
+                    server,
+                    generators_quota: Some(0.25),
+                    ..Sides::default()
+                }],
                 ..SpreadYield::default()
             })),
             ..Yield::default()
         };
         let mut order = order(Workload::Spread, 6);
-        order.generators = 2;
-        for (one, other, all) in [
-            (Some(true), Some(true), Some(true)),
-            (Some(true), Some(false), Some(false)),
-            (None, Some(false), Some(false)),
-            (Some(true), None, None),
-        ] {
-            let spread = of(&order, vec![with(one), with(other)]).spread.unwrap();
-            assert_eq!(spread.disjoint, all, "{one:?} {other:?}");
-        }
+        order.generators = 3;
+        let parts = parts(
+            &order,
+            vec![with(0, Some(vec![3])), with(0, None), with(1, None)],
+        );
+        let mut hosts = hosts(3);
+        hosts[1].boot_id = hosts[0].boot_id.clone();
+        let sides = super::spread(&hosts, &parts).unwrap().sides;
+        assert_eq!(sides.len(), 2);
+        assert_eq!(
+            (&sides[0].server, sides[0].elsewhere),
+            (&Some(vec![3]), false)
+        );
+        assert_eq!(
+            (&sides[0].generators, sides[0].generators_quota),
+            (&vec![0], Some(0.5))
+        );
+        assert_eq!((&sides[1].server, sides[1].elsewhere), (&None, true));
     }
 }

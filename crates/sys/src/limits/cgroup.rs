@@ -296,7 +296,7 @@ fn limit(text: &str) -> Option<u64> {
 }
 
 /// The number behind a key in a file of `key number` lines.
-fn keyed(text: &str, key: &str) -> Option<u64> {
+pub(super) fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines()
         .find(|line| line.split_whitespace().next() == Some(key))
         .and_then(|line| field(line, 1))
@@ -346,7 +346,7 @@ fn memory(version: Version, group: &Path) -> Option<Bound> {
     })
 }
 
-fn quota(version: Version, group: &Path) -> Option<Quota> {
+pub(super) fn quota(version: Version, group: &Path) -> Option<Quota> {
     let (quota_us, period_us) = match version {
         Version::V1 => (
             limit(&slurp(group, "cpu.cfs_quota_us")?)?,

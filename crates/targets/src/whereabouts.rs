@@ -1,0 +1,66 @@
+//! Whether a server is on this machine or on another one, as far as its address says.
+//!
+//! A container or a namespace beside ours has addresses of its own, so that `elsewhere`
+//! is no proof: what it is used for looks at the machine's CPU time, too.
+
+use crate::Spec;
+use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
+
+impl Spec {
+    /// Whether the target is a server with an address that is none of this host's.
+    pub fn is_elsewhere(&self) -> bool {
+        self.argument
+            .as_deref()
+            .and_then(authority)
+            .and_then(addresses)
+            .is_some_and(|found| !found.is_empty() && !found.into_iter().any(is_here))
+    }
+}
+
+/// Whether an address is one of this host's: only to those can a socket be bound.
+pub(crate) fn is_here(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// `HOST:PORT` or `HOST` of `//USER@HOST:PORT/...`.
+fn authority(argument: &str) -> Option<&str> {
+    let rest = argument.strip_prefix("//")?;
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let host = rest[..end].rsplit('@').next()?;
+    (!host.is_empty()).then_some(host)
+}
+
+fn addresses(authority: &str) -> Option<Vec<IpAddr>> {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => host,
+        _ => authority,
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    // The port plays no part.
+    let found = (host, 0).to_socket_addrs().ok()?;
+    Some(found.map(|address| address.ip()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_no_interface_of_ours_is_elsewhere() {
+        // 192.0.2.0/24 is nobody's (RFC 5737).
+        for (target, elsewhere) in [
+            ("redis://192.0.2.1:6379", true),
+            ("lockd://127.0.0.1:2626", false),
+            ("lockd://localhost:2626", false),
+            ("ldap://192.0.2.1/dc=x?(uid=user{n})", true),
+            ("ldap://[::1]:3890/dc=x?(uid=a)", false),
+            ("http://192.0.2.1:8080/a", true),
+            ("lockd+unix:/run/x", false),
+            ("exec:true", false),
+            ("null", false),
+        ] {
+            let spec = Spec::parse(target).unwrap();
+            assert_eq!(spec.is_elsewhere(), elsewhere, "{target}");
+        }
+    }
+}
