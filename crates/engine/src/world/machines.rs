@@ -59,7 +59,18 @@ pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
         halts: any_sum(of_all().map(|m| m.halts)),
+        between_s: between_s(&once),
     }
+}
+
+/// So long that all CPUs together had the time that they had: the mean over CPUs.
+fn between_s(machines: &[Machine]) -> Option<f64> {
+    let cores: u64 = machines.iter().map(|m| m.cores).sum();
+    let times = machines
+        .iter()
+        .map(|m| Some(m.between_s? * m.cores as f64))
+        .sum::<Option<f64>>()?;
+    (cores > 0).then(|| times / cores as f64)
 }
 
 /// A host's yield as it can be judged by itself: the CPU time of the other ranks on
