@@ -31,6 +31,9 @@ impl Line {
             Progress::Cost(target) => self
                 .bar
                 .set_message(format!("{target}: the tool's own cost")),
+            Progress::Alone(target, host) => {
+                self.bar.set_message(format!("{target}: {host} alone"))
+            }
             Progress::Pilot(target, at) => self
                 .bar
                 .set_message(format!("{target}{}: pilot", place(at))),

@@ -4,6 +4,7 @@
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the point in progress.
 
+mod ceilings;
 mod sweeps;
 
 use crate::keeper::KeeperError;
@@ -66,6 +67,8 @@ pub mod exit {
 pub enum Progress<'a> {
     /// The tool measures its own cost on a target.
     Cost(&'a str),
+    /// One host of several works on a target, alone.
+    Alone(&'a str, &'a str),
     /// A pilot for a point.
     Pilot(&'a str, At),
     /// What was decided: runs in all, and what they will take.
@@ -181,6 +184,7 @@ impl Course<'_, '_> {
         let mut calibration = self.calibrate()?;
         calibration.specimens = proven::last(&environment);
         let points = self.resolved.points();
+        let left_out = self.ceilings(&points, &mut calibration)?;
         let counted = !matches!(
             self.resolved.plan.workload,
             Workload::Contend | Workload::Rate | Workload::Spread
@@ -194,10 +198,11 @@ impl Course<'_, '_> {
             .map(|(_, at)| at.workers.or(at.generators).unwrap_or(0))
             .collect();
         let asked = self.asked();
-        let schedule = match counted {
+        let mut schedule = match counted {
             true => schedule::count(&self.estimates(&points, &calibration)?, &asked),
             false => schedule::fit(&pilots, &columns, &asked),
         };
+        schedule.concessions.extend(left_out);
         self.concessions = schedule.concessions.clone();
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),

@@ -33,6 +33,9 @@ pub struct HostCeiling {
     pub throughput_per_s: f64,
     /// throughput_per_s over the median of all hosts.
     pub of_median: f64,
+    /// As of a host in a run ([`HostPart::busy_share`]).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busy_share: Option<f64>,
 }
 
 /// What one host did in one run of several.

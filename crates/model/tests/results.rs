@@ -150,6 +150,7 @@ fn calibration() -> Calibration {
             workers: 1,
             throughput_per_s: 1.0,
             of_median: 1.0,
+            busy_share: Some(1.0),
         }],
     }
 }

@@ -8,6 +8,7 @@
 //! help, man page and docs walk.
 
 pub mod calibrated;
+mod ceilings;
 mod checked;
 mod command;
 pub mod compare;

@@ -1,6 +1,7 @@
 //! What the formats for people say about one experiment, before it is laid out.
 
 use crate::ResultSet;
+use crate::ceilings::ceilings;
 use crate::checked::checked;
 use crate::failures::failures;
 use crate::format::counted;
@@ -73,7 +74,7 @@ fn page(set: &ResultSet) -> Page {
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
         growth: closing(&growth(set, &points)),
         ended: ended(set),
-        checked: (!points.is_empty()).then(|| checked(set, &points)),
+        checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),
         next: next(set, &points),
     }
 }

@@ -5,6 +5,7 @@
 //! host's keeper alone, or [`Hosts`], which have a keeper each. How they are
 //! reached is theirs to know: the experiment never waits for a network itself.
 
+mod ceilings;
 mod launcher;
 mod machines;
 mod merge;
@@ -15,12 +16,14 @@ mod split;
 use crate::grants;
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{RunOrder, Yield};
-use jostle_model::hosts::HostHere;
+use jostle_model::hosts::{HostCeiling, HostHere};
+use jostle_model::plan::Plan;
 use jostle_stats::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+pub use ceilings::takes as ceilings_take;
 pub use launcher::{Launched, launched};
 pub use ranks::{Joined, Rank, join};
 pub use rows::rows;
@@ -199,6 +202,40 @@ impl World {
             order: whole,
             parts,
         })
+    }
+}
+
+impl World {
+    /// What each host that takes part in `order` can do by itself: short runs of one
+    /// host after the other, each with its part of the order. `begins` is told whose
+    /// turn it is. Empty where fewer than two take part, and where the hosts did too
+    /// little in that time to be told apart.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn ceilings(
+        &mut self,
+        plan: &Plan,
+        order: &RunOrder,
+        begins: &mut dyn FnMut(&str),
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<HostCeiling>, KeeperError> {
+        let ranks = self.hosts().len();
+        let (Some(hosts), 2..) = (&mut self.hosts, split::taking_part(order, ranks)) else {
+            return Ok(Vec::new());
+        };
+        let all = hosts.all().to_vec();
+        let names = self.names.next_u64();
+        let mut done = Vec::new();
+        for (rank, orders) in ceilings::orders(order, ranks, names)
+            .into_iter()
+            .enumerate()
+        {
+            begins(&name(&all, rank));
+            let yields = hosts.run(&mut self.keeper, &orders, ended)?;
+            done.extend(parts(orders, yields)?);
+        }
+        Ok(ceilings::rows(plan, &all, &done))
     }
 }
 
