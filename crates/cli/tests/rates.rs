@@ -236,6 +236,18 @@ fn a_worker_that_is_killed_leaves_one_request_and_the_ledger_adds_up() {
 }
 
 #[test]
+fn a_request_that_is_answered_wrongly_is_failed_and_not_done() {
+    let _alone = alone();
+    let line = "rate --rate 50 -w 8 -t 1 --warmup 0.1 --runs 1 --format json exec:false";
+    let point = jostle(line).run().exits(3).point();
+    let open = ledger(&point);
+    assert_eq!((open.planned, open.done), (50, 0), "{open:?}");
+    // A busy machine may hold the last ones up.
+    assert!(open.failed >= 45, "{open:?}");
+    assert_eq!((point.operations, point.response_ns.as_ref()), (0, None));
+}
+
+#[test]
 fn an_interrupt_ends_an_open_loop_at_once() {
     let _alone = alone();
     let place = Place::new();

@@ -112,6 +112,7 @@ fn order(workers: usize, window_ms: u64, seed: u64) -> RunOrder {
         open_each: false,
         slots: 1,
         timer_slack: Nanos(1),
+        log_grants: 0,
         during: None,
         clock_uncertainty: Nanos::ZERO,
         requests: None,

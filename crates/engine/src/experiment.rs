@@ -655,6 +655,7 @@ fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         during: None,
         clock_uncertainty: Nanos::ZERO,
         requests: requested::order(plan, target),
+        log_grants: 0,
         together: None,
         place: plan.place.clone().unwrap_or(Place::None),
         share: None,

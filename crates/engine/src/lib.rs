@@ -14,6 +14,7 @@ mod budgets;
 pub mod connected;
 pub mod environment;
 pub mod experiment;
+pub mod grants;
 pub mod keeper;
 pub mod order;
 pub mod page;

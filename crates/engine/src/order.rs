@@ -1,9 +1,10 @@
 //! What the parent asks of the keeper and what it gets back: plain data, so
 //! that it can be sent to a process here and, later, to other hosts.
 
+use crate::grants::GrantLog;
 use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
-use jostle_model::record::{Anchor, Buckets, Machine};
+use jostle_model::record::{Across, Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,10 @@ pub struct RunOrder {
     pub clock_uncertainty: Nanos,
     /// Workers send requests instead of taking locks.
     pub requests: Option<RequestOrder>,
+    /// Grants that each worker logs at most, to be compared with those of other
+    /// hosts; zero: none.
+    #[serde(default)]
+    pub log_grants: u32,
     /// Other hosts do their part of the same run.
     #[serde(default)]
     pub together: Option<Together>,
@@ -222,6 +227,18 @@ impl RunOrder {
             0 | 1 => depth.div_ceil(4).max(LEAST).min(depth),
             _ => depth,
         }
+    }
+
+    /// Whether workers log their grants: where owners exclude each other one by one,
+    /// and each grant is stamped by itself.
+    pub fn logs_grants(&self) -> bool {
+        let one_by_one = match self.workload {
+            Workload::Contend => true,
+            Workload::Stream => self.names == Names::One && self.pipeline <= 1,
+            Workload::Hold | Workload::Connect | Workload::Rate | Workload::Spread => false,
+        };
+        let full = self.measure == Measure::Full && self.range == Range::Same;
+        self.log_grants > 0 && one_by_one && full && self.requests.is_none()
     }
 
     /// Whether it is a stream whose workers wait for each other, one request at
@@ -467,6 +484,12 @@ pub struct Yield {
     pub spread: Option<Box<SpreadYield>>,
     /// What requests came to, where workers made any.
     pub requests: Option<Box<RequestYield>>,
+    /// When its workers were owners, for the comparison with other hosts.
+    #[serde(default, skip_serializing_if = "GrantLog::is_empty")]
+    pub grants: GrantLog,
+    /// What came of that comparison, once the hosts are one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across: Option<Box<Across>>,
 }
 
 /// The generators over which requests were spread, within the window. Those of

@@ -310,6 +310,7 @@ fn exclusion(point: &Point, data: &Yield) -> Exclusion {
             .as_ref()
             .and_then(|hold| hold.percentiles.get("p50").copied()),
         examples: data.examples.clone(),
+        across: data.across.clone(),
     }
 }
 

@@ -225,6 +225,25 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_were_never_answered_hold_the_percentiles_of_the_response_up() {
+        let (mut requests, data) = made();
+        requests.open_loop = Some(Box::new(OpenLoopYield {
+            planned: 1_000,
+            done: 400,
+            dropped: 600,
+            response: all(1_000_000, 400),
+            unanswered: all(900_000_000, 600),
+            ..OpenLoopYield::default()
+        }));
+        let mut point = Point::default();
+        fill_in(&mut point, &requests, &data, &[]);
+        let open = point.open_loop.unwrap();
+        // Of those that were answered alone it would be a millisecond.
+        assert_eq!(open.response_kaplan_meier.get("p50"), None);
+        assert!(open.response_at_least["p50"] > 800_000_000, "{open:?}");
+    }
+
+    #[test]
     fn requests_that_do_nothing_are_none_to_compare_with_where_one_failed() {
         let order = crate::experiment::tests::order("exec:true");
         let (_, data) = made();

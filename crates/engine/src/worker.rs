@@ -2,6 +2,7 @@
 //! place, makes its handle, waits for the common start, works, and leaves its
 //! results or its last words in its page.
 
+use crate::grants::Logs;
 use crate::order::{CostOrder, RunOrder};
 use crate::page::{Page, Shared, Stage, Word};
 use crate::witness::Witness;
@@ -33,6 +34,8 @@ pub struct Crew<'a, T> {
     pub shared: &'a Shared,
     /// Who watches them.
     pub witness: &'a Witness,
+    /// Where they log their grants.
+    pub logs: &'a Logs,
     /// The keeper.
     pub keeper: Pid,
 }
@@ -270,6 +273,7 @@ impl<T: Target> Crew<'_, T> {
             self.clock,
             self.shared,
             self.witness,
+            self.logs,
             worker,
         );
         let done = contender.run(Probe::from(self.order.measure), u64::MAX);
@@ -283,6 +287,7 @@ impl<T: Target> Crew<'_, T> {
             self.clock,
             self.shared,
             self.witness,
+            self.logs,
             worker,
         );
         match self.order.workload {
@@ -329,8 +334,15 @@ impl<T: Target> Crew<'_, T> {
         const PASS_NS: f64 = 2_000_000.0;
         self.shared.opens().store(0, Relaxed);
         let mut pass = |probe: Probe, pairs: u64| {
-            let mut contender =
-                Contender::new(lock, self.order, self.clock, self.shared, self.witness, 0);
+            let mut contender = Contender::new(
+                lock,
+                self.order,
+                self.clock,
+                self.shared,
+                self.witness,
+                self.logs,
+                0,
+            );
             let start = self.clock.now();
             contender.run(probe, pairs)?;
             Ok((self.clock.now() - start) as f64 / pairs as f64)

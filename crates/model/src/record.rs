@@ -641,6 +641,39 @@ pub struct Exclusion {
     /// The first few, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub examples: Vec<String>,
+    /// Owners on different hosts, where there were several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub across: Option<Box<Across>>,
+}
+
+/// What the logs of several hosts say of owners on different ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Across {
+    /// Hosts whose logs were compared.
+    pub hosts: u64,
+    /// Grants that were compared with those of the other hosts: of a lock that
+    /// several used, while all logs were complete.
+    pub checked: u64,
+    /// These by all grants of the window.
+    pub coverage: f64,
+    /// Grants that overlapped with one of another host wherever the clocks may stand.
+    pub violations: u64,
+    /// Grants with a fencing token that another had had.
+    pub tokens_repeated: u64,
+    /// Grants with an older fencing token than that of a hold that was over by then.
+    pub tokens_out_of_order: u64,
+    /// Grants that overlapped only with what no lease certainly gave any more.
+    pub lapsed_overlap: u64,
+    /// Grants that may have overlapped with one of another host, or not.
+    pub undecided: u64,
+    /// The same where fencing tokens say who came later.
+    pub ordered_by_token: u64,
+    /// By how much two hosts' clocks may be off each other, together: no shorter
+    /// overlap is certain.
+    pub within_ns: u64,
+    /// The first few faults, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub examples: Vec<String>,
 }
 
 /// A part of a request.

@@ -245,6 +245,19 @@ fn exclusion() -> Exclusion {
         reader_coverage: Some(1.0),
         inner_interval_ns: Some(1),
         examples: vec!["worker 1 met worker 2".to_owned()],
+        across: Some(Box::new(Across {
+            hosts: 2,
+            checked: 1,
+            coverage: 1.0,
+            violations: 1,
+            tokens_repeated: 1,
+            tokens_out_of_order: 1,
+            lapsed_overlap: 1,
+            undecided: 1,
+            ordered_by_token: 1,
+            within_ns: 1,
+            examples: vec!["worker 1 of one met worker 2 of the other".to_owned()],
+        })),
     }
 }
 

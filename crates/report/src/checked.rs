@@ -9,7 +9,7 @@ use crate::hosts;
 use crate::rates;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
-use jostle_model::record::{Exclusion, OwnCost};
+use jostle_model::record::{Across, Exclusion, OwnCost};
 use jostle_stats::summary::PointSummary;
 
 /// A pair shorter than this many times what measuring adds to it is not read
@@ -88,7 +88,36 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
     let mut sentences = vec![said];
     sentences.extend(watched(&seen));
     sentences.extend(coverage(&seen));
+    sentences.extend(across(&seen));
     sentences
+}
+
+/// What the hosts' logs say of owners on different ones.
+fn across(seen: &[&Exclusion]) -> Option<String> {
+    let compared: Vec<&Across> = seen.iter().filter_map(|e| e.across.as_deref()).collect();
+    let widest = compared.iter().map(|across| across.within_ns).max()?;
+    let sum = |figure: fn(&Across) -> u64| compared.iter().map(|e| figure(e)).sum::<u64>();
+    let least = compared.iter().map(|across| across.coverage);
+    let mut said = format!(
+        "Between hosts: {} compared (at least {} of a run's), {}, {} undecided",
+        counted(sum(|e| e.checked), "acquisition"),
+        percent(least.reduce(f64::min).unwrap_or(0.0)),
+        counted(sum(|e| e.violations), "overlap"),
+        grouped(sum(|e| e.undecided)),
+    );
+    for (count, what) in [
+        (sum(|e| e.ordered_by_token), "in order by their tokens"),
+        (sum(|e| e.lapsed_overlap), "after a lease was over"),
+    ] {
+        if count > 0 {
+            said += &format!(", {} {what}", grouped(count));
+        }
+    }
+    let wrong = sum(|e| e.tokens_repeated) + sum(|e| e.tokens_out_of_order);
+    if wrong > 0 {
+        said += &format!(", {}", counted(wrong, "wrong token"));
+    }
+    Some(said + &format!("; clocks within {}.", time(widest as f64)))
 }
 
 /// What servers counted beside what their clients received.
@@ -213,6 +242,7 @@ fn thinned(points: &[PointSummary<'_>]) -> Option<String> {
 mod tests {
     use super::checked;
     use crate::{ResultSet, made};
+    use jostle_model::record::Across;
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> String {
@@ -256,6 +286,35 @@ mod tests {
         ] {
             assert!(said.contains(part), "{said}");
         }
+    }
+
+    #[test]
+    fn what_could_not_be_decided_between_hosts_is_named() {
+        let mut set = made::set();
+        let mut across = Across {
+            checked: 1_500,
+            coverage: 0.4,
+            undecided: 12,
+            within_ns: 61_000,
+            ..Across::default()
+        };
+        let mut put = |at: usize, across: &Across| {
+            let exclusion = set.points[at].exclusion.as_mut().unwrap();
+            exclusion.across = Some(Box::new(across.clone()));
+            of(&set)
+        };
+        let said = put(0, &across);
+        let words = "Between hosts: 1,500 acquisitions compared (at least 40 % of a run's), \
+                     0 overlaps, 12 undecided; clocks within 61 us. ";
+        assert!(said.contains(words), "{said}");
+        (across.violations, across.tokens_repeated) = (1, 2);
+        (across.ordered_by_token, across.lapsed_overlap) = (30, 4);
+        across.coverage = 0.9;
+        let said = put(1, &across);
+        let words = "Between hosts: 3,000 acquisitions compared (at least 40 % of a run's), \
+                     1 overlap, 24 undecided, 30 in order by their tokens, \
+                     4 after a lease was over, 2 wrong tokens; clocks within 61 us. ";
+        assert!(said.contains(words), "{said}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! the measured loop: [`histogram::index`] and [`rng::Rng`], which neither
 //! branch on data nor allocate.
 
+pub mod across;
 pub mod attribution;
 pub mod beta;
 pub mod binomial;

@@ -75,6 +75,9 @@ table::targets! {
     unfair::Unfair,
 }
 
+/// The name among a target's facts of how long a lock lasts that nobody gives up.
+pub const LEASE_FACT: &str = "lease_ns";
+
 /// Targets that connections are opened to, and that are no locks.
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
 
@@ -212,6 +215,13 @@ pub trait Lock {
     /// # Errors
     /// The call that failed.
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError>;
+
+    /// The fencing token that came with the last grant, where the target sends any:
+    /// a number that grows with every grant of the lock.
+    #[inline]
+    fn token(&self) -> Option<u64> {
+        None
+    }
 
     /// Makes many calls, the next without waiting for the answer to the one
     /// before where the target takes them so (`pipeline` in the table). Ends

@@ -132,6 +132,15 @@ impl Wire for DaemonWire {
     }
 
     #[inline]
+    fn token(&self, granted: Reply<'_>) -> Option<u64> {
+        match granted {
+            // A jostled counts up to 2^63.
+            Reply::Integer(token) => Some(token as u64),
+            _ => None,
+        }
+    }
+
+    #[inline]
     fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Error(text) => Err(refused("UNLOCK", text)),

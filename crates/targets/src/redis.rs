@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::remote::{Address, Client, RemoteLock, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused};
-use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError, Target};
+use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target};
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
@@ -128,7 +128,11 @@ impl Target for Redis {
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {
-        BTreeMap::from([("poll_ns".to_owned(), POLL_NS as f64)])
+        let lease_ms = std::str::from_utf8(self.lease_ms).ok();
+        let lease_ms = lease_ms.and_then(|digits| digits.parse::<f64>().ok());
+        let lease = lease_ms.map(|ms| (LEASE_FACT.to_owned(), ms * 1e6));
+        let poll = ("poll_ns".to_owned(), POLL_NS as f64);
+        lease.into_iter().chain([poll]).collect()
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {

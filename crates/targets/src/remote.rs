@@ -353,12 +353,17 @@ fn failed(call: &'static str, error: &io::Error) -> CallError {
 pub struct RemoteLock<W> {
     client: Client,
     wire: W,
+    token: Option<u64>,
 }
 
 impl<W: Wire> RemoteLock<W> {
     /// On this connection, in this protocol.
     pub fn new(client: Client, wire: W) -> RemoteLock<W> {
-        RemoteLock { client, wire }
+        RemoteLock {
+            client,
+            wire,
+            token: None,
+        }
     }
 
     #[inline]
@@ -376,7 +381,13 @@ impl<W: Wire> RemoteLock<W> {
         let name = self.wire.name(Request::Acquire);
         let patient = self.wire.polls_every_ns().is_some();
         match self.client.call(name, patient)? {
-            Some(reply) => self.wire.acquired(reply).map(Some),
+            Some(reply) => {
+                let answer = self.wire.acquired(reply)?;
+                if answer == Answer::Granted {
+                    self.token = self.wire.token(reply);
+                }
+                Ok(Some(answer))
+            }
             None => Ok(None),
         }
     }
@@ -419,8 +430,13 @@ impl<W: Wire> Lock for RemoteLock<W> {
         }
     }
 
+    #[inline]
+    fn token(&self) -> Option<u64> {
+        self.token
+    }
+
     fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
-        let RemoteLock { client, wire } = self;
+        let RemoteLock { client, wire, .. } = self;
         client.request.clear();
         for nth in 0..calls.count {
             if calls.kind != Kind::Releases {

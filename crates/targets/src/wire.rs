@@ -63,6 +63,12 @@ pub trait Wire: std::fmt::Debug + Send {
     /// What the service answered with an error.
     fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError>;
 
+    /// The fencing token in a reply that granted; None where the service sends none.
+    #[inline]
+    fn token(&self, _granted: Reply<'_>) -> Option<u64> {
+        None
+    }
+
     /// What the reply to [`Wire::release`] means.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 use super::during::During;
 use super::serve::Desk;
+use crate::grants::Logs;
 use crate::order::{CostOrder, RunOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
@@ -61,6 +62,7 @@ pub struct Run<'a, T> {
     server_group: Option<OtherGroup>,
     pub(super) shared: Shared,
     witness: Witness,
+    logs: Logs,
     /// Of each generator whose CPU time is limited.
     groups: Vec<CpuGroup>,
 }
@@ -209,6 +211,7 @@ impl<'a, T: Work> Run<'a, T> {
             shared_mode,
         )
         .map_err(no_memory)?;
+        let logs = Logs::new(order, target.excludes()).map_err(no_memory)?;
         let asks = order.together.is_none_or(|together| together.asks_server);
         let server = asks.then(|| asked(&target, order)).transpose()?.flatten();
         let limited = order
@@ -227,6 +230,7 @@ impl<'a, T: Work> Run<'a, T> {
             server_group: server_group(order),
             shared,
             witness,
+            logs,
             groups,
         })
     }
@@ -275,13 +279,10 @@ impl<'a, T: Work> Run<'a, T> {
             server_pid: self.server.and_then(|figures| figures.pid),
             server_group: self.server_group.clone(),
         };
-        Ok(super::collect::collect(
-            self.order,
-            &self.target,
-            &self.shared,
-            &self.witness,
-            seen,
-        ))
+        let mut data =
+            super::collect::collect(self.order, &self.target, &self.shared, &self.witness, seen);
+        data.grants = self.logs.gather(&self.shared);
+        Ok(data)
     }
 
     /// Whether a worker may have left locks on a server.
@@ -504,6 +505,7 @@ impl<'a, T: Work> Run<'a, T> {
             clock: self.desk.clock,
             shared: &self.shared,
             witness: &self.witness,
+            logs: &self.logs,
             keeper: rustix::process::getpid(),
         }
     }

@@ -22,6 +22,7 @@ pub struct Contending<'a> {
     stamped: bool,
     wait: Wait,
     grant: Option<Grant>,
+    token: Option<u64>,
     /// No attempt begins any more.
     over: bool,
     /// Of workers that only count: grants, those before the window, and what
@@ -52,7 +53,15 @@ impl<'a> Contending<'a> {
         wire: Box<dyn Wire>,
     ) -> Contending<'a> {
         let (order, clock) = (crew.order, crew.clock);
-        let notes = Recorder::new(order, clock, crew.shared, crew.witness, worker, first);
+        let notes = Recorder::new(
+            order,
+            clock,
+            crew.shared,
+            crew.witness,
+            crew.logs,
+            worker,
+            first,
+        );
         Contending {
             wait: notes.block(),
             notes,
@@ -63,6 +72,7 @@ impl<'a> Contending<'a> {
             attempt: 0,
             stamped: false,
             grant: None,
+            token: None,
             over: false,
             total: 0,
             base: 0,
@@ -183,6 +193,9 @@ impl<'a> Contending<'a> {
     fn left(&mut self, out: &mut Vec<u8>) -> Next {
         let closed = match self.grant.take() {
             Some(grant) => {
+                if self.notes.logs() {
+                    self.notes.log(&grant, self.token);
+                }
                 let closed = self.notes.released(&grant);
                 self.notes.advance();
                 closed
@@ -219,6 +232,9 @@ impl Job for Contending<'_> {
                 }
                 _ => {
                     let answer = self.wire.acquired(reply)?;
+                    if answer == Answer::Granted && self.notes.logs() {
+                        self.token = self.wire.token(reply);
+                    }
                     self.answered(answer, out)
                 }
             };

@@ -55,7 +55,15 @@ impl<'a> Pipelined<'a> {
         wire: Box<dyn Wire>,
     ) -> Pipelined<'a> {
         let (order, clock) = (crew.order, crew.clock);
-        let notes = Tally::new(order, clock, crew.shared, crew.witness, worker, first);
+        let notes = Tally::new(
+            order,
+            clock,
+            crew.shared,
+            crew.witness,
+            crew.logs,
+            worker,
+            first,
+        );
         let depth = order.pipeline as u64;
         let mut task = Pipelined {
             first: notes.first_key(),

@@ -20,6 +20,7 @@ pub struct Steps<'a> {
     nth: u64,
     begun: u64,
     pair: Pair,
+    token: Option<u64>,
     releases: bool,
 }
 
@@ -72,7 +73,15 @@ impl<'a> Steps<'a> {
         wire: Box<dyn Wire>,
     ) -> Steps<'a> {
         let (order, clock) = (crew.order, crew.clock);
-        let notes = Tally::new(order, clock, crew.shared, crew.witness, worker, first);
+        let notes = Tally::new(
+            order,
+            clock,
+            crew.shared,
+            crew.witness,
+            crew.logs,
+            worker,
+            first,
+        );
         Steps {
             first: notes.first_key(),
             kind: match order.workload {
@@ -85,6 +94,7 @@ impl<'a> Steps<'a> {
             nth: 0,
             begun: 0,
             pair: Pair::default(),
+            token: None,
             releases: false,
         }
     }
@@ -147,7 +157,12 @@ impl<'a> Steps<'a> {
 
     fn released(&mut self, out: &mut Vec<u8>) -> Next {
         match self.kind {
-            Kind::Pairs => self.notes.passed(self.nth, &self.pair),
+            Kind::Pairs => {
+                if self.notes.logs() {
+                    self.notes.log(self.first, &self.pair, self.token);
+                }
+                self.notes.passed(self.nth, &self.pair);
+            }
             Kind::Acquires | Kind::Releases => self.notes.released(self.nth, self.begun),
         }
         self.nth += 1;
@@ -176,7 +191,12 @@ impl Job for Steps<'_> {
                 self.released(out)
             } else {
                 match self.wire.acquired(reply)? {
-                    Answer::Granted => self.acquired(out),
+                    Answer::Granted => {
+                        if self.notes.logs() {
+                            self.token = self.wire.token(reply);
+                        }
+                        self.acquired(out)
+                    }
                     Answer::Taken => self.taken()?,
                 }
             };

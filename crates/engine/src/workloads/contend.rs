@@ -4,6 +4,7 @@
 //! measure, so that what is not recorded costs nothing.
 
 use super::recorder::Recorder;
+use crate::grants::Logs;
 use crate::order::RunOrder;
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
@@ -50,11 +51,12 @@ impl<'a, L: Lock> Contender<'a, L> {
         clock: Clock,
         shared: &'a Shared,
         witness: &'a Witness,
+        logs: &'a Logs,
         worker: usize,
     ) -> Contender<'a, L> {
         Contender {
             lock,
-            notes: Recorder::new(order, clock, shared, witness, worker, worker),
+            notes: Recorder::new(order, clock, shared, witness, logs, worker, worker),
         }
     }
 
@@ -181,6 +183,9 @@ impl<'a, L: Lock> Contender<'a, L> {
         }
         self.notes.leaving::<STAMPS, WITNESS>(&mut grant);
         self.lock.release(key, mode)?;
+        if STAMPS && self.notes.logs() {
+            self.notes.log(&grant, self.lock.token());
+        }
         Ok(STAMPS && self.notes.released(&grant))
     }
 

@@ -6,6 +6,7 @@
 //! can be read with everything held.
 
 use super::tally::Tally;
+use crate::grants::Logs;
 use crate::order::RunOrder;
 use crate::page::{Shared, Word};
 use crate::witness::Witness;
@@ -30,11 +31,12 @@ impl<'a, L: Lock> Course<'a, L> {
         clock: Clock,
         shared: &'a Shared,
         witness: &'a Witness,
+        logs: &'a Logs,
         worker: usize,
     ) -> Course<'a, L> {
         Course {
             lock,
-            notes: Tally::new(order, clock, shared, witness, worker, worker),
+            notes: Tally::new(order, clock, shared, witness, logs, worker, worker),
             shared,
             wait: Wait::Block {
                 last_resort_ns: shared.last_resort().load(Relaxed),
@@ -58,6 +60,9 @@ impl<'a, L: Lock> Course<'a, L> {
             }
             let pair = self.notes.passes(key, attempt);
             self.lock.release(key, Mode::Exclusive)?;
+            if self.notes.logs() {
+                self.notes.log(key, &pair, self.lock.token());
+            }
             self.notes.passed(nth, &pair);
         }
         Ok(true)

@@ -5,6 +5,7 @@
 //! and not granted; each is compiled for what is recorded, so that what is not
 //! costs nothing.
 
+use crate::grants::{Logs, Pen};
 use crate::order::RunOrder;
 use crate::page::{Figure, Page, SLICES, Shared, Word};
 use crate::witness::{Before, Guard, Witness};
@@ -27,6 +28,7 @@ pub struct Recorder<'a> {
     /// with the others of its thread.
     figures: Page<'a>,
     guard: Guard<'a>,
+    pen: Pen<'a>,
     rng: Rng,
     to_monotonic: u64,
     last_resort_ns: u64,
@@ -45,6 +47,8 @@ pub struct Grant {
     stamped: bool,
     before: Before,
     release: u64,
+    /// From just after the grant to just before the release, for the log.
+    inner_ns: (u64, u64),
 }
 
 impl<'a> Recorder<'a> {
@@ -55,6 +59,7 @@ impl<'a> Recorder<'a> {
         clock: Clock,
         shared: &'a Shared,
         witness: &'a Witness,
+        logs: &'a Logs,
         worker: usize,
         figures: usize,
     ) -> Recorder<'a> {
@@ -66,6 +71,7 @@ impl<'a> Recorder<'a> {
             page,
             figures: shared.page(figures),
             guard: witness.guard(worker, page, order.seed),
+            pen: logs.pen(worker),
             rng: Rng::stream(order.seed, worker as u64),
             to_monotonic: shared.to_monotonic().load(Relaxed),
             last_resort_ns: shared.last_resort().load(Relaxed),
@@ -148,6 +154,7 @@ impl<'a> Recorder<'a> {
         } else {
             (0, UNKNOWN_CPU)
         };
+        let inner_from = self.pen.now();
         self.page.set(Word::PendingSince, 0);
         self.page.add(Word::Total, 1);
         if WITNESS {
@@ -172,6 +179,7 @@ impl<'a> Recorder<'a> {
             stamped,
             before,
             release: 0,
+            inner_ns: (inner_from, 0),
         }
     }
 
@@ -188,10 +196,26 @@ impl<'a> Recorder<'a> {
         if WITNESS {
             self.guard.leave(grant.key, grant.mode);
         }
+        grant.inner_ns.1 = self.pen.now();
         if STAMPS {
             let (release, cpu) = self.clock.stamp();
             self.guard.releasing(grant.key, grant.mode, release, cpu);
             grant.release = release;
+        }
+    }
+
+    /// Whether grants are logged.
+    #[inline(always)]
+    pub fn logs(&self) -> bool {
+        self.pen.is_on()
+    }
+
+    /// Logs a grant of the window, which came with this token.
+    #[inline]
+    pub fn log(&mut self, of: &Grant, token: Option<u64>) {
+        let at = if of.stamped { of.grant } else { of.release };
+        if at >= self.shared.opens().load(Relaxed) && at < self.closes() {
+            self.pen.log(of.key, of.mode, of.inner_ns, token);
         }
     }
 

@@ -2,6 +2,7 @@
 //! the calls themselves and the waiting, which differ by carrier.
 
 use super::recorder::handed_over;
+use crate::grants::{Logs, Pen};
 use crate::order::RunOrder;
 use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use crate::witness::{Before, Guard, Witness};
@@ -22,6 +23,7 @@ pub struct Tally<'a> {
     /// with the others of its thread.
     figures: Page<'a>,
     guard: Guard<'a>,
+    pen: Pen<'a>,
     worker: usize,
     stamps: Stamps,
     full: bool,
@@ -61,6 +63,8 @@ pub struct Pair {
     attempt: u64,
     grant: u64,
     release: u64,
+    /// From just after the grant to just before the release, for the log.
+    inner_ns: (u64, u64),
 }
 
 impl<'a> Tally<'a> {
@@ -71,6 +75,7 @@ impl<'a> Tally<'a> {
         clock: Clock,
         shared: &'a Shared,
         witness: &'a Witness,
+        logs: &'a Logs,
         worker: usize,
         figures: usize,
     ) -> Tally<'a> {
@@ -83,6 +88,7 @@ impl<'a> Tally<'a> {
             page,
             figures: shared.page(figures),
             guard: witness.guard(worker, page, order.seed),
+            pen: logs.pen(worker),
             worker,
             stamps: Stamps {
                 every: if full { order.stamp_every } else { 0 },
@@ -138,6 +144,7 @@ impl<'a> Tally<'a> {
         } else {
             (0, UNKNOWN_CPU)
         };
+        let inner_from = self.pen.now();
         if self.full {
             self.guard.enter(key, Mode::Exclusive);
             if self.meets && stamped {
@@ -145,6 +152,7 @@ impl<'a> Tally<'a> {
             }
             self.guard.leave(key, Mode::Exclusive);
         }
+        let inner_ns = (inner_from, self.pen.now());
         let mut release = 0;
         if self.meets {
             let (stamp, cpu) = self.clock.stamp();
@@ -158,7 +166,20 @@ impl<'a> Tally<'a> {
             attempt,
             grant,
             release,
+            inner_ns,
         }
+    }
+
+    /// Whether grants are logged.
+    #[inline(always)]
+    pub fn logs(&self) -> bool {
+        self.pen.is_on()
+    }
+
+    /// Logs a pair on lock number `key`, which came with this token.
+    #[inline]
+    pub fn log(&mut self, key: usize, pair: &Pair, token: Option<u64>) {
+        self.pen.log(key, Mode::Exclusive, pair.inner_ns, token);
     }
 
     #[inline(always)]

@@ -47,26 +47,30 @@ pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
         .collect();
     let sum = |figure: fn(&Machine) -> u64| once.iter().map(figure).sum::<u64>();
     let (busy, stolen) = (sum(|m| m.busy_ticks), sum(|m| m.stolen_ticks));
-    let cores = sum(|m| m.cores);
-    let elapsed_s = |m: &Machine| Some(m.between_s? * m.cores as f64);
-    let cpus_s: Option<f64> = once.iter().map(elapsed_s).sum();
     Machine {
         ticks: sum(|m| m.ticks),
         busy_ticks: busy,
         stolen_ticks: stolen,
         softirq_ticks: sum(|m| m.softirq_ticks),
         ticks_per_s: once.first().map_or(0, |m| m.ticks_per_s),
-        cores,
+        cores: sum(|m| m.cores),
         harness_cpu_s: of_all().map(|m| m.harness_cpu_s).sum(),
-        // Over all CPUs, whose time together is what the ticks are of.
-        between_s: cpus_s
-            .filter(|_| cores > 0)
-            .map(|cpus_s| cpus_s / cores as f64),
         steal_share: (busy + stolen >= ENOUGH_TICKS)
             .then(|| stolen as f64 / (busy + stolen) as f64),
         throttled_periods: any_sum(of_all().map(|m| m.throttled_periods)),
         halts: any_sum(of_all().map(|m| m.halts)),
+        between_s: between_s(&once),
     }
+}
+
+/// So long that all CPUs together had the time that they had: the mean over CPUs.
+fn between_s(machines: &[Machine]) -> Option<f64> {
+    let cores: u64 = machines.iter().map(|m| m.cores).sum();
+    let times = machines
+        .iter()
+        .map(|m| Some(m.between_s? * m.cores as f64))
+        .sum::<Option<f64>>()?;
+    (cores > 0).then(|| times / cores as f64)
 }
 
 /// A host's yield as it can be judged by itself: the CPU time of the other ranks on

@@ -12,6 +12,7 @@ mod ranks;
 mod rows;
 mod split;
 
+use crate::grants;
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{RunOrder, Yield};
 use jostle_model::hosts::HostHere;
@@ -184,12 +185,17 @@ impl World {
             });
         };
         let names = self.names.next_u64();
+        let order = &grants::asked(order, split::taking_part(order, ranks));
         let orders = split::split(order, ranks, names);
         let yields = hosts.run(&mut self.keeper, &orders, ended)?;
         let parts = parts(orders, yields)?;
         let whole = split::whole(order, ranks, names);
+        let mut data = merge::merge(&whole, hosts.all(), &parts);
+        let across = grants::across(hosts.all(), parts.iter().map(|part| &part.of));
+        let across = across.map_err(|damaged| KeeperError::Failed(damaged.to_string()))?;
+        data.across = across.map(Box::new);
         Ok(Ran {
-            data: merge::merge(&whole, hosts.all(), &parts),
+            data,
             order: whole,
             parts,
         })

@@ -9,8 +9,8 @@
 //! - A run that was left alone is *accused* if the verdict names the generator as
 //!   the limit, if a check of generators speaks, or if it is INVALID.
 //! - Runs that the machine itself spoilt count as neither: CPU time stolen above
-//!   2 %; of those left alone also where `foreign_cpu` speaks, or a canary shares
-//!   the lag.
+//!   2 %; of those left alone also where other programs used 3 % of the machine, or
+//!   a canary shares the lag.
 
 use super::bench::value;
 use super::kinds::{Figure, Kind, Planted};
@@ -23,6 +23,12 @@ const HARM: f64 = 0.1;
 
 /// Of the CPU time that was wanted.
 const STOLEN: f64 = 0.02;
+
+/// Of all CPUs, what other programs may use.
+const OTHERS: f64 = 0.03;
+
+/// Our CPU time with what no task is charged with, as `foreign_cpu` has it.
+const UNCHARGED: f64 = 1.2;
 
 /// Says that something ran along.
 const PROFILED: &str = "profiled";
@@ -103,7 +109,8 @@ impl Judged<'_> {
     /// Whether the machine itself took part.
     pub fn is_spoilt(&self) -> bool {
         let foreign = self.says(FOREIGN) || self.verdict.limited_by == Some(LimitedBy::Machine);
-        is_stolen(&self.run.point) || (self.run.planted.is_none() && foreign)
+        let point = &self.run.point;
+        is_stolen(point) || (self.run.planted.is_none() && (foreign || is_shared(point)))
     }
 
     /// What is said against it though it was left alone.
@@ -150,15 +157,32 @@ impl Judged<'_> {
     }
 }
 
-/// By the clock, as `foreign_cpu` takes it: of what was neither idle nor stolen.
-fn is_stolen(point: &Point) -> bool {
+/// Ticks by the clock between the readings, as `foreign_cpu` takes them: of all CPUs,
+/// and of those that were neither idle nor stolen.
+fn by_the_clock(point: &Point) -> (f64, f64) {
     let machine = &point.machine;
     let idle = machine.ticks - machine.busy_ticks - machine.stolen_ticks;
     let elapsed = machine.between_s.map_or(machine.ticks as f64, |s| {
         s * (machine.cores * machine.ticks_per_s) as f64
     });
+    let busy = elapsed - (idle + machine.stolen_ticks) as f64;
+    (elapsed, busy)
+}
+
+fn is_stolen(point: &Point) -> bool {
+    let stolen = point.machine.stolen_ticks as f64;
+    let (_, busy) = by_the_clock(point);
     // A single tick may be the rest of one that was counted before.
-    machine.stolen_ticks > 1 && machine.stolen_ticks as f64 > STOLEN * (elapsed - idle as f64)
+    stolen > 1.0 && stolen > STOLEN * (busy + stolen)
+}
+
+/// Whether others were there, also where the check must allow for sampling.
+fn is_shared(point: &Point) -> bool {
+    let (elapsed, busy) = by_the_clock(point);
+    let server_s = point.server.and_then(|server| server.cpu_s).unwrap_or(0.0);
+    let ours_s = point.cpu_s.unwrap_or(0.0) + point.machine.harness_cpu_s + server_s;
+    let ours = ours_s * point.machine.ticks_per_s as f64;
+    busy - UNCHARGED * ours > OTHERS * elapsed
 }
 
 /// All that came to a result.
@@ -252,9 +276,12 @@ mod tests {
                     busy_share,
                     ..Generator::default()
                 }],
+                cpu_s: Some(1.0),
                 machine: Machine {
                     ticks: 210,
                     busy_ticks: 100,
+                    ticks_per_s: 100,
+                    cores: 2,
                     ..Machine::default()
                 },
                 ..Point::default()
@@ -297,6 +324,9 @@ mod tests {
         let mut stolen = run(2, 100.0, 0.5);
         stolen.point.machine.stolen_ticks = 3;
         assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), stolen]), None);
+        let mut shared = run(2, 100.0, 0.5);
+        shared.point.machine.busy_ticks = 130;
+        assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), shared]), None);
         let mut elsewhere = run(2, 100.0, 0.5);
         elsewhere.session = 2;
         assert_eq!(

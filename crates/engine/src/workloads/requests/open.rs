@@ -307,6 +307,25 @@ mod tests {
     }
 
     #[test]
+    fn arrivals_are_those_of_the_order() {
+        let mut order = crate::experiment::tests::order("null");
+        (order.warmup, order.window) = (Nanos(100 * MS), Nanos(1_000 * MS));
+        let gaps = |arrivals| {
+            let open = OpenLoopOrder {
+                per_s: 100,
+                arrivals,
+                drop_after: Nanos(300 * MS),
+                first_after: Nanos::ZERO,
+            };
+            let due = Pool::new(&order, &open).unwrap().due;
+            let gaps = due.windows(2).map(|two| two[1] - two[0]);
+            gaps.collect::<std::collections::BTreeSet<u64>>().len()
+        };
+        assert_eq!(gaps(Arrivals::Constant), 1);
+        assert!(gaps(Arrivals::Poisson) > 10);
+    }
+
+    #[test]
     fn what_is_not_sent_is_counted_by_whose_fault_it_is_and_how_long_it_waited() {
         use Fate::{Dropped, DroppedAtEnd, DroppedWithSlot};
         let window = Window {

@@ -1,0 +1,268 @@
+//! Exclusion across hosts, with real keepers, workers and servers: two keepers that
+//! run at the same time stand for two hosts. Their clocks are one, which the judge is
+//! not told: it believes each to be off by some microseconds.
+//!
+//! Keepers are forked before this process has a second thread, so that it is its
+//! own main program: one word as an argument chooses among the tests, as usual.
+
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+#![allow(clippy::print_stdout, reason = "it reports as the usual harness does")]
+
+#[path = "../../targets/tests/common/servers.rs"]
+#[allow(dead_code, reason = "only the servers that are reached by address")]
+mod servers;
+
+use jostle_engine::grants;
+use jostle_engine::keeper::Keeper;
+use jostle_engine::order::{RunOrder, Share, Yield};
+use jostle_engine::world::{Host, HostYield, Offset};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Range, Workload};
+use jostle_model::record::Across;
+use jostle_model::time::{Busy, Nanos};
+use jostle_sys::clock::Clock;
+use jostle_targets::Launcher;
+
+/// What the judge believes each clock to be off by.
+const WITHIN_NS: u64 = 20_000;
+
+/// On two hosts.
+type Test = fn(&mut [Keeper; 2]);
+
+const TESTS: [(&str, Test); 4] = [
+    (
+        "one_lock_of_both_hosts_is_acquitted",
+        one_lock_of_both_hosts_is_acquitted,
+    ),
+    (
+        "each_host_its_own_lock_is_convicted",
+        each_host_its_own_lock_is_convicted,
+    ),
+    (
+        "tokens_of_one_daemon_only_grow",
+        tokens_of_one_daemon_only_grow,
+    ),
+    (
+        "a_full_log_covers_the_window_s_beginning",
+        a_full_log_covers_the_window_s_beginning,
+    ),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
+    let word = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let clock = Clock::new();
+    let mut keepers = [(); 2].map(|()| Keeper::start(clock).unwrap());
+    for (name, test) in TESTS {
+        if word.is_none_or(|word| name.contains(word.as_str())) {
+            test(&mut keepers);
+            println!("test {name} ... ok");
+        }
+    }
+}
+
+/// Three workers of each host want one lock, which they hold for half a millisecond.
+fn order(target: &str) -> RunOrder {
+    RunOrder {
+        target: target.to_owned(),
+        workload: Workload::Contend,
+        workers: 3,
+        operations: 1,
+        names: Names::One,
+        pipeline: 1,
+        carrier: Carrier::Processes,
+        generators: 1,
+        generator_cpu: None,
+        cpus: Vec::new(),
+        server_cpus: Vec::new(),
+        hold: Busy::Sleep(Nanos::from_micros(500)),
+        idle: Busy::Sleep(Nanos::from_micros(100)),
+        warmup: Nanos::from_millis(50),
+        window: Nanos::from_millis(400),
+        measure: Measure::Full,
+        stamp_every: 1,
+        keys: 1,
+        shared: 0.0,
+        range: Range::Same,
+        try_only: false,
+        acquire_timeout: None,
+        open_each: false,
+        slots: 1,
+        timer_slack: Nanos(1),
+        during: None,
+        clock_uncertainty: Nanos(1_000),
+        requests: None,
+        log_grants: 10_000,
+        together: None,
+        place: Place::None,
+        share: None,
+        seed: 7,
+    }
+}
+
+/// Both hosts do it at the same time.
+fn run(keepers: &mut [Keeper; 2], order: &RunOrder) -> [Yield; 2] {
+    run_both(keepers, [order.clone(), order.clone()])
+}
+
+/// The same, of one lock for both.
+fn run_together(keepers: &mut [Keeper; 2], order: &RunOrder) -> [Yield; 2] {
+    let part = |nth: usize| RunOrder {
+        share: Some(Share {
+            nth,
+            hosts: 2,
+            first_worker: nth * order.workers,
+            workers: 2 * order.workers,
+            names: u64::from(std::process::id()),
+        }),
+        seed: order.seed + nth as u64,
+        ..order.clone()
+    };
+    run_both(keepers, [part(0), part(1)])
+}
+
+fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [Yield; 2] {
+    std::thread::scope(|scope| {
+        let mut orders = orders.into_iter();
+        let runs = keepers.each_mut().map(|keeper| {
+            let order = orders.next().unwrap();
+            scope.spawn(move || keeper.run(&order, &mut || false).unwrap())
+        });
+        runs.map(|run| run.join().unwrap())
+    })
+}
+
+fn judge(yields: [Yield; 2]) -> Across {
+    let hosts = ["one", "two"].map(|name| Host {
+        name: name.to_owned(),
+        ..Host::default()
+    });
+    let mut rank = 0..;
+    let yields = yields.map(|data| HostYield {
+        rank: rank.next().unwrap(),
+        data,
+        clock: Offset {
+            ahead_ns: 0,
+            within_ns: WITHIN_NS,
+        },
+        late_ns: 0,
+    });
+    grants::across(&hosts, &yields).unwrap().unwrap()
+}
+
+fn lockd() -> String {
+    format!("lockd://{}", servers::InProcess.launch("lockd").unwrap())
+}
+
+/// Files of its own, or names of its own, exclude within a host alone; and no host
+/// sees it by itself.
+fn each_host_its_own_lock_is_convicted(keepers: &mut [Keeper; 2]) {
+    let lockd = lockd();
+    for (target, carrier) in [
+        ("flock", Carrier::Processes),
+        ("futex", Carrier::Threads),
+        (&lockd, Carrier::Processes),
+        (&lockd, Carrier::Tasks),
+    ] {
+        let mut order = order(target);
+        order.carrier = carrier;
+        let yields = run(keepers, &order);
+        let seen: u64 = yields.iter().map(|one| one.violations).sum();
+        let operations: u64 = yields.iter().flat_map(|one| &one.operations).sum();
+        let found = judge(yields);
+        // Of two that hold half of the time or more, half of the grants meet one.
+        assert!(found.violations > operations / 10, "{target}: {found:?}");
+        assert_eq!(seen, 0, "{target}");
+        assert_eq!(found.hosts, 2);
+        assert_eq!(found.within_ns, 2 * WITHIN_NS);
+        assert!(found.coverage > 0.8, "{target}: {found:?}");
+        assert!(found.examples[0].contains(" was let in at "), "{found:?}");
+    }
+}
+
+/// With tokens everything is in order; without, what the clocks leave open is
+/// counted. In either case nobody is accused, whatever the workers' delays.
+fn one_lock_of_both_hosts_is_acquitted(keepers: &mut [Keeper; 2]) {
+    let redis = format!("redis:{}", servers::argument("redis").unwrap());
+    for (target, workload, carrier, tokens) in [
+        (lockd(), Workload::Contend, Carrier::Processes, true),
+        (lockd(), Workload::Contend, Carrier::Tasks, true),
+        (lockd(), Workload::Stream, Carrier::Threads, true),
+        (redis.clone(), Workload::Contend, Carrier::Processes, false),
+        (redis, Workload::Stream, Carrier::Processes, false),
+    ] {
+        let what = format!("{target} {workload:?} {carrier:?}");
+        let mut order = order(&target);
+        (order.workload, order.carrier) = (workload, carrier);
+        if workload == Workload::Stream {
+            (order.operations, order.window) = (300, Nanos::from_millis(60_000));
+            order.warmup = Nanos::ZERO;
+        }
+        let found = judge(run_together(keepers, &order));
+        let faults = [
+            found.violations,
+            found.tokens_repeated,
+            found.tokens_out_of_order,
+            found.lapsed_overlap,
+        ];
+        assert_eq!(faults, [0; 4], "{what}: {found:?}");
+        assert!(found.checked > 50, "{what}: {found:?}");
+        let open = match tokens {
+            true => [found.ordered_by_token, found.undecided],
+            false => [found.undecided, found.ordered_by_token],
+        };
+        assert!(open[0] > 0 && open[1] == 0, "{what}: {found:?}");
+    }
+}
+
+fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
+    let lockd = lockd();
+    for (carrier, workload) in [
+        (Carrier::Processes, Workload::Contend),
+        (Carrier::Tasks, Workload::Contend),
+        (Carrier::Threads, Workload::Stream),
+        (Carrier::Tasks, Workload::Stream),
+    ] {
+        let mut order = order(&lockd);
+        (order.carrier, order.workload) = (carrier, workload);
+        if workload == Workload::Stream {
+            (order.operations, order.window) = (300, Nanos::from_millis(60_000));
+            order.warmup = Nanos::ZERO;
+        }
+        let yields = run(keepers, &order);
+        for data in &yields {
+            let mut grants = data.grants.grants().unwrap();
+            let operations: u64 = data.operations.iter().sum();
+            let logged = grants.len() as u64;
+            assert_eq!(logged, operations, "{carrier:?} {workload:?}");
+            assert_eq!(logged, data.grants.made);
+            grants.sort_unstable_by_key(|grant| grant.g_ns);
+            for pair in grants.windows(2) {
+                assert!(pair[0].g_ns <= pair[0].r_ns);
+                assert!(pair[0].r_ns <= pair[1].g_ns, "{pair:?}");
+                assert!(pair[0].token.unwrap() < pair[1].token.unwrap(), "{pair:?}");
+            }
+        }
+        let found = judge(yields);
+        assert_eq!(found.tokens_repeated, 0, "{carrier:?} {workload:?}");
+        assert_eq!(found.undecided, 0, "tokens have an order: {found:?}");
+    }
+}
+
+fn a_full_log_covers_the_window_s_beginning(keepers: &mut [Keeper; 2]) {
+    let mut order = order("flock");
+    order.log_grants = 20;
+    let yields = run(keepers, &order);
+    for data in &yields {
+        let log = &data.grants;
+        assert_eq!(log.grants().unwrap().len(), 60);
+        assert_eq!(log.made, data.operations.iter().sum::<u64>());
+        let covered = log.until_ns - log.from_ns;
+        assert!((1_000_000..300_000_000).contains(&covered), "{covered}");
+    }
+    let found = judge(yields);
+    assert!(found.violations > 0 && found.coverage < 0.5, "{found:?}");
+}
