@@ -136,10 +136,16 @@ impl<'a> Lines<'a> {
         shown.filter(|part| ranks.contains(&part.rank)).collect()
     }
 
+    /// Ranks of one machine have one name.
     fn name(&self, part: &HostPart) -> String {
+        let alike = self.parts.iter().filter(|other| other.host == part.host);
+        let name = match alike.count() {
+            1 => part.host.clone(),
+            _ => format!("{} rank {}", part.host, part.rank),
+        };
         match self.owners.contains(&part.rank) {
-            true => format!("{}*", part.host),
-            false => part.host.clone(),
+            true => name + "*",
+            false => name,
         }
     }
 
@@ -258,9 +264,9 @@ static COLUMNS: &[Column] = &[
         cell: |line| Some(uncertainty(line.part.clock_within_ns)),
     },
     Column {
-        title: ["clock", "ahead s"],
+        title: ["clock", "ahead"],
         shown: Shown::Once,
-        cell: |line| Some(significant(line.part.clock_ahead_ns as f64 / 1e9, 3)),
+        cell: |line| Some(signed_time(line.part.clock_ahead_ns)),
     },
 ];
 
@@ -492,6 +498,20 @@ mod tests {
             .filter(|line| line.contains("INVALID (1 of 6)["));
         assert_eq!(once.count(), 9, "{text}");
         assert!(text.contains("7 others "), "{text}");
+    }
+
+    #[test]
+    fn ranks_of_one_machine_are_told_apart() {
+        let mut set = made::hosts();
+        for point in &mut set.points {
+            for part in point.hosts.iter_mut().take(2) {
+                part.host = "vm".to_owned();
+            }
+        }
+        let text = table::render(&[set]);
+        for name in [" vm rank 0 ", " vm rank 1 ", " h3 "] {
+            assert!(text.contains(name), "{text}");
+        }
     }
 
     #[test]
