@@ -48,13 +48,14 @@ impl Bench {
         })
     }
 
-    /// One run; `used` is the CPUs' worth of time that jostle used when left alone.
+    /// One run, and how often the group's quota stopped it; `used` is the CPUs' worth
+    /// of time that jostle used when left alone.
     pub fn run(
         &self,
         kind: &Kind,
         planted: Option<Planted>,
         used: f64,
-    ) -> anyhow::Result<ResultSet> {
+    ) -> anyhow::Result<(ResultSet, u64)> {
         let (file, unlimited) = self.group.quota(NO_QUOTA_CPUS);
         std::fs::write(&file, unlimited).context("cannot set a CPU quota")?;
         let mut servers = self.servers.iter();
@@ -82,7 +83,10 @@ impl Bench {
             .arg(&part)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
+        let stopped = || self.group.throttled().throttled_periods;
+        let before = stopped();
         let status = run.status().context("cannot run jostle")?;
+        let stopped = stopped() - before;
         // 3: the point is INVALID.
         ensure!(
             matches!(status.code(), Some(0 | 3)),
@@ -90,7 +94,8 @@ impl Bench {
             shell::typed(&run)
         );
         let mut sets = jostle_report::read(&part)?;
-        sets.pop().context("jostle wrote nothing")
+        let set = sets.pop().context("jostle wrote nothing")?;
+        Ok((set, stopped))
     }
 }
 

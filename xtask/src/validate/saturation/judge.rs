@@ -3,6 +3,8 @@
 //! - A trial is a run with something planted, and the two beside it that were left
 //!   alone. It is *guilty* if a headline lies a tenth or more above both of them, or
 //!   a tenth or more below both: one run alone moves by as much by chance.
+//!   A quota that never stopped the group was not planted, by our own reading of
+//!   its cpu.stat.
 //! - It is *convicted* if the verdict speaks against each headline that moved, or
 //!   names generator or machine as the limit. `profiled` is not heard: it says that
 //!   something ran along, which is how it is planted.
@@ -13,7 +15,7 @@
 //!   a canary shares the lag.
 
 use super::bench::value;
-use super::kinds::{Figure, Kind, Planted};
+use super::kinds::{Figure, Kind, Plant, Planted};
 use super::store::Run;
 use jostle_model::record::{Claim, Environment, Is, LimitedBy, Point, Reason, Verdict};
 use jostle_stats::checks::{Evidence, verdict};
@@ -201,7 +203,9 @@ fn trial<'a>(before: &Judged<'_>, run: &'a Judged<'a>, after: &Judged<'_>) -> Op
             && other.run.at.abs_diff(run.run.at) == 1
             && other.run.planted.is_none()
     };
-    let whole = beside.iter().all(is_beside) && !run.is_spoilt();
+    // A machine that got slower by itself uses less than the quota.
+    let is_nothing = planted.plant == Plant::Throttle && run.run.stopped == Some(0);
+    let whole = beside.iter().all(is_beside) && !run.is_spoilt() && !is_nothing;
     if !whole || beside.iter().any(|other| other.is_spoilt()) {
         return None;
     }
@@ -251,7 +255,6 @@ fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::validate::saturation::kinds::Plant;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Generator, Machine, Server};
 
@@ -266,6 +269,7 @@ mod tests {
             kind: "stream, tasks".to_owned(),
             planted: (at % 2 == 1).then_some(planted),
             environment: None,
+            stopped: None,
             plan: Plan::of(Workload::Stream),
             point: Point {
                 operations: 50_000,
@@ -327,6 +331,16 @@ mod tests {
         let mut shared = run(2, 100.0, 0.5);
         shared.point.machine.busy_ticks = 130;
         assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), shared]), None);
+        let mut unplanted = run(1, 50.0, 0.5);
+        let throttle = Planted {
+            plant: Plant::Throttle,
+            dose: 5,
+        };
+        (unplanted.planted, unplanted.stopped) = (Some(throttle), Some(0));
+        assert_eq!(
+            said([run(0, 100.0, 0.5), unplanted, run(2, 100.0, 0.5)]),
+            None
+        );
         let mut elsewhere = run(2, 100.0, 0.5);
         elsewhere.session = 2;
         assert_eq!(

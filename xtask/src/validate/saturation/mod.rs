@@ -121,8 +121,11 @@ fn chain(
     let session = next_session(&store.runs);
     let mut at = 0;
     let mut run = |planted: Option<Planted>, used: f64, store: &mut Store| {
-        let set = bench.run(kind, planted, used)?;
-        store.add(Run::new(session, at, kind.name, planted, set))?;
+        let (set, stopped) = bench.run(kind, planted, used)?;
+        store.add(Run {
+            stopped: Some(stopped),
+            ..Run::new(session, at, kind.name, planted, set)
+        })?;
         at += 1;
         anyhow::Ok(())
     };

@@ -33,6 +33,9 @@ pub struct Run {
     /// The first of a session says where and with which jostle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
+    /// How often its quota stopped jostle's control group, by our own reading.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stopped: Option<u64>,
     pub plan: Plan,
     /// Without slices, and without histograms that no check looks at.
     pub point: Point,
@@ -52,6 +55,7 @@ impl Run {
             kind: kind.to_owned(),
             planted,
             environment: (at == 0).then_some(set.experiment.environment),
+            stopped: None,
             plan: set.experiment.plan,
             point,
         }
@@ -151,6 +155,7 @@ mod tests {
             kind: String::new(),
             planted: None,
             environment: None,
+            stopped: None,
             plan: Plan::of(Workload::Stream),
             point: Point::default(),
         };
