@@ -5,6 +5,7 @@ use crate::ResultSet;
 use crate::calibrated;
 use crate::connections;
 use crate::format::{counted, grouped, percent, significant, time};
+use crate::hosts;
 use crate::rates;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
@@ -17,26 +18,23 @@ const SHORT: f64 = 10.0;
 
 /// One paragraph.
 pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
-    if set.experiment.plan.workload == Workload::Connect {
-        let mut sentences = connections::checked(set);
-        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
-        return sentences.join(" ");
-    }
-    if set.experiment.plan.workload == Workload::Rate {
-        let mut sentences = rates::checked(set);
-        sentences.extend(reconciled(set));
-        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
-        return sentences.join(" ");
-    }
-    if set.experiment.plan.workload == Workload::Spread {
-        let mut sentences: Vec<String> = reconciled(set).into_iter().collect();
-        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
-        return sentences.join(" ");
-    }
-    if requests::in_plan(&set.experiment.plan) {
-        let mut sentences = requests::checked(set);
-        sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
-        return sentences.join(" ");
+    let mut sentences = of_workload(set, points);
+    sentences.extend(hosts::began(&set.points));
+    sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
+    sentences.join(" ")
+}
+
+fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
+    match set.experiment.plan.workload {
+        Workload::Connect => return connections::checked(set),
+        Workload::Rate => {
+            let mut sentences = rates::checked(set);
+            sentences.extend(reconciled(set));
+            return sentences;
+        }
+        Workload::Spread => return reconciled(set).into_iter().collect(),
+        _ if requests::in_plan(&set.experiment.plan) => return requests::checked(set),
+        _ => {}
     }
     let counts = set.experiment.plan.measure == Some(Measure::Counts);
     let mut sentences = exclusion(set, counts);
@@ -50,8 +48,7 @@ pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     sentences.extend(reconciled(set));
     let specimens = set.experiment.calibration.specimens.as_ref();
     sentences.extend(specimens.map(calibrated::sentence));
-    sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
-    sentences.join(" ")
+    sentences
 }
 
 fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {

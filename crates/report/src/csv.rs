@@ -3,7 +3,10 @@
 //! The header is the same for every result; a column's unit stands in its name;
 //! what was not measured is empty. Quoting is RFC 4180's, lines end as Unix
 //! lines do. Histograms, series and columns with a value for each worker are in
-//! `--format json` only.
+//! `--format json` only. Where runs were made by several hosts, an empty line, a
+//! second header and a row for each host of each run follow.
+
+mod hosts;
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
@@ -320,7 +323,7 @@ pub fn render(sets: &[ResultSet]) -> String {
             }));
         }
     }
-    text
+    text + &hosts::block(sets)
 }
 
 fn header() -> Vec<String> {

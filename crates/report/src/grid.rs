@@ -12,6 +12,17 @@ pub struct Grid {
     pub rows: Vec<Vec<String>>,
 }
 
+/// A table below the headline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Titled {
+    /// What it shows.
+    pub title: String,
+    /// The table.
+    pub grid: Grid,
+    /// Those of its notes that are not the headline's already: `[7]` and what it says.
+    pub notes: Vec<(String, String)>,
+}
+
 /// The top of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {

@@ -142,14 +142,15 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
                 p.note { (FAILURES) }
                 @for said in &page.failures { p.warning { (said) } }
             }
-            @for (title, grid) in &page.spread {
-                p.note { (title) }
+            @for table in &page.tables {
+                p.note { (table.title) }
                 div.wide { table.headline {
-                    (head(&grid.columns))
-                    tbody { @for row in &grid.rows { tr {
-                        @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
+                    (head(&table.grid.columns))
+                    tbody { @for row in &table.grid.rows { tr {
+                        @for (cell, column) in row.iter().zip(&table.grid.columns) { (td(cell, column)) }
                     } } }
                 } }
+                @for (mark, note) in &table.notes { p.note { (mark) " " (note) } }
             }
             @if let Some(accounts) = &page.accounts {
                 p.note { (ACCOUNTS) }

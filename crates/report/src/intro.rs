@@ -7,7 +7,7 @@ use jostle_model::Busy;
 use jostle_model::plan::Workload;
 use jostle_model::record::Experiment;
 use jostle_stats::summary::PointSummary;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each, hold 1 ms, idle
 /// 10 us, placement: none`, and the options that are not at their default.
@@ -70,7 +70,21 @@ fn machine(experiment: &Experiment) -> String {
     let mut parts = vec![cores, environment.kernel.clone()];
     parts.extend(file_systems(experiment));
     parts.retain(|part| !part.is_empty());
-    parts.join(", ")
+    hosts(experiment) + &parts.join(", ")
+}
+
+/// What follows it is known of rank 0's machine only.
+fn hosts(experiment: &Experiment) -> String {
+    let hosts = &experiment.environment.hosts;
+    let Some(first) = hosts.first() else {
+        return String::new();
+    };
+    let machines: BTreeSet<u64> = hosts.iter().map(|host| host.machine).collect();
+    let all = counted(hosts.len() as u64, "host");
+    match machines.len() {
+        1 => format!("{all} on 1 machine, "),
+        several => format!("{all} on {several} machines, {}: ", first.host),
+    }
 }
 
 /// `tmpfs`, or with several `tmpfs (flock), ext4 (flock:/var)`.
@@ -148,6 +162,16 @@ mod tests {
         set.points
             .retain(|point| point.run <= 3 || point.target == "flock");
         assert!(of(&set).contains("; 0.25 to 5 s per point, 3 to 6 runs of each, "));
+    }
+
+    #[test]
+    fn hosts_are_counted_and_so_are_their_machines() {
+        let mut set = made::hosts();
+        assert!(of(&set).starts_with("18 hosts on 1 machine, 2 cores, Linux 6.18; "));
+        for (nth, host) in (0..).zip(&mut set.experiment.environment.hosts) {
+            host.machine = nth / 2;
+        }
+        assert!(of(&set).starts_with("18 hosts on 9 machines, h1: 2 cores, Linux 6.18; "));
     }
 
     #[test]

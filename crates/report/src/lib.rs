@@ -20,6 +20,7 @@ pub mod format;
 mod gnuplot;
 mod grid;
 mod headline;
+mod hosts;
 mod html;
 mod intro;
 mod json;

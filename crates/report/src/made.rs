@@ -10,6 +10,9 @@ use jostle_model::record::{
 use jostle_model::{Busy, List, Nanos, Plan};
 use jostle_stats::checks::{Evidence, verdict};
 
+mod hosts;
+pub use hosts::hosts;
+
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
 pub fn set() -> ResultSet {
     let mut points = Vec::new();

@@ -28,9 +28,11 @@ fn page(page: &Page) -> String {
         blocks.push(format!("{FAILURES}\n"));
         blocks.push(items(page.failures.iter().cloned()));
     }
-    for (title, grid) in &page.spread {
-        blocks.push(format!("{title}\n"));
-        blocks.push(grid.markdown());
+    for table in &page.tables {
+        blocks.push(format!("{}\n", table.title));
+        blocks.push(table.grid.markdown());
+        let notes = table.notes.iter();
+        blocks.push(items(notes.map(|(mark, note)| format!("{mark} {note}"))));
     }
     if let Some(accounts) = &page.accounts {
         blocks.push(format!("{ACCOUNTS}\n"));

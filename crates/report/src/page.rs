@@ -5,8 +5,9 @@ use crate::ceilings::ceilings;
 use crate::checked::checked;
 use crate::failures::failures;
 use crate::format::counted;
-use crate::grid::Grid;
+use crate::grid::{Grid, Titled};
 use crate::headline::{Headline, headline};
+use crate::hosts;
 use crate::intro::intro;
 use crate::next::next;
 use crate::over::over;
@@ -27,8 +28,8 @@ pub struct Page {
     pub headline: Option<Headline>,
     /// What was said of failures, under [`crate::failures::FAILURES`].
     pub failures: Vec<String>,
-    /// Of requests that were spread: tables under their titles.
-    pub spread: Vec<(String, Grid)>,
+    /// Below the headline: of requests that were spread, and of several hosts.
+    pub tables: Vec<Titled>,
     /// Wall time and CPU of requests.
     pub accounts: Option<Grid>,
     /// The shares of `--over`.
@@ -62,11 +63,15 @@ pub fn pages(sets: &[ResultSet]) -> Vec<Page> {
 fn page(set: &ResultSet) -> Page {
     let points = summarize(&set.experiment, &set.points);
     let times = set.experiment.plan.over.as_deref().unwrap_or(&[]);
+    let headline = headline(&points);
+    let notes = headline.as_ref().map_or(&[][..], |table| &table.notes);
+    let mut tables = tables(times, &points);
+    tables.extend(hosts::table(&set.experiment, &points, notes));
     Page {
         intro: intro(set, &points),
-        headline: headline(&points),
         failures: failures(&points),
-        spread: tables(times, &points),
+        tables,
+        headline,
         // Those of generators have tables of their own.
         accounts: accounts(&points).filter(|_| points.iter().all(|p| p.at.generators.is_none())),
         over: over(times, &points),

@@ -3,7 +3,7 @@
 //! printed them, slow answers, and response against time.
 
 use crate::format::{exact, grouped, percent, significant};
-use crate::grid::{Grid, Heading};
+use crate::grid::{Grid, Heading, Titled};
 use crate::headline::{Column, PLUS_MINUS, Shown, spread};
 use crate::requests::short;
 use jostle_model::Nanos;
@@ -110,7 +110,7 @@ fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
 }
 
 /// Tables below the headline, each under its title.
-pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<(String, Grid)> {
+pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
     let points: Vec<&PointSummary<'_>> = points
         .iter()
         .filter(|point| point.at.generators.is_some())
@@ -118,7 +118,12 @@ pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<(String, Grid
     if points.is_empty() {
         return Vec::new();
     }
-    let mut tables = vec![(
+    let titled = |title, grid| Titled {
+        title,
+        grid,
+        notes: Vec::new(),
+    };
+    let mut tables = vec![titled(
         "Operations within the window, of the run of median rate, with the total's difference to \
          the line before; and what the server counted in the whole run, also less what the \
          generators counted:"
@@ -127,19 +132,19 @@ pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<(String, Grid
     )];
     if !times.is_empty() {
         let title = "Share of the requests that took longer:".to_owned();
-        tables.push((title, slow(times, &points)));
+        tables.push(titled(title, slow(times, &points)));
     }
     let title = format!(
         "Mean response in ms, in each tenth of the window (* a burst: over {} times the median \
          tenth; same run):",
         bursts::TIMES
     );
-    tables.push((title, along(&points)));
+    tables.push(titled(title, along(&points)));
     tables
 }
 
 /// Of an even number of runs the lower of the middle two.
-fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
+pub fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
     let mut runs = point.runs.clone();
     runs.sort_by(|one, other| one.throughput_per_s.total_cmp(&other.throughput_per_s));
     runs.get(runs.len().saturating_sub(1) / 2).copied()

@@ -36,10 +36,13 @@ fn page(page: &Page) -> String {
     for said in &page.failures {
         text += &wrap("  ", said, WIDTH);
     }
-    for (title, grid) in &page.spread {
+    for table in &page.tables {
         text.push('\n');
-        text += &wrap("", title, WIDTH);
-        text += &grid.text();
+        text += &wrap("", &table.title, WIDTH);
+        text += &table.grid.text();
+        for (mark, note) in &table.notes {
+            text += &wrap(&format!("{mark} "), note, WIDTH);
+        }
     }
     if let Some(accounts) = &page.accounts {
         text.push('\n');

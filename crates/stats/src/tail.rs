@@ -5,6 +5,7 @@
 
 use crate::beta::regularized;
 use jostle_model::record::{Buckets, Distribution, Point};
+use std::collections::BTreeMap;
 
 /// Of all hosts together: how often one is named where none differs.
 const P: f64 = 0.001;
@@ -53,6 +54,24 @@ pub fn beyond_p99(all: &Buckets, own: &Buckets) -> u64 {
     });
     let beyond = |edge: u64| own.0.iter().filter(move |(floor, _)| *floor > edge);
     p99.map_or(0, |(edge, _)| beyond(*edge).map(|(_, count)| count).sum())
+}
+
+/// The part of each host, by rank and name, over all runs of a point.
+pub fn pooled<'a>(runs: &[&'a Point]) -> (Vec<(u64, &'a str)>, Vec<Part>) {
+    let mut parts = BTreeMap::<u64, (&str, Part)>::new();
+    for row in runs.iter().flat_map(|run| &run.hosts) {
+        let (Some(latency), Some(beyond)) = (&row.latency_ns, row.beyond_p99) else {
+            continue;
+        };
+        let entry = parts
+            .entry(row.rank)
+            .or_insert((&row.host, Part::default()));
+        entry.1.count += latency.count;
+        entry.1.beyond += beyond;
+    }
+    let each = parts.into_iter();
+    each.map(|(rank, (name, part))| ((rank, name), part))
+        .unzip()
 }
 
 /// The places of those hosts whose requests are among the slowest at least twice as

@@ -3,7 +3,6 @@
 use super::{Check, Evidence, percent};
 use crate::tail::{self, Part};
 use jostle_model::record::{Claim, Is, Reason};
-use std::collections::BTreeMap;
 
 /// The check.
 pub static CHECK: Check = Check {
@@ -18,18 +17,7 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let mut parts = BTreeMap::<u64, (&str, Part)>::new();
-    for row in evidence.runs.iter().flat_map(|run| &run.hosts) {
-        let (Some(latency), Some(beyond)) = (&row.latency_ns, row.beyond_p99) else {
-            continue;
-        };
-        let entry = parts
-            .entry(row.rank)
-            .or_insert((&row.host, Part::default()));
-        entry.1.count += latency.count;
-        entry.1.beyond += beyond;
-    }
-    let (names, parts): (Vec<&str>, Vec<Part>) = parts.into_values().unzip();
+    let (names, parts) = tail::pooled(evidence.runs);
     let owners = tail::owners(&parts);
     let all = |figure: fn(&Part) -> u64| parts.iter().map(figure).sum::<u64>() as f64;
     let (count, beyond) = (all(|part| part.count), all(|part| part.beyond));
@@ -38,7 +26,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .map(|at| {
             format!(
                 "{}: {} of the requests, and {} of those beyond the 99th percentile",
-                names[*at],
+                names[*at].1,
                 percent(parts[*at].count as f64 / count),
                 percent(parts[*at].beyond as f64 / beyond)
             )

@@ -1,0 +1,568 @@
+//! What the formats for people show of several hosts: a table with each host's own
+//! figures, and how far apart they began.
+//!
+//! Not for judging hosts or finding the tail's owner: verdicts stand in the records,
+//! owners are named by `jostle_stats::tail`.
+
+use crate::format::{grouped, percent, significant, time};
+use crate::grid::{Grid, Heading, Titled};
+use crate::requests::short;
+use crate::spread::median_run;
+use jostle_model::hosts::{HostCeiling, HostPart};
+use jostle_model::record::{At, Experiment, Is, Point};
+use jostle_stats::summary::PointSummary;
+use jostle_stats::tail;
+use std::collections::BTreeSet;
+
+/// So many hosts of a point have a line each, whatever they did.
+const IN_FULL: usize = 8;
+
+const TITLE: &str = "Each host in the run of median rate, by its own clock and window, and its \
+                     verdict over all runs (late: first worker after the agreed start, in rank \
+                     0's time, ± what is not known of the clocks";
+
+/// None where no point has hosts. Notes go on after those of the headline.
+pub fn table(
+    experiment: &Experiment,
+    points: &[PointSummary<'_>],
+    headline: &[String],
+) -> Option<Titled> {
+    let points: Vec<Lines<'_>> = points.iter().filter_map(Lines::of).collect();
+    let swept = swept(&points);
+    let columns: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|column| column.of_any(&points, experiment))
+        .collect();
+    let mut headings = vec![Heading::left("target")];
+    headings.extend(
+        swept
+            .iter()
+            .map(|(upper, lower, _)| Heading::right(upper, lower)),
+    );
+    headings.push(Heading::left("host"));
+    headings.extend(columns.iter().map(|column| column.heading()));
+    headings.push(Heading::left("verdict"));
+    let mut rows = Vec::new();
+    let mut notes = Notes {
+        headline,
+        own: Vec::new(),
+    };
+    let (mut before, mut introduced) = (None, BTreeSet::new());
+    for lines in &points {
+        let mut point = vec![match before == Some(lines.point.target) {
+            true => String::new(),
+            false => short(lines.point.target),
+        }];
+        before = Some(lines.point.target);
+        let values = swept.iter().map(|(_, _, value)| value(&lines.point.at));
+        point.extend(values.map(|value| value.map_or("-".to_owned(), grouped)));
+        let shown = lines.shown();
+        for part in &shown {
+            let line = Line {
+                experiment,
+                target: lines.point.target,
+                part,
+                first: introduced.insert((lines.point.target, part.rank)),
+            };
+            let mut row = std::mem::replace(&mut point, vec![String::new(); swept.len() + 1]);
+            row.push(lines.name(part));
+            row.extend(columns.iter().map(|column| column.cell(&line)));
+            row.push(verdict(lines, part, &mut notes));
+            rows.push(row);
+        }
+        rows.extend(rest(lines, &shown, &columns, swept.len() + 1, &mut notes));
+    }
+    let starred = points.iter().any(|lines| !lines.owners.is_empty());
+    let star = match starred {
+        true => {
+            "; * owns the tail: at least twice its share of the requests beyond everybody's \
+                 99th percentile"
+        }
+        false => "",
+    };
+    (!rows.is_empty()).then(|| Titled {
+        title: format!("{TITLE}{star}):"),
+        grid: Grid {
+            columns: headings,
+            rows,
+        },
+        notes: notes.own,
+    })
+}
+
+/// A point, and what is asked of it for its lines.
+struct Lines<'a> {
+    point: &'a PointSummary<'a>,
+    /// Of the run of median rate.
+    parts: &'a [HostPart],
+    /// Ranks that own the tail.
+    owners: Vec<u64>,
+}
+
+impl<'a> Lines<'a> {
+    fn of(point: &'a PointSummary<'a>) -> Option<Lines<'a>> {
+        let parts = &median_run(point)?.hosts;
+        let (hosts, tails) = tail::pooled(&point.runs);
+        let owners = tail::owners(&tails).into_iter();
+        (!parts.is_empty()).then(|| Lines {
+            point,
+            parts,
+            owners: owners.map(|at| hosts[at].0).collect(),
+        })
+    }
+
+    /// All of a few. Of many those who own the tail, the slowest, the fastest and all
+    /// who were INVALID in any run; and who was SUSPECT, as far as there is room.
+    fn shown(&self) -> Vec<&'a HostPart> {
+        if self.parts.len() <= IN_FULL {
+            return self.parts.iter().collect();
+        }
+        let rate = |a: &&HostPart, b: &&HostPart| a.throughput_per_s.total_cmp(&b.throughput_per_s);
+        let slowest = self.parts.iter().min_by(rate);
+        let fastest = self.parts.iter().max_by(rate);
+        let mut ranks: BTreeSet<u64> = self.owners.iter().copied().collect();
+        ranks.extend(slowest.into_iter().chain(fastest).map(|part| part.rank));
+        let of = |is: Is| {
+            let parts = self.parts.iter().map(|part| part.rank);
+            parts.filter(move |rank| self.worst(*rank).0 == is)
+        };
+        ranks.extend(of(Is::Invalid));
+        for rank in of(Is::Suspect) {
+            if ranks.len() < IN_FULL {
+                ranks.insert(rank);
+            }
+        }
+        let shown = self.parts.iter();
+        shown.filter(|part| ranks.contains(&part.rank)).collect()
+    }
+
+    /// Ranks of one machine have one name.
+    fn name(&self, part: &HostPart) -> String {
+        let alike = self.parts.iter().filter(|other| other.host == part.host);
+        let name = match alike.count() {
+            1 => part.host.clone(),
+            _ => format!("{} rank {}", part.host, part.rank),
+        };
+        match self.owners.contains(&part.rank) {
+            true => name + "*",
+            false => name,
+        }
+    }
+
+    /// Its gravest verdict, and in how many of the runs in which it took part.
+    fn worst(&self, rank: u64) -> (Is, usize, usize) {
+        let verdicts: Vec<Is> = self.runs_of(rank).map(|part| part.verdict.is).collect();
+        let worst = verdicts.iter().copied().max().unwrap_or_default();
+        let count = verdicts.iter().filter(|is| **is == worst).count();
+        (worst, count, verdicts.len())
+    }
+
+    fn runs_of(&self, rank: u64) -> impl Iterator<Item = &'a HostPart> {
+        let rows = self.point.runs.iter().flat_map(|run| &run.hosts);
+        rows.filter(move |part| part.rank == rank)
+    }
+}
+
+/// The values of a point that tell it from others.
+type Swept = (&'static str, &'static str, fn(&At) -> Option<u64>);
+
+static SWEPT: [Swept; 8] = [
+    ("workers", "in all", |at| at.workers),
+    ("", "n", |at| at.operations),
+    ("", "keys", |at| at.keys),
+    ("", "open", |at| at.open),
+    ("", "listen", |at| at.listeners),
+    ("", "addrs", |at| at.sources),
+    ("", "rate", |at| at.rate),
+    ("gene-", "rators", |at| at.generators),
+];
+
+fn swept(points: &[Lines<'_>]) -> Vec<&'static Swept> {
+    let differs = |swept: &&Swept| {
+        let values = points.iter().map(|lines| swept.2(&lines.point.at));
+        values.collect::<BTreeSet<_>>().len() > 1
+    };
+    SWEPT.iter().filter(differs).collect()
+}
+
+/// One host in one point.
+struct Line<'a> {
+    experiment: &'a Experiment,
+    target: &'a str,
+    part: &'a HostPart,
+    /// The host has had no line before with this target.
+    first: bool,
+}
+
+impl Line<'_> {
+    fn ceiling(&self) -> Option<&HostCeiling> {
+        let mut all = self.experiment.calibration.host_ceilings.iter();
+        all.find(|one| one.target == self.target && one.rank == self.part.rank)
+    }
+}
+
+struct Column {
+    title: [&'static str; 2],
+    shown: Shown,
+    cell: fn(&Line<'_>) -> Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// Counts and times of the start are what happened, whatever the verdict.
+    Always,
+    /// It hardly changes.
+    Once,
+    /// As in the headline: what must not be used cannot be copied.
+    UnlessInvalid,
+}
+
+static COLUMNS: &[Column] = &[
+    Column {
+        title: ["", "workers"],
+        shown: Shown::Always,
+        cell: |line| Some(grouped(line.part.workers)),
+    },
+    Column {
+        title: ["alone", "ops/s"],
+        shown: Shown::Once,
+        cell: |line| Some(significant(line.ceiling()?.throughput_per_s, 3)),
+    },
+    Column {
+        title: ["", "ops/s"],
+        shown: Shown::Always,
+        cell: |line| Some(significant(line.part.throughput_per_s, 3)),
+    },
+    Column {
+        title: ["", "p50"],
+        shown: Shown::UnlessInvalid,
+        cell: |line| percentile(line.part, "p50"),
+    },
+    Column {
+        title: ["", "p99"],
+        shown: Shown::UnlessInvalid,
+        cell: |line| percentile(line.part, "p99"),
+    },
+    Column {
+        title: ["CPU us", "/op"],
+        shown: Shown::UnlessInvalid,
+        cell: |line| Some(significant(line.part.cpu_us_per_operation?, 2)),
+    },
+    Column {
+        title: ["", "busy"],
+        shown: Shown::Always,
+        cell: |line| Some(percent(line.part.busy_share?.min(1.0))),
+    },
+    Column {
+        title: ["", "late"],
+        shown: Shown::Always,
+        cell: |line| Some(signed_time(line.part.late_ns)),
+    },
+    Column {
+        title: ["", "± clock"],
+        shown: Shown::Always,
+        cell: |line| Some(uncertainty(line.part.clock_within_ns)),
+    },
+    Column {
+        title: ["clock", "ahead"],
+        shown: Shown::Once,
+        cell: |line| Some(signed_time(line.part.clock_ahead_ns)),
+    },
+];
+
+impl Column {
+    fn heading(&self) -> Heading {
+        let [upper, lower] = self.title;
+        Heading {
+            close: lower == "± clock",
+            ..Heading::right(upper, lower)
+        }
+    }
+
+    /// What no host has needs no column.
+    fn of_any(&self, points: &[Lines<'_>], experiment: &Experiment) -> bool {
+        let mut lines = points.iter().flat_map(|lines| {
+            lines.parts.iter().map(|part| Line {
+                experiment,
+                target: lines.point.target,
+                part,
+                first: true,
+            })
+        });
+        lines.any(|line| (self.cell)(&line).is_some())
+    }
+
+    fn cell(&self, line: &Line<'_>) -> String {
+        let text = match self.shown {
+            Shown::Once if !line.first => return String::new(),
+            Shown::UnlessInvalid if line.part.verdict.is == Is::Invalid => None,
+            _ => (self.cell)(line),
+        };
+        text.unwrap_or_else(|| "-".to_owned())
+    }
+}
+
+fn percentile(part: &HostPart, name: &str) -> Option<String> {
+    let nanos = part.latency_ns.as_ref()?.percentiles.get(name)?;
+    Some(time(*nanos as f64))
+}
+
+fn signed_time(nanos: i64) -> String {
+    let sign = if nanos < 0 { "-" } else { "" };
+    format!("{sign}{}", time(nanos.unsigned_abs() as f64))
+}
+
+/// Rounded up to two digits: it must not look smaller than it is. Rank 0's own clock
+/// has none.
+fn uncertainty(nanos: u64) -> String {
+    let magnitude = nanos.checked_ilog10().unwrap_or(0);
+    let step = 10u64.pow(magnitude.saturating_sub(1));
+    match nanos {
+        0 => String::new(),
+        n => format!("±{}", time(n.next_multiple_of(step) as f64)),
+    }
+}
+
+/// The reasons of verdicts by their numbers.
+struct Notes<'a> {
+    headline: &'a [String],
+    own: Vec<(String, String)>,
+}
+
+impl Notes<'_> {
+    /// Hosts of which a check says the same but for the figures share the words of the
+    /// first: the headline's, where they stand there.
+    fn mark(&mut self, lines: &Lines<'_>, check: &str) -> Option<String> {
+        let rows = lines.point.runs.iter().flat_map(|run| &run.hosts);
+        let said = rows.flat_map(|part| {
+            let of_check = part.verdict.reasons.iter().filter(|r| r.check == check);
+            of_check.map(|reason| (reason.is, format!("{}: {}", part.host, reason.text)))
+        });
+        let said: Vec<(Is, String)> = said.collect();
+        let gravest = said.iter().map(|(is, _)| *is).max()?;
+        let told = said.iter().find(|(_, text)| {
+            let mut notes = self.headline.iter();
+            notes.any(|note| note.starts_with(text.as_str()))
+        });
+        let (_, text) = told.or(said.iter().find(|(is, _)| *is == gravest))?;
+        let mut headline = self.headline.iter();
+        if let Some(at) = headline.position(|note| note.starts_with(text.as_str())) {
+            return Some(format!("[{}]", at + 1));
+        }
+        if let Some((mark, _)) = self.own.iter().find(|(_, note)| note == text) {
+            return Some(mark.clone());
+        }
+        let mark = format!("[{}]", self.headline.len() + self.own.len() + 1);
+        self.own.push((mark.clone(), text.clone()));
+        Some(mark)
+    }
+
+    fn marks<'a>(
+        &mut self,
+        lines: &Lines<'_>,
+        parts: impl Iterator<Item = &'a HostPart>,
+    ) -> String {
+        let mut checks: Vec<&str> = Vec::new();
+        for reason in parts.flat_map(|part| &part.verdict.reasons) {
+            if !checks.contains(&reason.check.as_str()) {
+                checks.push(&reason.check);
+            }
+        }
+        let marks = checks
+            .into_iter()
+            .filter_map(|check| self.mark(lines, check));
+        marks.collect()
+    }
+}
+
+/// Such as `INVALID (3 of 6)[2]`.
+fn verdict(lines: &Lines<'_>, part: &HostPart, notes: &mut Notes<'_>) -> String {
+    let often = match lines.worst(part.rank) {
+        (is, count, all) if is == Is::Valid || count == all => is.to_string(),
+        (is, count, all) => format!("{is} ({count} of {all})"),
+    };
+    often + &notes.marks(lines, lines.runs_of(part.rank))
+}
+
+/// One line for all that have none of their own.
+fn rest(
+    lines: &Lines<'_>,
+    shown: &[&HostPart],
+    columns: &[&Column],
+    before: usize,
+    notes: &mut Notes<'_>,
+) -> Option<Vec<String>> {
+    let has_line = |part: &&HostPart| shown.iter().any(|other| other.rank == part.rank);
+    let others: Vec<&HostPart> = lines.parts.iter().filter(|part| !has_line(part)).collect();
+    let range = |figure: fn(&HostPart) -> f64, digits| {
+        let each = || others.iter().map(|part| figure(part));
+        let (least, most) = (each().reduce(f64::min)?, each().reduce(f64::max)?);
+        let (least, most) = (significant(least, digits), significant(most, digits));
+        Some(match least == most {
+            true => least,
+            false => format!("{least}..{most}"),
+        })
+    };
+    let workers = range(|part| part.workers as f64, 1)?;
+    let rates = range(|part| part.throughput_per_s, 3)?;
+    let mut row = vec![String::new(); before];
+    row.push(match others.len() {
+        1 => "1 other".to_owned(),
+        n => format!("{n} others"),
+    });
+    row.extend(columns.iter().map(|column| match column.title {
+        ["", "workers"] => workers.clone(),
+        ["", "ops/s"] => rates.clone(),
+        _ => String::new(),
+    }));
+    let ranks = others.iter().map(|part| part.rank);
+    let suspect = ranks.filter(|rank| lines.worst(*rank).0 == Is::Suspect);
+    row.push(match suspect.count() {
+        0 => Is::Valid.to_string(),
+        n => {
+            let of_all = others.iter().flat_map(|part| lines.runs_of(part.rank));
+            format!("{n} {}{}", Is::Suspect, notes.marks(lines, of_all))
+        }
+    });
+    Some(row)
+}
+
+/// In the run in which they began furthest apart. The hosts' true starts lie no
+/// further from what is printed than the figure beside it, whichever two they are:
+/// it is the greatest that clocks allow, less what they say.
+pub fn began(points: &[Point]) -> Option<String> {
+    let several = || points.iter().filter(|point| point.hosts.len() > 1);
+    let furthest = several()
+        .map(apart)
+        .max_by_key(|(said, unknown)| said + unknown)?;
+    let counts = || several().map(|point| point.hosts.len() as u64);
+    let (fewest, most) = (counts().min()?, counts().max()?);
+    let hosts = match fewest == most {
+        true => grouped(most),
+        false => format!("{} to {}", grouped(fewest), grouped(most)),
+    };
+    let (said, unknown) = furthest;
+    let unknown = uncertainty(unknown).replace('±', ", ± ");
+    Some(format!(
+        "{hosts} hosts began within {} of each other{unknown}.",
+        time(said as f64)
+    ))
+}
+
+/// Between the first host's start and the last one's, ns, and what is not known of it.
+fn apart(point: &Point) -> (u64, u64) {
+    let span = |sign: i64| {
+        let began = |part: &HostPart, sign: i64| part.late_ns + sign * part.clock_within_ns as i64;
+        let first = point.hosts.iter().map(|part| began(part, -sign)).min();
+        let last = point.hosts.iter().map(|part| began(part, sign)).max();
+        first
+            .zip(last)
+            .map_or(0, |(first, last)| last.abs_diff(first))
+    };
+    (span(0), span(1) - span(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{made, markdown, table};
+    use jostle_model::record::Verdict;
+
+    #[test]
+    fn few_hosts_and_many_as_people_see_them() {
+        insta::assert_snapshot!(table::render(&[made::hosts()]));
+    }
+
+    #[test]
+    fn the_same_for_a_page() {
+        insta::assert_snapshot!(markdown::render(&[made::hosts()]));
+    }
+
+    #[test]
+    fn every_host_that_was_invalid_has_its_line_and_the_rest_one() {
+        let mut set = made::hosts();
+        set.points.retain(|point| point.at.generators == Some(18));
+        let weak = set.points[0].hosts[6].verdict.clone();
+        for point in &mut set.points {
+            for (nth, part) in point.hosts.iter_mut().enumerate() {
+                part.verdict = match nth {
+                    // Once is enough.
+                    ..10 if point.run == 1 || nth == 6 => weak.clone(),
+                    _ => Verdict::default(),
+                };
+            }
+        }
+        let text = table::render(&[set]);
+        let once = text
+            .lines()
+            .filter(|line| line.contains("INVALID (1 of 6)["));
+        assert_eq!(once.count(), 9, "{text}");
+        assert!(text.contains("7 others "), "{text}");
+    }
+
+    #[test]
+    fn ranks_of_one_machine_are_told_apart() {
+        let mut set = made::hosts();
+        for point in &mut set.points {
+            for part in point.hosts.iter_mut().take(2) {
+                part.host = "vm".to_owned();
+            }
+        }
+        let text = table::render(&[set]);
+        for name in [" vm rank 0 ", " vm rank 1 ", " h3 "] {
+            assert!(text.contains(name), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_uncertainty_of_starts_is_that_of_the_clocks() {
+        let row = |late_ns, clock_within_ns| HostPart {
+            late_ns,
+            clock_within_ns,
+            ..HostPart::default()
+        };
+        let run = |hosts: &[(i64, u64)]| Point {
+            hosts: hosts
+                .iter()
+                .map(|(late, within)| row(*late, *within))
+                .collect(),
+            ..Point::default()
+        };
+        let table: [(&[Point], Option<&str>); 5] = [
+            (&[], None),
+            (&[run(&[(5_000, 0)])], None),
+            (
+                &[run(&[(-80_000, 4_000), (400_000, 6_010)])],
+                Some("2 hosts began within 480 us of each other, ± 11 us."),
+            ),
+            // A host in between of which less is known.
+            (
+                &[run(&[(0, 0), (90_000, 30_000), (100_000, 1_000)])],
+                Some("3 hosts began within 100 us of each other, ± 20 us."),
+            ),
+            (
+                &[
+                    run(&[(0, 0), (1_000, 100)]),
+                    run(&[(0, 0), (9_000, 200), (5_000, 1)]),
+                ],
+                Some("2 to 3 hosts began within 9.0 us of each other, ± 200 ns."),
+            ),
+        ];
+        for (runs, said) in table {
+            assert_eq!(began(runs).as_deref(), said);
+        }
+    }
+
+    #[test]
+    fn an_uncertainty_never_looks_smaller_than_it_is() {
+        for (nanos, text) in [
+            (0, ""),
+            (7, "±7 ns"),
+            (8_010, "±8.1 us"),
+            (8_000, "±8.0 us"),
+            (99_100, "±100 us"),
+        ] {
+            assert_eq!(uncertainty(nanos), text);
+        }
+    }
+}
