@@ -56,6 +56,30 @@ fn is_faultless(point: &Point) {
 }
 
 #[test]
+fn a_server_that_wants_a_password_gets_it_from_the_environment() {
+    let _alone = alone();
+    let [redis, lockd] = servers::guarded("open-sesame");
+    let table = [(&redis, "REDISCLI_AUTH"), (&lockd, "JOSTLED_PASSWORD")];
+    for (target, variable) in table {
+        for carrier in ["processes", "tasks"] {
+            let line = format!("stream {target} -n 20 -w 2 --as {carrier}");
+            let with = format!("env {variable}=open-sesame");
+            let point = as_json(&line).under(&with).run().measures().point();
+            assert_eq!(point.operations, 40, "{line}");
+            is_faultless(&point);
+        }
+        let line = format!("stream {target} -n 20");
+        as_json(&line).run().exits(1).says("NOAUTH");
+        let with = format!("env {variable}=wrong");
+        as_json(&line)
+            .under(&with)
+            .run()
+            .exits(1)
+            .says("AUTH: WRONGPASS");
+    }
+}
+
+#[test]
 fn streams_and_holds_on_redis_are_whole_and_leave_no_key() {
     let _alone = alone();
     let redis = redis();

@@ -34,7 +34,8 @@ impl Target for Lockd {
         summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
         details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
                   lock goes with its connection. Neither durable nor replicated; each grant \
-                  carries a fencing token that only grows; waiters are served in order.",
+                  carries a fencing token that only grows; waiters are served in order. The password \
+                  of a server that wants one is $JOSTLED_PASSWORD.",
         lock: LOCK,
         no_threads: None,
     };
@@ -48,11 +49,14 @@ impl Target for Lockd {
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Lockd, SetupError> {
-        let address = match setup.argument {
-            Some(place) => Address::tcp(place).map_err(SetupError)?,
-            None => Address::tcp(&setup.launcher.launch("lockd")?).map_err(SetupError)?,
+        let daemon = match setup.argument {
+            Some(place) => Daemon::prepare_named(Address::tcp(place).map_err(SetupError)?, setup),
+            None => {
+                let place = setup.launcher.launch("lockd")?;
+                Daemon::prepare(Address::tcp(&place).map_err(SetupError)?, setup)
+            }
         };
-        Daemon::prepare(address, setup).map(Lockd)
+        daemon.map(Lockd)
     }
 
     fn join(&self, _worker: usize) -> Result<DaemonLock, SetupError> {

@@ -11,22 +11,50 @@ use std::collections::BTreeMap;
 /// A worker's lock on a jostled.
 pub type DaemonLock = RemoteLock<DaemonWire>;
 
+/// Where the password stands that a server asks for, as for jostled itself: a
+/// command line is visible to everybody, and stands in results.
+const PASSWORD: &str = "JOSTLED_PASSWORD";
+
 /// A server, and the names of this run's locks on it.
-#[derive(Debug)]
 pub struct Daemon {
     address: Address,
+    password: Option<String>,
     names: Names,
 }
 
+impl std::fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "jostled at {}", self.address)
+    }
+}
+
 impl Daemon {
-    /// Asks the server whether it is a jostled.
+    /// Asks a server that was launched for the run whether it is a jostled.
     pub fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        Daemon::asked(address, None, setup)
+    }
+
+    /// The same of a server of the user's own, which may want a password.
+    pub fn prepare_named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+        Daemon::asked(address, std::env::var(PASSWORD).ok(), setup)
+    }
+
+    fn asked(
+        address: Address,
+        password: Option<String>,
+        setup: &Setup<'_>,
+    ) -> Result<Daemon, SetupError> {
         let daemon = Daemon {
             address,
+            password,
             names: Names::new(setup)?,
         };
         daemon.figures()?;
         Ok(daemon)
+    }
+
+    fn client(&self) -> Result<Client, SetupError> {
+        Client::admitted(&self.address, self.password.as_deref())
     }
 
     /// Launches this server on a socket among the run's own files.
@@ -38,13 +66,13 @@ impl Daemon {
     }
 
     pub fn join(&self) -> Result<DaemonLock, SetupError> {
-        let client = Client::connect(&self.address)?;
+        let client = self.client()?;
         Ok(RemoteLock::new(client, DaemonWire(self.names)))
     }
 
     pub fn dial(&self) -> Result<Dialled, SetupError> {
         Ok(Dialled {
-            stream: self.address.connect()?,
+            stream: self.client()?.into_stream(),
             wire: Box::new(DaemonWire(self.names)),
         })
     }
@@ -52,14 +80,14 @@ impl Daemon {
     /// What the server tells of itself under these names; nothing of what it does
     /// not tell, or if it does not answer.
     pub fn noted(&self, names: &[&str]) -> BTreeMap<String, f64> {
-        let info = Client::connect(&self.address).and_then(|mut client| client.ask(&[b"INFO"]));
+        let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
         let info = info.unwrap_or_default();
         let figure = |name: &&str| Some(((*name).to_owned(), info_figure(&info, name)? as f64));
         names.iter().filter_map(figure).collect()
     }
 
     pub fn figures(&self) -> Result<ServerFigures, SetupError> {
-        let info = Client::connect(&self.address)?.ask(&[b"INFO"])?;
+        let info = self.client()?.ask(&[b"INFO"])?;
         let grants = info_figure(&info, "grants").ok_or_else(|| {
             SetupError(format!(
                 "the server at {} is not a jostled: its INFO counts no grants",

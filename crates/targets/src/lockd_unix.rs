@@ -35,7 +35,7 @@ impl Target for LockdUnix {
 
     fn prepare(setup: &Setup<'_>) -> Result<LockdUnix, SetupError> {
         let daemon = match setup.argument {
-            Some(path) => Daemon::prepare(Address::Unix(path.into()), setup),
+            Some(path) => Daemon::prepare_named(Address::Unix(path.into()), setup),
             None => Daemon::launch_unix("lockd+unix", setup),
         };
         daemon.map(LockdUnix)

@@ -67,7 +67,8 @@ impl Target for Redis {
                   1 ms (`poll_ns` in the result): there is no queue, and none that asks later is \
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
                   The lease frees a dead owner's lock after 30 s (in `hold` after 600 s), and lets a \
-                  second owner in where the first holds longer than that.",
+                  second owner in where the first holds longer than that. The password of a server \
+                  that wants one is $REDISCLI_AUTH.",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -82,7 +83,7 @@ impl Target for Redis {
     };
 
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        let mut client = Client::connect(&address(argument)?)?;
+        let mut client = admitted(&address(argument)?)?;
         client.ask(&[b"PING"]).map(drop)
     }
 
@@ -102,13 +103,13 @@ impl Target for Redis {
     }
 
     fn join(&self, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
-        let mut client = Client::connect(&self.address)?;
+        let mut client = admitted(&self.address)?;
         let wire = self.wire(worker, &mut client)?;
         Ok(RemoteLock::new(client, wire))
     }
 
     fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let mut client = Client::connect(&self.address)?;
+        let mut client = admitted(&self.address)?;
         let wire = Box::new(self.wire(worker, &mut client)?);
         let stream = client.into_stream();
         Ok(Some(Dialled { stream, wire }))
@@ -116,7 +117,7 @@ impl Target for Redis {
 
     /// What a worker held that was killed would stay until its lease is over.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let mut client = Client::connect(&self.address)?;
+        let mut client = admitted(&self.address)?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
             let last = self.keys.min(first + REMOVED_AT_ONCE);
             let names: Vec<_> = (first..last).map(|key| self.names.name(key)).collect();
@@ -136,7 +137,7 @@ impl Target for Redis {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        let info = Client::connect(&self.address)?.ask(&[b"INFO"])?;
+        let info = admitted(&self.address)?.ask(&[b"INFO"])?;
         Ok(Some(ServerFigures {
             // Redis counts commands, not locks.
             grants: None,
@@ -145,6 +146,12 @@ impl Target for Redis {
             ..ServerFigures::default()
         }))
     }
+}
+
+/// With the password that redis-cli would use, from where it takes it.
+fn admitted(address: &Address) -> Result<Client, SetupError> {
+    let password = std::env::var("REDISCLI_AUTH").ok();
+    Client::admitted(address, password.as_deref())
 }
 
 fn address(argument: Option<&str>) -> Result<Address, SetupError> {

@@ -193,6 +193,18 @@ impl Client {
         })
     }
 
+    /// As [`Client::connect`]; where there is a password the server must take it.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn admitted(address: &Address, password: Option<&str>) -> Result<Client, SetupError> {
+        let mut client = Client::connect(address)?;
+        if let Some(password) = password {
+            client.command(&[b"AUTH", password.as_bytes()])?;
+        }
+        Ok(client)
+    }
+
     /// The socket, for whoever drives it in another way.
     pub fn into_stream(self) -> Stream {
         self.stream

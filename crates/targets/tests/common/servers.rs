@@ -80,31 +80,49 @@ fn answering() -> &'static (String, String) {
 /// A Redis that keeps nothing on disk, as `//HOST:PORT`.
 fn redis() -> &'static str {
     static PLACE: OnceLock<String> = OnceLock::new();
-    PLACE.get_or_init(|| {
-        let port = free_port();
-        // The shell ends the server when we end, whatever the way: its standard
-        // input closes.
-        let script = format!(
-            "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no >/dev/null & \
-             read -r never; kill $!"
-        );
-        Command::new("sh")
-            .args(["-c", &script])
-            .stdin(Stdio::piped())
-            .current_dir(env!("CARGO_TARGET_TMPDIR"))
-            .spawn()
-            .map(std::mem::forget)
-            .unwrap();
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(
-                start.elapsed() < Duration::from_secs(10),
-                "redis-server does not answer; is the Debian package redis-server installed?"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        format!("//127.0.0.1:{port}")
+    PLACE.get_or_init(|| start_redis(""))
+}
+
+/// The same with a password, as `redis://HOST:PORT`, and a jostled of that kind.
+pub fn guarded(password: &str) -> [String; 2] {
+    let mut server = Server::bind(Config {
+        password: Some(password.to_owned()),
+        ..Config::embedded()
     })
+    .unwrap();
+    let address = server.addresses().next().unwrap();
+    std::thread::spawn(move || {
+        let (stop, _never) = UnixStream::pair().unwrap();
+        server.run(&stop).unwrap();
+    });
+    let redis = start_redis(&format!("--requirepass {password}"));
+    [format!("redis:{redis}"), format!("lockd://{address}")]
+}
+
+fn start_redis(options: &str) -> String {
+    let port = free_port();
+    // The shell ends the server when we end, whatever the way: its standard
+    // input closes.
+    let script = format!(
+        "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no {options} \
+         >/dev/null & read -r never; kill $!"
+    );
+    Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .spawn()
+        .map(std::mem::forget)
+        .unwrap();
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "redis-server does not answer; is the Debian package redis-server installed?"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    format!("//127.0.0.1:{port}")
 }
 
 fn free_port() -> u16 {
