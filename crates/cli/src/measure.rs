@@ -8,10 +8,11 @@ use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
-use jostle_engine::preflight::{self, Need};
+use jostle_engine::preflight::{self, Need, OneHost};
 use jostle_engine::proven;
 use jostle_engine::resolve::{self, Resolved, resolve_over};
-use jostle_engine::world::{World, launched};
+use jostle_engine::world::{Host, World, launched};
+use jostle_model::List;
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
 use jostle_model::record::{Environment, Record};
@@ -78,8 +79,8 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     let machine = Machine::read();
     let mut notes = Vec::new();
     for experiment in &resolved {
-        notes.extend(preflight(experiment, &machine)?);
         let hosts = crew.as_ref().map_or(&[][..], |crew| crew.world.hosts());
+        notes.extend(preflight(experiment, &machine, hosts)?);
         notes.extend(resolve::notes(experiment, hosts));
     }
     let mut writer = match &output.output {
@@ -271,79 +272,93 @@ fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
 }
 
 /// Refuses what the machine cannot carry, before anything starts, and gives what
-/// is worth saying about the rest.
-fn preflight(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failure> {
-    let plan = &resolved.plan;
-    if plan.workload == Workload::Connect {
-        return forecast(resolved, machine);
+/// is worth saying about the rest. Of several `hosts` this one's limits are looked at,
+/// with the largest part that a host has.
+fn preflight(
+    resolved: &Resolved,
+    machine: &Machine,
+    hosts: &[Host],
+) -> Result<Vec<String>, Failure> {
+    let one = OneHost::of(&resolved.plan, hosts);
+    if resolved.plan.workload == Workload::Connect {
+        return forecast(resolved, machine, &one);
     }
-    let workers = plan
-        .workers
-        .as_ref()
-        .and_then(|list| list.0.iter().max().copied())
-        .or(plan.in_flight)
-        .unwrap_or(1);
-    let carrier = match plan.workload {
-        Workload::Spread => Carrier::Threads,
-        _ => plan.carrier.unwrap_or(Carrier::Processes),
-    };
     reach_all(resolved)?;
-    if let Some(place) = &plan.server_cgroup {
+    if let Some(place) = &resolved.plan.server_cgroup {
         OtherGroup::find(place)
             .map_err(|error| Failure::Failed(anyhow!("--server-cgroup: {error}")))?;
     }
     for spec in &resolved.specs {
-        let keys = plan
-            .keys
-            .as_ref()
-            .and_then(|list| list.0.iter().max().copied())
-            .unwrap_or(1);
-        let keys = match (plan.workload, plan.names) {
-            // Each worker opens all, whichever it locks.
-            (Workload::Hold, _) | (_, Some(Names::Own)) => keys * workers,
-            _ => keys,
-        };
-        let files = spec.entry.family == jostle_targets::table::Family::File;
-        let semaphores = match spec.entry.name.starts_with("sysv") {
-            true if keys == 1 => 1,
-            true => plan.slots.unwrap_or(1),
-            false => 0,
-        };
-        let need = Need {
-            workers,
-            carrier,
-            generator_threads: plan.generator_threads.unwrap_or(1),
-            descriptors_each: match () {
-                () if files => keys,
-                () if carrier == Carrier::Tasks => 1,
-                () => 0,
-            },
-            semaphores,
-            memory_each_bytes: match carrier {
-                Carrier::Processes => WORKER_BYTES,
-                Carrier::Threads => THREAD_BYTES,
-                Carrier::Tasks => TASK_BYTES,
-            },
-            shared_bytes: workers * jostle_engine::page::PAGE_BYTES as u64,
-        };
-        preflight::fits(&need, machine)
-            .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
+        preflight::fits(&need(&resolved.plan, &one, spec), machine).map_err(|refusal| {
+            Failure::Failed(anyhow!("{}: {}{refusal}", spec.typed, one.whose()))
+        })?;
     }
     Ok(Vec::new())
 }
 
+/// What one host needs for the largest point of a target.
+fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
+    let most_workers = |plan: &Plan| most(plan.workers.as_ref()).or(plan.in_flight).unwrap_or(1);
+    let workers = most_workers(&one.plan);
+    let carrier = match plan.workload {
+        Workload::Spread => Carrier::Threads,
+        _ => plan.carrier.unwrap_or(Carrier::Processes),
+    };
+    let keys = most(plan.keys.as_ref()).unwrap_or(1);
+    let keys = match (plan.workload, plan.names) {
+        // Each worker opens those of all workers of all hosts, whichever it locks.
+        (Workload::Hold, _) | (_, Some(Names::Own)) => keys * most_workers(plan),
+        _ => keys,
+    };
+    let files = spec.entry.family == jostle_targets::table::Family::File;
+    Need {
+        workers,
+        option: match plan.workload {
+            Workload::Spread => "--in-flight",
+            _ => "-w",
+        },
+        hosts: one.hosts,
+        ranks: one.ranks,
+        carrier,
+        generator_threads: plan.generator_threads.unwrap_or(1),
+        descriptors_each: match () {
+            () if files => keys,
+            () if carrier == Carrier::Tasks => 1,
+            () => 0,
+        },
+        semaphores: match spec.entry.name.starts_with("sysv") {
+            true if keys == 1 => 1,
+            true => plan.slots.unwrap_or(1),
+            false => 0,
+        },
+        memory_each_bytes: match carrier {
+            Carrier::Processes => WORKER_BYTES,
+            Carrier::Threads => THREAD_BYTES,
+            Carrier::Tasks => TASK_BYTES,
+        },
+        shared_bytes: workers * jostle_engine::page::PAGE_BYTES as u64,
+    }
+}
+
+fn most(list: Option<&List>) -> Option<u64> {
+    list.and_then(|list| list.0.iter().max().copied())
+}
+
 /// The same for connections, curve by curve.
-fn forecast(resolved: &Resolved, machine: &Machine) -> Result<Vec<String>, Failure> {
-    let plan = &resolved.plan;
-    let open = plan.open.as_ref().map_or(&[][..], |list| &list.0);
+fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec<String>, Failure> {
+    let open = one.plan.open.as_ref().map_or(&[][..], |list| &list.0);
     let mut notes = Vec::new();
     for (target, at) in resolved.points() {
         let spec = &resolved.specs[target];
-        let load = preflight::Load::of(plan, spec, at);
+        let load = preflight::Load::of(&one.plan, spec, at);
+        let whose = one.whose();
         let said = preflight::forecast(&load, open, machine)
-            .map_err(|refusal| Failure::Failed(anyhow!("{}: {refusal}", spec.typed)))?;
+            .map_err(|refusal| Failure::Failed(anyhow!("{}: {whose}{refusal}", spec.typed)))?;
         let curve = format!("{}, sources {}", spec.typed, at.sources.unwrap_or(1));
-        for note in said.into_iter().map(|note| format!("{curve}: {note}")) {
+        for note in said
+            .into_iter()
+            .map(|note| format!("{curve}: {whose}{note}"))
+        {
             if !notes.contains(&note) {
                 notes.push(note);
             }
@@ -423,6 +438,93 @@ mod tests {
         ] {
             assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_secs(seconds)), label);
         }
+    }
+
+    /// So many hosts, of a machine each.
+    fn hosts(count: usize) -> Vec<Host> {
+        let host = |nth: usize| Host {
+            name: format!("h{}", nth + 1),
+            boot_id: format!("{nth}"),
+            ..Host::default()
+        };
+        (0..count).map(host).collect()
+    }
+
+    fn resolved(plan: Plan, hosts: usize) -> Resolved {
+        resolve_over(plan, 7, &[0, 1], hosts).unwrap()
+    }
+
+    #[test]
+    fn a_plan_that_hosts_carry_together_need_not_fit_one() {
+        let of = |target: &str, change: fn(&mut Plan), count: usize| {
+            let mut plan = Plan::of(Workload::Contend);
+            plan.targets = vec![target.to_owned()];
+            plan.workers = Some(List(vec![90, 1_800]));
+            change(&mut plan);
+            let resolved = resolved(plan, count);
+            let one = OneHost::of(&resolved.plan, &hosts(count));
+            need(&resolved.plan, &one, &resolved.specs[0])
+        };
+        let whole = of("flock:/mnt/x", |_| {}, 1);
+        let part = of("flock:/mnt/x", |_| {}, 18);
+        let expected = Need {
+            workers: 100,
+            hosts: 18,
+            shared_bytes: whole.shared_bytes / 18,
+            ..whole
+        };
+        assert_eq!((whole.workers, part), (1_800, expected));
+        let spread = |plan: &mut Plan| {
+            *plan = Plan {
+                targets: plan.targets.clone(),
+                in_flight: Some(90),
+                generators: Some(List(vec![3, 18])),
+                ..Plan::of(Workload::Spread)
+            };
+        };
+        let part = of("http://server/", spread, 18);
+        assert_eq!((part.workers, part.option), (30, "--in-flight"));
+        // Files of locks of their own are opened by all workers.
+        let own = |plan: &mut Plan| {
+            *plan = Plan {
+                targets: plan.targets.clone(),
+                workers: Some(List(vec![6])),
+                names: Some(Names::Own),
+                ..Plan::of(Workload::Stream)
+            };
+        };
+        let part = of("flock:/mnt/x/", own, 3);
+        assert_eq!((part.workers, part.descriptors_each), (2, 6));
+    }
+
+    #[test]
+    fn a_refusal_says_whose_limits_they_are() {
+        let mut plan = Plan::of(Workload::Contend);
+        plan.targets = vec!["null".to_owned()];
+        plan.workers = Some(List(vec![1_800]));
+        let mut machine = Machine::default();
+        machine.kernel.pid_max = Some(400);
+        let said = |count: usize| {
+            let resolved = resolved(plan.clone(), count);
+            match preflight(&resolved, &machine, &hosts(count)) {
+                Err(Failure::Failed(error)) => error.to_string(),
+                _ => String::new(),
+            }
+        };
+        let alone = said(1);
+        assert!(
+            alone.starts_with("null: 1800 worker processes need"),
+            "{alone}"
+        );
+        let several = said(9);
+        assert!(
+            several.starts_with(
+                "null: by the limits of h1, for its part as one of 9 hosts: 200 worker processes \
+                 need 202 pids"
+            ) && several.ends_with("or -w at most 882"),
+            "{several}"
+        );
+        assert_eq!(said(20), "", "90 fit");
     }
 
     #[test]

@@ -7,10 +7,12 @@
 
 mod allow;
 mod connect;
+mod one_host;
 mod survey;
 
 pub use allow::{Need, Refusal, allow, fits};
 pub use connect::{Load, bound, explain, forecast, limits, memory_floor};
+pub use one_host::OneHost;
 pub use survey::{Finding, Severity, busy_share, survey};
 
 /// Bytes as people read them: `512 B`, `200.0 KiB`, `1.9 GiB`.

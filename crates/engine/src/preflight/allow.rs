@@ -10,8 +10,14 @@ use jostle_sys::limits::text::Semaphores;
 /// What a point takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// Workers that exist at the same time.
+    /// Workers that exist at the same time; of several hosts, one host's.
     pub workers: u64,
+    /// The option that says how many there are in all.
+    pub option: &'static str,
+    /// Hosts among which they are dealt.
+    pub hosts: u64,
+    /// Of these, how many ranks this machine carries.
+    pub ranks: u64,
     /// What carries them.
     pub carrier: Carrier,
     /// Threads that carry tasks.
@@ -85,22 +91,36 @@ pub fn fits(need: &Need, machine: &Machine) -> Result<(), Refusal> {
 }
 
 impl Need {
-    /// `10000 worker processes need`.
-    fn opening(&self) -> String {
+    /// `10000 worker processes`.
+    fn carriers(&self) -> String {
         match (self.workers, self.carrier) {
-            (1, Carrier::Processes) => "1 worker process needs".to_owned(),
-            (1, Carrier::Threads) => "1 worker thread needs".to_owned(),
-            (1, Carrier::Tasks) => "1 task needs".to_owned(),
-            (n, Carrier::Tasks) => format!("{n} tasks need"),
-            (n, carrier) => format!("{n} worker {carrier} need"),
+            (1, Carrier::Processes) => "1 worker process".to_owned(),
+            (1, Carrier::Threads) => "1 worker thread".to_owned(),
+            (1, Carrier::Tasks) => "1 task".to_owned(),
+            (n, Carrier::Tasks) => format!("{n} tasks"),
+            (n, carrier) => format!("{n} worker {carrier}"),
         }
     }
 
-    /// `, or -w at most 480`, unless not even one would fit.
+    /// `10000 worker processes need`, of one rank.
+    fn opening(&self) -> String {
+        let needs = if self.workers == 1 { "needs" } else { "need" };
+        format!("{} {needs}", self.carriers())
+    }
+
+    /// The same of all ranks of this machine.
+    fn opening_of_all(&self) -> String {
+        match self.ranks {
+            1 => self.opening(),
+            ranks => format!("{ranks} ranks with {} each need", self.carriers()),
+        }
+    }
+
+    /// `, or -w at most 480`, unless not even one would fit. `at_most`: of one host.
     fn or_fewer(&self, at_most: u64) -> String {
         match at_most.min(self.workers.saturating_sub(1)) {
             0 => String::new(),
-            n => format!(", or -w at most {n}"),
+            n => format!(", or {} at most {}", self.option, n * self.hosts),
         }
     }
 }
@@ -196,7 +216,9 @@ fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
         Carrier::Processes | Carrier::Threads => need.workers,
         Carrier::Tasks => need.generator_threads,
     };
-    let more = carriers.saturating_add(OWN_TASKS);
+    let more = carriers
+        .saturating_add(OWN_TASKS)
+        .saturating_mul(need.ranks);
     // The tightest, so that what `at most` promises holds for all of them.
     let tightest = task_limits(machine, more)
         .into_iter()
@@ -206,13 +228,13 @@ fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
             limit: limit.limit,
             text: format!(
                 "{} {more} {}, {} is {} ({} in use): {}{}",
-                need.opening(),
+                need.opening_of_all(),
                 limit.unit,
                 limit.owner,
                 limit.max,
                 limit.used,
                 limit.remedy,
-                need.or_fewer(limit.room().saturating_sub(OWN_TASKS)),
+                need.or_fewer((limit.room() / need.ranks).saturating_sub(OWN_TASKS)),
             ),
         }),
         _ => Ok(()),
@@ -267,7 +289,8 @@ fn files(need: &Need, machine: &Machine) -> Result<(), Refusal> {
         return Ok(());
     };
     let used = machine.kernel.files.unwrap_or(0);
-    let more = need.workers.saturating_mul(need.descriptors_each);
+    let each = need.descriptors_each.saturating_mul(need.ranks);
+    let more = need.workers.saturating_mul(each);
     let room = max.saturating_sub(used);
     if more <= room {
         return Ok(());
@@ -277,9 +300,9 @@ fn files(need: &Need, machine: &Machine) -> Result<(), Refusal> {
         text: format!(
             "{} {more} open files, fs.file-max is {max} ({used} in use): raise it \
              (`sysctl -w fs.file-max={}` as root){}",
-            need.opening(),
+            need.opening_of_all(),
             used.saturating_add(more),
-            need.or_fewer(room / need.descriptors_each.max(1)),
+            need.or_fewer(room / each.max(1)),
         ),
     })
 }
@@ -345,7 +368,8 @@ fn semaphores(need: &Need, machine: &Machine) -> Result<(), Refusal> {
 }
 
 fn memory(need: &Need, machine: &Machine) -> Result<(), Refusal> {
-    let needed = need.workers.saturating_mul(need.memory_each_bytes);
+    let each = need.memory_each_bytes.saturating_mul(need.ranks);
+    let needed = need.workers.saturating_mul(each);
     // MemAvailable is the kernel's estimate, and the last tenth of it is had
     // only by reclaiming, which would be measured too.
     let available = machine.memory.map(|m| m.available_bytes / 10 * 9);
@@ -354,10 +378,10 @@ fn memory(need: &Need, machine: &Machine) -> Result<(), Refusal> {
             limit: "MemAvailable",
             text: format!(
                 "{} {} of memory, {} are free to use (nine tenths of MemAvailable): free some{}",
-                need.opening(),
+                need.opening_of_all(),
                 bytes(needed),
                 bytes(room),
-                need.or_fewer(room / need.memory_each_bytes.max(1)),
+                need.or_fewer(room / each.max(1)),
             ),
         });
     }
@@ -367,7 +391,7 @@ fn memory(need: &Need, machine: &Machine) -> Result<(), Refusal> {
             text: format!(
                 "{} {} of memory, the cgroup's {} is {} ({} in use): raise it (`echo {} > {}/{}` \
                  as root){}",
-                need.opening(),
+                need.opening_of_all(),
                 bytes(needed),
                 bound.name,
                 bytes(bound.max),
@@ -375,7 +399,7 @@ fn memory(need: &Need, machine: &Machine) -> Result<(), Refusal> {
                 bound.used.saturating_add(needed),
                 bound.group.display(),
                 bound.name,
-                need.or_fewer(bound.room() / need.memory_each_bytes.max(1)),
+                need.or_fewer(bound.room() / each.max(1)),
             ),
         }),
         _ => Ok(()),
@@ -461,6 +485,9 @@ mod tests {
     fn need(workers: u64) -> Need {
         Need {
             workers,
+            option: "-w",
+            hosts: 1,
+            ranks: 1,
             carrier: Carrier::Processes,
             generator_threads: 1,
             descriptors_each: 1,
@@ -700,6 +727,57 @@ mod tests {
             text.ends_with("`ulimit -v unlimited`, or -w at most 5"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn of_several_hosts_one_host_s_part_is_counted_and_all_of_them_are_told_to_be_fewer() {
+        let part = |ranks| Need {
+            option: "--in-flight",
+            hosts: 18,
+            ranks,
+            ..need(100)
+        };
+        let (_, text) = refusal(&part(1), |m| m.cgroup.tasks = bound("pids.max", 50, 0));
+        assert!(
+            text.starts_with("100 worker processes need 102 pids"),
+            "{text}"
+        );
+        assert!(text.ends_with(", or --in-flight at most 864"), "{text}"); // 48 each
+        // Ranks of one machine share what is the machine's, and no process's own limits.
+        type Change = fn(&mut Machine);
+        let table: [(Change, &str, &str); 3] = [
+            (
+                |m| m.kernel.pid_max = Some(86 + 300 + 305),
+                "3 ranks with 100 worker processes each need 306 pids",
+                "or --in-flight at most 1782", // 101 - 2 each
+            ),
+            (
+                |m| {
+                    m.kernel.file_max = Some(1_298);
+                    m.kernel.files = Some(1_000);
+                },
+                "3 ranks with 100 worker processes each need 300 open files",
+                "or --in-flight at most 1782",
+            ),
+            (
+                |m| m.cgroup.memory = bound("memory.max", 299 * (200 << 10), 0),
+                "3 ranks with 100 worker processes each need 58.6 MiB of memory",
+                "or --in-flight at most 1782",
+            ),
+        ];
+        for (change, opening, end) in table {
+            let (_, text) = refusal(&part(3), change);
+            assert!(
+                text.starts_with(opening) && text.ends_with(end),
+                "{text}\n{end}"
+            );
+            let mut machine = roomy();
+            change(&mut machine);
+            assert_eq!(fits(&part(2), &machine), Ok(()));
+        }
+        let mut machine = roomy();
+        machine.rlimits.address_space_bytes.soft = Some((32 << 20) + 10_000_000);
+        assert_eq!(fits(&part(3), &machine), Ok(()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod machines;
 mod merge;
 mod ranks;
 mod rows;
-mod split;
+pub(crate) mod split;
 
 use crate::grants;
 use crate::keeper::{Keeper, KeeperError};
