@@ -264,6 +264,62 @@ mod launched {
         assert_eq!(seen, [(1, 1), (3, 3)]);
     }
 
+    /// What stands in the rows of the ranks under the heading `alone ops/s`.
+    fn printed_alone(table: &str) -> Vec<String> {
+        let lines: Vec<&str> = table.lines().collect();
+        let is_heading = |pair: &[&str]| pair[0].contains("alone") && pair[1].contains("ops/s");
+        let at = lines.windows(2).position(is_heading).unwrap_or_else(|| {
+            panic!("no such column: {table}");
+        });
+        // Figures end where their heading does.
+        let end = lines[at].find("alone").unwrap() + "alone".len();
+        let rows = (0..3).map(|rank| {
+            let name = format!(" rank {rank} ");
+            let row = lines[at..].iter().find(|line| line.contains(&name));
+            let upto: String = row.unwrap_or(&"").chars().take(end).collect();
+            upto.rsplit(' ').next().unwrap_or_default().to_owned()
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn what_each_rank_did_alone_stands_in_the_record_and_in_the_table() {
+        let _alone = alone();
+        let server = Server::start();
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("spread.jsonl");
+        let line = format!(
+            "spread lockd://{} --in-flight 7 --generators 3 -t 0.3 --runs 1 -o {}",
+            server.address,
+            file.display()
+        );
+        let output = Job::start(&line).end();
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+        let records = records(&output);
+        let is_experiment = |record: &&Value| record["record"] == "experiment";
+        let experiment = records.iter().find(is_experiment).unwrap();
+        let alone = experiment["calibration"]["host_ceilings"].as_array();
+        let alone = alone.unwrap_or_else(|| panic!("{experiment}"));
+        let workers: Vec<_> = alone
+            .iter()
+            .map(|row| (row["rank"].as_u64(), row["workers"].as_u64()))
+            .collect();
+        let expected = [(0, 3), (1, 2), (2, 2)].map(|(rank, each)| (Some(rank), Some(each)));
+        assert_eq!(workers, expected);
+        let report = Command::new(JOSTLE)
+            .arg("report")
+            .arg(&file)
+            .output()
+            .unwrap();
+        let table = text(&report.stdout);
+        for (row, cell) in alone.iter().zip(printed_alone(&table)) {
+            let rate = row["throughput_per_s"].as_f64().unwrap();
+            let printed: f64 = cell.replace(',', "").parse().unwrap_or(f64::NAN);
+            // Three digits of it.
+            assert!((printed - rate).abs() <= 0.005 * rate, "{row}\n{table}");
+        }
+    }
+
     #[test]
     fn a_rank_that_fails_ends_the_run_by_its_name_and_leaves_nothing() {
         let _alone = alone();

@@ -465,7 +465,8 @@ fn apart(point: &Point) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{made, markdown, table};
+    use crate::page::pages;
+    use crate::{html, made, markdown, table};
     use jostle_model::record::Verdict;
 
     #[test]
@@ -476,6 +477,54 @@ mod tests {
     #[test]
     fn the_same_for_a_page() {
         insta::assert_snapshot!(markdown::render(&[made::hosts()]));
+    }
+
+    /// What stands in the cells (`td`, or `th`) of all rows of all tables of a page.
+    fn cells(page: &str, kind: &str) -> Vec<Vec<String>> {
+        let (opens, closes) = (format!("<{kind}"), format!("</{kind}>"));
+        let of_row = |row: &str| {
+            let cells = row.split("</tr>").next().unwrap().split(&opens).skip(1);
+            let texts = cells.filter_map(|cell| cell.split_once('>')?.1.split(&closes).next());
+            texts.map(str::to_owned).collect()
+        };
+        page.split("<tr").skip(1).map(of_row).collect()
+    }
+
+    #[test]
+    fn a_browser_shows_the_same_rows() {
+        let mut set = made::hosts();
+        let alone = |rank: u64| HostCeiling {
+            target: set.points[0].target.clone(),
+            rank,
+            host: format!("h{}", rank + 1),
+            throughput_per_s: 4_321.0,
+            of_median: 1.0,
+            ..HostCeiling::default()
+        };
+        set.experiment.calibration.host_ceilings = (0..18).map(alone).collect();
+        let sets = [set];
+        let mut tables = pages(&sets).remove(0).tables.into_iter();
+        let console = tables.find(|table| table.title.starts_with(TITLE)).unwrap();
+        let page = html::html(&sets);
+        let columns = console.grid.columns.iter();
+        let heading: Vec<String> = columns
+            .map(|heading| match &heading.title {
+                [upper, lower] if upper.is_empty() => lower.clone(),
+                [upper, lower] => format!("{upper}<br>{lower}"),
+            })
+            .collect();
+        assert!(heading.contains(&"alone<br>ops/s".to_owned()));
+        let headings = cells(&page, "th");
+        assert!(headings.contains(&heading), "{heading:?}");
+        let rows = cells(&page, "td");
+        let first = rows.iter().position(|row| *row == console.grid.rows[0]);
+        let first = first.unwrap_or_else(|| panic!("{:?}", console.grid.rows[0]));
+        assert_eq!(rows[first..][..console.grid.rows.len()], console.grid.rows);
+        for text in [&console.title, &console.notes[0].1] {
+            assert!(page.contains(text.as_str()), "{text}");
+        }
+        let row = &console.grid.rows[0];
+        assert!(row.contains(&"h1".to_owned()) && row.contains(&"4,321".to_owned()));
     }
 
     #[test]
