@@ -102,3 +102,60 @@ impl Hosts {
         limit(Path::new(&host.group), cpus).with_context(|| format!("cannot limit {}", host.group))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_written_in_the_words_of_either_version() {
+        // files that a group has, limit -> what they say then
+        type Files = &'static [(&'static str, &'static str)];
+        let table: [(&[&str], Option<f64>, Files); 4] = [
+            (&["cpu.max"], Some(0.2), &[("cpu.max", "20000 100000")]),
+            (&["cpu.max"], None, &[("cpu.max", "max 100000")]),
+            (
+                &["cpu.cfs_period_us", "cpu.cfs_quota_us"],
+                Some(1.5),
+                &[
+                    ("cpu.cfs_period_us", "100000"),
+                    ("cpu.cfs_quota_us", "150000"),
+                ],
+            ),
+            (
+                &["cpu.cfs_period_us", "cpu.cfs_quota_us"],
+                None,
+                &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "-1")],
+            ),
+        ];
+        for (files, cpus, expected) in table {
+            let group = tempfile::tempdir().unwrap();
+            for file in files {
+                fs::write(group.path().join(file), "").unwrap();
+            }
+            limit(group.path(), cpus).unwrap();
+            for (file, text) in expected {
+                let said = fs::read_to_string(group.path().join(file)).unwrap();
+                assert_eq!(said, *text, "{file} {cpus:?}");
+            }
+            let count = fs::read_dir(group.path()).unwrap().count();
+            assert_eq!(count, files.len(), "{files:?} {cpus:?}");
+        }
+    }
+
+    #[test]
+    fn in_version_2_the_groups_above_hand_the_controller_down() {
+        let level = tempfile::tempdir().unwrap();
+        let control = level.path().join("cgroup.subtree_control");
+        let groups = || ["h1", "h2"].map(|name| level.path().join(name));
+        // In version 1 there is no such file, and none is made.
+        create(&groups()).unwrap();
+        assert!(!control.exists());
+        groups()
+            .iter()
+            .for_each(|group| fs::remove_dir_all(group).unwrap());
+        fs::write(&control, "").unwrap();
+        create(&groups()).unwrap();
+        assert_eq!(fs::read_to_string(&control).unwrap(), "+cpu");
+    }
+}
