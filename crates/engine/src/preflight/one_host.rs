@@ -57,6 +57,8 @@ fn dealt(plan: &Plan, hosts: u64) -> (Plan, u64) {
         Workload::Spread => least(&plan.generators),
         // A host sends at least one request a second.
         Workload::Rate => least(&plan.rate),
+        // Those that open the fewest go on to the most.
+        Workload::Connect => least(&plan.open).into_iter().chain(least(&plan.rate)).min(),
         _ => None,
     };
     let taking = fewest.map_or(hosts, |fewest| fewest.clamp(1, hosts));
@@ -67,8 +69,8 @@ fn dealt(plan: &Plan, hosts: u64) -> (Plan, u64) {
     deal(&mut part.workers, taking);
     deal(&mut part.open, taking);
     part.in_flight = plan.in_flight.map(|all| all.div_ceil(taking));
-    let sending = least(&plan.workers).map_or(hosts, |workers| workers.clamp(1, hosts));
-    deal(&mut part.rate, sending);
+    let sending = least(&plan.workers).map(|workers| workers.clamp(1, hosts));
+    deal(&mut part.rate, sending.unwrap_or(taking));
     (part, taking)
 }
 
@@ -87,6 +89,7 @@ mod tests {
     use super::*;
     use crate::order::{OpenLoopOrder, RequestOrder, RunOrder};
     use crate::world::split::split;
+    use crate::world::sweeps;
     use jostle_model::Nanos;
     use jostle_model::plan::Arrivals;
     use proptest::prelude::*;
@@ -150,12 +153,26 @@ mod tests {
         (plan.open, plan.rate) = (list(&[10, 1_000, 100_000]), list(&[1_000]));
         (plan.listeners, plan.sources) = (list(&[0, 500]), list(&[1, 4]));
         (plan.ports, plan.port_range) = (Some(8), "1024-65535".parse().ok());
+        // Ten hosts take part from the first number to the last.
         let expected = Plan {
-            open: list(&[1, 56, 5_556]),
-            rate: list(&[56]),
+            open: list(&[1, 100, 10_000]),
+            rate: list(&[100]),
             ..plan.clone()
         };
         assert_eq!(OneHost::of(&plan, &hosts(18)).plan, expected);
+        for (open, rate) in [
+            (&[10, 1_000, 100_000][..], Some(1_000)),
+            (&[100, 101], Some(3)),
+            (&[100, 107], None),
+        ] {
+            (plan.open, plan.rate) = (list(open), rate.map(|rate| List(vec![rate])));
+            let mut order = sweeps::tests::order(open);
+            order.rate = rate;
+            let first = sweeps::split(&order, 18).remove(0).unwrap();
+            let one = OneHost::of(&plan, &hosts(18)).plan;
+            assert_eq!(one.open, Some(List(first.open)));
+            assert_eq!(one.rate, first.rate.map(|rate| List(vec![rate])));
+        }
         for alone in [0, 1] {
             assert_eq!(OneHost::of(&plan, &hosts(alone)).plan, plan);
         }
