@@ -15,6 +15,7 @@ use crate::world::{HostYield, Hosts, Offset};
 use jostle_model::connect::Stopped;
 use jostle_sys::clock;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -475,6 +476,79 @@ fn a_host_that_does_not_answer_when_the_user_ends_a_run_is_named() {
         said.starts_with("h1: it does not answer any more"),
         "{said}"
     );
+}
+
+/// Of an actor that the user's end finds at its work: rank 0's own is not let run for
+/// longer than all have to answer, the other's host answers only after that.
+struct Starved {
+    actor: Actor,
+    looks: usize,
+    ran_again: Arc<AtomicBool>,
+}
+
+impl Port for Starved {
+    fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
+        while matches!(request, Request::Abort) && self.actor.rank > 0 {
+            if self.ran_again.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(QUICK.nap);
+        }
+        self.actor.ask(request)
+    }
+
+    fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
+        let aborted = matches!(self.actor.answers.front(), Some(Reply::Failed(_)));
+        if self.actor.rank > 0 || !aborted {
+            return self.actor.look(patience);
+        }
+        self.looks += 1;
+        match self.looks {
+            1 => std::thread::sleep(QUICK.interrupt * 3 / 2),
+            // Longer looks than usual, so that the other has time enough to answer.
+            2..20 => {
+                self.ran_again.store(true, Ordering::Relaxed);
+                std::thread::sleep(QUICK.interrupt / 20);
+            }
+            _ => return self.actor.look(patience),
+        }
+        Ok(None)
+    }
+
+    fn is_halted(&self) -> bool {
+        false
+    }
+
+    fn end(&mut self) {
+        self.actor.end();
+    }
+}
+
+#[test]
+fn a_first_host_that_is_kept_from_running_blames_nobody_when_the_user_ends_a_run() {
+    let (log, ran_again) = (Log::default(), Arc::new(AtomicBool::new(false)));
+    let starved = |rank| Starved {
+        actor: Actor::new(rank, Fault::Endless, &log),
+        looks: 0,
+        ran_again: Arc::clone(&ran_again),
+    };
+    let mut ends = wired(2);
+    let (link, port) = (ends.remove(1), starved(1));
+    let other = std::thread::spawn(move || {
+        let rank = Rank {
+            version: "",
+            commit: None,
+            ended: &mut || None,
+            complain: &|_| {},
+        };
+        other::serve(link, port, &hello(1), QUICK, rank)
+    });
+    let mut first = gather(ends.remove(0));
+    let begun = |log: &Log| log.lock().unwrap().iter().any(|(_, what)| *what == "go");
+    let done = first.run_with(starved(0), &orders(&[true; 2]), &mut || begun(&log));
+    assert!(matches!(done, Err(KeeperError::Interrupted)), "{done:?}");
+    drop(first);
+    assert!(other.join().unwrap());
 }
 
 #[test]

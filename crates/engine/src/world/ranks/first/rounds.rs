@@ -21,6 +21,10 @@ const MARGIN_PER_WORKER_NS: u64 = 50_000;
 /// to it that its clients move.
 const ENDLESS: Duration = Duration::MAX;
 
+/// So often rank 0 has looked before it says that a host does not answer. It may itself
+/// have been kept from running, and then has heard of nobody for no fault of theirs.
+const LOOKS: u32 = 50;
+
 /// What all agreed on.
 struct Start {
     /// In rank 0's time.
@@ -282,7 +286,7 @@ impl<L: Link> First<L> {
         for rank in 0..self.hosts.len() {
             let _ = self.tell(round, rank, ToHost::Abort { run });
         }
-        let start = Instant::now();
+        let (start, mut looks) = (Instant::now(), 0);
         loop {
             let _ = self.pump();
             let deaf = |seat: &Seat| {
@@ -293,7 +297,7 @@ impl<L: Link> First<L> {
             if quiet && !round.station.is_busy() {
                 return why;
             }
-            if start.elapsed() > patience {
+            if start.elapsed() > patience && looks >= LOOKS {
                 let mut deaf = self.others().filter(|rank| deaf(&self.seats[*rank]));
                 return match deaf.next() {
                     Some(rank) if interrupted => self.said(
@@ -304,6 +308,7 @@ impl<L: Link> First<L> {
                     _ => why,
                 };
             }
+            looks += 1;
             if let Some(word) = round.station.look(self.limits.nap) {
                 self.take(0, word);
             }
