@@ -4,6 +4,7 @@
 //! Not for judging hosts or finding the tail's owner: verdicts stand in the records,
 //! owners are named by `jostle_stats::tail`.
 
+use crate::columns::Shown;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
@@ -207,16 +208,8 @@ struct Column {
     cell: fn(&Line<'_>) -> Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    /// Counts and times of the start are what happened, whatever the verdict.
-    Always,
-    /// It hardly changes.
-    Once,
-    /// As in the headline: what must not be used cannot be copied.
-    UnlessInvalid,
-}
-
+/// Counts and times of the start are what happened, whatever the verdict; what is
+/// shown once hardly changes from point to point.
 static COLUMNS: &[Column] = &[
     Column {
         title: ["", "workers"],

@@ -10,6 +10,7 @@
 pub mod calibrated;
 mod ceilings;
 mod checked;
+mod columns;
 mod command;
 pub mod compare;
 mod connections;
