@@ -1,5 +1,6 @@
 //! One experiment, from its resolved plan to its records: the tool's own cost,
-//! pilots, then block after block, each run a record with its verdict.
+//! pilots, then block after block, each run a record with its verdict. This file
+//! is the course; its parts are files of their own.
 //!
 //! Nothing here prints or writes files: records go to the caller's sink as they
 //! are made, so that a crash loses at most the point in progress.
