@@ -17,6 +17,7 @@ pub mod checks;
 pub mod closing;
 pub mod comparison;
 pub mod connecting;
+pub mod contention;
 pub mod fairness;
 pub mod fit;
 pub mod gamma;

@@ -1,5 +1,5 @@
-//! From the runs of a result file to what a table says: one summary for each
-//! point, one closing sentence for each target. Pure functions of the records.
+//! From the runs of a result file to the figures that a table has: one summary for
+//! each point.
 
 use crate::attribution::{self, Attribution};
 use crate::checks::{self, Evidence};
