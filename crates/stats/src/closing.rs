@@ -10,6 +10,7 @@ use crate::connecting;
 use crate::contention;
 use crate::growth;
 use crate::knee;
+use crate::numbers::workers;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
@@ -128,17 +129,12 @@ pub(crate) fn targets<'a>(points: &[PointSummary<'a>]) -> Vec<&'a str> {
 
 /// `2 workers`, `2 workers of 10000 operations`.
 fn place_in_words(at: At) -> Option<String> {
-    let workers = workers_in_words(at.workers?);
+    let workers = workers(at.workers?);
     Some(match (at.operations, at.keys) {
         (Some(n), _) => format!("{workers} of {n} operations"),
         (None, Some(n)) => format!("{workers} of {n} held locks"),
         (None, None) => workers,
     })
-}
-
-pub(crate) fn workers_in_words(workers: u64) -> String {
-    let noun = if workers == 1 { "worker" } else { "workers" };
-    format!("{workers} {noun}")
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //! waiting costs in CPU time.
 
 use crate::checks::CHECKS;
-use crate::closing::{targets, workers_in_words};
+use crate::closing::targets;
 use crate::fairness::{DispersionTest, dispersion_test};
+use crate::numbers;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
@@ -127,7 +128,7 @@ fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
     // Stable: of equally grave ones the fewest workers stay first.
     bad.sort_by_key(|(gravity, ..)| *gravity);
     let ((_, workers, text), others) = bad.split_first()?;
-    let mut said = format!("INVALID with {}: {text}", workers_in_words(*workers));
+    let mut said = format!("INVALID with {}: {text}", numbers::workers(*workers));
     let others: Vec<String> = others.iter().map(|(_, n, _)| n.to_string()).collect();
     if !others.is_empty() {
         said.push_str(&format!("; INVALID with {} too", others.join(", ")));
@@ -149,7 +150,7 @@ fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
     let text = format!(
         "reaches {:.0} % of the ideal with {}",
         100.0 * share,
-        workers_in_words(workers)
+        numbers::workers(workers)
     );
     Some(Clause::new(Tone::Neutral, text))
 }
@@ -159,7 +160,7 @@ fn of_ideal(point: &PointSummary<'_>, workers: u64) -> Option<Clause> {
 fn throughput(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Clause> {
     let ratio = by_block(&few.runs, &many.runs, |run| Some(run.throughput_per_s))?;
     let printed = many.throughput_per_s?.median / few.throughput_per_s?.median;
-    let workers = workers_in_words(many.at.workers?);
+    let workers = numbers::workers(many.at.workers?);
     let moved = format!("{:.0} %", 100.0 * printed);
     let (tone, text) = match ratio.outcome {
         Outcome::Same => (Tone::Good, format!("throughput holds to {workers}")),

@@ -25,6 +25,7 @@ pub mod growth;
 pub mod histogram;
 pub mod intervals;
 pub mod knee;
+pub mod numbers;
 pub mod open_loop;
 pub mod path;
 pub mod planted;
