@@ -166,10 +166,7 @@ impl Course<'_, '_> {
         calibration.specimens = proven::last(&environment);
         let points = self.resolved.points();
         let left_out = self.ceilings(&points, &mut calibration)?;
-        let counted = !matches!(
-            self.resolved.plan.workload,
-            Workload::Contend | Workload::Rate | Workload::Spread
-        );
+        let counted = !self.resolved.plan.workload.has_window();
         let pilots = match counted {
             true => Vec::new(),
             false => self.pilots(&points, &calibration)?,

@@ -165,14 +165,6 @@ impl Evidence<'_> {
             .unwrap_or(0)
     }
 
-    /// Whether a number of operations ends a run, and not a time.
-    fn is_counted(&self) -> bool {
-        !matches!(
-            self.experiment.plan.workload,
-            Workload::Contend | Workload::Rate
-        )
-    }
-
     /// Whether workers contend for as long as a window is open.
     fn is_contention(&self) -> bool {
         self.experiment.plan.workload == Workload::Contend
