@@ -9,7 +9,7 @@
 //! has a section for each.
 
 use jostle_model::plan::Workload;
-use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_model::record::{Claim, Exclusion, Experiment, Is, LimitedBy, Point, Reason, Verdict};
 
 pub mod accepted;
 pub mod by_host;
@@ -111,10 +111,6 @@ pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
     }
 }
 
-/// Ticks under which a share of them is not judged: of 200, one tick is 0.5 %,
-/// a quarter of the finest threshold.
-const LEAST_TICKS: f64 = 200.0;
-
 const EVERYTHING: &[Claim] = &[Claim::Absolute, Claim::Ratio, Claim::Distribution];
 
 impl Check {
@@ -155,6 +151,11 @@ impl Evidence<'_> {
 
     fn sum_f64(&self, figure: impl Fn(&Point) -> f64) -> f64 {
         self.runs.iter().map(|run| figure(run)).sum()
+    }
+
+    /// What the witness saw, in each run that had one.
+    fn exclusions(&self) -> impl Iterator<Item = &Exclusion> {
+        self.runs.iter().filter_map(|run| run.exclusion.as_ref())
     }
 
     /// How many workers contend; the runs are of one point and agree.
