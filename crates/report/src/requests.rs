@@ -7,7 +7,6 @@ use crate::columns::{
 };
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
-use jostle_model::Plan;
 use jostle_model::record::{Is, Point};
 use jostle_stats::requested::noun;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -193,11 +192,6 @@ fn null(set: &ResultSet) -> Option<String> {
         "Beside the runs {} of {target}, which does nothing.",
         counted(calls, noun(&set.experiment.plan))
     ))
-}
-
-/// Whether the plan makes requests.
-pub fn in_plan(plan: &Plan) -> bool {
-    jostle_stats::requested::makes_requests(plan)
 }
 
 #[cfg(test)]
