@@ -8,7 +8,6 @@ use crate::columns::Shown;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
-use crate::spread::median_run;
 use jostle_model::hosts::{HostCeiling, HostPart};
 use jostle_model::record::{At, Experiment, Is, Point};
 use jostle_stats::summary::PointSummary;
@@ -102,7 +101,7 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn of(point: &'a PointSummary<'a>) -> Option<Lines<'a>> {
-        let parts = &median_run(point)?.hosts;
+        let parts = &point.median_run()?.hosts;
         let (hosts, tails) = tail::pooled(&point.runs);
         let owners = tail::owners(&tails).into_iter();
         (!parts.is_empty()).then(|| Lines {

@@ -109,7 +109,7 @@ pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     for point in points {
         let first = before != Some(point.target);
         before = Some(point.target);
-        let Some(run) = median_run(point) else {
+        let Some(run) = point.median_run_by(|run| run.window_s) else {
             continue;
         };
         let mut row = vec![if first {
@@ -126,13 +126,6 @@ pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
         rows.push(row);
     }
     Some(Grid { columns, rows })
-}
-
-/// Of an even number of runs the quicker of the middle two.
-fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
-    let mut runs = point.runs.clone();
-    runs.sort_by(|a, b| a.window_s.total_cmp(&b.window_s));
-    runs.get(runs.len().saturating_sub(1) / 2).copied()
 }
 
 fn account(run: &Point) -> Vec<String> {

@@ -109,13 +109,6 @@ pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
     tables
 }
 
-/// Of an even number of runs the lower of the middle two.
-pub fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
-    let mut runs = point.runs.clone();
-    runs.sort_by(|one, other| one.throughput_per_s.total_cmp(&other.throughput_per_s));
-    runs.get(runs.len().saturating_sub(1) / 2).copied()
-}
-
 /// CERN's table. Counts are printed whatever the verdict: they are what happened.
 fn operations(points: &[&PointSummary<'_>]) -> Grid {
     let names = names(points);
@@ -135,7 +128,7 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     let mut rows = Vec::new();
     let mut before: Option<(&str, u64)> = None;
     for point in points {
-        let Some(run) = median_run(point) else {
+        let Some(run) = point.median_run() else {
             continue;
         };
         let counts: Vec<Option<u64>> = names.iter().map(|name| count(run, name)).collect();
@@ -265,7 +258,7 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
     columns.push(Heading::right("runs with", "bursts"));
     let rows = labelled(points, |point| {
         let hidden = by_generators(point) || spoils_distributions(point);
-        let run = median_run(point).filter(|_| !hidden);
+        let run = point.median_run().filter(|_| !hidden);
         let course = run.map(bursts::along).unwrap_or_default();
         let mut cells: Vec<String> = (0..slices)
             .map(|slice| match course.get(slice).copied().flatten() {

@@ -98,6 +98,22 @@ pub struct PointSummary<'a> {
     pub verdict: Verdict,
 }
 
+impl<'a> PointSummary<'a> {
+    /// The run of median throughput, for what cannot be taken over several; of an
+    /// even number the slower of the middle two.
+    pub fn median_run(&self) -> Option<&'a Point> {
+        self.median_run_by(|run| run.throughput_per_s)
+    }
+
+    /// The run with the median of a figure; of an even number the lower of the
+    /// middle two.
+    pub fn median_run_by(&self, figure: fn(&Point) -> f64) -> Option<&'a Point> {
+        let mut runs = self.runs.clone();
+        runs.sort_by(|one, other| figure(one).total_cmp(&figure(other)));
+        runs.get(runs.len().saturating_sub(1) / 2).copied()
+    }
+}
+
 /// One summary for each (target, point) that has runs, in the order of the
 /// plan: by target, then by the swept value. What the plan does not name (a
 /// file put together by hand) follows in the order of the file.
