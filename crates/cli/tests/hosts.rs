@@ -72,6 +72,12 @@ impl Ground {
 
     /// The only point of a run that is none of these hosts' fault to the end.
     fn point(&self, line: &str) -> Value {
+        let mut points = self.points(line);
+        assert_eq!(points.len(), 1);
+        points.remove(0)
+    }
+
+    fn points(&self, line: &str) -> Vec<Value> {
         let output = self.start(line).wait_with_output().unwrap();
         assert!(
             matches!(output.status.code(), Some(0 | 3)),
@@ -82,11 +88,10 @@ impl Ground {
         let records = printed
             .lines()
             .map(|line| serde_json::from_str(line).unwrap());
-        let mut points = records.filter(|record: &Value| record["record"] == "point");
-        let point = points.next().unwrap();
-        assert_eq!(points.next(), None);
+        let points = records.filter(|record: &Value| record["record"] == "point");
+        let points = points.collect();
         self.nothing_is_left();
-        point
+        points
     }
 
     fn nothing_is_left(&self) {
@@ -137,6 +142,29 @@ fn three_hosts_make_one_run_and_their_planted_clocks_are_found() {
         // Hosts are thousands of seconds apart, and a network that is none.
         assert!(within < 1_000_000_000, "{row}");
     }
+}
+
+#[test]
+fn connections_of_three_hosts_add_up_and_the_one_without_ports_is_named() {
+    let ground = Ground::new();
+    let line = "connect tcp://srv:6379 --open 90:150:300 --port-range 40000-40049 --runs 1";
+    let points = ground.points(line);
+    // 50 ports a host: 150 connections and no more.
+    let opened: Vec<u64> = points
+        .iter()
+        .map(|point| point["connections"]["opened"].as_u64().unwrap())
+        .collect();
+    assert_eq!(opened, [90, 150, 150]);
+    for row in points[0]["hosts"].as_array().unwrap() {
+        assert_eq!(row["operations"], 30, "{row}");
+        assert_eq!(row["latency_ns"]["count"], 30, "{row}");
+    }
+    let stopped = &points[2]["connections"]["stopped"];
+    let text = stopped["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("h1: EADDRNOTAVAIL after 50 connections"),
+        "{text}"
+    );
 }
 
 #[test]

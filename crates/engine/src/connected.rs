@@ -3,8 +3,8 @@
 
 use crate::order::{Closed, Merged, Reached, SideYield, SweepOrder};
 use crate::point::histogram;
-use crate::preflight::{Load, explain, limits};
-use jostle_model::connect::{Closing, Connections, Decade, NextLimit, Side, Stopped};
+use crate::preflight::limits;
+use jostle_model::connect::{Closing, Connections, Decade, NextLimit, Side};
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Distribution, Point, Server};
 use jostle_stats::fairness;
@@ -30,10 +30,10 @@ pub struct Curve<'a> {
     pub run: u32,
     /// What was asked of the keeper.
     pub order: &'a SweepOrder,
-    /// What it asks of the machine.
-    pub load: Load,
     /// The machine before it began.
     pub machine: &'a Machine,
+    /// How many hosts take part; each has limits of its own.
+    pub hosts: usize,
 }
 
 /// The record, without its verdict. `before` is the point before in this sweep.
@@ -71,8 +71,8 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
     if data.accepted_by.len() > 1 {
         point.per_worker = fairness::per_worker(&data.accepted_by);
     }
-    if let Some((_, error, _)) = &data.stopped {
-        point.errors.insert(error.clone(), 1);
+    if let Some(stopped) = &data.stopped {
+        point.errors.insert(stopped.error.clone(), 1);
     }
     let mut connections = connections(curve, data);
     connections.to_previous = before
@@ -157,7 +157,7 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         merged.map_or(0, |m| m.buckets.0.iter().map(|(_, n)| n).sum::<u64>())
     };
     let parities = [count("connect_even_ns"), count("connect_odd_ns")];
-    let load = &curve.load;
+    let load = &curve.order.load;
     let ports = curve.order.port_range.or(curve.machine.net.ports);
     Connections {
         from: data.from,
@@ -169,7 +169,7 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         accepted: data.accepted_by.clone(),
         parities: (load.has_ports && curve.order.only.is_none()).then_some(parities),
         port_range: ports.filter(|_| load.has_ports),
-        pairs: load.pairs(),
+        pairs: load.pairs() * curve.hosts.max(1) as u64,
         // What shrank meanwhile was somebody else's.
         slab_bytes_each: each(data.slab_bytes).filter(|bytes| *bytes > 0.0),
         slab_caches: data
@@ -182,10 +182,7 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         time_wait_left: None,
         lag_ns: data.lag_ns,
         next_limits: next_limits(curve, data),
-        stopped: data
-            .stopped
-            .as_ref()
-            .map(|stopped| why(curve, data, stopped)),
+        stopped: data.stopped.clone(),
         decades: data
             .decades
             .iter()
@@ -217,7 +214,10 @@ fn side(side: &SideYield, opened: u64) -> Side {
 
 /// Those that lie beyond what is open, by what one connection took here.
 fn next_limits(curve: &Curve<'_>, data: &Reached) -> Vec<NextLimit> {
-    let mut load = curve.load;
+    if curve.hosts > 1 {
+        return Vec::new();
+    }
+    let mut load = curve.order.load;
     if data.opened >= LEAST_BEFORE && data.memory_bytes > 0 {
         // Not below what sockets are known to take: others may have freed some.
         let measured = data.memory_bytes as u64 / data.opened;
@@ -227,18 +227,6 @@ fn next_limits(curve: &Curve<'_>, data: &Reached) -> Vec<NextLimit> {
     next.retain(|limit| limit.at > data.opened);
     next.truncate(NEXT_LIMITS);
     next
-}
-
-fn why(curve: &Curve<'_>, data: &Reached, stopped: &(String, String, u64)) -> Stopped {
-    let (call, error, nth) = stopped;
-    Stopped {
-        call: call.clone(),
-        error: error.clone(),
-        text: match data.deaths.first() {
-            Some(death) => format!("{death}; {} connections were open", data.opened),
-            None => explain(call, error, *nth, &curve.load, curve.machine),
-        },
-    }
 }
 
 /// One for each point that was reached.

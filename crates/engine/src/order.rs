@@ -2,7 +2,8 @@
 //! that it can be sent to a process here and, later, to other hosts.
 
 use crate::grants::GrantLog;
-use jostle_model::connect::{Accept, Close, Only, PortRange};
+use crate::preflight::Load;
+use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
 use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
 use jostle_model::record::{Across, Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
@@ -87,7 +88,9 @@ pub struct RunOrder {
 }
 
 /// How a host takes part in a run of many: it answers `Prepared`, begins at the
-/// time that `Go` names, answers `Drained`, and concludes when it is told to.
+/// time that `Go` names, answers `Drained`, and concludes when it is told to. In a
+/// sweep it answers `Reached`, and either goes on at the time of another `Go`, or
+/// closes everything and concludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Together {
     /// Whether this host asks the server for its counts, in the name of all.
@@ -310,16 +313,40 @@ pub struct SweepOrder {
     pub only: Option<Only>,
     /// The CPUs: the first for clients, the others for servers; empty: any.
     pub cpus: Vec<usize>,
+    /// What these CPUs were chosen by; each of several hosts has its own.
+    pub place: Place,
     /// Of each process.
     pub timer_slack: Nanos,
-    /// The sweep ends where less memory than this is available.
-    pub memory_floor_bytes: u64,
+    /// What it asks of the machine.
+    pub load: Load,
     /// How long nothing may move before that is called a timeout.
     pub patience: Nanos,
     /// Runs along.
     pub during: Option<String>,
+    /// With other hosts at the same time, which wait for each other at each listed
+    /// number.
+    pub together: Option<Together>,
     /// Of this sweep.
     pub seed: u64,
+}
+
+impl SweepOrder {
+    /// As it is for this host, which may use these CPUs.
+    pub fn here(mut self, allowed: &[usize]) -> SweepOrder {
+        if self.together.is_some() {
+            self.cpus = crate::resolve::cpus(&self.place, allowed);
+        }
+        self
+    }
+}
+
+/// What one of several hosts is to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Assignment {
+    /// A run.
+    Run(Box<RunOrder>),
+    /// A sweep of connections.
+    Sweep(Box<SweepOrder>),
 }
 
 /// From the parent to the keeper.
@@ -332,12 +359,14 @@ pub enum Request {
     /// Do this, answer with `Reached` for each listed number and with `Closed` at
     /// the end.
     Sweep(Box<SweepOrder>),
-    /// The workers of a run together begin at this time of `CLOCK_MONOTONIC`.
+    /// The workers of a run together begin at this time of `CLOCK_MONOTONIC`; those
+    /// of a sweep do so after each listed number too.
     Go {
         /// In nanoseconds.
         at_ns: u64,
     },
-    /// All hosts have drained: finish the run, and answer with `Ran`.
+    /// All hosts have drained, or none opens more: finish, and answer with `Ran`, or
+    /// with `Closed`.
     Conclude,
     /// End what is in progress and answer it with `Failed`.
     Abort,
@@ -348,7 +377,7 @@ pub enum Request {
 pub enum Reply {
     /// The keeper is ready.
     Ready,
-    /// The workers of a run together are ready.
+    /// The workers of a run or sweep together are ready.
     Prepared,
     /// They have all ended.
     Drained,
@@ -632,9 +661,12 @@ pub struct Reached {
     pub sockstat: BTreeMap<String, u64>,
     /// Descriptors that each process may have.
     pub descriptors: Option<u64>,
-    /// What ended the sweep here: the call, the error, the connection that it was
-    /// for.
-    pub stopped: Option<(String, String, u64)>,
+    /// What ended the sweep here.
+    pub stopped: Option<Stopped>,
+    /// When the first connection of these began, by `CLOCK_MONOTONIC` of its host;
+    /// zero: there was none.
+    #[serde(default)]
+    pub began_ns: u64,
     /// Processes that ended before their time, in words.
     pub deaths: Vec<String>,
     /// Medians of connecting and accepting by decade; with the last number.

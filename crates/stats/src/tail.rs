@@ -23,12 +23,42 @@ pub struct Part {
 }
 
 /// The distribution whose slowest values are asked for: from the intended start to
-/// the answer at a rate, else the request, else the wait for the lock.
+/// the answer at a rate, else the request, else the wait for the lock; of connections,
+/// connect() by itself.
 pub fn figure(point: &Point) -> Option<&'static str> {
-    let names = ["response_ns", "service_ns", "acquire_ns", "batch_ns"];
-    names
-        .into_iter()
-        .find(|name| point.histograms.contains_key(*name))
+    let names = [
+        "response_ns",
+        "service_ns",
+        "acquire_ns",
+        "batch_ns",
+        "connect_ns",
+    ];
+    let has = |name: &&str| {
+        parts(name)
+            .iter()
+            .any(|part| point.histograms.contains_key(*part))
+    };
+    names.into_iter().find(has)
+}
+
+/// The histograms that a distribution consists of.
+fn parts(figure: &str) -> Vec<&str> {
+    match figure {
+        "connect_ns" => vec!["connect_even_ns", "connect_odd_ns"],
+        whole => vec![whole],
+    }
+}
+
+/// Its values.
+pub fn buckets(point: &Point, figure: &str) -> Option<Buckets> {
+    let mut counts = BTreeMap::new();
+    let parts = parts(figure).into_iter();
+    for part in parts.filter_map(|part| point.histograms.get(part)) {
+        for (floor, count) in &part.0 {
+            *counts.entry(*floor).or_insert(0) += count;
+        }
+    }
+    (!counts.is_empty()).then(|| Buckets(counts.into_iter().collect()))
 }
 
 /// That distribution.
@@ -38,6 +68,7 @@ pub fn distribution(point: &Point, figure: &str) -> Option<Distribution> {
         "service_ns" => point.service_ns.clone(),
         "acquire_ns" => point.acquire_ns.as_ref().map(|waits| waits.granted.clone()),
         "batch_ns" => point.batch_ns.clone(),
+        "connect_ns" => point.connect_ns.clone(),
         _ => None,
     }
 }

@@ -5,10 +5,11 @@
 
 use super::{Course, Progress, Stop};
 use crate::connected::{self, Curve};
-use crate::order::{Reached, SweepOrder};
+use crate::order::SweepOrder;
 use crate::preflight;
 use crate::resolve::cpus;
 use crate::schedule;
+use crate::world::{self, Step};
 use jostle_model::connect::{Accept, Close};
 use jostle_model::plan::{Place, Plan};
 use jostle_model::record::{At, Calibration, Environment, Experiment, Point, Record, SCHEMA};
@@ -17,6 +18,7 @@ use jostle_stats::checks::{self, Evidence};
 use jostle_stats::intervals;
 use jostle_stats::rng::Rng;
 use jostle_sys::limits::Machine;
+use jostle_targets::Spec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -130,14 +132,15 @@ impl Course<'_, '_> {
     ) -> Result<(), Stop> {
         let spec = &self.resolved.specs[target];
         let machine = Machine::read();
-        let order = sweep_order(&self.resolved.plan, &spec.typed, at, sweep, &machine);
+        let hosts = self.world.hosts().to_vec();
+        let order = sweep_order(&self.resolved.plan, spec, at, sweep);
         let curve = Curve {
             target: &spec.typed,
             at,
             run: block,
             order: &order,
-            load: preflight::Load::of(&self.resolved.plan, spec, at),
             machine: &machine,
+            hosts: hosts.len(),
         };
         let last = order.open.last().copied();
         (self.hooks.progress)(Progress::Run(&spec.typed, At { open: last, ..at }, block));
@@ -145,8 +148,9 @@ impl Course<'_, '_> {
         let mut sunk = Ok(());
         let ended = &mut self.hooks.ended;
         let record = &mut self.hooks.record;
-        let mut reached = |data: Reached| {
-            let mut point = connected::point(&curve, &data, points.last());
+        let mut reached = |step: Step| {
+            let mut point = connected::point(&curve, &step.data, points.last());
+            point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
             point.verdict = checks::verdict(&Evidence {
                 experiment,
                 runs: &[&point],
@@ -158,7 +162,6 @@ impl Course<'_, '_> {
         };
         let closed = self
             .world
-            .keeper()
             .sweep(&order, &mut || ended().is_some(), &mut reached);
         let first = self.points.len();
         self.points.append(&mut points);
@@ -179,7 +182,7 @@ impl Course<'_, '_> {
     }
 }
 
-fn sweep_order(plan: &Plan, target: &str, at: At, sweep: u64, machine: &Machine) -> SweepOrder {
+fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
     let listed: BTreeSet<u64> = plan
         .open
         .as_ref()
@@ -187,7 +190,7 @@ fn sweep_order(plan: &Plan, target: &str, at: At, sweep: u64, machine: &Machine)
     let sources = at.sources.unwrap_or(1);
     let seed = plan.seed.unwrap_or(0);
     SweepOrder {
-        target: target.to_owned(),
+        target: spec.typed.clone(),
         open: listed.into_iter().collect(),
         listeners: at.listeners.unwrap_or(0),
         sources,
@@ -207,9 +210,11 @@ fn sweep_order(plan: &Plan, target: &str, at: At, sweep: u64, machine: &Machine)
             &jostle_sys::cpu::allowed(),
         ),
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
-        memory_floor_bytes: preflight::memory_floor(machine),
+        place: plan.place.clone().unwrap_or(Place::None),
+        load: preflight::Load::of(plan, spec, at),
         patience: PATIENCE,
         during: plan.during.clone(),
+        together: None,
         seed: Rng::stream(seed, sweep).next_u64(),
     }
 }

@@ -5,13 +5,15 @@
 use super::connect_crew::Kind;
 use super::connect_figures::Figures;
 use super::during::During;
-use super::run::Aborted;
+use super::run::{Aborted, LOOK_UP};
 use super::serve::Desk;
-use crate::order::{Closed, Reached, Reply, SweepOrder};
+use crate::order::{Closed, Reached, Reply, Request, SweepOrder};
+use crate::preflight::{explain, memory_floor};
 use crate::workloads::connect::board::{Board, Count, Own, order};
 use crate::workloads::connect::{Crew, Size, stretches};
-use jostle_model::connect::{Accept, Close};
+use jostle_model::connect::{Accept, Close, Stopped};
 use jostle_sys::ledger::Ledger;
+use jostle_sys::limits::Machine;
 use jostle_sys::limits::cgroup::Cgroup;
 use jostle_sys::limits::net::{self, Net};
 use jostle_sys::{clock, signal, socket};
@@ -22,8 +24,6 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// How often waits look up: for the parent, for processes that died.
-const LOOK_UP_NS: u64 = 20_000_000;
 /// How often the memory that is left is looked at.
 const MEMORY_LOOK_NS: u64 = 50_000_000;
 /// How long servers may take to accept what is connected, and to tell their usage.
@@ -44,6 +44,8 @@ pub struct Sweep<'a> {
     pub(super) sources: Vec<Ipv4Addr>,
     pub(super) backlog: u64,
     pub(super) descriptors: Option<u64>,
+    /// Before the sweep.
+    machine: Machine,
     memory_look: u64,
     /// Whether a control group allows less memory than the machine has.
     bounded: bool,
@@ -116,6 +118,7 @@ impl<'a> Sweep<'a> {
             sources,
             backlog,
             descriptors,
+            machine: Machine::read(),
             memory_look: 0,
             bounded: Cgroup::read(Path::new("/")).memory.is_some(),
         })
@@ -140,12 +143,20 @@ impl<'a> Sweep<'a> {
         self.await_ready()?;
         self.start_servers()?;
         let during = self.start_during()?;
-        let mut figures = Figures::begin(self, self.desk.clock.now() - start);
+        let ramp_ns = self.desk.clock.now() - start;
+        if self.order.together.is_some() {
+            tell(Reply::Prepared)?;
+        }
+        if !self.await_turn()? {
+            return Ok(Closed::default());
+        }
+        let mut figures = Figures::begin(self, ramp_ns);
         self.board.order(0, order::WORK);
         let mut reached: Vec<Reached> = Vec::new();
         let mut during = during;
         for (nth, listed) in self.order.open.iter().enumerate() {
             let stopped = self.grow(nth as u64 + 1)?;
+            let stopped = stopped.map(|why| self.explain(why));
             self.settle()?;
             let mut point = figures.read(self, *listed, stopped);
             let last = point.stopped.is_some()
@@ -157,7 +168,8 @@ impl<'a> Sweep<'a> {
             }
             reached.push(point.clone());
             tell(Reply::Reached(Box::new(point)))?;
-            if last {
+            let goes_on = (!last || self.order.together.is_some()) && self.await_turn()?;
+            if last || !goes_on {
                 break;
             }
             figures.go_on(self);
@@ -170,6 +182,25 @@ impl<'a> Sweep<'a> {
         }
         self.close_all()?;
         Ok(figures.closed(self, &reached))
+    }
+
+    /// Whether this host goes on, and when all do: at once, where it is alone.
+    fn await_turn(&mut self) -> Result<bool, Aborted> {
+        if self.order.together.is_none() {
+            return Ok(true);
+        }
+        loop {
+            match self.desk.hear(LOOK_UP)? {
+                Some(Request::Go { at_ns }) => {
+                    clock::sleep_until(at_ns);
+                    return Ok(true);
+                }
+                Some(Request::Conclude) => return Ok(false),
+                Some(_) => return Err(Aborted("interrupted".into())),
+                // Who has died is missed at the next listed number.
+                None => self.reap(),
+            }
+        }
     }
 
     fn start_during(&self) -> Result<Option<During>, Aborted> {
@@ -196,7 +227,7 @@ impl<'a> Sweep<'a> {
             }
             let bell = self.board.get(Count::Bell);
             if self.board.get(Count::Reached) < nth {
-                let until = clock::monotonic() + LOOK_UP_NS;
+                let until = clock::monotonic() + LOOK_UP.as_nanos() as u64;
                 self.board.await_change(Count::Bell, bell, Some(until));
             }
             self.look_after()?;
@@ -233,12 +264,24 @@ impl<'a> Sweep<'a> {
             self.bounded.then(of_group).flatten(),
         ];
         let least = left.into_iter().flatten().min();
-        if least.is_some_and(|left| left < self.order.memory_floor_bytes) {
+        if least.is_some_and(|left| left < memory_floor(&self.machine)) {
             self.board.set(Count::Stop, 2);
         }
     }
 
-    /// Waits until the client has stopped, and says why.
+    fn explain(&self, (call, error, nth): (String, String, u64)) -> Stopped {
+        let text = match self.deaths.first() {
+            Some(death) => {
+                let opened = self.board.get(Count::Opened);
+                format!("{death}; {opened} connections were open")
+            }
+            None => explain(&call, &error, nth, &self.order.load, &self.machine),
+        };
+        Stopped { call, error, text }
+    }
+
+    /// Waits until the client has stopped, and says why: which call failed, with which
+    /// error, for which connection.
     fn stopped(&mut self) -> Result<(String, String, u64), Aborted> {
         let deadline = self.desk.clock.now() + SETTLE_NS;
         let working = |sweep: &Sweep<'_>| {

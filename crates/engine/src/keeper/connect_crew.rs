@@ -234,7 +234,7 @@ impl Sweep<'_> {
         }
     }
 
-    fn reap(&mut self) {
+    pub(super) fn reap(&mut self) {
         while let Some(ended) = process::reap() {
             let Some((kind, number)) = self.alive.remove(&ended.pid) else {
                 continue;

@@ -6,8 +6,10 @@ use super::connect_crew::Kind;
 use crate::order::{Closed, Merged, Reached, SideYield};
 use crate::workloads::connect::board::{Count, Figure, Own, Tally};
 use crate::workloads::connect::decade;
+use jostle_model::connect::Stopped;
 use jostle_model::record::{Buckets, Machine};
 use jostle_stats::histogram::{self, Histogram};
+use jostle_sys::clock;
 use jostle_sys::limits::net::{self, KernelMemory};
 use jostle_sys::stat::{self, CpuClock, MachineTicks};
 use std::collections::BTreeMap;
@@ -93,12 +95,7 @@ impl Figures {
     }
 
     /// At a listed number, or where no more could be opened.
-    pub fn read(
-        &mut self,
-        sweep: &Sweep<'_>,
-        listed: u64,
-        stopped: Option<(String, String, u64)>,
-    ) -> Reached {
+    pub fn read(&mut self, sweep: &Sweep<'_>, listed: u64, stopped: Option<Stopped>) -> Reached {
         let clocks = self.clocks(sweep);
         let board = &sweep.board;
         let (began, ended) = (board.get(Count::Began), board.get(Count::Ended));
@@ -126,6 +123,10 @@ impl Figures {
             sockstat: memory.tcp,
             descriptors: sweep.descriptors,
             stopped,
+            began_ns: match began {
+                0 => 0,
+                began => clock::monotonic().saturating_sub(sweep.desk.clock.now() - began),
+            },
             deaths: sweep.deaths.clone(),
             ..Reached::default()
         };

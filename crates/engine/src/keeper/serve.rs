@@ -129,6 +129,7 @@ impl Desk {
 
     /// One sweep of connections. Its points are sent as they are reached.
     fn sweep(&self, order: &SweepOrder) -> Reply {
+        let order = &order.clone().here(&cpu::allowed());
         let spec = match Spec::parse(&order.target) {
             Ok(spec) => spec,
             Err(text) => return Reply::Failed(text),
@@ -138,10 +139,15 @@ impl Desk {
             Err(error) => return Reply::Failed(no_ledger(&error)),
         };
         let mut tell = |reply: Reply| self.tell(&reply);
-        let before = anchor::passes(self, &order.cpus);
+        let passes = || match order.together {
+            Some(together) if !together.takes_anchor => None,
+            _ => Some(anchor::passes(self, &order.cpus)),
+        };
+        let before = passes();
         let done = Sweep::prepare(self, &ledger, order, &spec).and_then(|sweep| {
             let mut closed = sweep.perform(&mut tell)?;
-            closed.anchor = anchor::anchor(&before, &anchor::passes(self, &order.cpus));
+            let both = before.zip(passes());
+            closed.anchor = both.and_then(|(before, after)| anchor::anchor(&before, &after));
             Ok(closed)
         });
         match (ledger.sweep(), done) {

@@ -10,6 +10,7 @@ use jostle_model::plan::Plan;
 use jostle_model::record::At;
 use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
+use serde::{Deserialize, Serialize};
 
 /// What the kernel was seen to keep of one TCP connection with both ends here,
 /// tables of descriptors included: 8.0 to 8.7 KiB (docs/connections.md), and a
@@ -19,7 +20,7 @@ pub const TCP_BYTES: u64 = 10_000;
 const END_BYTES: u64 = TCP_BYTES / 2;
 
 /// What a sweep asks of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Whether the family has ports.
     pub has_ports: bool,

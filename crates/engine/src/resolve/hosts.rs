@@ -5,6 +5,7 @@ use crate::world::Host;
 use jostle_model::plan::{Place, Plan, Workload};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
+use std::collections::BTreeSet;
 
 /// As [`resolve`], for so many hosts; with one it is the same.
 ///
@@ -16,8 +17,8 @@ pub fn resolve_over(
     allowed: &[usize],
     hosts: usize,
 ) -> Result<Resolved, UsageError> {
-    if hosts > 1 && plan.workload == Workload::Spread {
-        // Nothing is launched beside the generators for which they would make room.
+    if hosts > 1 && matches!(plan.workload, Workload::Spread | Workload::Connect) {
+        // No server is launched here for which they would make room.
         plan.place.get_or_insert(Place::None);
     }
     let resolved = resolve(plan, fresh_seed, allowed)?;
@@ -30,7 +31,7 @@ pub fn resolve_over(
 fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let plan = &resolved.plan;
     if plan.workload == Workload::Connect {
-        return refuse("connect is measured on one host; start it there, without the launcher");
+        check_listed(plan, hosts as u64)?;
     }
     let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
     if let Some(many) = generators.iter().find(|k| **k > hosts as u64) {
@@ -40,6 +41,26 @@ fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
         ));
     }
     resolved.specs.iter().try_for_each(check_target)
+}
+
+/// Each listed number must give each host another connection.
+fn check_listed(plan: &Plan, hosts: u64) -> Result<(), UsageError> {
+    let open: BTreeSet<u64> = plan
+        .open
+        .iter()
+        .flat_map(|list| list.0.iter().copied())
+        .collect();
+    let before = std::iter::once(0).chain(open.iter().copied());
+    match before
+        .zip(open.iter().copied())
+        .find(|(before, open)| *open < before + hosts)
+    {
+        Some((before, open)) => refuse(format!(
+            "--open: from {before} to {open} there is not one connection for each of the {hosts} \
+             hosts; list numbers that are further apart"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Whether all hosts mean the same thing by this target, or none need to.
@@ -71,6 +92,10 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
                 "start procd and name {}://HOST:PORT/PROCEDURE",
                 spec.entry.name
             ),
+        ),
+        Family::Connection if !is_named => (
+            "the server that it brings along is reached on its own host only",
+            "start one and name tcp://HOST:PORT".to_owned(),
         ),
         Family::Specimen if spec.entry.is_remote() || spec.entry.lock.excludes => (
             "this specimen works on one host only",
@@ -137,7 +162,8 @@ mod tests {
             (Spread, "procd", "name procd://HOST:PORT/PROCEDURE"),
             (Contend, "busted", "without the launcher"),
             (Stream, "echo", "without the launcher"),
-            (Connect, "tcp", "connect is measured on one host"),
+            (Connect, "tcp", "name tcp://HOST:PORT"),
+            (Connect, "unix:/run/x", "name tcp://HOST:PORT"),
         ] {
             let error = of(workload, target).unwrap_err().0;
             assert!(error.contains(says), "{error} does not say {says}");
@@ -146,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_all_hosts_reach_is_taken() {
-        use Workload::{Contend, Spread, Stream};
+        use Workload::{Connect, Contend, Spread, Stream};
         for (workload, target) in [
             (Contend, "flock:/mnt/shared/file"),
             (Contend, "lockd://server:2626"),
@@ -155,11 +181,34 @@ mod tests {
             (Spread, "ldap://server:389/dc=x?(uid=user{n})"),
             (Spread, "procd://server:7887/sizecheck?a=1"),
             (Stream, "null"),
+            (Connect, "tcp://server:80"),
         ] {
             assert!(of(workload, target).is_ok(), "{target}");
         }
         let spread = of(Workload::Spread, "http://server/").unwrap();
         assert_eq!(spread.plan.place, Some(Place::None));
+    }
+
+    #[test]
+    fn each_listed_number_has_a_connection_for_each_host() {
+        // numbers, hosts -> what is said
+        let table: [(&[u64], usize, Option<&str>); 5] = [
+            (&[3, 6], 3, None),
+            (&[1], 1, None),
+            (&[2, 100], 3, Some("from 0 to 2")),
+            (&[10, 12], 3, Some("from 10 to 12")),
+            (&[100, 10], 3, None), // in whatever order
+        ];
+        for (open, hosts, says) in table {
+            let mut plan = Plan::of(Workload::Connect);
+            plan.targets = vec!["tcp://server:80".to_owned()];
+            plan.open = Some(List(open.to_vec()));
+            let error = resolve_over(plan, 7, &[0, 1], hosts)
+                .err()
+                .map(|error| error.0);
+            assert_eq!(error.is_some(), says.is_some(), "{open:?} {error:?}");
+            assert!(error.unwrap_or_default().contains(says.unwrap_or_default()));
+        }
     }
 
     #[test]

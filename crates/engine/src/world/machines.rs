@@ -32,19 +32,25 @@ pub fn numbers(hosts: &[Host]) -> Vec<u64> {
         .collect()
 }
 
-/// All machines of those that took part, each counted once.
-pub fn together(hosts: &[Host], parts: &[Part]) -> Machine {
-    let of_all = || parts.iter().map(|part| &part.of.data.machine);
-    let ranks: Vec<usize> = parts.iter().map(|part| part.of.rank).collect();
-    let once: Vec<Machine> = parts
-        .iter()
-        .enumerate()
-        .filter(|(nth, part)| {
-            let earlier = &ranks[..*nth];
-            !earlier.iter().any(|rank| share(hosts, *rank, part.of.rank))
+/// Of ranks with what each knows: what the first of each machine does, or of whatever
+/// else ranks may be the `same` by.
+pub fn once<'a, D: Copy>(
+    each: &'a [(usize, D)],
+    same: impl Fn(usize, usize) -> bool + 'a,
+) -> impl Iterator<Item = D> + 'a {
+    let placed = each.iter().enumerate();
+    placed
+        .filter(move |(nth, (rank, _))| {
+            let mut earlier = each[..*nth].iter();
+            !earlier.any(|(other, _)| same(*other, *rank))
         })
-        .map(|(_, part)| part.of.data.machine)
-        .collect();
+        .map(|(_, (_, data))| *data)
+}
+
+/// All machines of the ranks that took part, each counted once.
+pub fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
+    let of_all = || each.iter().map(|(_, machine)| machine);
+    let once: Vec<Machine> = once(each, |one, other| share(hosts, one, other)).collect();
     let sum = |figure: fn(&Machine) -> u64| once.iter().map(figure).sum::<u64>();
     let (busy, stolen) = (sum(|m| m.busy_ticks), sum(|m| m.stolen_ticks));
     Machine {
@@ -78,22 +84,17 @@ fn between_s(machines: &[Machine]) -> Option<f64> {
 /// which are of all hosts, are left out.
 pub fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
     let mut data = part.of.data.clone();
+    let used: Vec<(usize, Option<f64>)> = parts
+        .iter()
+        .map(|part| (part.of.rank, used_s(&part.of.data)))
+        .collect();
+    data.machine = without_neighbours(hosts, &used, part.of.rank, data.machine);
     let neighbours = || {
         parts
             .iter()
-            .filter(|other| other.of.rank != part.of.rank)
-            .filter(|other| share(hosts, other.of.rank, part.of.rank))
+            .filter(|other| is_neighbour(hosts, other.of.rank, part.of.rank))
             .map(|other| &other.of.data)
     };
-    match neighbours().map(used_s).sum::<Option<f64>>() {
-        Some(used_s) => data.machine.harness_cpu_s += used_s,
-        // Without what a neighbour used, the ticks say nothing about others.
-        None => {
-            let machine = &mut data.machine;
-            (machine.ticks, machine.busy_ticks, machine.stolen_ticks) = (0, 0, 0);
-            machine.between_s = None;
-        }
-    }
     if data.server_cpu_ns.is_none() {
         let seen = neighbours().filter_map(|other| other.server_cpu_ns).max();
         data.machine.harness_cpu_s += seen.unwrap_or(0) as f64 / 1e9;
@@ -103,6 +104,28 @@ pub fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
         spread.generators = super::merge::generators(hosts, parts, part);
     }
     data
+}
+
+/// What a rank reads of its machine, where the CPU time that each rank used (None: not
+/// known) is that of the tool's own other processes to its neighbours.
+pub fn without_neighbours(
+    hosts: &[Host],
+    used_s: &[(usize, Option<f64>)],
+    rank: usize,
+    mut machine: Machine,
+) -> Machine {
+    let neighbours = used_s
+        .iter()
+        .filter(|(other, _)| is_neighbour(hosts, *other, rank));
+    match neighbours.map(|(_, used_s)| *used_s).sum::<Option<f64>>() {
+        Some(used_s) => machine.harness_cpu_s += used_s,
+        // Without what a neighbour used, the ticks say nothing about others.
+        None => {
+            (machine.ticks, machine.busy_ticks, machine.stolen_ticks) = (0, 0, 0);
+            machine.between_s = None;
+        }
+    }
+    machine
 }
 
 /// Of the CPUs that the generators of this rank's machine may use: the share that
@@ -174,9 +197,19 @@ fn join(all: &mut Sides, one: Sides) {
 }
 
 /// Whether two ranks are of one machine.
-fn share(hosts: &[Host], one: usize, other: usize) -> bool {
+pub fn share(hosts: &[Host], one: usize, other: usize) -> bool {
     let id = |rank: usize| hosts.get(rank).map(|host| host.boot_id.as_str());
     one == other || id(one) == id(other) && id(one).is_some_and(|id| !id.is_empty())
+}
+
+/// Whether they are of one host too: its network is theirs.
+pub fn share_network(hosts: &[Host], one: usize, other: usize) -> bool {
+    let name = |rank: usize| hosts.get(rank).map(|host| host.name.as_str());
+    share(hosts, one, other) && name(one) == name(other)
+}
+
+fn is_neighbour(hosts: &[Host], other: usize, rank: usize) -> bool {
+    other != rank && share(hosts, other, rank)
 }
 
 /// CPU time of a rank's workers, of what they started, and of its harness.

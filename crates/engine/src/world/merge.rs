@@ -11,7 +11,7 @@ use super::{Host, Part};
 use crate::order::{
     GeneratorYield, Merged, OpenLoopYield, RequestYield, RunOrder, SpreadYield, Yield,
 };
-use jostle_model::record::Buckets;
+use jostle_model::record::{Buckets, Machine};
 use std::collections::BTreeMap;
 
 /// Overlaps that are told in words.
@@ -64,7 +64,7 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         switches: known(|one| one.switches),
         excludes: all().any(|one| one.excludes),
         cpu_read_ns: most(|one| one.cpu_read_ns),
-        machine: machines::together(hosts, parts),
+        machine: machines::together(hosts, &machines(parts)),
         // Each host that asks is told what all hosts did.
         server_counted: all().find_map(|one| one.server_counted),
         server_binds: all().find_map(|one| one.server_binds),
@@ -81,6 +81,12 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
     };
     words(&mut data, hosts, parts);
     data
+}
+
+fn machines(parts: &[Part]) -> Vec<(usize, Machine)> {
+    let each = parts.iter();
+    each.map(|part| (part.of.rank, part.of.data.machine))
+        .collect()
 }
 
 /// From the first arrival of a worker to the last, as rank 0 sees it, at most: hosts
@@ -167,7 +173,10 @@ pub fn merged<'a>(parts: impl Iterator<Item = &'a Merged>) -> Merged {
     sum
 }
 
-fn counted<'a>(parts: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
+/// Sums by name.
+pub fn counted<'a>(
+    parts: impl Iterator<Item = &'a BTreeMap<String, u64>>,
+) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (name, count) in parts.flatten() {
         *sums.entry(name.clone()).or_insert(0) += count;
@@ -304,7 +313,6 @@ mod tests {
     use crate::order::Sides;
     use crate::point::histogram;
     use jostle_model::plan::{Names, Workload};
-    use jostle_model::record::Machine;
     use jostle_stats::histogram::Histogram;
     use proptest::prelude::*;
 
@@ -473,7 +481,7 @@ mod tests {
         hosts[2].boot_id = hosts[0].boot_id.clone();
         let contend = order(Workload::Contend, 3);
         let parts = parts(&contend, vec![busy(4), busy(2), busy(3)]);
-        let all = machines::together(&hosts, &parts);
+        let all = machines::together(&hosts, &machines(&parts));
         // Two machines, three ranks.
         assert_eq!((all.ticks, all.busy_ticks, all.cores), (2_000, 1_800, 4));
         assert_eq!((all.harness_cpu_s, all.throttled_periods), (1.5, Some(3)));

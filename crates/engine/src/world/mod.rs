@@ -12,10 +12,11 @@ mod merge;
 mod ranks;
 mod rows;
 mod split;
+mod sweeps;
 
 use crate::grants;
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{RunOrder, Yield};
+use crate::order::{Closed, Reached, RunOrder, SweepOrder, Yield};
 use jostle_model::hosts::{HostCeiling, HostHere};
 use jostle_model::plan::Plan;
 use jostle_stats::rng::Rng;
@@ -27,6 +28,7 @@ pub use ceilings::takes as ceilings_take;
 pub use launcher::{Launched, launched};
 pub use ranks::{Joined, Rank, join};
 pub use rows::rows;
+pub use sweeps::{Step, rows as step_rows};
 
 /// One of the hosts that take part. Its place in the list is its rank; rank 0
 /// prints and writes.
@@ -53,19 +55,22 @@ pub struct Offset {
     pub within_ns: u64,
 }
 
-/// What one host did in one run.
+/// What one host did in one run, or up to one listed number of a sweep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HostYield {
+pub struct HostDid<D> {
     /// Its rank.
     pub rank: usize,
-    /// Its own yield.
-    pub data: Yield,
+    /// Its own data.
+    pub data: D,
     /// Its clock, bracketed by measurements before and after the run.
     pub clock: Offset,
     /// By how much it began later than agreed, in rank 0's time, give or take
     /// `clock.within_ns`.
     pub late_ns: i64,
 }
+
+/// What one host did in one run.
+pub type HostYield = HostDid<Yield>;
 
 /// What a run of many hosts took beside the workers' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +104,20 @@ pub trait Hosts {
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<HostYield>, KeeperError>;
 
+    /// Makes one sweep of connections in the same way: all begin together, wait for
+    /// each other at each listed number, of which `reached` is told, and none goes on
+    /// beyond one at which any of them had to stop.
+    ///
+    /// # Errors
+    /// As above; what was reached before has been told.
+    fn sweep(
+        &mut self,
+        keeper: &mut Keeper,
+        orders: &[Option<SweepOrder>],
+        ended: &mut dyn FnMut() -> bool,
+        reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
+    ) -> Result<Vec<HostDid<Closed>>, KeeperError>;
+
     /// What the last run took beside the workers' time.
     fn spent(&self) -> Spent {
         Spent::default()
@@ -130,13 +149,13 @@ pub struct Ran {
     pub parts: Vec<Part>,
 }
 
-/// One host's part of a run.
+/// One host's part of a run, or of a step of a sweep.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
+pub struct Part<O = RunOrder, D = Yield> {
     /// What it was to do.
-    pub order: RunOrder,
+    pub order: O,
     /// What it did.
-    pub of: HostYield,
+    pub of: HostDid<D>,
 }
 
 impl World {
@@ -206,6 +225,34 @@ impl World {
 }
 
 impl World {
+    /// Makes one sweep of connections, on all hosts; `reached` is told of each listed
+    /// number as it is reached.
+    ///
+    /// # Errors
+    /// What came in the way; what was reached before has been told.
+    pub fn sweep(
+        &mut self,
+        order: &SweepOrder,
+        ended: &mut dyn FnMut() -> bool,
+        reached: &mut dyn FnMut(Step),
+    ) -> Result<Closed, KeeperError> {
+        let ranks = self.hosts().len();
+        let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
+            return self
+                .keeper
+                .sweep(order, ended, &mut |data| reached(Step::alone(data)));
+        };
+        let all = hosts.all().to_vec();
+        let orders = sweeps::split(order, ranks);
+        let mut total_ns = 0;
+        let closed = hosts.sweep(&mut self.keeper, &orders, ended, &mut |did| {
+            let step = Step::of(&all, &orders, did, total_ns);
+            total_ns = step.data.total_ns;
+            reached(step);
+        })?;
+        Ok(sweeps::closed(&all, order, &closed))
+    }
+
     /// What each host that takes part in `order` can do by itself: short runs of one
     /// host after the other, each with its part of the order. `begins` is told whose
     /// turn it is. Empty where fewer than two take part, and where the hosts did too

@@ -1,7 +1,7 @@
 //! What each host did in a run, as rows of its record: the same figures and checks
 //! as for the whole, on the host's own yield.
 
-use super::{Host, Part, machines};
+use super::{Host, HostDid, Part, machines};
 use crate::point::{Which, point};
 use jostle_model::hosts::HostPart;
 use jostle_model::record::{At, Experiment, Point};
@@ -17,34 +17,37 @@ pub fn rows(
     parts: &[Part],
 ) -> Vec<HostPart> {
     let each = parts.iter();
-    each.map(|part| row(experiment, which, whole, hosts, parts, part))
-        .collect()
+    each.map(|part| {
+        let at = at(which.at, part);
+        let data = machines::own_view(hosts, parts, part);
+        let own = point(&experiment.plan, &part.order, Which { at, ..which }, &data);
+        row(experiment, whole, &own, hosts, &part.of, part.order.workers)
+    })
+    .collect()
 }
 
-fn row(
+/// The row of a host whose record, by itself, would be `own`.
+pub fn row<D>(
     experiment: &Experiment,
-    which: Which<'_>,
     whole: &Point,
+    own: &Point,
     hosts: &[Host],
-    parts: &[Part],
-    part: &Part,
+    did: &HostDid<D>,
+    workers: usize,
 ) -> HostPart {
-    let at = at(which.at, part);
-    let data = machines::own_view(hosts, parts, part);
-    let own = point(&experiment.plan, &part.order, Which { at, ..which }, &data);
     let latency_of = tail::figure(whole);
-    let buckets = |point: &Point| point.histograms.get(latency_of?).cloned();
-    let beyond_p99 = buckets(whole).zip(buckets(&own));
+    let buckets = |point: &Point| tail::buckets(point, latency_of?);
+    let beyond_p99 = buckets(whole).zip(buckets(own));
     let open_loop = own.open_loop.as_deref();
     let lag = open_loop.and_then(|open| open.generator_lag_ns.as_ref());
-    let worked_s = own.window_s * part.order.workers as f64;
+    let worked_s = own.window_s * workers as f64;
     HostPart {
-        rank: part.of.rank as u64,
-        host: super::name(hosts, part.of.rank),
-        clock_ahead_ns: part.of.clock.ahead_ns,
-        clock_within_ns: part.of.clock.within_ns,
-        late_ns: part.of.late_ns,
-        workers: part.order.workers as u64,
+        rank: did.rank as u64,
+        host: super::name(hosts, did.rank),
+        clock_ahead_ns: did.clock.ahead_ns,
+        clock_within_ns: did.clock.within_ns,
+        late_ns: did.late_ns,
+        workers: workers as u64,
         operations: own.operations,
         throughput_per_s: own.throughput_per_s,
         cpu_s: own.cpu_s,
@@ -56,12 +59,12 @@ fn row(
             .map(|waited_s| waited_s / worked_s),
         generator_lag_ns_p99: lag.and_then(|lag| lag.percentiles.get("p99").copied()),
         latency_of: latency_of.map(str::to_owned),
-        latency_ns: latency_of.and_then(|figure| tail::distribution(&own, figure)),
+        latency_ns: latency_of.and_then(|figure| tail::distribution(own, figure)),
         beyond_p99: beyond_p99.map(|(whole, own)| tail::beyond_p99(&whole, &own)),
         errors: own.errors.clone(),
         verdict: checks::verdict(&Evidence {
             experiment,
-            runs: &[&own],
+            runs: &[own],
         }),
     }
 }

@@ -47,7 +47,7 @@ fn rate(order: &RunOrder) -> Option<usize> {
 }
 
 fn part(order: &RunOrder, nth: usize, hosts: usize, names: u64) -> RunOrder {
-    let workers = dealt(order.workers, hosts, nth);
+    let workers = dealt(order.workers as u64, hosts, nth) as usize;
     RunOrder {
         workers,
         generators: match order.workload {
@@ -80,13 +80,15 @@ fn requests(request: &RequestOrder, nth: usize, hosts: usize) -> RequestOrder {
     if let Some(open) = &mut request.open_loop {
         let gap_ns = 1_000_000_000 / open.per_s.max(1);
         open.first_after = Nanos(nth as u64 * gap_ns);
-        open.per_s = dealt(open.per_s as usize, hosts, nth) as u64;
+        open.per_s = dealt(open.per_s, hosts, nth);
     }
     request
 }
 
-fn dealt(total: usize, hosts: usize, nth: usize) -> usize {
-    total / hosts + usize::from(nth < total % hosts)
+/// The part of host `nth`, where the first ones get the remainder.
+pub fn dealt(total: u64, hosts: usize, nth: usize) -> u64 {
+    let (hosts, nth) = (hosts as u64, nth as u64);
+    total / hosts + u64::from(nth < total % hosts)
 }
 
 /// The sum of what was dealt to those before.

@@ -23,9 +23,11 @@ const ROUNDED: f64 = 8.0;
 const EXACT: f64 = 4.0;
 
 /// Of our own CPU time: what interrupts of idle CPUs, and entering and leaving idle,
-/// take of the machine while no task is charged with it. Streams over the loopback
-/// had 8 to 16 %, with the soft interrupts that strike tasks in the tasks' time.
-const UNCHARGED: f64 = 0.2;
+/// take of the machine while no task is charged with it. Of 189 streams over the
+/// loopback that were left alone 95 % had at most 16 %, with the soft interrupts that
+/// strike tasks in the tasks' time; a larger share would hide a program that takes what
+/// one worker leaves of its CPU.
+const UNCHARGED: f64 = 0.16;
 
 /// Ticks of the machine under which nothing is said: of 100, [`EXACT`] are more
 /// than the finest threshold.
@@ -40,7 +42,7 @@ pub static CHECK: Check = Check {
                 and only above three standard deviations of the tick's sampling, or 4 ticks where \
                 the kernel takes idle time by the clock; busy is the time between the readings \
                 that was neither idle nor stolen; where soft interrupts count as the task's that \
-                they strike, at most a fifth of our own time is taken off for them",
+                they strike, 16 % of our own time is taken off for them",
     source: "proc_stat(5); a throughput that is bound by CPU loses about the share that others \
              take, and the checks of steal begin near there too",
     judge,
@@ -225,6 +227,9 @@ mod tests {
         };
         assert_eq!(with(Some(true), 83, 256, 79, 1.986, 1.783), Is::Suspect);
         assert_eq!(with(Some(true), 151, 136, 69, 1.494, 1.601), Is::Valid);
+        // Of niceness 13: it has little of the CPU, and costs the stream a seventh.
+        assert_eq!(with(Some(true), 31, 114, 39, 1.004, 0.776), Is::Suspect);
+        assert_eq!(with(Some(true), 49, 69, 36, 0.767, 0.667), Is::Valid);
         // Where the kernel takes them by the clock they are nobody's.
         assert_eq!(with(Some(false), 83, 256, 79, 1.986, 1.783), Is::Valid);
         assert_eq!(with(None, 83, 256, 79, 1.986, 1.783), Is::Valid);

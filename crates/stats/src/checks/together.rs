@@ -25,6 +25,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let share = median(&apart).filter(|share| *share > SUSPECT)?;
     let remedy = match evidence.experiment.plan.workload {
         Workload::Stream | Workload::Hold => "more operations (-n, --keys)".to_owned(),
+        Workload::Connect => "more connections (--open)".to_owned(),
         _ => {
             let enough_s = share * evidence.mean_window_s() / SUSPECT;
             format!("a longer window (-t {})", enough_s.ceil())
@@ -55,8 +56,10 @@ fn apart(run: &Point) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::fixtures::{after, judge, point};
+    use crate::checks::Evidence;
+    use crate::fixtures::{after, experiment, point};
     use jostle_model::hosts::HostPart;
+    use jostle_model::plan::Workload;
     use jostle_model::record::Is;
 
     #[test]
@@ -84,15 +87,25 @@ mod tests {
     }
 
     #[test]
-    fn the_text_says_which_window_would_do() {
+    fn the_text_says_what_would_do() {
         let mut run = point();
         run.hosts = vec![HostPart::default(), HostPart::default()];
         run.hosts[1].late_ns = 120_000_000;
-        let text = judge(&CHECK, &[run]).unwrap().text;
-        assert!(
-            text.contains("2.4 % of the window apart; a longer window (-t 12)"),
-            "{text}"
-        );
+        for (workload, remedy) in [
+            (Workload::Contend, "a longer window (-t 12)"),
+            (Workload::Stream, "more operations (-n, --keys)"),
+            (Workload::Connect, "more connections (--open)"),
+        ] {
+            let mut experiment = experiment();
+            experiment.plan.workload = workload;
+            let evidence = Evidence {
+                experiment: &experiment,
+                runs: &[&run],
+            };
+            let text = (CHECK.judge)(&evidence).unwrap().text;
+            let expected = format!("2.4 % of the window apart; {remedy}");
+            assert!(text.ends_with(&expected), "{text}");
+        }
     }
 
     #[test]

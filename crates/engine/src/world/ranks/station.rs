@@ -5,7 +5,7 @@
 use super::Limits;
 use super::words::{FromHost, ToHost};
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Reply, Request};
+use crate::order::{Assignment, Reply, Request};
 use std::time::{Duration, Instant};
 
 /// What a station needs of a keeper; tests bring their own.
@@ -82,7 +82,10 @@ impl<P: Port> Station<P> {
         match word {
             ToHost::Order { run, order } => {
                 self.busy = Some(run);
-                self.ask(&Request::Run(order))
+                self.ask(&match order {
+                    Assignment::Run(order) => Request::Run(order),
+                    Assignment::Sweep(order) => Request::Sweep(order),
+                })
             }
             ToHost::Go { run, at_ns } if self.busy == Some(run) => self.ask(&Request::Go { at_ns }),
             ToHost::Conclude { run } if self.busy == Some(run) => self.ask(&Request::Conclude),
@@ -107,6 +110,8 @@ impl<P: Port> Station<P> {
             Ok(None) => return self.mind_standstill(run),
             Ok(Some(Reply::Prepared)) => return Some(FromHost::Prepared { run }),
             Ok(Some(Reply::Drained)) => return Some(FromHost::Drained { run }),
+            Ok(Some(Reply::Reached(data))) => return Some(FromHost::Reached { run, data }),
+            Ok(Some(Reply::Closed(data))) => FromHost::Closed { run, data },
             Ok(Some(Reply::Ran(data))) => FromHost::Ran { run, data },
             Ok(Some(Reply::Failed(text))) => FromHost::Failed { run, text },
             Ok(Some(_)) => FromHost::Failed {

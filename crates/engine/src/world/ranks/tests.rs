@@ -9,8 +9,10 @@ use super::words::{Hello, Tick};
 use super::{Limits, Rank, other};
 use crate::experiment::tests::order;
 use crate::keeper::KeeperError;
-use crate::order::{Reply, Request, RunOrder, Yield};
+use crate::order::{Closed, Reached, Reply, Request, RunOrder, SweepOrder, Yield};
+use crate::world::sweeps::tests::order as sweep_order;
 use crate::world::{HostYield, Hosts, Offset};
+use jostle_model::connect::Stopped;
 use jostle_sys::clock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -45,6 +47,8 @@ enum Fault {
     Endless,
     /// It stands still from the start on.
     Halts,
+    /// It can open no more connections than the first listed number.
+    Stops,
 }
 
 struct Actor {
@@ -54,6 +58,8 @@ struct Actor {
     answers: VecDeque<Reply>,
     began_ns: u64,
     halted: bool,
+    /// Listed numbers of a sweep that it has reached so far.
+    reached: Option<u64>,
 }
 
 impl Actor {
@@ -65,6 +71,7 @@ impl Actor {
             answers: VecDeque::new(),
             began_ns: 0,
             halted: false,
+            reached: None,
         }
     }
 
@@ -89,12 +96,33 @@ impl Port for Actor {
                     _ => Reply::Prepared,
                 });
             }
+            Request::Sweep(order) => {
+                assert!(order.together.is_some());
+                self.reached = Some(0);
+                self.note("ordered");
+                self.answers.push_back(Reply::Prepared);
+            }
             Request::Go { at_ns } => {
-                self.note("go");
+                self.note(match self.reached {
+                    Some(1..) => "go on",
+                    _ => "go",
+                });
                 match self.fault {
                     Fault::Dies => return Err(self.gone()),
                     Fault::Halts => self.halted = true,
                     Fault::Endless => {}
+                    fault if self.reached.is_some() => {
+                        let step = self.reached.insert(self.reached.unwrap_or(0) + 1);
+                        let stopped = (fault == Fault::Stops).then(Stopped::default);
+                        let data = Reached {
+                            began_ns: *at_ns + 1_000,
+                            opened: *step * 10,
+                            stopped,
+                            ..Reached::default()
+                        };
+                        self.note("reached");
+                        self.answers.push_back(Reply::Reached(Box::new(data)));
+                    }
                     _ => {
                         self.began_ns = *at_ns + 1_000;
                         self.answers.push_back(Reply::Drained);
@@ -103,6 +131,14 @@ impl Port for Actor {
             }
             Request::Conclude => {
                 self.note("concluded");
+                if self.reached.take().is_some() {
+                    let closed = Closed {
+                        time_wait_left: Some(self.rank as u64),
+                        ..Closed::default()
+                    };
+                    self.answers.push_back(Reply::Closed(Box::new(closed)));
+                    return Ok(());
+                }
                 self.answers.push_back(Reply::Ran(Box::new(Yield {
                     began_ns: self.began_ns,
                     received: self.rank as u64,
@@ -538,4 +574,57 @@ fn a_run_that_was_called_off_leaves_the_next_alone() {
     assert_eq!(yields.len(), 2);
     drop(first);
     assert_eq!(job.all_end(), [Ok(())]);
+}
+
+fn sweep(faults: &[Fault], open: &[u64]) -> (Vec<Vec<u64>>, Result<usize, KeeperError>, Job) {
+    let (job, link) = Job::start(faults);
+    let mut first = gather(link);
+    let own = Actor::new(0, faults[0], &job.log);
+    let orders: Vec<Option<SweepOrder>> = vec![Some(sweep_order(open)); faults.len()];
+    let mut steps = Vec::new();
+    let closed = first.sweep_with(own, &orders, &mut || false, &mut |step| {
+        for host in &step {
+            let wrong = (host.late_ns - 1_000).unsigned_abs();
+            assert!(wrong <= host.clock.within_ns, "{host:?}");
+        }
+        steps.push(step.iter().map(|host| host.data.opened).collect());
+    });
+    let ranks = closed.map(|closed| {
+        let each = closed.iter().map(|host| host.data.time_wait_left);
+        assert!(each.eq((0..faults.len() as u64).map(Some)));
+        closed.len()
+    });
+    (steps, ranks, job)
+}
+
+#[test]
+fn no_host_of_a_sweep_goes_on_before_all_have_reached_a_listed_number() {
+    let (steps, closed, job) = sweep(&[Fault::None; 3], &[10, 20]);
+    assert_eq!(steps, [[10; 3], [20; 3]]);
+    assert_eq!(closed.unwrap(), 3);
+    assert!(job.is_before("ordered", "go"));
+    let log = job.log.lock().unwrap().clone();
+    let before = log.iter().take_while(|(_, what)| *what != "go on");
+    assert_eq!(before.filter(|(_, what)| *what == "reached").count(), 3);
+    assert!(job.is_before("reached", "concluded"));
+    assert_eq!(job.all_end(), [Ok(()), Ok(())]);
+}
+
+#[test]
+fn where_one_host_can_open_no_more_all_close() {
+    let faults = [Fault::None, Fault::Stops, Fault::None];
+    let (steps, closed, job) = sweep(&faults, &[10, 20, 30]);
+    assert_eq!(steps, [[10; 3]]);
+    assert_eq!(closed.unwrap(), 3);
+    assert_eq!((job.count("go on"), job.count("concluded")), (0, 3));
+    assert_eq!(job.all_end(), [Ok(()), Ok(())]);
+}
+
+#[test]
+fn a_host_that_fails_in_a_sweep_is_named() {
+    let faults = [Fault::Endless, Fault::None, Fault::Dies];
+    let (steps, closed, job) = sweep(&faults, &[10, 20]);
+    assert!(steps.is_empty());
+    assert_eq!(text(closed.unwrap_err()), "h2: its keeper has gone");
+    assert_eq!(job.all_end(), [Ok(()), Ok(())]);
 }

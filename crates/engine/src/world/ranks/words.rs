@@ -1,6 +1,6 @@
 //! What ranks say to each other: JSON, but for the clock's ping and pong.
 
-use crate::order::{RunOrder, Yield};
+use crate::order::{Assignment, Closed, Reached, Yield};
 use crate::world::Host;
 use serde::{Deserialize, Serialize};
 
@@ -90,16 +90,17 @@ pub enum ToHost {
         /// The run.
         run: u64,
         /// This host's part of it.
-        order: Box<RunOrder>,
+        order: Assignment,
     },
-    /// Begin at this time of your own `CLOCK_MONOTONIC`.
+    /// Begin, or open up to the next listed number, at this time of your own
+    /// `CLOCK_MONOTONIC`.
     Go {
         /// The run.
         run: u64,
         /// In nanoseconds.
         at_ns: u64,
     },
-    /// All have drained.
+    /// All have drained, or none opens more connections.
     Conclude {
         /// The run.
         run: u64,
@@ -130,6 +131,20 @@ pub enum FromHost {
         /// The run.
         run: u64,
     },
+    /// A listed number of connections is open there, or as many as there can be.
+    Reached {
+        /// The run.
+        run: u64,
+        /// What that was like.
+        data: Box<Reached>,
+    },
+    /// Its connections are closed.
+    Closed {
+        /// The run.
+        run: u64,
+        /// What that was like.
+        data: Box<Closed>,
+    },
     /// What it did.
     Ran {
         /// The run.
@@ -158,6 +173,16 @@ pub enum FromHost {
     },
     /// Nothing of it is left.
     Bye,
+}
+
+impl FromHost {
+    /// Whether figures come with it.
+    pub fn is_gathered(&self) -> bool {
+        matches!(
+            self,
+            FromHost::Reached { .. } | FromHost::Closed { .. } | FromHost::Ran { .. }
+        )
+    }
 }
 
 /// The clock's question, and its answer. Small, since what takes time here widens

@@ -1,0 +1,398 @@
+//! Rank 0: tells all hosts what to do and when, and gathers what they did.
+//!
+//! A run has phases (`rounds`), and no host enters one before all have left the one
+//! before: prepared, begun, drained, concluded. Between its looks at the others rank 0
+//! sleeps, longer while workers work; it never waits inside the link. How long a
+//! host may be silent is bounded, and what comes of it names the host.
+
+mod asking;
+mod rounds;
+
+use super::Limits;
+use super::clocks::Bounds;
+use super::link::{Link, LinkError};
+use super::station::{Port, Station};
+use super::words::{FromHost, Hello, Tick, ToHost};
+use crate::keeper::{Keeper, KeeperError};
+use crate::order::{Closed, Reached, RunOrder, SweepOrder, Yield};
+use crate::world::{Host, HostDid, HostYield, Hosts, Spent};
+use std::time::{Duration, Instant};
+
+/// How far a host is in a run.
+#[derive(Clone, Debug, Default)]
+enum Stage {
+    /// It takes no part.
+    #[default]
+    Idle,
+    Ordered,
+    Prepared,
+    Drained,
+    /// A listed number of connections is open.
+    Reached(Box<Reached>),
+    Ran(Box<Yield>),
+    Closed(Box<Closed>),
+    Failed(String),
+}
+
+/// How far that is.
+mod phase {
+    pub const BEFORE: u8 = 0;
+    pub const PREPARED: u8 = 1;
+    pub const WORKED: u8 = 2;
+    pub const OVER: u8 = 3;
+}
+
+impl Stage {
+    fn reached(&self) -> u8 {
+        match self {
+            Stage::Idle | Stage::Ordered | Stage::Failed(_) => phase::BEFORE,
+            Stage::Prepared => phase::PREPARED,
+            Stage::Drained | Stage::Reached(_) => phase::WORKED,
+            Stage::Ran(_) | Stage::Closed(_) => phase::OVER,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(
+            self,
+            Stage::Idle | Stage::Ran(_) | Stage::Closed(_) | Stage::Failed(_)
+        )
+    }
+}
+
+/// What rank 0 knows of a host.
+#[derive(Debug)]
+struct Seat {
+    heard: Instant,
+    stage: Stage,
+    /// It has heard that a run was called off.
+    aborting: bool,
+    /// Somebody else has told it to end.
+    ending: Option<String>,
+    /// It hears nothing any more, so that there is no use in waiting for it.
+    gone: bool,
+    /// It has left.
+    left: bool,
+    clock: Option<Bounds>,
+}
+
+/// All hosts, from rank 0.
+pub struct First<L: Link> {
+    link: Option<L>,
+    hosts: Vec<Host>,
+    seats: Vec<Seat>,
+    limits: Limits,
+    run: u64,
+    /// Questions of the clock so far.
+    asked: u32,
+    beaten: Instant,
+    spent: Spent,
+}
+
+/// A run in progress, for whoever waits in it.
+struct Round<'a, P> {
+    station: Station<P>,
+    ended: &'a mut dyn FnMut() -> bool,
+    nap: Duration,
+}
+
+impl<L: Link> First<L> {
+    /// Waits until all others have said who they are; also gives why they cannot work
+    /// together, if so: one is of another version, or says nothing.
+    pub fn gather(link: L, hello: Hello, limits: Limits) -> (First<L>, Result<(), KeeperError>) {
+        let seat = || Seat {
+            heard: Instant::now(),
+            stage: Stage::Idle,
+            aborting: false,
+            ending: None,
+            gone: false,
+            left: false,
+            clock: None,
+        };
+        let size = link.size();
+        let mut first = First {
+            link: Some(link),
+            hosts: vec![Host::default(); size],
+            seats: (0..size).map(|_| seat()).collect(),
+            limits,
+            run: 0,
+            asked: 0,
+            beaten: Instant::now(),
+            spent: Spent::default(),
+        };
+        first.hosts[0] = hello.clone().host();
+        let greeted = first.greet(&hello);
+        (first, greeted)
+    }
+
+    fn greet(&mut self, ours: &Hello) -> Result<(), KeeperError> {
+        let start = Instant::now();
+        let mut missing: Vec<usize> = (1..self.hosts.len()).collect();
+        let mut refused = None;
+        while !missing.is_empty() {
+            let Some((from, bytes)) = self.receive()? else {
+                if start.elapsed() > self.limits.silence {
+                    missing
+                        .iter()
+                        .for_each(|rank| self.seats[*rank].gone = true);
+                    return Err(failed(format!(
+                        "of {} ranks, those numbered {missing:?} have not said who they are within {} s",
+                        self.hosts.len(),
+                        self.limits.silence.as_secs()
+                    )));
+                }
+                std::thread::sleep(self.limits.nap);
+                continue;
+            };
+            if !missing.contains(&from) {
+                continue;
+            }
+            missing.retain(|rank| *rank != from);
+            let hello: Hello = serde_json::from_slice(&bytes).unwrap_or_default();
+            refused = refused.or_else(|| ours.refuses(&hello));
+            self.hosts[from] = hello.host();
+        }
+        refused.map_or(Ok(()), |text| Err(failed(text)))
+    }
+
+    /// The host's name, with its rank where several have the same.
+    fn name(&self, rank: usize) -> String {
+        let name = &self.hosts[rank].name;
+        let same = self.hosts.iter().filter(|host| host.name == *name);
+        match same.count() {
+            1 => name.clone(),
+            _ => format!("{name} (rank {rank})"),
+        }
+    }
+
+    /// What one host said of itself, in its name.
+    fn said(&self, rank: usize, text: &str) -> KeeperError {
+        match self.hosts.len() {
+            1 => failed(text.to_owned()),
+            _ => failed(format!("{}: {text}", self.name(rank))),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, KeeperError> {
+        match &mut self.link {
+            Some(link) => link.try_receive().map_err(broken),
+            None => Ok(None),
+        }
+    }
+
+    fn send(&mut self, rank: usize, bytes: Vec<u8>) -> Result<(), KeeperError> {
+        match &mut self.link {
+            Some(link) => link.send(rank, bytes).map_err(broken),
+            None => Ok(()),
+        }
+    }
+
+    fn say(&mut self, rank: usize, word: &ToHost) -> Result<(), KeeperError> {
+        let bytes = serde_json::to_vec(word).map_err(|error| failed(error.to_string()))?;
+        self.send(rank, bytes)
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<L> {
+        1..self.hosts.len()
+    }
+
+    fn say_all(&mut self, word: &ToHost) -> Result<(), KeeperError> {
+        self.others().try_for_each(|rank| self.say(rank, word))
+    }
+
+    /// Takes all that has come.
+    fn pump(&mut self) -> Result<(), KeeperError> {
+        while let Some((from, bytes)) = self.receive()? {
+            self.hear(from, &bytes);
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, from: usize, bytes: &[u8]) {
+        self.seats[from].heard = Instant::now();
+        if Tick::read(bytes).is_some() {
+            // The answer to a question that is no longer asked.
+            return;
+        }
+        match serde_json::from_slice::<FromHost>(bytes) {
+            Ok(word) => {
+                if word.is_gathered() {
+                    self.spent.bytes += bytes.len() as u64;
+                }
+                self.take(from, word);
+            }
+            Err(error) => {
+                self.seats[from].stage =
+                    Stage::Failed(format!("it said what cannot be read: {error}"));
+            }
+        }
+    }
+
+    fn take(&mut self, from: usize, word: FromHost) {
+        let run = self.run;
+        let seat = &mut self.seats[from];
+        match word {
+            FromHost::Prepared { run: of } if of == run => seat.stage = Stage::Prepared,
+            FromHost::Drained { run: of } if of == run => seat.stage = Stage::Drained,
+            FromHost::Reached { run: of, data } if of == run => seat.stage = Stage::Reached(data),
+            FromHost::Ran { run: of, data } if of == run => seat.stage = Stage::Ran(data),
+            FromHost::Closed { run: of, data } if of == run => seat.stage = Stage::Closed(data),
+            FromHost::Failed { run: of, text } if of == run => seat.stage = Stage::Failed(text),
+            FromHost::Aborting { run: of } if of == run => seat.aborting = true,
+            FromHost::Ending { text } => seat.ending = Some(text),
+            FromHost::Bye => seat.left = true,
+            _ => {}
+        }
+    }
+
+    fn tell<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        rank: usize,
+        word: ToHost,
+    ) -> Result<(), KeeperError> {
+        if rank > 0 {
+            return self.say(rank, &word);
+        }
+        if let Some(answer) = round.station.hear(word) {
+            self.take(0, answer);
+        }
+        Ok(())
+    }
+
+    /// Until all of these have come so far, or one of them has failed.
+    fn reach<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        ranks: &[usize],
+        phase: u8,
+        patience: Duration,
+    ) -> Result<(), KeeperError> {
+        let start = Instant::now();
+        loop {
+            self.pump()?;
+            self.refuse_failures()?;
+            let mut late = ranks
+                .iter()
+                .filter(|rank| self.seats[**rank].stage.reached() < phase);
+            let Some(late) = late.next().copied() else {
+                return Ok(());
+            };
+            if (round.ended)() {
+                return Err(KeeperError::Interrupted);
+            }
+            if start.elapsed() > patience {
+                let text = format!("it took longer than {} s", patience.as_secs());
+                return Err(self.said(late, &text));
+            }
+            self.heed_silence()?;
+            self.beat()?;
+            if let Some(word) = round.station.look(round.nap) {
+                self.take(0, word);
+            }
+        }
+    }
+
+    /// A host that fails, or is told to end, while it takes no part is missed too.
+    fn refuse_failures(&self) -> Result<(), KeeperError> {
+        let failed = self.seats.iter().enumerate().find_map(|(rank, seat)| {
+            let text = match &seat.stage {
+                Stage::Failed(text) => text,
+                _ => seat.ending.as_ref()?,
+            };
+            Some(self.said(rank, text))
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn heed_silence(&mut self) -> Result<(), KeeperError> {
+        for rank in self.others() {
+            let silent = self.seats[rank].heard.elapsed();
+            if silent > self.limits.silence {
+                self.seats[rank].gone = true;
+                let text = format!(
+                    "nothing was heard of it for {:.0} s: it hangs, or the way to it is cut",
+                    silent.as_secs_f64()
+                );
+                return Err(self.said(rank, &text));
+            }
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self) -> Result<(), KeeperError> {
+        if self.beaten.elapsed() < self.limits.beat {
+            return Ok(());
+        }
+        self.beaten = Instant::now();
+        self.say_all(&ToHost::Beat)
+    }
+
+    /// Tells all to end, and waits until they have. False if one could not be waited
+    /// for.
+    fn farewell(&mut self) -> bool {
+        let _ = self.say_all(&ToHost::Farewell);
+        let start = Instant::now();
+        loop {
+            let _ = self.pump();
+            let left = |seat: &Seat| seat.left || seat.gone;
+            let done = self.seats.iter().skip(1).all(left);
+            let flushed = self.link.as_mut().is_none_or(Link::is_flushed);
+            if done && flushed || start.elapsed() > self.limits.farewell {
+                return self.seats.iter().skip(1).all(|seat| seat.left);
+            }
+            std::thread::sleep(self.limits.nap);
+        }
+    }
+}
+
+impl<L: Link> Hosts for First<L> {
+    fn all(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    fn run(
+        &mut self,
+        keeper: &mut Keeper,
+        orders: &[Option<RunOrder>],
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<HostYield>, KeeperError> {
+        self.run_with(keeper, orders, ended)
+    }
+
+    fn sweep(
+        &mut self,
+        keeper: &mut Keeper,
+        orders: &[Option<SweepOrder>],
+        ended: &mut dyn FnMut() -> bool,
+        reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
+    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+        self.sweep_with(keeper, orders, ended, reached)
+    }
+
+    fn spent(&self) -> Spent {
+        self.spent
+    }
+}
+
+impl<L: Link> Drop for First<L> {
+    /// The end of all ranks: in good order, or, where one cannot be waited for, at
+    /// once, and this process with them. Whatever is to be printed is printed before.
+    fn drop(&mut self) {
+        let well = self.farewell();
+        if let Some(link) = self.link.take().map(Box::new) {
+            match well {
+                true => link.leave(),
+                false => link.abort(1),
+            }
+        }
+    }
+}
+
+fn failed(text: String) -> KeeperError {
+    KeeperError::Failed(text)
+}
+
+fn broken(error: LinkError) -> KeeperError {
+    failed(format!("the link between the hosts: {error}"))
+}

@@ -1,0 +1,317 @@
+//! A run of all hosts, or a sweep, from the clocks before it to those after it.
+
+use super::super::clocks::Bounds;
+use super::super::link::Link;
+use super::super::station::{Port, Station};
+use super::super::words::ToHost;
+use super::{First, Round, Seat, Stage, phase};
+use crate::keeper::KeeperError;
+use crate::order::{Assignment, Closed, Reached, RunOrder, SweepOrder, Together};
+use crate::world::{HostDid, HostYield, Offset};
+use jostle_sys::clock;
+use std::time::{Duration, Instant};
+
+/// From the agreement to the start: what sending to one host and waking one worker
+/// may take, and what comes on top.
+const MARGIN_NS: u64 = 30_000_000;
+const MARGIN_PER_HOST_NS: u64 = 2_000_000;
+const MARGIN_PER_WORKER_NS: u64 = 50_000;
+
+/// Opening connections, and closing them, takes as long as it takes: each keeper sees
+/// to it that its clients move.
+const ENDLESS: Duration = Duration::MAX;
+
+/// What all agreed on.
+struct Start {
+    /// In rank 0's time.
+    at: u64,
+    /// The clocks before.
+    clocks: Vec<Option<Bounds>>,
+}
+
+impl<L: Link> First<L> {
+    /// As [`crate::world::Hosts::run`], with whatever stands for a keeper.
+    pub(in super::super) fn run_with<P: Port>(
+        &mut self,
+        port: P,
+        orders: &[Option<RunOrder>],
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<HostYield>, KeeperError> {
+        self.round(port, ended, |first, round| first.run_of_all(round, orders))
+    }
+
+    /// As [`crate::world::Hosts::sweep`].
+    pub(in super::super) fn sweep_with<P: Port>(
+        &mut self,
+        port: P,
+        orders: &[Option<SweepOrder>],
+        ended: &mut dyn FnMut() -> bool,
+        reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
+    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+        self.round(port, ended, |first, round| {
+            first.sweep_of_all(round, orders, reached)
+        })
+    }
+
+    /// Whatever all hosts do together, which is called off where one of them fails.
+    fn round<P: Port, D>(
+        &mut self,
+        port: P,
+        ended: &mut dyn FnMut() -> bool,
+        make: impl FnOnce(&mut First<L>, &mut Round<'_, P>) -> Result<D, KeeperError>,
+    ) -> Result<D, KeeperError> {
+        self.run += 1;
+        self.spent.bytes = 0;
+        let mut round = Round {
+            station: Station::new(port, self.limits),
+            ended,
+            nap: self.limits.nap,
+        };
+        for seat in &mut self.seats {
+            (seat.stage, seat.aborting) = (Stage::Idle, false);
+        }
+        self.pump()?;
+        // What was said while we did something else has been heard now.
+        self.seats
+            .iter_mut()
+            .for_each(|seat| seat.heard = Instant::now());
+        let done = make(self, &mut round);
+        let done = done.map_err(|why| self.call_off(&mut round, why));
+        let rested = self.say_all(&ToHost::Rest);
+        done.and_then(|data| rested.map(|()| data))
+    }
+
+    fn run_of_all<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        orders: &[Option<RunOrder>],
+    ) -> Result<Vec<HostYield>, KeeperError> {
+        let assigned = |order: &RunOrder| Assignment::Run(Box::new(order.clone()));
+        let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
+        let taking = self.prepare(round, assignments.collect())?;
+        let workers = orders.iter().flatten().map(|order| order.workers as u64);
+        let start = self.go(round, &taking, workers.max().unwrap_or(0))?;
+        let longest = orders.iter().flatten().map(longest);
+        let longest = longest.max().unwrap_or_default() + self.limits.stage;
+        self.reach_at_work(round, &taking, phase::WORKED, longest)?;
+        let drained = Instant::now();
+        self.conclude(round, &taking, self.limits.stage)?;
+        self.spent.gather = drained.elapsed();
+        self.measure_clocks(round)?;
+        Ok(self.did(&taking, &start, |seat| {
+            match std::mem::take(&mut seat.stage) {
+                Stage::Ran(data) => Some((data.began_ns, *data)),
+                _ => None,
+            }
+        }))
+    }
+
+    fn sweep_of_all<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        orders: &[Option<SweepOrder>],
+        reached: &mut dyn FnMut(Vec<HostDid<Reached>>),
+    ) -> Result<Vec<HostDid<Closed>>, KeeperError> {
+        let assigned = |order: &SweepOrder| Assignment::Sweep(Box::new(order.clone()));
+        let assignments = orders.iter().map(|order| order.as_ref().map(assigned));
+        let taking = self.prepare(round, assignments.collect())?;
+        let listed = orders.iter().flatten().map(|order| order.open.len());
+        for _ in 0..listed.max().unwrap_or(0) {
+            let start = self.go(round, &taking, 1)?;
+            self.reach_at_work(round, &taking, phase::WORKED, ENDLESS)?;
+            self.measure_clocks(round)?;
+            let take = |seat: &mut Seat| match std::mem::replace(&mut seat.stage, Stage::Prepared) {
+                Stage::Reached(data) => Some((data.began_ns, *data)),
+                _ => None,
+            };
+            let did = self.did(&taking, &start, take);
+            let stopped =
+                |did: &HostDid<Reached>| did.data.stopped.is_some() || !did.data.deaths.is_empty();
+            let is_last = did.iter().any(stopped);
+            reached(did);
+            if is_last {
+                break;
+            }
+        }
+        self.conclude(round, &taking, ENDLESS)?;
+        let start = Start {
+            at: 0,
+            clocks: vec![None; self.seats.len()],
+        };
+        Ok(self.did(&taking, &start, |seat| {
+            match std::mem::take(&mut seat.stage) {
+                Stage::Closed(data) => Some((0, *data)),
+                _ => None,
+            }
+        }))
+    }
+
+    /// Until all who take part are ready; returns who they are. The host that asks
+    /// the server for its counts is ready before the others connect, so that what
+    /// they do is counted.
+    fn prepare<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        mut assignments: Vec<Option<Assignment>>,
+    ) -> Result<Vec<usize>, KeeperError> {
+        self.refuse_failures()?;
+        self.freshen_clocks(round)?;
+        let started = Instant::now();
+        assignments.resize(self.hosts.len(), None);
+        let taking: Vec<usize> = (0..self.hosts.len())
+            .filter(|rank| assignments[*rank].is_some())
+            .collect();
+        taking
+            .iter()
+            .for_each(|rank| self.seats[*rank].stage = Stage::Ordered);
+        let (asking, others) = taking.split_at(1.min(taking.len()));
+        for ranks in [asking, others] {
+            for rank in ranks.iter().copied() {
+                let Some(mut order) = assignments[rank].take() else {
+                    continue;
+                };
+                let together = Some(Together {
+                    asks_server: asking.contains(&rank),
+                    takes_anchor: self.is_first_of_machine(rank, &taking),
+                });
+                match &mut order {
+                    Assignment::Run(order) => order.together = together,
+                    Assignment::Sweep(order) => order.together = together,
+                }
+                let run = self.run;
+                self.tell(round, rank, ToHost::Order { run, order })?;
+            }
+            self.reach(round, ranks, phase::PREPARED, self.limits.ready)?;
+        }
+        self.spent.prepare = started.elapsed();
+        Ok(taking)
+    }
+
+    /// Whether no rank before it is of the same machine and takes part.
+    fn is_first_of_machine(&self, rank: usize, taking: &[usize]) -> bool {
+        let machine = |rank: &usize| &self.hosts[*rank].boot_id;
+        let mut before = taking.iter().take_while(|other| **other != rank);
+        machine(&rank).is_empty() || before.all(|other| machine(other) != machine(&rank))
+    }
+
+    /// Tells all when to begin, each by its own clock. No host has more `workers`.
+    fn go<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        taking: &[usize],
+        workers: u64,
+    ) -> Result<Start, KeeperError> {
+        let clocks = self.seats.iter().map(|seat| seat.clock).collect();
+        let margin_ns = MARGIN_NS
+            + MARGIN_PER_HOST_NS * self.hosts.len() as u64
+            + MARGIN_PER_WORKER_NS * workers;
+        let (run, at) = (self.run, clock::monotonic() + margin_ns);
+        for rank in taking.iter().copied() {
+            let ahead = self.offset(rank, at).ahead_ns;
+            let at_ns = at.saturating_add_signed(ahead);
+            self.tell(round, rank, ToHost::Go { run, at_ns })?;
+        }
+        Ok(Start { at, clocks })
+    }
+
+    /// As `reach`: workers should not be disturbed by those who wait for them.
+    fn reach_at_work<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        taking: &[usize],
+        phase: u8,
+        patience: Duration,
+    ) -> Result<(), KeeperError> {
+        round.nap = self.limits.long_nap;
+        let reached = self.reach(round, taking, phase, patience);
+        round.nap = self.limits.nap;
+        reached
+    }
+
+    fn conclude<P: Port>(
+        &mut self,
+        round: &mut Round<'_, P>,
+        taking: &[usize],
+        patience: Duration,
+    ) -> Result<(), KeeperError> {
+        let run = self.run;
+        for rank in taking.iter().copied() {
+            self.tell(round, rank, ToHost::Conclude { run })?;
+        }
+        self.reach(round, taking, phase::OVER, patience)
+    }
+
+    /// What each did after this start, as `take` finds it at its seat with the time at
+    /// which it began, by its own clock; zero: it did not.
+    fn did<D>(
+        &mut self,
+        taking: &[usize],
+        start: &Start,
+        take: impl Fn(&mut Seat) -> Option<(u64, D)>,
+    ) -> Vec<HostDid<D>> {
+        let each = taking.iter().filter_map(|rank| {
+            let seat = &mut self.seats[*rank];
+            let (began_ns, data) = take(seat)?;
+            let clock = start.clocks[*rank]
+                .zip(seat.clock)
+                .map_or(Offset::default(), |(before, after)| {
+                    Bounds::between(before, after)
+                });
+            let began = began_ns.wrapping_add_signed(-clock.ahead_ns);
+            Some(HostDid {
+                rank: *rank,
+                late_ns: match began_ns {
+                    0 => 0,
+                    _ => began.wrapping_sub(start.at) as i64,
+                },
+                data,
+                clock,
+            })
+        });
+        each.collect()
+    }
+
+    /// Ends a run that came to nothing; returns what is to be said of it.
+    fn call_off<P: Port>(&mut self, round: &mut Round<'_, P>, why: KeeperError) -> KeeperError {
+        let interrupted = matches!(why, KeeperError::Interrupted);
+        let patience = match interrupted {
+            true => self.limits.interrupt,
+            false => self.limits.silence,
+        };
+        let run = self.run;
+        for rank in 0..self.hosts.len() {
+            let _ = self.tell(round, rank, ToHost::Abort { run });
+        }
+        let start = Instant::now();
+        loop {
+            let _ = self.pump();
+            let deaf = |seat: &Seat| {
+                !seat.gone && !seat.aborting && !matches!(seat.stage, Stage::Failed(_))
+            };
+            let busy = |seat: &Seat| !seat.gone && !seat.stage.is_over();
+            let quiet = self.seats.iter().all(|seat| !deaf(seat) && !busy(seat));
+            if quiet && !round.station.is_busy() {
+                return why;
+            }
+            if start.elapsed() > patience {
+                let mut deaf = self.others().filter(|rank| deaf(&self.seats[*rank]));
+                return match deaf.next() {
+                    Some(rank) if interrupted => self.said(
+                        rank,
+                        "it does not answer any more, and this run was told to end; its process \
+                         may have been killed, and with it the job",
+                    ),
+                    _ => why,
+                };
+            }
+            if let Some(word) = round.station.look(self.limits.nap) {
+                self.take(0, word);
+            }
+        }
+    }
+}
+
+/// The longest that the workers of an order may take after the start.
+fn longest(order: &RunOrder) -> Duration {
+    Duration::from_nanos(order.warmup.0 + order.window.0 + order.patience().0 + order.grace().0)
+}
