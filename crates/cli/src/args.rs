@@ -3,16 +3,13 @@
 //! Help, man page and shell completions are generated from these definitions.
 
 mod connect;
-
-pub use connect::Connect;
 mod rate;
 mod requests;
-
-pub use rate::Rate;
-
-pub use requests::{Asked, Call};
 mod spread;
 
+pub use connect::Connect;
+pub use rate::Rate;
+pub use requests::{Asked, Call};
 pub use spread::Spread;
 
 use clap::{Args, Parser, Subcommand};
@@ -206,19 +203,9 @@ pub struct Hold {
     pub output: Output,
 }
 
-/// What verbs take whose runs end with their operations.
+/// How workers run and what is recorded of them.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How to measure")]
-pub struct Counted {
-    /// What a run may take at most; bare numbers are seconds [default: 300s]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
-    pub duration: Option<Nanos>,
-    /// Runs of each point [default: 6 to 15, as the spread demands]
-    #[arg(long, value_name = "R")]
-    pub runs: Option<u32>,
-    /// What all runs together should take [default: 50s]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub budget: Option<Nanos>,
+pub struct Conditions {
     /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
     #[arg(long = "as", value_name = "CARRIER")]
     pub carrier: Option<Carrier>,
@@ -235,7 +222,7 @@ pub struct Counted {
     /// The kernel's timer slack of each worker [default: 1ns]
     #[arg(long, value_name = "TIME", value_parser = micros)]
     pub timer_slack: Option<Nanos>,
-    /// Print the share of waits above each of these, such as 1ms:10ms
+    /// Print the share of waits above each of these, such as 1ms:1s
     #[arg(long, value_name = "TIMES", value_parser = times)]
     pub over: Option<Times>,
     /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
@@ -244,12 +231,29 @@ pub struct Counted {
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
+}
+
+/// What verbs take whose runs end with their operations.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to measure")]
+pub struct Counted {
+    /// What a run may take at most; bare numbers are seconds [default: 300s]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
+    pub duration: Option<Nanos>,
+    /// Runs of each point [default: 6 to 15, as the spread demands]
+    #[arg(long, value_name = "R")]
+    pub runs: Option<u32>,
+    /// What all runs together should take [default: 50s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub budget: Option<Nanos>,
+    #[command(flatten)]
+    pub conditions: Conditions,
     /// Three runs of each point
     #[arg(long)]
     pub quick: bool,
 }
 
-/// What every measuring verb takes.
+/// What verbs take whose runs have a window.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to measure")]
 pub struct Common {
@@ -265,31 +269,8 @@ pub struct Common {
     /// What all runs together may take, where pilots decide [default: 50s]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub budget: Option<Nanos>,
-    /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
-    #[arg(long = "as", value_name = "CARRIER")]
-    pub carrier: Option<Carrier>,
-    /// Threads that carry tasks [default: half of the CPUs]
-    #[arg(long, value_name = "N")]
-    pub generator_threads: Option<u64>,
-    /// CPUs of the workers: none, same, cross, cpus:0-3 (a server that is
-    /// launched gets the others) [default: none]
-    #[arg(long, value_name = "WHERE")]
-    pub place: Option<Place>,
-    /// What is recorded: full, or counts for locks quicker than a stamp [default: full]
-    #[arg(long, value_name = "HOW")]
-    pub measure: Option<Measure>,
-    /// The kernel's timer slack of each worker [default: 1ns]
-    #[arg(long, value_name = "TIME", value_parser = micros)]
-    pub timer_slack: Option<Nanos>,
-    /// Print the share of waits above each of these, such as 1s:10s
-    #[arg(long, value_name = "TIMES", value_parser = times)]
-    pub over: Option<Times>,
-    /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
-    #[arg(long, value_name = "COMMAND")]
-    pub during: Option<String>,
-    /// Seed of every random choice [default: a fresh one, printed]
-    #[arg(long)]
-    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub conditions: Conditions,
     /// Three runs of a quarter of a second for each point: a look, no measurement
     #[arg(long)]
     pub quick: bool,
@@ -487,50 +468,9 @@ fn times(text: &str) -> Result<Times, String> {
         .map(Times)
 }
 
-impl Contend {
-    /// The plan as typed.
-    pub fn plan(&self) -> Plan {
-        let common = &self.common;
-        let flag = |set: bool| set.then_some(true);
-        let mut plan = Plan {
-            targets: self.targets.clone(),
-            workers: self.workers.clone(),
-            hold: self.hold,
-            idle: self.idle,
-            duration: common.duration,
-            runs: common.runs,
-            warmup: common.warmup,
-            budget: common.budget,
-            carrier: common.carrier,
-            generator_threads: common.generator_threads,
-            place: common.place.clone(),
-            measure: common.measure,
-            keys: self.keys.map(|keys| List(vec![keys])),
-            shared: self.shared,
-            range: self.range,
-            try_only: flag(self.try_only),
-            acquire_timeout: self.acquire_timeout,
-            open_each: flag(self.open_each),
-            slots: self.slots,
-            timer_slack: common.timer_slack,
-            over: common.over.clone().map(|times| times.0),
-            during: common.during.clone(),
-            seed: common.seed,
-            ..Plan::of(Workload::Contend)
-        };
-        if common.quick {
-            jostle_engine::resolve::quicken(&mut plan);
-        }
-        plan
-    }
-}
-
-impl Counted {
-    fn apply(&self, plan: Plan) -> Plan {
-        let mut plan = Plan {
-            duration: self.duration,
-            runs: self.runs,
-            budget: self.budget,
+impl Conditions {
+    fn plan(&self, workload: Workload) -> Plan {
+        Plan {
             carrier: self.carrier,
             generator_threads: self.generator_threads,
             place: self.place.clone(),
@@ -539,40 +479,96 @@ impl Counted {
             over: self.over.clone().map(|times| times.0),
             during: self.during.clone(),
             seed: self.seed,
-            ..plan
-        };
-        if self.quick {
-            jostle_engine::resolve::quicken(&mut plan);
+            ..Plan::of(workload)
         }
-        plan
+    }
+}
+
+impl Common {
+    /// A plan with these options alone; the verb adds its own.
+    fn plan(&self, workload: Workload) -> Plan {
+        quickened(
+            self.quick,
+            Plan {
+                duration: self.duration,
+                runs: self.runs,
+                warmup: self.warmup,
+                budget: self.budget,
+                ..self.conditions.plan(workload)
+            },
+        )
+    }
+}
+
+impl Counted {
+    /// A plan with these options alone; the verb adds its own.
+    fn plan(&self, workload: Workload) -> Plan {
+        quickened(
+            self.quick,
+            Plan {
+                duration: self.duration,
+                runs: self.runs,
+                budget: self.budget,
+                ..self.conditions.plan(workload)
+            },
+        )
+    }
+}
+
+/// A look instead of a measurement, with `--quick`.
+fn quickened(quick: bool, mut plan: Plan) -> Plan {
+    if quick {
+        jostle_engine::resolve::quicken(&mut plan);
+    }
+    plan
+}
+
+impl Contend {
+    /// The plan as typed.
+    pub fn plan(&self) -> Plan {
+        let flag = |set: bool| set.then_some(true);
+        Plan {
+            targets: self.targets.clone(),
+            workers: self.workers.clone(),
+            hold: self.hold,
+            idle: self.idle,
+            keys: self.keys.map(|keys| List(vec![keys])),
+            shared: self.shared,
+            range: self.range,
+            try_only: flag(self.try_only),
+            acquire_timeout: self.acquire_timeout,
+            open_each: flag(self.open_each),
+            slots: self.slots,
+            ..self.common.plan(Workload::Contend)
+        }
     }
 }
 
 impl Stream {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        self.counted.apply(self.asked.apply(Plan {
+        self.asked.apply(Plan {
             targets: self.targets.clone(),
             workers: self.workers.clone(),
             operations: self.operations.clone(),
             names: self.names,
             pipeline: self.pipeline,
-            ..Plan::of(Workload::Stream)
-        }))
+            ..self.counted.plan(Workload::Stream)
+        })
     }
 }
 
 impl Hold {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        self.counted.apply(Plan {
+        Plan {
             targets: self.targets.clone(),
             workers: self.workers.clone(),
             keys: self.keys.clone(),
             pipeline: self.pipeline,
             slots: self.slots,
-            ..Plan::of(Workload::Hold)
-        })
+            ..self.counted.plan(Workload::Hold)
+        }
     }
 }
 

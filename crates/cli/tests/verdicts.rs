@@ -147,8 +147,9 @@ fn a_cpu_quota_that_stops_the_workers_is_noticed() {
 #[test]
 fn workers_that_hardly_meet_are_noticed() {
     let _alone = alone();
-    // Held for 1 us in 2 ms.
-    let apart = measured("contend flock -w 2 -b -1us -i 2ms -t 1");
+    // They share a CPU, on which each spins between its locks: who sleeps wakes up in
+    // step with the other, and meets it.
+    let apart = measured("contend flock -w 2 -b -1us -i -500us --place same -t 1");
     convicts(&apart, "not_contended", Is::Suspect, "not contended");
     let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
     assert!(

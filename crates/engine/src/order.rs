@@ -1,5 +1,5 @@
 //! What the parent asks of the keeper and what it gets back: plain data, so
-//! that it can be sent to a process here and, later, to other hosts.
+//! that it can be sent to a process here, and to other hosts.
 
 use crate::grants::GrantLog;
 use crate::preflight::Load;
@@ -196,10 +196,7 @@ impl RunOrder {
 
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
-        !matches!(
-            self.workload,
-            Workload::Contend | Workload::Rate | Workload::Spread
-        )
+        !self.workload.has_window()
     }
 
     /// The workers that stand for the threads of all: each its own, or the first

@@ -66,6 +66,16 @@ words! {
     }
 }
 
+impl Workload {
+    /// Whether a run has a window of time; else it ends with its operations.
+    pub const fn has_window(self) -> bool {
+        match self {
+            Workload::Contend | Workload::Rate | Workload::Spread => true,
+            Workload::Stream | Workload::Hold | Workload::Connect => false,
+        }
+    }
+}
+
 words! {
     /// What carries a worker.
     Carrier {

@@ -3,9 +3,9 @@
 
 use crate::ResultSet;
 use crate::format::{grouped, percent};
-use crate::requests;
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Workload;
+use jostle_stats::requested::makes_requests;
 
 /// From the median, on either side: farther off a host is no equal client.
 const APART: f64 = 0.1;
@@ -13,7 +13,7 @@ const APART: f64 = 0.1;
 /// Sentences with a space behind each; nothing where no host was measured alone.
 pub fn ceilings(set: &ResultSet) -> String {
     let plan = &set.experiment.plan;
-    let noun = match plan.workload == Workload::Spread || requests::in_plan(plan) {
+    let noun = match plan.workload == Workload::Spread || makes_requests(plan) {
         true => "requests",
         false => "acquisitions",
     };

@@ -10,6 +10,7 @@ use crate::rates;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
+use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 
 /// A pair shorter than this many times what measuring adds to it is not read
@@ -33,7 +34,7 @@ fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
             return sentences;
         }
         Workload::Spread => return reconciled(set).into_iter().collect(),
-        _ if requests::in_plan(&set.experiment.plan) => return requests::checked(set),
+        _ if makes_requests(&set.experiment.plan) => return requests::checked(set),
         _ => {}
     }
     let counts = set.experiment.plan.measure == Some(Measure::Counts);
@@ -129,7 +130,7 @@ fn reconciled(set: &ResultSet) -> Option<String> {
         .map(i64::unsigned_abs)
         .sum();
     (counted > 0).then(|| {
-        let what = match requests::in_plan(&set.experiment.plan) {
+        let what = match makes_requests(&set.experiment.plan) {
             true => "request",
             false => "grant",
         };

@@ -2,8 +2,8 @@
 //! and what was checked.
 
 use crate::ResultSet;
+use crate::columns::{Column, HALF_INTERVAL, TARGET, always, cpu, figure, micros, server_cpu};
 use crate::format::{counted, grouped, significant};
-use crate::headline::{Column, PLUS_MINUS, Shown, spread};
 use jostle_model::connect::Close;
 use jostle_model::record::Point;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -11,77 +11,23 @@ use std::collections::BTreeMap;
 
 /// Of `connect`.
 pub static COLUMNS: &[Column] = &[
-    Column {
-        title: ["", "target"],
-        shown: Shown::Once,
-        cell: |point| Some(point.target.to_owned()),
-    },
-    Column {
-        title: ["source", "addrs"],
-        shown: Shown::Always,
-        cell: |point| point.at.sources.map(grouped),
-    },
-    Column {
-        title: ["other", "listen"],
-        shown: Shown::Always,
-        // A curve without any stands beside those with some.
-        cell: |point| point.at.listeners.map(grouped),
-    },
-    Column {
-        title: ["", "open"],
-        shown: Shown::Always,
-        cell: |point| point.at.open.map(grouped),
-    },
-    Column {
-        title: ["connect", "p50 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| micros(point.connect_p50_ns),
-    },
-    Column {
-        title: ["bind", "p50 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| micros(point.bind_p50_ns),
-    },
-    Column {
-        title: ["", PLUS_MINUS],
-        shown: Shown::UnlessInvalid,
-        cell: spread,
-    },
-    Column {
-        title: ["", "p99 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| micros(point.connect_p99_ns),
-    },
-    Column {
-        title: ["accept", "us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| micros(point.accept_p50_ns),
-    },
-    Column {
-        title: ["close", "us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| micros(point.close_p50_ns),
-    },
-    Column {
-        title: ["CPU us", "client"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["", "server"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["kernel", "kB"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.slab_bytes_each?.median / 1e3, 2)),
-    },
+    TARGET,
+    always(["source", "addrs"], |point| point.at.sources.map(grouped)),
+    // A curve without any stands beside those with some.
+    always(["other", "listen"], |point| point.at.listeners.map(grouped)),
+    always(["", "open"], |point| point.at.open.map(grouped)),
+    figure(["connect", "p50 us"], |point| micros(point.connect_p50_ns)),
+    figure(["bind", "p50 us"], |point| micros(point.bind_p50_ns)),
+    HALF_INTERVAL,
+    figure(["", "p99 us"], |point| micros(point.connect_p99_ns)),
+    figure(["accept", "us"], |point| micros(point.accept_p50_ns)),
+    figure(["close", "us"], |point| micros(point.close_p50_ns)),
+    cpu(["CPU us", "client"]),
+    server_cpu(["", "server"]),
+    figure(["kernel", "kB"], |point| {
+        Some(significant(point.slab_bytes_each?.median / 1e3, 2))
+    }),
 ];
-
-fn micros(nanos: Option<Estimate>) -> Option<String> {
-    Some(significant(nanos?.median / 1e3, 2))
-}
 
 /// Of the call that is measured.
 pub fn measured(point: &PointSummary<'_>) -> Option<Estimate> {

@@ -3,23 +3,10 @@
 //!
 //! For tables and sentences only; csv and json hold the figures themselves.
 
+pub use jostle_stats::numbers::grouped;
+
 use jostle_model::Nanos;
-
-/// `28215` as `28,215`.
-pub fn grouped(number: u64) -> String {
-    group(&number.to_string())
-}
-
-fn group(digits: &str) -> String {
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+use jostle_stats::numbers::group;
 
 /// With at least so many significant digits, whole numbers never cut: with two,
 /// `0.021`, `4.3`, `40`, `1,234`. What is not finite is `-`.

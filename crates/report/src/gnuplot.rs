@@ -101,16 +101,7 @@ fn line(point: &PointSummary<'_>) -> String {
         let workers = at.rate.or(at.workers).or(at.open).unwrap_or(0);
         return format!("# {workers} INVALID: {why}\n");
     }
-    median_run(&point.runs)
-        .map(nine_columns)
-        .unwrap_or_default()
-}
-
-/// Of an even number of runs the slower of the middle two.
-fn median_run<'a>(runs: &[&'a Point]) -> Option<&'a Point> {
-    let mut runs = runs.to_vec();
-    runs.sort_by(|a, b| a.throughput_per_s.total_cmp(&b.throughput_per_s));
-    runs.get(runs.len().saturating_sub(1) / 2).copied()
+    point.median_run().map(nine_columns).unwrap_or_default()
 }
 
 /// lockscale's `%d %.3e %.3e %.3e %ld %ld %ld %.1f %.1f`.

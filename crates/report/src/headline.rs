@@ -1,14 +1,17 @@
 //! The headline table: one row for each point, and the notes at its foot.
 
+use crate::columns::{
+    Column, HALF_INTERVAL, PLUS_MINUS, Shown, TARGET, WORKERS, always, cpu, figure, half_interval,
+    measured_by, micros, once, server_cpu, throughput,
+};
 use crate::connections;
-use crate::format::{grouped, percent, plus_minus, significant, time};
+use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
 use crate::rates;
 use crate::requests;
 use crate::spread as requests_spread;
 use jostle_model::record::Is;
-use jostle_stats::intervals::relative_half_width;
-use jostle_stats::summary::{Estimate, PointSummary};
+use jostle_stats::summary::PointSummary;
 
 /// The table and what its notes say.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,209 +24,77 @@ pub struct Headline {
     pub plus_minus: Option<&'static str>,
 }
 
-/// When a column's cell is printed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// In the first row of a target only.
-    Once,
-    /// In each row.
-    Always,
-    /// In each row but the INVALID ones: a figure that must not be used must
-    /// not stand where it could be copied.
-    UnlessInvalid,
-}
-
-/// One column.
-pub struct Column {
-    /// Two lines.
-    pub title: [&'static str; 2],
-    /// When its cells are printed.
-    pub shown: Shown,
-    /// What was not measured is None; a column of nothing else is left out.
-    pub cell: fn(&PointSummary<'_>) -> Option<String>,
-}
-
+/// Of `contend`.
 static COLUMNS: &[Column] = &[
-    Column {
-        title: ["", "target"],
-        shown: Shown::Once,
-        cell: |point| Some(point.target.to_owned()),
-    },
-    Column {
-        title: ["", "workers"],
-        shown: Shown::Always,
-        cell: |point| point.at.workers.map(|n| n.to_string()),
-    },
-    Column {
-        title: ["alone", "ns"],
-        shown: Shown::Once,
-        cell: |point| Some(significant(point.own_cost?.pair_ns, 2)),
-    },
-    Column {
-        title: ["", "locks/s"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
-    },
-    Column {
-        title: ["", PLUS_MINUS],
-        shown: Shown::UnlessInvalid,
-        cell: spread,
-    },
-    Column {
-        title: ["of", "ideal"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(percent(point.of_ideal?.median)),
-    },
-    Column {
-        title: ["CPU us", "/lock"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["server", "us/lock"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["longest", "wait"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(time(point.longest_wait_ns? as f64)),
-    },
-    Column {
-        title: ["per worker", "min..max"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| {
-            let shares = point.per_worker?;
-            Some(format!("{}..{}", shares.min, shares.max))
-        },
-    },
-    Column {
-        title: ["got", "none"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(grouped(point.per_worker?.none)),
-    },
+    TARGET,
+    WORKERS,
+    once(["alone", "ns"], |point| {
+        Some(significant(point.own_cost?.pair_ns, 2))
+    }),
+    throughput(["", "locks/s"]),
+    HALF_INTERVAL,
+    figure(["of", "ideal"], |point| {
+        Some(percent(point.of_ideal?.median))
+    }),
+    cpu(["CPU us", "/lock"]),
+    server_cpu(["server", "us/lock"]),
+    figure(["longest", "wait"], |point| {
+        Some(time(point.longest_wait_ns? as f64))
+    }),
+    figure(["per worker", "min..max"], |point| {
+        let shares = point.per_worker?;
+        Some(format!("{}..{}", shares.min, shares.max))
+    }),
+    figure(["got", "none"], |point| {
+        Some(grouped(point.per_worker?.none))
+    }),
 ];
 
 /// Of workloads whose runs end with their operations.
 static COUNTED: &[Column] = &[
-    Column {
-        title: ["", "target"],
-        shown: Shown::Once,
-        cell: |point| Some(point.target.to_owned()),
-    },
-    Column {
-        title: ["", "workers"],
-        shown: Shown::Always,
-        cell: |point| {
-            let workers = point.at.workers?;
-            let names = point.runs.first()?.names.as_deref();
-            Some(match names.filter(|_| workers > 1) {
-                // Whether they contend is part of what was measured.
-                Some(names) => format!("{workers} ({names})"),
-                None => workers.to_string(),
-            })
-        },
-    },
-    Column {
-        title: ["", "n"],
-        shown: Shown::Always,
-        cell: |point| point.at.operations.or(point.at.keys).map(grouped),
-    },
-    Column {
-        title: ["", "ops/s"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
-    },
-    Column {
-        title: ["", PLUS_MINUS],
-        shown: Shown::UnlessInvalid,
-        cell: spread,
-    },
+    TARGET,
+    always(["", "workers"], |point| {
+        let workers = point.at.workers?;
+        let names = point.runs.first()?.names.as_deref();
+        Some(match names.filter(|_| workers > 1) {
+            // Whether they contend is part of what was measured.
+            Some(names) => format!("{workers} ({names})"),
+            None => workers.to_string(),
+        })
+    }),
+    always(["", "n"], |point| {
+        point.at.operations.or(point.at.keys).map(grouped)
+    }),
+    throughput(["", "ops/s"]),
+    HALF_INTERVAL,
     // The Open Lock Daemon's notes have the average of their runs.
-    Column {
-        title: ["mean", "ops/s"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| {
-            let several = point.runs.len() > 1;
-            point
-                .throughput_mean_per_s
-                .filter(|_| several)
-                .map(|mean| significant(mean, 3))
-        },
-    },
-    Column {
-        title: ["of", "echo"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(percent(point.of_echo?.ratio)),
-    },
-    Column {
-        title: ["", "waited"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(percent(point.blocked_share?.median)),
-    },
-    Column {
-        title: ["hand-off", "us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(micros(point.handoff_p50_ns?.median)),
-    },
-    Column {
-        title: ["acquire", "p50 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(micros(point.acquire_p50_ns?.median)),
-    },
-    Column {
-        title: ["", "p99 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(micros(point.acquire_p99_ns?.median)),
-    },
-    Column {
-        title: ["release", "us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(micros(point.release_p50_ns?.median)),
-    },
-    Column {
-        title: ["batch", "p50 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(micros(point.batch_p50_ns?.median)),
-    },
-    Column {
-        title: ["", "p99 us"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(micros(point.batch_p99_ns?.median)),
-    },
-    Column {
-        title: ["CPU us", "/op"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["server", "us/op"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["bytes", "/lock"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.server_bytes_per_held_lock?.median, 2)),
-    },
+    figure(["mean", "ops/s"], |point| {
+        let several = point.runs.len() > 1;
+        point
+            .throughput_mean_per_s
+            .filter(|_| several)
+            .map(|mean| significant(mean, 3))
+    }),
+    figure(["of", "echo"], |point| Some(percent(point.of_echo?.ratio))),
+    figure(["", "waited"], |point| {
+        Some(percent(point.blocked_share?.median))
+    }),
+    figure(["hand-off", "us"], |point| micros(point.handoff_p50_ns)),
+    figure(["acquire", "p50 us"], |point| micros(point.acquire_p50_ns)),
+    figure(["", "p99 us"], |point| micros(point.acquire_p99_ns)),
+    figure(["release", "us"], |point| micros(point.release_p50_ns)),
+    figure(["batch", "p50 us"], |point| micros(point.batch_p50_ns)),
+    figure(["", "p99 us"], |point| micros(point.batch_p99_ns)),
+    cpu(["CPU us", "/op"]),
+    server_cpu(["server", "us/op"]),
+    figure(["bytes", "/lock"], |point| {
+        Some(significant(point.server_bytes_per_held_lock?.median, 2))
+    }),
 ];
-
-fn micros(nanos: f64) -> String {
-    significant(nanos / 1e3, 2)
-}
-
-/// The column of half intervals.
-pub const PLUS_MINUS: &str = "±";
 
 /// Columns that belong to the one before them stand close to it, since lines
 /// are long enough.
 const CLOSE: [&str; 6] = ["workers", PLUS_MINUS, "none", "open", "addrs", "server"];
-
-/// Half the interval, or half the range, of a throughput over several runs.
-pub fn spread(point: &PointSummary<'_>) -> Option<String> {
-    let figure = figure(point).filter(|figure| figure.runs > 1)?;
-    Some(plus_minus(relative_half_width(&figure)?))
-}
 
 /// One row for each summary. None without any.
 pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
@@ -309,21 +180,14 @@ fn verdict(point: &PointSummary<'_>, notes: &mut Vec<String>) -> String {
     text
 }
 
-/// What `±` belongs to.
-fn figure(point: &PointSummary<'_>) -> Option<Estimate> {
-    match point.at.open {
-        Some(_) => connections::measured(point),
-        None => point.throughput_per_s,
-    }
-}
-
 fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
-    let shown =
-        |point: &&PointSummary<'_>| point.verdict.is != Is::Invalid && spread(point).is_some();
+    let shown = |point: &&PointSummary<'_>| {
+        point.verdict.is != Is::Invalid && half_interval(point).is_some()
+    };
     let mut intervals = points
         .iter()
         .filter(shown)
-        .filter_map(|point| Some(figure(point)?.interval));
+        .filter_map(|point| Some(measured_by(point)?.interval));
     let first = intervals.next()?;
     Some(match (first, intervals.all(|other| other == first)) {
         (true, true) => "± half of the median's 95 % interval",

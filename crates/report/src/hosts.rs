@@ -4,10 +4,10 @@
 //! Not for judging hosts or finding the tail's owner: verdicts stand in the records,
 //! owners are named by `jostle_stats::tail`.
 
+use crate::columns::Shown;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
-use crate::spread::median_run;
 use jostle_model::hosts::{HostCeiling, HostPart};
 use jostle_model::record::{At, Experiment, Is, Point};
 use jostle_stats::summary::PointSummary;
@@ -101,7 +101,7 @@ struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     fn of(point: &'a PointSummary<'a>) -> Option<Lines<'a>> {
-        let parts = &median_run(point)?.hosts;
+        let parts = &point.median_run()?.hosts;
         let (hosts, tails) = tail::pooled(&point.runs);
         let owners = tail::owners(&tails).into_iter();
         (!parts.is_empty()).then(|| Lines {
@@ -207,16 +207,8 @@ struct Column {
     cell: fn(&Line<'_>) -> Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    /// Counts and times of the start are what happened, whatever the verdict.
-    Always,
-    /// It hardly changes.
-    Once,
-    /// As in the headline: what must not be used cannot be copied.
-    UnlessInvalid,
-}
-
+/// Counts and times of the start are what happened, whatever the verdict; what is
+/// shown once hardly changes from point to point.
 static COLUMNS: &[Column] = &[
     Column {
         title: ["", "workers"],

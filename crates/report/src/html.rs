@@ -15,7 +15,7 @@ mod units;
 
 use crate::ResultSet;
 use crate::failures::FAILURES;
-use crate::grid::Heading;
+use crate::grid::{Grid, Heading};
 use crate::headline::Headline;
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
@@ -144,31 +144,16 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
             }
             @for table in &page.tables {
                 p.note { (table.title) }
-                div.wide { table.headline {
-                    (head(&table.grid.columns))
-                    tbody { @for row in &table.grid.rows { tr {
-                        @for (cell, column) in row.iter().zip(&table.grid.columns) { (td(cell, column)) }
-                    } } }
-                } }
+                (grid(&table.grid))
                 @for (mark, note) in &table.notes { p.note { (mark) " " (note) } }
             }
             @if let Some(accounts) = &page.accounts {
                 p.note { (ACCOUNTS) }
-                div.wide { table.headline {
-                    (head(&accounts.columns))
-                    tbody { @for row in &accounts.rows { tr {
-                        @for (cell, column) in row.iter().zip(&accounts.columns) { (td(cell, column)) }
-                    } } }
-                } }
+                (grid(accounts))
             }
             @if let Some(over) = &page.over {
                 p.note { "Share of the acquisitions that waited longer:" }
-                div.wide { table.headline {
-                    (head(&over.columns))
-                    tbody { @for row in &over.rows { tr {
-                        @for (cell, column) in row.iter().zip(&over.columns) { (td(cell, column)) }
-                    } } }
-                } }
+                (grid(over))
             }
             @if !page.sentences.is_empty() {
                 dl.sentences { @for (target, sentence) in &page.sentences {
@@ -188,6 +173,17 @@ fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page
             @if let Some(checked) = &page.checked { p.note { (checked) } }
             p.next { "Next: " code { (page.next) } }
         }
+    }
+}
+
+fn grid(grid: &Grid) -> Markup {
+    html! {
+        div.wide { table.headline {
+            (head(&grid.columns))
+            tbody { @for row in &grid.rows { tr {
+                @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
+            } } }
+        } }
     }
 }
 
@@ -317,311 +313,4 @@ fn data_cell(cell: &Cell) -> Markup {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::made;
-    use jostle_model::record::Distribution;
-    use jostle_stats::summary::Estimate;
-
-    fn page(sets: &[ResultSet]) -> String {
-        html(sets)
-    }
-
-    /// What a reader sees of it, without marks of the markup.
-    fn words(page: &str) -> String {
-        let body = page.split("<body>").nth(1).unwrap();
-        let body = body.split("<script>").next().unwrap();
-        let mut text = String::new();
-        for part in body.split('<').filter_map(|part| part.split_once('>')) {
-            text += part.1;
-            text.push(' ');
-        }
-        text.replace("&lt;", "<")
-            .replace("&gt;", ">")
-            .replace("&amp;", "&")
-            .replace("&quot;", "\"")
-    }
-
-    /// The values of all marks of one point in one figure.
-    fn marks(page: &str, title: &str, whose: &str) -> Vec<f64> {
-        let figure = page
-            .split("<figure")
-            .find(|figure| figure.contains(&format!("<strong>{title}")))
-            .unwrap();
-        let groups = figure
-            .split("<g ")
-            .filter(|group| group.contains(&format!("data-of=\"{whose}")));
-        let values = groups.flat_map(|group| group.split("data-v=\"").skip(1));
-        values
-            .map(|value| value.split('"').next().unwrap().parse().unwrap())
-            .collect()
-    }
-
-    /// One of everything that a page can be made of.
-    fn every() -> Vec<(&'static str, Vec<ResultSet>)> {
-        let mut cut = made::set();
-        cut.points.truncate(3);
-        cut.end = None;
-        cut.notes = vec!["x.jsonl, line 5, was torn".to_owned()];
-        let mut bare = made::set();
-        bare.points.clear();
-        let mut failing = made::set();
-        failing.points[0].messages = vec!["flock: no locks available".to_owned()];
-        vec![
-            ("nothing", vec![]),
-            ("no run", vec![bare.clone()]),
-            ("a comparison", vec![made::set()]),
-            ("INVALID points", vec![made::broken()]),
-            ("failures", vec![failing]),
-            ("counts alone", vec![made::counts_only()]),
-            ("cut off", vec![cut.clone()]),
-            ("several", vec![made::set(), cut, bare, made::counts_only()]),
-        ]
-    }
-
-    #[test]
-    fn table_and_sentences_are_those_of_the_console() {
-        for (what, sets) in every() {
-            let text = words(&page(&sets));
-            for console in pages(&sets) {
-                let sentences = console
-                    .sentences
-                    .iter()
-                    .chain(&console.growth)
-                    .map(|(_, sentence)| sentence.clone());
-                let lines = sentences
-                    .chain(console.comparisons)
-                    .chain(console.checked)
-                    .chain(console.failures)
-                    .chain(console.ended)
-                    .chain([console.intro, console.next]);
-                for line in lines {
-                    assert!(text.contains(&line), "{what}: {line}\n{text}");
-                }
-                let Some(headline) = console.headline else {
-                    continue;
-                };
-                for note in headline.notes {
-                    assert!(text.contains(&note), "{what}: {note}");
-                }
-                let cells = headline.grid.rows.iter().flatten();
-                for cell in cells.filter(|cell| *cell != "-" && !cell.contains('[')) {
-                    assert!(text.contains(cell.as_str()), "{what}: {cell}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_marks_of_a_figure_are_the_figures_of_the_summary() {
-        let set = made::set();
-        let sets = [set.clone()];
-        let page = page(&sets);
-        let points = summarize(&set.experiment, &set.points);
-        assert_eq!(points.len(), 4);
-        for point in &points {
-            let workers = crate::format::grouped(point.at.workers.unwrap());
-            let whose = format!("{}, {workers} workers", point.target);
-            let median = |figure: Option<Estimate>| vec![figure.unwrap().median];
-            assert_eq!(
-                marks(&page, "Throughput", &whose),
-                median(point.throughput_per_s)
-            );
-            assert_eq!(
-                marks(&page, "CPU time of the workers", &whose),
-                median(point.cpu_us_per_operation)
-            );
-            let shares = point.per_worker.unwrap();
-            assert_eq!(
-                marks(&page, "Acquisitions of a worker", &whose),
-                [shares.mean, shares.min as f64, shares.max as f64]
-            );
-            let waits = marks(&page, "Time to acquire", &whose);
-            let longest = point.longest_wait_ns.unwrap() as f64;
-            // The median, a bound of p99, and the longest of all.
-            assert_eq!(
-                waits,
-                [longest, (longest / 4.0).floor(), (longest / 2.0).floor()]
-            );
-        }
-    }
-
-    #[test]
-    fn nothing_is_loaded_from_anywhere() {
-        for (what, sets) in every() {
-            let page = page(&sets);
-            for forbidden in [
-                "http:", "https:", "//www", "src=", "url(", "@import", "import(", "fetch(",
-                "XMLHttp", "<link", "<iframe", "<object", "<base", "srcset",
-            ] {
-                assert!(!page.contains(forbidden), "{what}: {forbidden}");
-            }
-            for link in page.split("href=\"").skip(1) {
-                assert!(link.starts_with('#'), "{what}: {link:.40}");
-            }
-            assert!(page.contains("default-src 'none'"));
-            assert!(page.starts_with(MARK), "{what}: {page:.80}");
-        }
-    }
-
-    #[test]
-    fn names_of_users_cannot_become_markup() {
-        let evil = "<script>alert('1')</script>\"><img onerror=x>&";
-        let mut set = made::set();
-        let experiment = &mut set.experiment;
-        experiment.plan.targets = vec![evil.to_owned()];
-        let environment = &mut experiment.environment;
-        for field in [
-            &mut environment.host,
-            &mut environment.kernel,
-            &mut environment.cpu_model,
-            &mut environment.libc,
-            &mut environment.jostle,
-        ] {
-            *field = evil.to_owned();
-        }
-        environment.limits.insert(evil.to_owned(), evil.to_owned());
-        environment
-            .file_systems
-            .insert(evil.to_owned(), evil.to_owned());
-        experiment.started_at = evil.to_owned();
-        let cost = made::cost(1.0, 2.0);
-        experiment
-            .calibration
-            .own_cost
-            .insert(evil.to_owned(), cost);
-        for point in &mut set.points {
-            point.target = evil.to_owned();
-            if let Some(seen) = &mut point.exclusion {
-                seen.violations = 1;
-                seen.examples = vec![evil.to_owned()];
-            }
-        }
-        set.notes = vec![evil.to_owned()];
-        if let Some(end) = &mut set.end {
-            end.error = Some(evil.to_owned());
-        }
-        let mut other = set.clone();
-        other.points.truncate(1);
-        other.points[0].exclusion = None;
-        let page = page(&[set, other]);
-        assert_eq!(page.matches("<script").count(), 1);
-        assert!(!page.contains("<img"));
-        assert!(page.matches("&lt;script&gt;").count() > 20);
-    }
-
-    #[test]
-    fn of_an_invalid_point_the_reason_stands_where_the_figure_would() {
-        let mut set = made::broken();
-        for point in &mut set.points {
-            point.throughput_per_s = 76_543.21;
-            point.cpu_us_per_operation = Some(76_543.21);
-        }
-        let sets = [set];
-        let page = page(&sets);
-        assert!(
-            !page.contains("76543.21") && !page.contains("76,543"),
-            "{page}"
-        );
-        let row = page
-            .split("<tr")
-            .find(|row| row.contains("class=\"reason\""))
-            .unwrap();
-        assert!(row.contains("found another owner inside") && row.contains("INVALID"));
-        assert!(!page.contains("data-v="));
-    }
-
-    #[test]
-    fn an_invalid_point_among_others_is_a_cross_and_breaks_the_line() {
-        let mut set = made::set();
-        for point in set.points.iter_mut().filter(|p| p.at.workers == Some(1000)) {
-            if let Some(seen) = point.exclusion.as_mut() {
-                seen.violations = 1;
-            }
-        }
-        let page = page(&[set]);
-        assert!(page.contains("class=\"pt mark invalid\""));
-        assert!(marks(&page, "Throughput", "flock, 1,000 workers").is_empty());
-        assert_eq!(marks(&page, "Throughput", "flock, 10 workers").len(), 1);
-        assert!(!page.contains("class=\"line c0\""));
-    }
-
-    #[test]
-    fn every_figure_has_its_data_as_a_table() {
-        for (what, sets) in every() {
-            let page = page(&sets);
-            for figure in page.split("<figure").skip(1) {
-                let figure = figure.split("</figure>").next().unwrap();
-                let table = figure.split("<table class=\"data\"").nth(1).unwrap();
-                assert!(table.contains("<th scope=\"col\">series</th>"), "{what}");
-                for value in figure.split("data-v=\"").skip(1) {
-                    let value = value.split('"').next().unwrap();
-                    assert!(
-                        table.contains(&format!("value=\"{value}\"")),
-                        "{what}: {value}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_not_measured_has_no_figure() {
-        let mut set = made::set();
-        for slice in set.points.iter_mut().flat_map(|p| &mut p.series) {
-            slice.operations = 94;
-        }
-        let full = page(&[set]);
-        let counts = page(&[made::counts_only()]);
-        for title in [
-            "Time to acquire",
-            "Hand-off",
-            "Blocked share",
-            "Along the run",
-        ] {
-            assert!(full.contains(title), "{title}");
-            assert!(!counts.contains(title), "{title}");
-        }
-        assert!(counts.contains("Throughput"));
-    }
-
-    #[test]
-    fn a_distribution_of_another_workload_is_drawn_under_its_name() {
-        let mut set = made::set();
-        // Stands for a field that this version does not know by words.
-        for point in &mut set.points {
-            point.handoff_ns = None;
-            point.failed_try_ns = Some(Distribution {
-                count: 100,
-                min: 5,
-                max: 70,
-                mean: 10.0,
-                ..Distribution::default()
-            });
-        }
-        let page = page(&[set]);
-        assert_eq!(
-            marks(&page, "Time of a refused try", "flock, 10 workers"),
-            [70.0]
-        );
-        assert!(!page.contains("<strong>Hand-off</strong>"));
-    }
-
-    #[test]
-    fn files_are_labelled_by_what_differs_between_them() {
-        let (old, mut new) = (made::set(), made::set());
-        new.experiment.environment.kernel = "Linux 6.19".to_owned();
-        let page = page(&[old, new]);
-        for label in ["flock · Linux 6.18", "flock · Linux 6.19", "What differs"] {
-            assert!(page.contains(label), "{label}");
-        }
-    }
-
-    #[test]
-    fn the_page_names_the_command_that_makes_it_again_and_its_plan() {
-        let text = words(&page(&[made::set()]));
-        assert!(text.contains("jostle contend flock sysv -w 10:1000 -t 5 --runs 6 --seed 42"));
-        assert!(text.contains("[[experiment]]\nworkload = \"contend\"\n"));
-        assert!(text.contains("Pentium IV"));
-    }
-}
+mod tests;

@@ -14,10 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
-    if matches!(
-        plan.workload,
-        Workload::Contend | Workload::Rate | Workload::Spread
-    ) {
+    if plan.workload.has_window() {
         how.extend(windows(set));
     }
     how.extend(plan.in_flight.map(|n| format!("{n} in flight")));

@@ -10,6 +10,7 @@
 pub mod calibrated;
 mod ceilings;
 mod checked;
+mod columns;
 mod command;
 pub mod compare;
 mod connections;
@@ -105,7 +106,7 @@ pub static FORMATS: &[Format] = &[
     },
     Format {
         name: "csv",
-        summary: "one row for each run, with every figure of its record",
+        summary: "one row for each run with its figures; of several hosts also one for each of them",
         render: csv::render,
     },
     Format {

@@ -154,7 +154,7 @@ fn more_sources(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
 /// Ten times as many: does it go on?
 fn more_operations(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     let mut next = only(plan, afflicted);
-    let most = next.operations.as_ref()?.0.iter().max().copied()?;
+    let most = most(&next.operations)?;
     next.operations = Some(List(vec![most.saturating_mul(10)]));
     Some(Step::Measure(Box::new(next)))
 }
@@ -310,7 +310,6 @@ fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
 /// After one worker: what several at the same time reach. After that, whether it
 /// stays so along a longer run.
 fn requests_question(plan: &Plan, mut next: Plan) -> Step {
-    let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
     if most(&plan.workers) == Some(1) {
         next.workers = Some(List(vec![1, 2, 4]));
         next.operations = most(&plan.operations).map(|n| List(vec![n]));
@@ -323,7 +322,7 @@ fn requests_question(plan: &Plan, mut next: Plan) -> Step {
 /// With the CPU time that they need, and more of them.
 fn more_generators(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
     let mut next = follow_up(plan);
-    let most = next.generators.as_ref()?.0.iter().max().copied()?;
+    let most = most(&next.generators)?;
     match next.generator_cpu {
         Some(_) => next.generator_cpu = None,
         None if 2 * most <= next.in_flight? => next.generators.as_mut()?.0.push(2 * most),
@@ -335,7 +334,6 @@ fn more_generators(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
 /// After one address beside many: what a million cost. After that, what other
 /// listening sockets cost.
 fn connect_question(plan: &Plan, mut next: Plan) -> Step {
-    let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
     if plan.only.is_some() || plan.targets.iter().any(|target| target != "tcp") {
         return Step::Type("jostle targets");
     }
@@ -356,11 +354,7 @@ fn connect_question(plan: &Plan, mut next: Plan) -> Step {
 /// After equal distances: do random arrivals queue? After that, what is beyond the
 /// greatest rate?
 fn rate_question(plan: &Plan, mut next: Plan) -> Step {
-    let most = plan
-        .rate
-        .as_ref()
-        .and_then(|list| list.0.iter().max().copied());
-    let Some(most) = most.filter(|most| *most <= 1_000_000) else {
+    let Some(most) = most(&plan.rate).filter(|most| *most <= 1_000_000) else {
         return Step::Type("jostle targets");
     };
     match plan.arrivals {
@@ -397,6 +391,10 @@ fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
         _ => return Step::Type("jostle targets"),
     }
     Step::Measure(Box::new(next))
+}
+
+fn most(list: &Option<List>) -> Option<u64> {
+    list.as_ref()?.0.iter().max().copied()
 }
 
 /// Those hold a descriptor for each lock.

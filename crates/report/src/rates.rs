@@ -2,73 +2,35 @@
 //! its ledger.
 
 use crate::ResultSet;
-use crate::format::{counted, grouped, percent, significant, time};
-use crate::headline::{Column, PLUS_MINUS, Shown, spread};
+use crate::columns::{Column, HALF_INTERVAL, TARGET, always, cpu, figure, throughput};
+use crate::format::{counted, grouped, percent, time};
 use jostle_model::record::Point;
 use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
 
 /// Of `rate`.
 pub static COLUMNS: &[Column] = &[
-    Column {
-        title: ["", "target"],
-        shown: Shown::Once,
-        cell: |point| Some(point.target.to_owned()),
-    },
-    Column {
-        title: ["offered", "/s"],
-        shown: Shown::Always,
-        cell: |point| point.at.rate.map(grouped),
-    },
-    Column {
-        title: ["done", "/s"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
-    },
-    Column {
-        title: ["", PLUS_MINUS],
-        shown: Shown::UnlessInvalid,
-        cell: spread,
-    },
-    Column {
-        title: ["of the", "plan"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(percent(open_loop::share_done(&point.runs)?)),
-    },
-    Column {
-        title: ["response", "p50"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| response(point, "p50"),
-    },
-    Column {
-        title: ["", "p99"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| response(point, "p99"),
-    },
-    Column {
-        title: ["service", "p99"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| {
-            let service = open_loop::pooled(&point.runs, "service_ns");
-            Some(time(service.quantile(0.99)? as f64))
-        },
-    },
-    Column {
-        title: ["no slot", "p99"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(time(open_loop::target_lag_p99(&point.runs)? as f64)),
-    },
-    Column {
-        title: ["sent late", "p99"],
-        // It is what an INVALID point is convicted of.
-        shown: Shown::Always,
-        cell: |point| Some(time(open_loop::generator_lag_p99(&point.runs)? as f64)),
-    },
-    Column {
-        title: ["CPU us", "/req"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
-    },
+    TARGET,
+    always(["offered", "/s"], |point| point.at.rate.map(grouped)),
+    throughput(["done", "/s"]),
+    HALF_INTERVAL,
+    figure(["of the", "plan"], |point| {
+        Some(percent(open_loop::share_done(&point.runs)?))
+    }),
+    figure(["response", "p50"], |point| response(point, "p50")),
+    figure(["", "p99"], |point| response(point, "p99")),
+    figure(["service", "p99"], |point| {
+        let service = open_loop::pooled(&point.runs, "service_ns");
+        Some(time(service.quantile(0.99)? as f64))
+    }),
+    figure(["no slot", "p99"], |point| {
+        Some(time(open_loop::target_lag_p99(&point.runs)? as f64))
+    }),
+    // It is what an INVALID point is convicted of.
+    always(["sent late", "p99"], |point| {
+        Some(time(open_loop::generator_lag_p99(&point.runs)? as f64))
+    }),
+    cpu(["CPU us", "/req"]),
 ];
 
 fn response(point: &PointSummary<'_>, name: &str) -> Option<String> {

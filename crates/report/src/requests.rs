@@ -2,10 +2,11 @@
 //! of time and CPU below it.
 
 use crate::ResultSet;
+use crate::columns::{
+    Column, HALF_INTERVAL, SHORT_TARGET, WORKERS, always, cpu, figure, server_cpu, throughput,
+};
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
-use crate::headline::{Column, PLUS_MINUS, Shown, spread};
-use jostle_model::Plan;
 use jostle_model::record::{Is, Point};
 use jostle_stats::requested::noun;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -23,64 +24,34 @@ const PHASES: [&str; 6] = [
 
 const RATE: &str = "requests/s";
 
-const fn always(lower: &'static str, cell: fn(&PointSummary<'_>) -> Option<String>) -> Column {
-    Column {
-        title: ["", lower],
-        shown: Shown::Always,
-        cell,
-    }
-}
-
-const fn figure(
-    upper: &'static str,
-    lower: &'static str,
-    cell: fn(&PointSummary<'_>) -> Option<String>,
-) -> Column {
-    Column {
-        title: [upper, lower],
-        shown: Shown::UnlessInvalid,
-        cell,
-    }
-}
-
 /// The columns.
 pub static COLUMNS: &[Column] = &[
-    Column {
-        title: ["", "target"],
-        shown: Shown::Once,
-        cell: |point| Some(short(point.target)),
-    },
-    always("workers", |point| point.at.workers.map(|n| n.to_string())),
-    always("n", |point| point.at.operations.map(grouped)),
-    always("failed", |point| {
+    SHORT_TARGET,
+    WORKERS,
+    always(["", "n"], |point| point.at.operations.map(grouped)),
+    always(["", "failed"], |point| {
         let failed = point.requests.as_ref()?.failed;
         (failed > 0).then(|| grouped(failed))
     }),
-    figure("", RATE, |point| {
-        Some(significant(point.throughput_per_s?.median, 3))
-    }),
-    figure("", PLUS_MINUS, spread),
-    figure("mean", "us", |point| {
+    throughput(["", RATE]),
+    HALF_INTERVAL,
+    figure(["mean", "us"], |point| {
         micros(point.requests.as_ref()?.service_ns)
     }),
-    figure("", "p99 us", |point| {
+    figure(["", "p99 us"], |point| {
         micros(point.requests.as_ref()?.p99_ns)
     }),
-    figure(PHASES[0], "us", phase::<0>),
-    figure(PHASES[1], "us", phase::<1>),
-    figure(PHASES[2], "us", phase::<2>),
-    figure(PHASES[3], "us", phase::<3>),
-    figure(PHASES[4], "us", phase::<4>),
-    figure(PHASES[5], "us", phase::<5>),
-    figure("less", "null us", |point| {
+    figure([PHASES[0], "us"], phase::<0>),
+    figure([PHASES[1], "us"], phase::<1>),
+    figure([PHASES[2], "us"], phase::<2>),
+    figure([PHASES[3], "us"], phase::<3>),
+    figure([PHASES[4], "us"], phase::<4>),
+    figure([PHASES[5], "us"], phase::<5>),
+    figure(["less", "null us"], |point| {
         micros(point.requests.as_ref()?.net_ns)
     }),
-    figure("CPU", "us", |point| {
-        Some(significant(point.cpu_us_per_operation?.median, 2))
-    }),
-    figure("server", "us", |point| {
-        Some(significant(point.server_cpu_us_per_operation?.median, 2))
-    }),
+    cpu(["CPU", "us"]),
+    server_cpu(["server", "us"]),
 ];
 
 /// Commands may be as long as they like; the sentences have them whole.
@@ -138,7 +109,7 @@ pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     for point in points {
         let first = before != Some(point.target);
         before = Some(point.target);
-        let Some(run) = median_run(point) else {
+        let Some(run) = point.median_run_by(|run| run.window_s) else {
             continue;
         };
         let mut row = vec![if first {
@@ -155,13 +126,6 @@ pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
         rows.push(row);
     }
     Some(Grid { columns, rows })
-}
-
-/// Of an even number of runs the quicker of the middle two.
-fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
-    let mut runs = point.runs.clone();
-    runs.sort_by(|a, b| a.window_s.total_cmp(&b.window_s));
-    runs.get(runs.len().saturating_sub(1) / 2).copied()
 }
 
 fn account(run: &Point) -> Vec<String> {
@@ -221,11 +185,6 @@ fn null(set: &ResultSet) -> Option<String> {
         "Beside the runs {} of {target}, which does nothing.",
         counted(calls, noun(&set.experiment.plan))
     ))
-}
-
-/// Whether the plan makes requests.
-pub fn in_plan(plan: &Plan) -> bool {
-    jostle_stats::requested::makes_requests(plan)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! the columns of `spread`, and its tables: operations as CERN's study of OpenLDAP
 //! printed them, slow answers, and response against time.
 
+use crate::columns::{Column, HALF_INTERVAL, SHORT_TARGET, always, cpu, figure, server_cpu};
 use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading, Titled};
-use crate::headline::{Column, PLUS_MINUS, Shown, spread};
 use crate::requests::short;
 use jostle_model::Nanos;
 use jostle_model::record::{Claim, Is, LimitedBy, Point, Waits};
@@ -15,74 +15,40 @@ use jostle_stats::summary::PointSummary;
 
 /// Of `spread`.
 pub static COLUMNS: &[Column] = &[
-    Column {
-        title: ["", "target"],
-        shown: Shown::Once,
-        cell: |point| Some(short(point.target)),
-    },
-    Column {
-        title: ["gene-", "rators"],
-        shown: Shown::Always,
-        cell: |point| point.at.generators.map(grouped),
-    },
-    Column {
-        title: ["requests", "/s"],
-        shown: Shown::Always,
-        cell: |point| rate(point).or(Some("-".to_owned())),
-    },
-    Column {
-        title: ["", PLUS_MINUS],
-        shown: Shown::UnlessInvalid,
-        cell: spread,
-    },
-    Column {
-        title: ["in", "flight"],
-        shown: Shown::Always,
-        cell: |point| Some(significant(point.effective?.median, 3)),
-    },
-    Column {
-        title: ["at the", "server"],
-        shown: Shown::Always,
-        cell: |point| Some(significant(point.at_server?.median, 2)),
-    },
-    Column {
-        title: ["gen.", "busy"],
-        shown: Shown::Always,
-        cell: |point| Some(percent(busy(point)?.min(1.0))),
-    },
-    Column {
-        title: ["response", "p50 ms"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| millis(point, point.response_p50_ns?.median),
-    },
-    Column {
-        title: ["", "p99 ms"],
-        shown: Shown::UnlessInvalid,
-        cell: |point| millis(point, point.response_p99_ns?.median),
-    },
-    Column {
-        title: ["CPU us", "/req."],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["server", "us/req."],
-        shown: Shown::UnlessInvalid,
-        cell: |point| Some(significant(point.server_cpu_us_per_operation?.median, 2)),
-    },
-    Column {
-        title: ["", "limit"],
-        shown: Shown::Always,
-        cell: |point| {
-            Some(match point.verdict.limited_by? {
-                LimitedBy::Generator => "client".to_owned(),
-                LimitedBy::Target => "server".to_owned(),
-                LimitedBy::Path => "path".to_owned(),
-                LimitedBy::Machine => "machine".to_owned(),
-                LimitedBy::Undecided => "?".to_owned(),
-            })
-        },
-    },
+    SHORT_TARGET,
+    always(["gene-", "rators"], |point| {
+        point.at.generators.map(grouped)
+    }),
+    always(["requests", "/s"], |point| {
+        rate(point).or(Some("-".to_owned()))
+    }),
+    HALF_INTERVAL,
+    always(["in", "flight"], |point| {
+        Some(significant(point.effective?.median, 3))
+    }),
+    always(["at the", "server"], |point| {
+        Some(significant(point.at_server?.median, 2))
+    }),
+    always(["gen.", "busy"], |point| {
+        Some(percent(busy(point)?.min(1.0)))
+    }),
+    figure(["response", "p50 ms"], |point| {
+        millis(point, point.response_p50_ns?.median)
+    }),
+    figure(["", "p99 ms"], |point| {
+        millis(point, point.response_p99_ns?.median)
+    }),
+    cpu(["CPU us", "/req."]),
+    server_cpu(["server", "us/req."]),
+    always(["", "limit"], |point| {
+        Some(match point.verdict.limited_by? {
+            LimitedBy::Generator => "client".to_owned(),
+            LimitedBy::Target => "server".to_owned(),
+            LimitedBy::Path => "path".to_owned(),
+            LimitedBy::Machine => "machine".to_owned(),
+            LimitedBy::Undecided => "?".to_owned(),
+        })
+    }),
 ];
 
 fn by_generators(point: &PointSummary<'_>) -> bool {
@@ -143,13 +109,6 @@ pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
     tables
 }
 
-/// Of an even number of runs the lower of the middle two.
-pub fn median_run<'a>(point: &PointSummary<'a>) -> Option<&'a Point> {
-    let mut runs = point.runs.clone();
-    runs.sort_by(|one, other| one.throughput_per_s.total_cmp(&other.throughput_per_s));
-    runs.get(runs.len().saturating_sub(1) / 2).copied()
-}
-
 /// CERN's table. Counts are printed whatever the verdict: they are what happened.
 fn operations(points: &[&PointSummary<'_>]) -> Grid {
     let names = names(points);
@@ -169,7 +128,7 @@ fn operations(points: &[&PointSummary<'_>]) -> Grid {
     let mut rows = Vec::new();
     let mut before: Option<(&str, u64)> = None;
     for point in points {
-        let Some(run) = median_run(point) else {
+        let Some(run) = point.median_run() else {
             continue;
         };
         let counts: Vec<Option<u64>> = names.iter().map(|name| count(run, name)).collect();
@@ -299,7 +258,7 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
     columns.push(Heading::right("runs with", "bursts"));
     let rows = labelled(points, |point| {
         let hidden = by_generators(point) || spoils_distributions(point);
-        let run = median_run(point).filter(|_| !hidden);
+        let run = point.median_run().filter(|_| !hidden);
         let course = run.map(bursts::along).unwrap_or_default();
         let mut cells: Vec<String> = (0..slices)
             .map(|slice| match course.get(slice).copied().flatten() {

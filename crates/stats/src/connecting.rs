@@ -4,6 +4,7 @@
 //! A jump is told by the medians that the table prints; why it is there, by the
 //! ports that the kernel gave.
 
+use crate::numbers::grouped;
 use crate::ratio::{Outcome, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Plan;
@@ -262,19 +263,6 @@ fn ended(points: &[&PointSummary<'_>]) -> Option<String> {
         "limit" => format!("it ends before {}: {}", grouped(open), reason.text),
         _ => format!("INVALID with {} open: {}", grouped(open), reason.text),
     })
-}
-
-/// `28215` as `28,215`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// With two significant digits, in the unit that the table uses.

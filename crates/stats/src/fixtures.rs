@@ -1,6 +1,8 @@
 //! A clean experiment and a clean run, for tests to doctor.
 
 use crate::checks::{Check, Evidence};
+use crate::closing::{comparison, sentences};
+use crate::summary::summarize;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Machine, Point, Reason,
@@ -129,4 +131,67 @@ pub fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
     let mut point = point();
     doctor(&mut point);
     judge(check, &[point]).map_or(Is::Valid, |reason| reason.is)
+}
+
+/// Runs of `contend`, so many of each point.
+pub struct Made {
+    pub points: Vec<Point>,
+    blocks: u32,
+}
+
+pub fn made(blocks: u32) -> Made {
+    Made {
+        points: Vec::new(),
+        blocks,
+    }
+}
+
+impl Made {
+    /// Runs of `counts.len()` workers on `target` at a throughput; the counts
+    /// decide the fairness.
+    pub fn with(self, target: &str, throughput: f64, cpu_us: f64, counts: &[u64]) -> Made {
+        self.varied(target, throughput, cpu_us, |_| counts.to_vec())
+    }
+
+    pub fn varied(
+        mut self,
+        target: &str,
+        throughput: f64,
+        cpu_us: f64,
+        counts: impl Fn(u32) -> Vec<u64>,
+    ) -> Made {
+        for block in 1..=self.blocks {
+            let mut point = point();
+            point.target = target.to_string();
+            (point.run, point.block) = (block, block);
+            share_out(&mut point, &counts(block));
+            // Runs differ by a few thousandths, as real ones do.
+            let noise = 1.0 + 0.002 * f64::from((block + self.points.len() as u32) % 5);
+            point.throughput_per_s = throughput * noise;
+            point.cpu_us_per_operation = Some(cpu_us);
+            self.points.push(point);
+        }
+        self
+    }
+
+    /// The closing sentence.
+    pub fn says(&self, target: &str) -> String {
+        let experiment = experiment();
+        let summaries = summarize(&experiment, &self.points);
+        let mut said = sentences(&experiment, &summaries);
+        said.retain(|(name, _)| name == target);
+        said.pop().unwrap().1
+    }
+
+    /// How targets compare.
+    pub fn compares(&self) -> Vec<String> {
+        let experiment = experiment();
+        let summaries = summarize(&experiment, &self.points);
+        comparison(&summaries).into_iter().map(|c| c.text).collect()
+    }
+}
+
+/// As a queue shares out `mean` turns each, within one.
+pub fn queue(workers: usize, mean: u64) -> Vec<u64> {
+    (0..workers).map(|i| mean + (i % 2) as u64).collect()
 }

@@ -7,6 +7,7 @@
 //! is quoted is the quotient of printed medians.
 
 use crate::fit;
+use crate::numbers::{grouped, workers};
 use crate::path;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::requested::{self, makes_requests};
@@ -57,10 +58,7 @@ fn size(at: At) -> Option<u64> {
 
 /// `1 worker and 1,000 operations`.
 fn place(plan: &Plan, at: At) -> String {
-    let workers = match at.workers {
-        Some(1) | None => "1 worker".to_owned(),
-        Some(n) => format!("{n} workers"),
-    };
+    let workers = workers(at.workers.unwrap_or(1));
     match size(at) {
         Some(n) => format!("{workers} and {} each", counted(plan, n)),
         None => workers,
@@ -82,19 +80,6 @@ fn counted(plan: &Plan, n: u64) -> String {
     let noun = unit(plan);
     let plural = if n == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(n))
-}
-
-/// `28215` as `28,215`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// From the fewest to the most, with the fewest workers.

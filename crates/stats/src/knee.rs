@@ -10,7 +10,7 @@
 //! the target.
 
 use crate::checks::lag;
-use crate::growth::grouped;
+use crate::numbers::grouped;
 use crate::open_loop::{self, Response};
 use crate::summary::PointSummary;
 use jostle_model::record::{Is, LimitedBy, Reason};

@@ -7,6 +7,7 @@
 //! the service, and no praise. Where it reaches less, what it does itself is the
 //! limit.
 
+use crate::numbers::workers;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::record::{Claim, Is, LimitedBy};
@@ -86,10 +87,7 @@ pub fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
     let point =
         beside.max_by_key(|point| (point.at.workers, point.at.operations, point.at.keys))?;
     let ratio = point.of_echo?;
-    let workers = match point.at.workers {
-        Some(1) | None => "1 worker".to_owned(),
-        Some(n) => format!("{n} workers"),
-    };
+    let workers = workers(point.at.workers.unwrap_or(1));
     let reached = format!("{:.0} % of a server that only answers", 100.0 * ratio.ratio);
     let untested = match ratio.interval {
         true => String::new(),

@@ -1,5 +1,5 @@
-//! From the runs of a result file to what a table says: one summary for each
-//! point, one closing sentence for each target. Pure functions of the records.
+//! From the runs of a result file to the figures that a table has: one summary for
+//! each point.
 
 use crate::attribution::{self, Attribution};
 use crate::checks::{self, Evidence};
@@ -96,6 +96,22 @@ pub struct PointSummary<'a> {
     pub attribution: Option<Attribution>,
     /// Over all runs: the checks of every run, and those that need several.
     pub verdict: Verdict,
+}
+
+impl<'a> PointSummary<'a> {
+    /// The run of median throughput, for what cannot be taken over several; of an
+    /// even number the slower of the middle two.
+    pub fn median_run(&self) -> Option<&'a Point> {
+        self.median_run_by(|run| run.throughput_per_s)
+    }
+
+    /// The run with the median of a figure; of an even number the lower of the
+    /// middle two.
+    pub fn median_run_by(&self, figure: fn(&Point) -> f64) -> Option<&'a Point> {
+        let mut runs = self.runs.clone();
+        runs.sort_by(|one, other| figure(one).total_cmp(&figure(other)));
+        runs.get(runs.len().saturating_sub(1) / 2).copied()
+    }
 }
 
 /// One summary for each (target, point) that has runs, in the order of the

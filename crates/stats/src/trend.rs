@@ -92,6 +92,64 @@ fn normal_p(n: usize, s: u64, ties: &[usize]) -> f64 {
     normal_two_sided((s as f64 - 1.0) / variance.sqrt())
 }
 
+/// What a drift must exceed to be worth a word, as a share of the mean.
+const WORTH: f64 = 0.10;
+
+/// Probability of a drift without a trend under which it is taken for one.
+const P: f64 = 0.01;
+
+/// Share of the runs that must drift in the same direction.
+const RUNS_SHARE: f64 = 2.0 / 3.0;
+
+/// How far a series drifts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// From its beginning to its end, as a share of its mean: Theil-Sen's slope by
+    /// the number of values.
+    pub share: f64,
+    /// Mann-Kendall's p.
+    pub p: f64,
+}
+
+/// None of values that are too few, not finite, or without a positive mean.
+pub fn drift(values: &[f64]) -> Option<Drift> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let share = theil_sen(values)? * count / mean;
+    (mean > 0.0).then(|| Drift {
+        share,
+        p: mann_kendall(values).p,
+    })
+}
+
+/// A drift that runs agree on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Agreed {
+    /// The median of those that agree.
+    pub share: f64,
+    /// How many they are.
+    pub runs: usize,
+}
+
+/// Above 10 % of the mean with p < 0.01, in the same direction in two thirds of the
+/// runs; None else.
+pub fn agreed(runs: &[Drift]) -> Option<Agreed> {
+    let towards = |sign: f64| -> Vec<f64> {
+        let sure = runs
+            .iter()
+            .filter(|drift| drift.share * sign > WORTH && drift.p < P);
+        sure.map(|drift| drift.share).collect()
+    };
+    let (up, down) = (towards(1.0), towards(-1.0));
+    let agreed = if up.len() >= down.len() { up } else { down };
+    let enough = agreed.len() as f64 >= RUNS_SHARE * runs.len() as f64;
+    let share = median(&agreed).filter(|_| enough)?;
+    Some(Agreed {
+        share,
+        runs: agreed.len(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,16 +32,7 @@ impl Target for Cliff {
         details: "Spins for that time, so that the cost has one edge and is constant on either \
                   side of it: `jostle hold` must find the bend. It notes the time of its own spin \
                   as `delay` does.",
-        lock: LockCapabilities {
-            shared: true,
-            timeout: false,
-            ranges: false,
-            open_each: false,
-            excludes: false,
-            survives_owner: true,
-            fifo: false,
-            pipeline: false,
-        },
+        lock: LockCapabilities::GRANTS_ALL,
         no_threads: None,
     };
 

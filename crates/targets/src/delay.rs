@@ -98,16 +98,7 @@ impl Target for Delay {
         details: "Sleeps, then spins through the last 100 us, so that the time is exact unless \
                   the CPU is taken away. It notes what every delay really was: `count`, `sum_ns`, \
                   `min_ns`, `max_ns`.",
-        lock: LockCapabilities {
-            shared: true,
-            timeout: false,
-            ranges: false,
-            open_each: false,
-            excludes: false,
-            survives_owner: true,
-            fifo: false,
-            pipeline: false,
-        },
+        lock: LockCapabilities::GRANTS_ALL,
         no_threads: None,
     };
 

@@ -24,14 +24,8 @@ impl Target for Null {
         summary: "grants at once and excludes nobody: the tool's own cost and ceiling",
         details: "No call at all. What is measured on it, the tool adds to every other target.",
         lock: LockCapabilities {
-            shared: true,
             timeout: true,
-            ranges: false,
-            open_each: false,
-            excludes: false,
-            survives_owner: true,
-            fifo: false,
-            pipeline: false,
+            ..LockCapabilities::GRANTS_ALL
         },
         no_threads: None,
     };

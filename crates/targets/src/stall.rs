@@ -86,16 +86,7 @@ impl Target for Stall {
                   they really were: `stalls`, `held_up` (acquisitions that waited for the end \
                   of one), `stall_min_ns`, `stall_max_ns` (from the beginning to the last \
                   that went on).",
-        lock: LockCapabilities {
-            shared: true,
-            timeout: false,
-            ranges: false,
-            open_each: false,
-            excludes: false,
-            survives_owner: true,
-            fifo: false,
-            pipeline: false,
-        },
+        lock: LockCapabilities::GRANTS_ALL,
         no_threads: None,
     };
 

@@ -96,6 +96,13 @@ impl LockCapabilities {
         fifo: false,
         pipeline: false,
     };
+
+    /// Of specimens that grant all, so that an owner that dies leaves nothing behind.
+    pub const GRANTS_ALL: LockCapabilities = LockCapabilities {
+        shared: true,
+        survives_owner: true,
+        ..LockCapabilities::NONE
+    };
 }
 
 /// A computation over a target's own type, so that the measured loop is

@@ -1,6 +1,6 @@
 //! The options of `jostle connect`.
 
-use super::{Output, micros, seconds};
+use super::{Output, micros, quickened, seconds};
 use clap::Args;
 use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Place, Plan, Workload};
@@ -90,11 +90,28 @@ pub struct How {
     pub quick: bool,
 }
 
+impl How {
+    /// A plan with these options alone.
+    fn plan(&self) -> Plan {
+        quickened(
+            self.quick,
+            Plan {
+                runs: self.runs,
+                budget: self.budget,
+                place: self.place.clone(),
+                timer_slack: self.timer_slack,
+                during: self.during.clone(),
+                seed: self.seed,
+                ..Plan::of(Workload::Connect)
+            },
+        )
+    }
+}
+
 impl Connect {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        let how = &self.how;
-        let mut plan = Plan {
+        Plan {
             targets: self.targets.clone(),
             open: self.open.clone(),
             listeners: self.listeners.clone(),
@@ -109,17 +126,7 @@ impl Connect {
             sndbuf: self.sndbuf,
             rcvbuf: self.rcvbuf,
             only: self.only,
-            runs: how.runs,
-            budget: how.budget,
-            place: how.place.clone(),
-            timer_slack: how.timer_slack,
-            during: how.during.clone(),
-            seed: how.seed,
-            ..Plan::of(Workload::Connect)
-        };
-        if how.quick {
-            jostle_engine::resolve::quicken(&mut plan);
+            ..self.how.plan()
         }
-        plan
     }
 }

@@ -43,32 +43,15 @@ pub struct Rate {
 impl Rate {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        let common = &self.common;
-        let mut plan = self.asked.apply(Plan {
+        self.asked.apply(Plan {
             targets: self.targets.clone(),
             rate: self.rate.clone(),
             arrivals: self.arrivals,
             workers: self.workers.clone(),
             drop_after: self.drop_after,
             names: self.names,
-            duration: common.duration,
-            runs: common.runs,
-            warmup: common.warmup,
-            budget: common.budget,
-            carrier: common.carrier,
-            generator_threads: common.generator_threads,
-            place: common.place.clone(),
-            measure: common.measure,
-            timer_slack: common.timer_slack,
-            over: common.over.clone().map(|times| times.0),
-            during: common.during.clone(),
-            seed: common.seed,
-            ..Plan::of(Workload::Rate)
-        });
-        if common.quick {
-            jostle_engine::resolve::quicken(&mut plan);
-        }
-        plan
+            ..self.common.plan(Workload::Rate)
+        })
     }
 }
 

@@ -89,11 +89,11 @@ impl Call {
             Some(typed.unwrap_or_else(|| List(usual.to_vec())))
         };
         let commands = self.commands.iter();
-        self.counted.apply(self.asked.apply(Plan {
+        self.asked.apply(Plan {
             targets: commands.map(|command| format!("exec:{command}")).collect(),
             operations: list(&self.operations, &[100, 1_000]),
             workers: list(&self.workers, &[1]),
-            ..Plan::of(Workload::Stream)
-        }))
+            ..self.counted.plan(Workload::Stream)
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! The options of `jostle spread`.
 
-use super::{Asked, Output, Times, micros, seconds, times};
+use super::{Asked, Output, Times, micros, quickened, seconds, times};
 use clap::Args;
 use jostle_model::plan::{Place, Plan, Workload};
 use jostle_model::{List, Nanos};
@@ -69,29 +69,36 @@ pub struct How {
     pub quick: bool,
 }
 
+impl How {
+    /// A plan with these options alone.
+    fn plan(&self) -> Plan {
+        quickened(
+            self.quick,
+            Plan {
+                duration: self.duration,
+                runs: self.runs,
+                warmup: self.warmup,
+                budget: self.budget,
+                place: self.place.clone(),
+                timer_slack: self.timer_slack,
+                over: self.over.clone().map(|times| times.0),
+                during: self.during.clone(),
+                seed: self.seed,
+                ..Plan::of(Workload::Spread)
+            },
+        )
+    }
+}
+
 impl Spread {
     /// The plan as typed.
     pub fn plan(&self) -> Plan {
-        let how = &self.how;
-        let mut plan = self.asked.apply(Plan {
+        self.asked.apply(Plan {
             targets: self.targets.clone(),
             in_flight: self.in_flight,
             generators: self.generators.clone(),
             generator_cpu: self.generator_cpu,
-            duration: how.duration,
-            runs: how.runs,
-            warmup: how.warmup,
-            budget: how.budget,
-            place: how.place.clone(),
-            timer_slack: how.timer_slack,
-            over: how.over.clone().map(|times| times.0),
-            during: how.during.clone(),
-            seed: how.seed,
-            ..Plan::of(Workload::Spread)
-        });
-        if how.quick {
-            jostle_engine::resolve::quicken(&mut plan);
-        }
-        plan
+            ..self.how.plan()
+        })
     }
 }

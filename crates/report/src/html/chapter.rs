@@ -6,6 +6,7 @@ use super::labels::labels;
 use super::scale::Axis;
 use crate::ResultSet;
 use crate::page::growth;
+use jostle_model::plan::Workload;
 use jostle_model::record::{At, Distribution, Fit, Is, Point};
 use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub struct Chapter<'a> {
     /// The verb.
-    pub workload: &'static str,
+    pub workload: Workload,
     /// Which of the sets belong to it.
     pub sets: Vec<usize>,
     /// What tells each of them from the others; empty of one alone.
@@ -65,9 +66,9 @@ impl Spot<'_> {
 
 /// One chapter for each workload, in the order of its first experiment.
 pub fn chapters(sets: &[ResultSet]) -> Vec<Chapter<'_>> {
-    let mut order: Vec<&'static str> = Vec::new();
+    let mut order: Vec<Workload> = Vec::new();
     for set in sets {
-        let workload = set.experiment.plan.workload.as_str();
+        let workload = set.experiment.plan.workload;
         if !order.contains(&workload) {
             order.push(workload);
         }
@@ -75,31 +76,44 @@ pub fn chapters(sets: &[ResultSet]) -> Vec<Chapter<'_>> {
     order.into_iter().map(|w| chapter(w, sets)).collect()
 }
 
-fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
-    let of_it = |at: &usize| all[*at].experiment.plan.workload.as_str() == workload;
+fn chapter(workload: Workload, all: &[ResultSet]) -> Chapter<'_> {
+    let of_it = |at: &usize| all[*at].experiment.plan.workload == workload;
     let sets: Vec<usize> = (0..all.len()).filter(of_it).collect();
     let members: Vec<&ResultSet> = sets.iter().map(|at| &all[*at]).collect();
     let ats = members
         .iter()
         .flat_map(|set| set.points.iter().map(|p| p.at));
     let (swept, others) = dimensions(workload, ats);
+    let labels = labels(&members);
+    let series = series(&members, &labels, &swept, &others);
+    Chapter {
+        workload,
+        sets,
+        labels,
+        swept,
+        series,
+    }
+}
+
+/// All series of a chapter: of each target, and each value of what varies beside
+/// the axis, one for each experiment.
+fn series<'a>(
+    members: &[&'a ResultSet],
+    labels: &[String],
+    swept: &str,
+    others: &[String],
+) -> Vec<Series<'a>> {
     let mut series: Vec<Series<'_>> = Vec::new();
     let mut names: Vec<String> = Vec::new();
-    let labels = labels(&members);
     for (set, member) in members.iter().enumerate() {
         let points = summarize(&member.experiment, &member.points);
         let fits = growth(member, &points);
         for point in points {
             let values = named(point.at);
-            let Some(x) = values.get(&swept).copied() else {
+            let Some(x) = values.get(swept).copied() else {
                 continue;
             };
-            let beside = others.iter().filter_map(|name| {
-                let value = *values.get(name)? as u64;
-                Some(format!("{value} {}", few(name, value)))
-            });
-            let target = std::iter::once(point.target.to_owned());
-            let name = target.chain(beside).collect::<Vec<_>>().join(" · ");
+            let name = name(point.target, &values, others);
             let label = match labels[set].as_str() {
                 "" => name.clone(),
                 label => format!("{name} · {label}"),
@@ -120,15 +134,20 @@ fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
                     style: Style::default(),
                     label,
                     target,
-                    fits: fits_of(&fits, target, spot.point.at, &swept),
+                    fits: fits_of(&fits, target, spot.point.at, swept),
                     spots: vec![spot],
                 }),
             }
         }
     }
-    // What is to be compared stands side by side.
+    arrange(&mut series, members.len() > 1 && names.len() > 1);
+    series
+}
+
+/// What is to be compared stands side by side; of `several` names in several
+/// experiments a name keeps its colour.
+fn arrange(series: &mut [Series<'_>], several: bool) {
     series.sort_by_key(|series| (series.index, series.set));
-    let several = members.len() > 1 && names.len() > 1;
     for (at, series) in series.iter_mut().enumerate() {
         series.style = match several {
             true => Style::of(series.index, series.set, series.set),
@@ -137,13 +156,16 @@ fn chapter<'a>(workload: &'static str, all: &'a [ResultSet]) -> Chapter<'a> {
         series.index = at;
         series.spots.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
-    Chapter {
-        workload,
-        sets,
-        labels,
-        swept,
-        series,
-    }
+}
+
+/// `flock · 2 workers`: the target, and what varies beside the axis.
+fn name(target: &str, values: &BTreeMap<String, f64>, others: &[String]) -> String {
+    let beside = others.iter().filter_map(|name| {
+        let value = *values.get(name)? as u64;
+        Some(format!("{value} {}", few(name, value)))
+    });
+    let target = std::iter::once(target.to_owned());
+    target.chain(beside).collect::<Vec<_>>().join(" · ")
 }
 
 /// Those of one series, which stands at `at` among others.
@@ -155,7 +177,7 @@ fn fits_of(fits: &[Fit], target: &str, at: At, swept: &str) -> Vec<Fit> {
 
 /// What is swept, and what else varies. Of several that vary the workload's
 /// own, else the one with the most values.
-fn dimensions(workload: &str, ats: impl Iterator<Item = At>) -> (String, Vec<String>) {
+fn dimensions(workload: Workload, ats: impl Iterator<Item = At>) -> (String, Vec<String>) {
     let mut values: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for at in ats {
         for (name, value) in named(at) {
@@ -163,12 +185,12 @@ fn dimensions(workload: &str, ats: impl Iterator<Item = At>) -> (String, Vec<Str
         }
     }
     let own = match workload {
-        "stream" => "operations",
-        "hold" => "keys",
-        "connect" => "open",
-        "spread" => "generators",
-        "rate" => "rate",
-        _ => "workers",
+        Workload::Contend => "workers",
+        Workload::Stream => "operations",
+        Workload::Hold => "keys",
+        Workload::Connect => "open",
+        Workload::Rate => "rate",
+        Workload::Spread => "generators",
     };
     let spread = |name: &String| (values[name].len().min(2), name == own, values[name].len());
     let swept = values.keys().max_by_key(|name| spread(name));
@@ -221,7 +243,7 @@ impl Chapter<'_> {
     pub fn swept_words(&self) -> String {
         match (self.swept.as_str(), self.workload) {
             ("operations", _) => "operations of each worker".to_owned(),
-            ("keys", "hold") => "locks held by each worker".to_owned(),
+            ("keys", Workload::Hold) => "locks held by each worker".to_owned(),
             ("open", _) => "connections open".to_owned(),
             ("listeners", _) => "listening sockets".to_owned(),
             ("rate", _) => "offered a second".to_owned(),
@@ -238,20 +260,20 @@ impl Chapter<'_> {
     /// What an operation is called.
     pub fn noun(&self) -> &'static str {
         match self.workload {
-            "contend" => "lock",
-            "connect" => "connection",
-            "rate" | "spread" => "request",
-            _ => "operation",
+            Workload::Contend => "lock",
+            Workload::Stream | Workload::Hold => "operation",
+            Workload::Connect => "connection",
+            Workload::Rate | Workload::Spread => "request",
         }
     }
 
     /// As throughput counts them.
     pub fn per_second(&self) -> &'static str {
         match self.workload {
-            "contend" => "locks/s",
-            "connect" => "connections/s",
-            "rate" | "spread" => "requests/s",
-            _ => "ops/s",
+            Workload::Contend => "locks/s",
+            Workload::Stream | Workload::Hold => "ops/s",
+            Workload::Connect => "connections/s",
+            Workload::Rate | Workload::Spread => "requests/s",
         }
     }
 
@@ -295,7 +317,6 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::List;
-    use jostle_model::plan::Workload;
 
     fn labels_of(chapter: &Chapter<'_>) -> Vec<String> {
         chapter.series.iter().map(|s| s.label.clone()).collect()

@@ -1,13 +1,9 @@
 //! Did requests become slower, or faster, along the run?
 
 use super::{Check, Evidence};
-use crate::intervals::median;
-use crate::trend::{mann_kendall, theil_sen};
+use crate::trend::{self, Drift};
 use jostle_model::record::{Claim, Is, Point, Reason};
 
-const DRIFT: f64 = 0.10;
-const P: f64 = 0.01;
-const RUNS_SHARE: f64 = 2.0 / 3.0;
 /// Requests of a tenth; of fewer the mean is that of its slowest.
 const LEAST_PER_SLICE: u64 = 10;
 
@@ -25,40 +21,26 @@ pub static CHECK: Check = Check {
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let asked = evidence.runs.iter().filter(|run| run.service_ns.is_some());
-    let judged: Vec<(f64, f64)> = asked.filter_map(|run| drift(run)).collect();
-    let significant = |sign: f64| -> Vec<f64> {
-        let drifts = judged.iter().filter(|(d, p)| d * sign > DRIFT && *p < P);
-        drifts.map(|(drift, _)| *drift).collect()
-    };
-    let (up, down) = (significant(1.0), significant(-1.0));
-    let drifting = if up.len() >= down.len() { up } else { down };
-    if drifting.is_empty() || (drifting.len() as f64) < RUNS_SHARE * judged.len() as f64 {
-        return None;
-    }
-    let drift = median(&drifting)?;
+    let judged: Vec<Drift> = asked.filter_map(|run| drift(run)).collect();
+    let agreed = trend::agreed(&judged)?;
     let text = format!(
         "from the beginning of the run to its end the time of a request {} by {:.0} % in {} of {} \
          runs; the mean is of no one moment",
-        if drift > 0.0 { "rises" } else { "falls" },
-        100.0 * drift.abs(),
-        drifting.len(),
+        if agreed.share > 0.0 { "rises" } else { "falls" },
+        100.0 * agreed.share.abs(),
+        agreed.runs,
         judged.len()
     );
     Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
 }
 
-/// The drift over the whole run as a share of the mean, and its p-value. None
-/// where the tenths are too few or too poor.
-fn drift(run: &Point) -> Option<(f64, f64)> {
+/// None where the tenths are too few or too poor.
+fn drift(run: &Point) -> Option<Drift> {
     if run.series.iter().any(|s| s.operations < LEAST_PER_SLICE) {
         return None;
     }
     let means: Option<Vec<f64>> = run.series.iter().map(|slice| slice.mean_wait_ns).collect();
-    let means = means?;
-    let slope = theil_sen(&means)?;
-    let slices = means.len() as f64;
-    let mean = means.iter().sum::<f64>() / slices;
-    (mean > 0.0).then(|| (slope * slices / mean, mann_kendall(&means).p))
+    trend::drift(&means?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Did the lock let two owners in at once, on one host or on two?
 
 use super::{Check, EVERYTHING, Evidence};
-use jostle_model::record::{Across, Is, Reason};
+use jostle_model::record::{Across, Exclusion, Is, Reason};
 
 /// The check.
 pub static CHECK: Check = Check {
@@ -13,21 +13,17 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let seen = || {
-        evidence
-            .runs
-            .iter()
-            .filter_map(|run| run.exclusion.as_ref())
-    };
-    let violations: u64 = seen().map(|exclusion| exclusion.violations).sum();
-    let checked: u64 = seen().map(|exclusion| exclusion.checked).sum();
+    let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
+    let violations = sum(|exclusion| exclusion.violations);
+    let checked = sum(|exclusion| exclusion.checked);
     if violations == 0 {
         return across(evidence);
     }
     let mut text = format!(
         "{violations} of {checked} acquisitions found another owner inside: this lock does not exclude"
     );
-    if let Some(example) = seen().flat_map(|exclusion| &exclusion.examples).next() {
+    let mut examples = evidence.exclusions().flat_map(|seen| &seen.examples);
+    if let Some(example) = examples.next() {
         text.push_str(&format!(" ({example})"));
     }
     Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
@@ -35,11 +31,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 /// What only the logs of several hosts together show.
 fn across(evidence: &Evidence<'_>) -> Option<Reason> {
-    let exclusions = evidence
-        .runs
-        .iter()
-        .filter_map(|run| run.exclusion.as_ref());
-    let seen: Vec<&Across> = exclusions
+    let seen: Vec<&Across> = evidence
+        .exclusions()
         .filter_map(|exclusion| exclusion.across.as_deref())
         .collect();
     let sum = |figure: fn(&Across) -> u64| seen.iter().map(|across| figure(across)).sum::<u64>();

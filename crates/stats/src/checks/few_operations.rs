@@ -34,7 +34,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
         }
         n if n < LEAST => {
-            if evidence.is_counted() {
+            if !evidence.experiment.plan.workload.has_window() {
                 let text = format!("only {n} operations in the whole run; do more of them");
                 return Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text));
             }
@@ -53,7 +53,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 #[cfg(test)]
 mod tests {
     use super::CHECK;
-    use crate::fixtures::{after, judge, point};
+    use crate::fixtures::{after, experiment, judge, judge_in, point};
+    use jostle_model::plan::Workload;
     use jostle_model::record::Is;
 
     #[test]
@@ -85,5 +86,25 @@ mod tests {
         let reason = judge(&CHECK, &[point(), poor]).unwrap();
         // 30 / 7 x 5 s = 21.4 s
         assert_eq!(reason.text, "only 7 acquisitions within the window (-t 22)");
+    }
+
+    /// `spread` has a window, and was told to do more operations.
+    #[test]
+    fn what_would_do_is_a_longer_window_or_more_operations() {
+        const LONGER: &str = "only 7 answers within the window (-t 22)";
+        const MORE: &str = "only 7 operations in the whole run; do more of them";
+        let mut poor = point();
+        poor.operations = 7;
+        for (workload, text) in [
+            (Workload::Rate, LONGER),
+            (Workload::Spread, LONGER),
+            (Workload::Stream, MORE),
+            (Workload::Hold, MORE),
+        ] {
+            let mut experiment = experiment();
+            experiment.plan.workload = workload;
+            let reason = judge_in(&CHECK, &experiment, std::slice::from_ref(&poor)).unwrap();
+            assert_eq!(reason.text, text, "{workload}");
+        }
     }
 }

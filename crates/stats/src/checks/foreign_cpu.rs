@@ -225,7 +225,7 @@ mod tests {
             };
             (CHECK.judge)(&evidence).map_or(Is::Valid, |reason| reason.is)
         };
-        assert_eq!(with(Some(true), 83, 256, 79, 1.986, 1.783), Is::Suspect);
+        assert_eq!(with(Some(true), 83, 256, 79, 1.986, 1.783), Is::Invalid);
         assert_eq!(with(Some(true), 151, 136, 69, 1.494, 1.601), Is::Valid);
         // Of niceness 13: it has little of the CPU, and costs the stream a seventh.
         assert_eq!(with(Some(true), 31, 114, 39, 1.004, 0.776), Is::Suspect);

@@ -1,8 +1,8 @@
 //! Did the generator send its requests when they were due?
 
-use super::{Check, Evidence, percent};
+use super::{Check, EVERYTHING, Evidence, percent};
 use crate::open_loop::{self, pooled};
-use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason};
+use jostle_model::record::{Is, LimitedBy, Point, Reason};
 
 /// Of the response's p99, and in nanoseconds: what the generator may be late by.
 const SUSPECT: (f64, f64) = (0.10, 50_000.0);
@@ -44,8 +44,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             ),
             _ => "; a lower --rate, or more CPUs for the generators (--place)".to_owned(),
         };
-    let claims = [Claim::Absolute, Claim::Ratio, Claim::Distribution];
-    Some(CHECK.reason(fault.is, &claims, text))
+    Some(CHECK.reason(fault.is, EVERYTHING, text))
 }
 
 /// What the generator is guilty of, and who is behind it.

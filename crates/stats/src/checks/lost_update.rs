@@ -1,7 +1,7 @@
 //! Did an update that was made under the lock get lost?
 
 use super::{Check, EVERYTHING, Evidence};
-use jostle_model::record::{Is, Reason};
+use jostle_model::record::{Exclusion, Is, Reason};
 
 /// The check.
 pub static CHECK: Check = Check {
@@ -13,14 +13,9 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let seen = || {
-        evidence
-            .runs
-            .iter()
-            .filter_map(|run| run.exclusion.as_ref())
-    };
-    let lost: u64 = seen().map(|exclusion| exclusion.lost_updates).sum();
-    let checked: u64 = seen().map(|exclusion| exclusion.checked).sum();
+    let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
+    let lost = sum(|exclusion| exclusion.lost_updates);
+    let checked = sum(|exclusion| exclusion.checked);
     (lost > 0).then(|| {
         let text = format!("{lost} of {checked} updates made under the lock were lost");
         CHECK.reason(Is::Invalid, EVERYTHING, text)

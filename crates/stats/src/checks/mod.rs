@@ -9,7 +9,7 @@
 //! has a section for each.
 
 use jostle_model::plan::Workload;
-use jostle_model::record::{Claim, Experiment, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_model::record::{Claim, Exclusion, Experiment, Is, LimitedBy, Point, Reason, Verdict};
 
 pub mod accepted;
 pub mod by_host;
@@ -111,10 +111,6 @@ pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
     }
 }
 
-/// Ticks under which a share of them is not judged: of 200, one tick is 0.5 %,
-/// a quarter of the finest threshold.
-const LEAST_TICKS: f64 = 200.0;
-
 const EVERYTHING: &[Claim] = &[Claim::Absolute, Claim::Ratio, Claim::Distribution];
 
 impl Check {
@@ -157,20 +153,17 @@ impl Evidence<'_> {
         self.runs.iter().map(|run| figure(run)).sum()
     }
 
+    /// What the witness saw, in each run that had one.
+    fn exclusions(&self) -> impl Iterator<Item = &Exclusion> {
+        self.runs.iter().filter_map(|run| run.exclusion.as_ref())
+    }
+
     /// How many workers contend; the runs are of one point and agree.
     fn workers(&self) -> u64 {
         self.runs
             .first()
             .and_then(|run| run.at.workers)
             .unwrap_or(0)
-    }
-
-    /// Whether a number of operations ends a run, and not a time.
-    fn is_counted(&self) -> bool {
-        !matches!(
-            self.experiment.plan.workload,
-            Workload::Contend | Workload::Rate
-        )
     }
 
     /// Whether workers contend for as long as a window is open.

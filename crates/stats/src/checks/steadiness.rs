@@ -1,13 +1,8 @@
 //! Did the rate drift within the window?
 
 use super::{Check, Evidence};
-use crate::intervals::median;
-use crate::trend::{mann_kendall, theil_sen};
+use crate::trend::{self, Drift};
 use jostle_model::record::{Claim, Is, Point, Reason};
-
-const DRIFT: f64 = 0.10;
-const P: f64 = 0.01;
-const RUNS_SHARE: f64 = 2.0 / 3.0;
 
 /// Under this mean a slice's count says little: of 30 the chance deviation of
 /// a lottery is 18 %.
@@ -31,35 +26,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if !evidence.is_contention() {
         return None;
     }
-    let judged: Vec<(f64, f64)> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
-    let significant = |sign: f64| -> Vec<(f64, f64)> {
-        let drifts = |(drift, p): &(f64, f64)| drift * sign > DRIFT && *p < P;
-        judged.iter().copied().filter(drifts).collect()
-    };
-    let (up, down) = (significant(1.0), significant(-1.0));
-    let drifting = if up.len() >= down.len() { up } else { down };
-    if drifting.is_empty() || (drifting.len() as f64) < RUNS_SHARE * judged.len() as f64 {
-        return None;
-    }
-    let drift = median(&drifting.iter().map(|(drift, _)| *drift).collect::<Vec<_>>())?;
+    let judged: Vec<Drift> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
+    let agreed = trend::agreed(&judged)?;
     let text = format!(
         "the rate {} by {:.0} % within the window in {} of {} runs; a longer --warmup may settle it",
-        if drift > 0.0 { "rises" } else { "falls" },
-        100.0 * drift.abs(),
-        drifting.len(),
+        if agreed.share > 0.0 { "rises" } else { "falls" },
+        100.0 * agreed.share.abs(),
+        agreed.runs,
         judged.len()
     );
     Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
 }
 
-/// The drift over the whole window as a share of the mean, and its p-value.
 /// None where the slices are too few or too poor.
-fn drift(run: &Point) -> Option<(f64, f64)> {
+fn drift(run: &Point) -> Option<Drift> {
     let counts: Vec<f64> = run.series.iter().map(|s| s.operations as f64).collect();
-    let slope = theil_sen(&counts)?;
-    let slices = counts.len() as f64;
-    let mean = counts.iter().sum::<f64>() / slices;
-    (mean >= LEAST_PER_SLICE).then(|| (slope * slices / mean, mann_kendall(&counts).p))
+    let enough = counts.iter().sum::<f64>() >= LEAST_PER_SLICE * counts.len() as f64;
+    trend::drift(&counts).filter(|_| enough)
 }
 
 #[cfg(test)]

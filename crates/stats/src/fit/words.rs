@@ -4,7 +4,7 @@
 
 use super::sweeps::{FIGURES, SWEPT, Swept};
 use super::{Finding, LEAST_RUNS, LEAST_SPAN, LEAST_VALUES};
-use crate::growth::grouped;
+use crate::numbers::grouped;
 use jostle_model::Plan;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Fit, FitLaw, FitPart, Interval};

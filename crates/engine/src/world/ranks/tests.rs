@@ -549,10 +549,9 @@ struct Starved {
 
 impl Port for Starved {
     fn ask(&mut self, request: &Request) -> Result<(), KeeperError> {
-        while matches!(request, Request::Abort) && self.actor.rank > 0 {
-            if self.ran_again.load(Ordering::Relaxed) {
-                break;
-            }
+        let start = Instant::now();
+        let waits = matches!(request, Request::Abort) && self.actor.rank > 0;
+        while waits && !self.ran_again.load(Ordering::Relaxed) && start.elapsed() < QUICK.stage {
             std::thread::sleep(QUICK.nap);
         }
         self.actor.ask(request)

@@ -6,16 +6,12 @@ use crate::html::chapter::{Series, Spot};
 use crate::html::chart::{Chart, Look, Mark, Size, frame};
 use crate::html::scale::Axis;
 use crate::html::units::{Unit, compact};
+use jostle_model::plan::Workload;
 use jostle_model::record::Slice;
 use jostle_stats::bursts;
 use jostle_stats::intervals::median;
-use jostle_stats::trend::{mann_kendall, theil_sen};
+use jostle_stats::trend::{self, Drift};
 
-/// A drift worth a word, its probability by chance, and in what share of the
-/// runs: those of the check `steadiness`, here for times as well.
-const DRIFT: f64 = 0.10;
-const P: f64 = 0.01;
-const RUNS_SHARE: f64 = 2.0 / 3.0;
 /// Lines of a drawing, from the palest to the full colour.
 const SHADES: usize = 5;
 
@@ -74,8 +70,8 @@ struct Course<'s, 'a> {
 
 /// Those that were recorded.
 pub fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
-    let counted = !matches!(chapter.workload, "contend" | "rate" | "spread");
-    let requests = matches!(chapter.workload, "rate" | "spread");
+    let counted = !chapter.workload.has_window();
+    let requests = matches!(chapter.workload, Workload::Rate | Workload::Spread);
     let tracks = TRACKS.iter().filter(|track| match track.title {
         "Mean time to acquire" => !requests,
         "Mean response" => requests,
@@ -136,21 +132,10 @@ fn courses<'s, 'a>(track: &Track, series: &'s Series<'a>) -> Vec<Course<'s, 'a>>
 fn drift(runs: &[Vec<Option<f64>>]) -> Option<f64> {
     let of_run = |run: &Vec<Option<f64>>| {
         let values: Vec<f64> = run.iter().copied().collect::<Option<_>>()?;
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let drift = theil_sen(&values)? * values.len() as f64 / mean;
-        drift.is_finite().then(|| (drift, mann_kendall(&values).p))
+        trend::drift(&values)
     };
-    let judged: Vec<(f64, f64)> = runs.iter().filter_map(of_run).collect();
-    let towards = |sign: f64| -> Vec<f64> {
-        let sure = judged
-            .iter()
-            .filter(|(drift, p)| drift * sign > DRIFT && *p < P);
-        sure.map(|(drift, _)| *drift).collect()
-    };
-    let (up, down) = (towards(1.0), towards(-1.0));
-    let agreed = if up.len() >= down.len() { up } else { down };
-    let enough = agreed.len() as f64 >= RUNS_SHARE * judged.len() as f64;
-    median(&agreed).filter(|_| enough)
+    let judged: Vec<Drift> = runs.iter().filter_map(of_run).collect();
+    trend::agreed(&judged).map(|agreed| agreed.share)
 }
 
 fn percent(drift: f64) -> String {

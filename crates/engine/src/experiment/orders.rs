@@ -1,0 +1,141 @@
+//! What a keeper is told of a run, from the resolved plan.
+
+use super::Course;
+use super::pilots::{PILOT, PILOT_WARMUP};
+use crate::order::RunOrder;
+use crate::requested;
+use crate::resolve::cpus;
+use jostle_model::Nanos;
+use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::record::{At, Calibration};
+use jostle_model::time::Busy;
+use jostle_stats::rng::Rng;
+
+/// Where the offset between CPUs could not be bounded (one CPU, or no quiet
+/// moment), no hand-off is called too early. A day is the longest time that an
+/// order can carry, and no window is longer.
+const UNKNOWN_OFFSET_NS: f64 = 86_400e9;
+
+impl Course<'_, '_> {
+    /// Of one run of a point; its window and what runs along are the caller's to set.
+    pub(super) fn order(
+        &self,
+        target: usize,
+        at: At,
+        run: u32,
+        point: usize,
+        calibration: &Calibration,
+    ) -> RunOrder {
+        let plan = &self.resolved.plan;
+        let typed = &self.resolved.specs[target].typed;
+        let seed = Rng::stream(
+            plan.seed.unwrap_or(0),
+            ((point as u64) << 32) + u64::from(run),
+        )
+        .next_u64();
+        let workers = at.workers.or(plan.in_flight).unwrap_or(1);
+        let mut order = order(plan, typed, workers as usize, seed);
+        let each = at.operations.or(at.keys).unwrap_or(1);
+        order.operations = each;
+        order.keys = match (plan.workload, order.names) {
+            (Workload::Hold, _) => order.workers * each as usize,
+            (Workload::Stream | Workload::Rate, Names::Own) | (Workload::Spread, _) => {
+                order.workers
+            }
+            _ => order.keys,
+        };
+        if let Some(request) = &mut order.requests {
+            request.open_loop = requested::open_loop(plan, at);
+        }
+        if let Some(generators) = at.generators {
+            order.generators = generators as usize;
+        }
+        order.stamp_every = calibration
+            .own_cost
+            .get(typed)
+            .map_or(1, |cost| cost.stamp_every);
+        order.clock_uncertainty = Nanos(
+            calibration
+                .clock_uncertainty_ns
+                .unwrap_or(UNKNOWN_OFFSET_NS)
+                .ceil() as u64,
+        );
+        order
+    }
+}
+
+/// A run by the plan; windows, stamps and clock are the caller's to set.
+pub(super) fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
+    let allowed = jostle_sys::cpu::allowed();
+    let cpus = cpus(plan.place.as_ref().unwrap_or(&Place::None), &allowed);
+    RunOrder {
+        target: target.to_owned(),
+        workload: plan.workload,
+        workers,
+        operations: 1,
+        names: plan.names.unwrap_or(Names::One),
+        pipeline: plan.pipeline.unwrap_or(1) as usize,
+        carrier: match plan.workload {
+            Workload::Spread => Carrier::Threads,
+            _ => plan.carrier.unwrap_or(Carrier::Processes),
+        },
+        generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
+        generator_cpu: plan.generator_cpu,
+        server_cpus: match (&plan.place, plan.workload) {
+            // Apart from the workers, where there is a CPU left: a server that may
+            // run anywhere begins on theirs, and moves away after some thousand
+            // requests, which looks as if each of them came to cost more.
+            (Some(Place::Cpus(_)), _) | (Some(_), Workload::Spread) => {
+                let others = allowed.iter().filter(|cpu| !cpus.contains(cpu));
+                others.copied().collect()
+            }
+            _ => Vec::new(),
+        },
+        cpus,
+        hold: plan.hold.unwrap_or(Busy::Sleep(Nanos::ZERO)),
+        idle: plan.idle.unwrap_or(Busy::Sleep(Nanos::ZERO)),
+        warmup: PILOT_WARMUP,
+        window: PILOT,
+        measure: plan.measure.unwrap_or(Measure::Full),
+        stamp_every: 1,
+        keys: match plan.workload {
+            Workload::Contend => plan.key_count() as usize,
+            Workload::Stream
+            | Workload::Hold
+            | Workload::Connect
+            | Workload::Rate
+            | Workload::Spread => 1,
+        },
+        shared: plan.shared.unwrap_or(0.0),
+        range: plan.range.unwrap_or(Range::Same),
+        try_only: plan.try_only.unwrap_or(false),
+        acquire_timeout: plan.acquire_timeout,
+        open_each: plan.open_each.unwrap_or(false),
+        slots: plan.slots.unwrap_or(1) as usize,
+        timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        during: None,
+        clock_uncertainty: Nanos::ZERO,
+        requests: requested::order(plan, target),
+        log_grants: 0,
+        together: None,
+        place: plan.place.clone().unwrap_or(Place::None),
+        share: None,
+        seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::order;
+
+    /// 10^18 ns was once refused as longer than a day, and every run of a busy
+    /// machine failed.
+    #[test]
+    fn an_unknown_offset_reaches_the_keeper() {
+        let mut sent = order("null");
+        sent.clock_uncertainty = Nanos(UNKNOWN_OFFSET_NS as u64);
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<RunOrder>(&text).unwrap(), sent);
+    }
+}

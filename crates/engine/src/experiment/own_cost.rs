@@ -1,0 +1,124 @@
+//! What the tool itself adds to a cycle of each lock, before the first run, and how
+//! seldom operations are stamped therefore.
+
+use super::orders::order;
+use super::{Course, Progress, Stop};
+use crate::order::CostOrder;
+use jostle_model::Nanos;
+use jostle_model::plan::{Plan, Workload};
+use jostle_model::record::{Calibration, OwnCost};
+use jostle_model::time::Busy;
+use jostle_stats::intervals;
+use jostle_sys::clock;
+use jostle_targets::Spec;
+use std::collections::BTreeMap;
+
+/// Blocks of the measurement of the tool's own cost.
+const COST_BLOCKS: usize = 9;
+
+/// Of the cycle: what stamping may cost before it is thinned out.
+const STAMPS_MAY_COST: f64 = 0.05;
+
+/// Thinner than that, too few operations would be seen.
+const STAMP_EVERY_AT_MOST: u64 = 1_000;
+
+impl Course<'_, '_> {
+    pub(super) fn calibrate(&mut self) -> Result<Calibration, Stop> {
+        let mut calibration = Calibration {
+            clock: self.clock.source().name().to_owned(),
+            stamp_ns: self.clock.cost_ns(),
+            clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
+            own_cost: BTreeMap::new(),
+            specimens: None,
+            host_ceilings: Vec::new(),
+        };
+        // What a pair costs is asked of locks that are measured as such.
+        let requests = matches!(
+            self.resolved.plan.workload,
+            Workload::Rate | Workload::Spread
+        );
+        let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
+        for spec in self.resolved.specs.iter().filter(locks) {
+            (self.hooks.progress)(Progress::Cost(&spec.typed));
+            let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
+            (run.hold, run.idle, run.shared) =
+                (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
+            let blocks = self.world.keeper().cost(
+                &CostOrder {
+                    run,
+                    blocks: COST_BLOCKS,
+                },
+                &mut || (self.hooks.ended)().is_some(),
+            )?;
+            if let Some(cost) = own_cost(&blocks, &self.resolved.plan) {
+                calibration.own_cost.insert(spec.typed.clone(), cost);
+            }
+        }
+        Ok(calibration)
+    }
+}
+
+/// From the blocks (counting alone, full, without stamps, without witness; in
+/// ns a pair) to the record.
+fn own_cost(blocks: &[[f64; 4]], plan: &Plan) -> Option<OwnCost> {
+    let column =
+        |n: usize| intervals::median(&blocks.iter().map(|block| block[n]).collect::<Vec<_>>());
+    let added: Vec<f64> = blocks.iter().map(|block| block[1] - block[0]).collect();
+    let stamps: Vec<f64> = blocks.iter().map(|block| block[1] - block[2]).collect();
+    let pair_ns = column(0)?;
+    let busy = |time: Option<Busy>| time.map_or(0.0, |time| time.span().0 as f64);
+    let cycle_ns = pair_ns + busy(plan.hold) + busy(plan.idle);
+    let (least, most) = added
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
+    Some(OwnCost {
+        pair_ns,
+        full_ns: column(1)?,
+        no_stamps_ns: column(2)?,
+        no_witness_ns: column(3)?,
+        added_ns: intervals::median(&added)?,
+        added_range_ns: [least, most],
+        stamp_every: stamp_every(intervals::median(&stamps)?, cycle_ns),
+    })
+}
+
+/// One operation in so many is stamped that the stamps add at most a twentieth
+/// to the mean cycle.
+fn stamp_every(stamps_ns: f64, cycle_ns: f64) -> u64 {
+    let share = stamps_ns / (STAMPS_MAY_COST * cycle_ns.max(1.0));
+    (share.ceil() as u64).clamp(1, STAMP_EVERY_AT_MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_thinned_where_they_would_weigh_on_the_cycle() {
+        // stamps ns, cycle ns -> one in
+        for (stamps, cycle, every) in [
+            (100.0, 1_010_508.0, 1), // a hold of 1 ms hides them
+            (100.0, 2_000.0, 1),
+            (100.0, 1_999.0, 2),
+            (100.0, 508.0, 4),
+            (100.0, 21.0, 96),
+            (-3.0, 500.0, 1), // noise
+        ] {
+            assert_eq!(stamp_every(stamps, cycle), every, "{stamps} {cycle}");
+        }
+    }
+
+    #[test]
+    fn the_own_cost_is_the_median_of_paired_differences() {
+        let blocks = [
+            [100.0, 230.0, 120.0, 210.0],
+            [200.0, 330.0, 220.0, 310.0],
+            [100.0, 260.0, 120.0, 210.0],
+        ];
+        let cost = own_cost(&blocks, &Plan::of(Workload::Contend)).unwrap();
+        assert_eq!(
+            (cost.pair_ns, cost.added_ns, cost.added_range_ns),
+            (100.0, 130.0, [130.0, 160.0])
+        );
+    }
+}

@@ -1,0 +1,45 @@
+//! The processes of a run: who is there, and how the others ended.
+
+use jostle_sys::process::{self, Ended};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What is known of the children as they end.
+#[derive(Default)]
+pub struct Children {
+    /// Of processes still there: which workers they carry; the canary none.
+    pub(super) alive: BTreeMap<u32, Range<usize>>,
+    /// How the others ended.
+    pub ended: Vec<(Ended, Range<usize>)>,
+    /// Workers that we killed when the run was over.
+    pub killed: Vec<usize>,
+    /// Looks at which a worker was found to have been stopped or continued.
+    pub halts: u64,
+}
+
+impl Children {
+    pub(in crate::keeper) fn reap(&mut self) {
+        while let Some(pid) = process::halted() {
+            self.halts += u64::from(self.alive.contains_key(&pid));
+        }
+        while let Some(ended) = process::reap() {
+            if let Some(workers) = self.alive.remove(&ended.pid) {
+                self.ended.push((ended, workers));
+            }
+        }
+    }
+
+    pub(super) fn kill_all(&self) {
+        self.alive.keys().for_each(|pid| process::kill(*pid));
+    }
+}
+
+/// In words.
+pub fn how_it_ended(ended: &Ended) -> String {
+    match (ended.signal, ended.code) {
+        (Some(signal), _) => format!("killed by {}", process::signal_name(signal)),
+        (None, Some(101)) => "it panicked".to_owned(),
+        (None, Some(code)) => format!("exit code {code}"),
+        (None, None) => "for reasons unknown".to_owned(),
+    }
+}

@@ -1,0 +1,54 @@
+//! What the tool itself costs on a target, measured by one worker alone.
+
+use super::{Aborted, Children, Run, how_it_ended};
+use crate::order::CostOrder;
+use jostle_sys::shared::{LINE, Region};
+use jostle_targets::Target;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+impl<T: Target> Run<'_, T> {
+    /// Measures the tool's own cost; see [`Crew::cost_process`].
+    pub fn cost(&self, cost: &CostOrder) -> Result<Vec<[f64; 4]>, Aborted> {
+        const PATIENCE_NS: u64 = 60_000_000_000;
+        let region = Region::new(cost.blocks * 4 * 8 + LINE).map_err(|e| Aborted(e.to_string()))?;
+        let results: &[AtomicU64] = region.words64(0, cost.blocks * 4);
+        let crew = self.crew();
+        let pid = self
+            .desk
+            .forker
+            .fork(|| crew.cost_process(cost, results))
+            .map_err(|e| {
+                Aborted(format!(
+                    "cannot fork a worker: {e}; raise the limit on processes"
+                ))
+            })?;
+        let mut children = Children::default();
+        children
+            .alive
+            .insert(pid.as_raw_nonzero().get() as u32, 0..1);
+        let deadline = self.now() + PATIENCE_NS;
+        while !children.alive.is_empty() {
+            if let Err(stopped) = self.heed_parent(Duration::from_millis(2)) {
+                self.clear_away(&mut children);
+                return Err(stopped);
+            }
+            if self.now() > deadline {
+                children.kill_all();
+            }
+            children.reap();
+        }
+        match (self.shared.page(0).message(), children.ended.first()) {
+            (Some(message), _) => Err(Aborted(format!("{}: {message}", self.order.target))),
+            (None, Some((ended, _))) if ended.code != Some(0) => Err(Aborted(format!(
+                "{}: the worker that measures the tool's own cost ended early: {}",
+                self.order.target,
+                how_it_ended(ended)
+            ))),
+            _ => Ok(results
+                .chunks_exact(4)
+                .map(|block| std::array::from_fn(|n| f64::from_bits(block[n].load(Relaxed))))
+                .collect()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Runs that end with their operations (`stream`, `hold`), and those that stand
+//! still instead.
+
+use super::{Aborted, Children, Driven, Reading, Run, asked};
+use crate::keeper::during::During;
+use crate::page::Word;
+use crate::work::Work;
+use jostle_model::plan::Workload;
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed},
+};
+use std::time::Duration;
+
+/// How long workers with a number of operations may stand still.
+const STILL_PATIENCE_NS: u64 = 10_000_000_000;
+
+/// Between two looks at how far they are.
+const LOOK_AT_PROGRESS_NS: u64 = 500_000_000;
+
+/// Between the phases of `hold`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Peak {
+    /// Stamp at which the locks could be released.
+    pub resumed: u64,
+    /// What the server's memory had grown by.
+    pub held_bytes: Option<i64>,
+}
+
+impl<T: Work> Run<'_, T> {
+    /// Up to the end of the last worker. The clocks are read before anybody
+    /// starts and after all have ended: what lies between is theirs.
+    pub(super) fn drive_counted(&self, children: &mut Children) -> Result<Driven, Aborted> {
+        let start = self.now();
+        self.fork_workers(children)?;
+        self.await_ready(children)?;
+        let ramp_ns = self.now() - start;
+        let before = match self.order.workload {
+            Workload::Hold => self.server_memory()?,
+            _ => None,
+        };
+        let during = self.start_during()?;
+        let mut opened = Reading::default();
+        let opens = self.start(children, |children| opened = self.read(children))?;
+        let peak = match self.order.workload {
+            Workload::Hold => Some(self.peak(before, children)?),
+            _ => None,
+        };
+        self.await_all(self.shared.finished(), children)?;
+        let closed = self.read(children);
+        let ends = (0..self.order.workers).map(|w| self.shared.page(w).get(Word::Finished));
+        // None has ended only if all have failed or died.
+        let closes = ends.max().filter(|end| *end > 0).unwrap_or(closed.at_ns);
+        self.shared.closes().store(closes, Relaxed);
+        self.turn(self.shared.dismissed());
+        Ok(Driven {
+            ramp_ns,
+            opened,
+            closed,
+            flagged: (opens, closes),
+            peak,
+            during: during.map(During::end),
+        })
+    }
+
+    /// Waits until all locks are held, asks for the server's memory, and lets
+    /// the workers release them.
+    fn peak(&self, before: Option<u64>, children: &mut Children) -> Result<Peak, Aborted> {
+        self.await_all(self.shared.midway(), children)?;
+        let after = self.server_memory()?;
+        let resumed = self.now();
+        self.turn(self.shared.resumed());
+        Ok(Peak {
+            resumed,
+            held_bytes: before
+                .zip(after)
+                .map(|(before, after)| after as i64 - before as i64),
+        })
+    }
+
+    fn server_memory(&self) -> Result<Option<u64>, Aborted> {
+        if self.server.is_none() {
+            return Ok(None);
+        }
+        Ok(asked(&self.target, self.order)?.and_then(|figures| figures.memory_bytes))
+    }
+
+    /// Until all workers are counted who have not died or failed. Gives up where
+    /// nothing moves any more, and after the longest that a run may take.
+    fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<(), Aborted> {
+        let deadline = self.shared.opens().load(Relaxed) + self.order.window.0;
+        let (mut moved, mut done) = (self.now(), 0);
+        let mut look = self.now();
+        loop {
+            let seen = counter.load(Acquire);
+            if seen as usize + self.lost(children) >= self.order.workers {
+                return Ok(());
+            }
+            self.futex_nap(counter, seen);
+            self.heed_parent(Duration::ZERO)?;
+            children.reap();
+            let now = self.now();
+            // Their pages are theirs to write: they are looked at seldom.
+            if now < look {
+                continue;
+            }
+            look = now + LOOK_AT_PROGRESS_NS;
+            let so_far = self.progress();
+            if so_far != done {
+                (moved, done) = (now, so_far);
+            }
+            self.lose_patience(now, moved, deadline, done)?;
+        }
+    }
+
+    /// Workers that will not be counted any more.
+    fn lost(&self, children: &Children) -> usize {
+        let dead = children
+            .ended
+            .iter()
+            .flat_map(|(_, workers)| workers.clone());
+        dead.filter(|worker| self.shared.page(*worker).get(Word::Finished) == 0)
+            .count()
+    }
+
+    fn progress(&self) -> u64 {
+        let of = |worker| {
+            let page = self.shared.page(worker);
+            page.get(Word::Total) + page.get(Word::Operations)
+        };
+        (0..self.order.workers).map(of).sum()
+    }
+
+    fn lose_patience(&self, now: u64, moved: u64, deadline: u64, done: u64) -> Result<(), Aborted> {
+        let still = now.saturating_sub(moved);
+        if still > STILL_PATIENCE_NS + self.order.call_timeout().0 {
+            return Err(Aborted(format!(
+                "{}: no worker got any further for {} s, after {done} calls in all; is a lock \
+                 taken by somebody else, or its owner dead?",
+                self.order.target,
+                still / 1_000_000_000
+            )));
+        }
+        if now > deadline {
+            return Err(Aborted(format!(
+                "{}: the run did not end within {:.0} s, after {done} calls in all; fewer \
+                 operations, or a longer -t",
+                self.order.target,
+                self.order.window.as_secs_f64()
+            )));
+        }
+        Ok(())
+    }
+}

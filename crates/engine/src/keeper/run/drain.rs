@@ -1,0 +1,63 @@
+//! The end of a run: waits are interrupted, and nobody is left.
+
+use super::{Children, Run};
+use crate::page::Word;
+use crate::work::Work;
+use jostle_model::plan::Measure;
+use jostle_sys::signal;
+use std::time::Duration;
+
+/// Between two rounds of signals to workers that still wait.
+const NUDGE: Duration = Duration::from_millis(10);
+
+impl<T: Work> Run<'_, T> {
+    /// Ends every wait, repeatedly; whoever does not come back is killed, and
+    /// everybody at once when the parent no longer wants the result. What they
+    /// measured is in shared memory.
+    pub(in crate::keeper) fn drain(&self, children: &mut Children) {
+        let from = self.now() + self.order.grace().0;
+        let deadline = from + self.order.patience().0;
+        children.reap();
+        while !children.alive.is_empty() && self.now() < deadline {
+            // A hold in progress may last for minutes.
+            if self.heed_parent(Duration::ZERO).is_err() {
+                break;
+            }
+            if self.now() >= from {
+                self.nudge(children);
+            }
+            std::thread::sleep(
+                NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100)),
+            );
+            children.reap();
+        }
+        if !children.alive.is_empty() {
+            children.killed = children.alive.values().cloned().flatten().collect();
+            self.clear_away(children);
+        }
+    }
+
+    /// A signal to each worker that waits for a grant or idles; owners finish.
+    fn nudge(&self, children: &Children) {
+        let mut last = 0;
+        for worker in children.alive.values().cloned().flatten() {
+            let page = self.shared.page(worker);
+            let waits = page.get(Word::PendingSince) != 0 || page.get(Word::Idling) != 0;
+            let unstamped = self.order.measure == Measure::Counts;
+            let tid = page.get(Word::Tid);
+            // One signal wakes all tasks of a thread.
+            if (waits || unstamped) && tid != last {
+                last = tid;
+                let _ = signal::end_waits_of(page.get(Word::Pid) as u32, tid as u32);
+            }
+        }
+    }
+
+    pub(super) fn clear_away(&self, children: &mut Children) {
+        while !children.alive.is_empty() {
+            children.kill_all();
+            std::thread::sleep(Duration::from_millis(1));
+            children.reap();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! From the first fork until all workers are ready.
+
+use super::{Aborted, Children, RAMP_PATIENCE_NS, Run, how_it_ended};
+use crate::page::{Stage, Word};
+use crate::work::Work;
+use crate::worker::Crew;
+use jostle_model::plan::{Carrier, Workload};
+use std::ops::Range;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::Duration;
+
+impl<T: Work> Run<'_, T> {
+    pub(super) fn fork_workers(&self, children: &mut Children) -> Result<(), Aborted> {
+        let crew = self.crew();
+        let count = self.order.workers;
+        if self.target.has_canary() {
+            self.fork_canary(&crew, children)?;
+        }
+        if self.order.workload == Workload::Spread {
+            let mut generators = (0..self.order.generators).map(|nth| self.order.generator(nth));
+            return generators.try_for_each(|workers| self.fork(&crew, workers, children));
+        }
+        if self.order.carrier != Carrier::Processes {
+            return self.fork(&crew, 0..count, children);
+        }
+        for worker in 0..count {
+            self.fork(&crew, worker..worker + 1, children)?;
+            if worker % 64 == 63 {
+                self.heed_parent(Duration::ZERO)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fork_canary(&self, crew: &Crew<'_, T>, children: &mut Children) -> Result<(), Aborted> {
+        let pid = self.desk.forker.fork(|| T::live_as_canary(crew));
+        let pid = pid.map_err(|error| {
+            Aborted(format!(
+                "cannot fork the canary: {error}; raise the limit on processes (ulimit -u)"
+            ))
+        })?;
+        let none = self.order.workers..self.order.workers;
+        children
+            .alive
+            .insert(pid.as_raw_nonzero().get() as u32, none);
+        Ok(())
+    }
+
+    /// One process, which carries these workers.
+    fn fork(
+        &self,
+        crew: &Crew<'_, T>,
+        workers: Range<usize>,
+        children: &mut Children,
+    ) -> Result<(), Aborted> {
+        let forker = &self.desk.forker;
+        let group = self.groups.get(children.alive.len());
+        let pid = match self.order.carrier {
+            Carrier::Processes => forker.fork(|| crew.worker_process(workers.start)),
+            Carrier::Threads => forker.fork(|| crew.worker_threads(workers.clone(), group)),
+            Carrier::Tasks => forker.fork(|| T::live_as_tasks(crew)),
+        };
+        let pid = pid.map_err(|error| {
+            Aborted(format!(
+                "cannot fork worker {} of {}: {error}; a limit on processes was reached \
+                 (ulimit -u, kernel.pid_max, the cgroup's pids.max): raise it, or fewer workers (-w)",
+                workers.start, self.order.workers
+            ))
+        })?;
+        children
+            .alive
+            .insert(pid.as_raw_nonzero().get() as u32, workers);
+        Ok(())
+    }
+
+    /// Until all are ready. One that cannot become so ends the run: a point
+    /// with fewer workers than it says would be a lie.
+    pub(super) fn await_ready(&self, children: &mut Children) -> Result<(), Aborted> {
+        let deadline = self.now() + RAMP_PATIENCE_NS;
+        loop {
+            let ready = self.shared.ready().load(Acquire);
+            if ready as usize >= self.order.workers {
+                break;
+            }
+            self.futex_nap(self.shared.ready(), ready);
+            self.heed_parent(Duration::ZERO)?;
+            children.reap();
+            self.refuse_losses(children)?;
+            if self.now() > deadline {
+                return Err(Aborted(format!(
+                    "only {ready} of {} workers became ready within {} s; fewer workers (-w)",
+                    self.order.workers,
+                    RAMP_PATIENCE_NS / 1_000_000_000
+                )));
+            }
+        }
+        children.reap();
+        self.refuse_losses(children)
+    }
+
+    pub(in crate::keeper) fn refuse_losses(&self, children: &Children) -> Result<(), Aborted> {
+        let failed = (0..self.order.workers).find_map(|worker| {
+            let page = self.shared.page(worker);
+            (page.get(Word::Stage) == Stage::Failed as u64)
+                .then(|| page.message())
+                .flatten()
+        });
+        if let Some(message) = failed {
+            return Err(Aborted(format!("{}: {message}", self.order.target)));
+        }
+        match children.ended.first() {
+            Some((ended, workers)) => Err(Aborted(format!(
+                "worker {} (pid {}) was lost before the start: {}",
+                workers.start,
+                ended.pid,
+                how_it_ended(ended)
+            ))),
+            None => Ok(()),
+        }
+    }
+}

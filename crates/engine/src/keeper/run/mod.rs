@@ -1,0 +1,363 @@
+//! One run of a point, from the keeper's side: prepare what the workers share, fork
+//! them, open and close the window, read the CPU clocks at its edges, end what still
+//! waits, reap.
+//!
+//! This file has the course of a run; each of its parts is a file.
+
+mod children;
+mod cost;
+mod counted;
+mod drain;
+mod fork;
+mod reading;
+mod start;
+
+pub use children::{Children, how_it_ended};
+pub use reading::Reading;
+
+use super::during::During;
+use super::serve::Desk;
+use crate::grants::Logs;
+use crate::order::{RunOrder, Yield};
+use crate::page::{Shared, Stage, Word, phase};
+use crate::witness::Witness;
+use crate::work::Work;
+use crate::worker::Crew;
+use counted::Peak;
+use jostle_model::plan::{Measure, Workload};
+use jostle_sys::ledger::Ledger;
+use jostle_sys::limits::cpu_group::CpuGroup;
+use jostle_sys::limits::other_group::OtherGroup;
+use jostle_sys::process::Ended;
+use jostle_sys::{clock, futex};
+use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Relaxed, Release},
+};
+use std::time::Duration;
+
+/// A run that came to nothing, in words for the user.
+pub struct Aborted(pub String);
+
+/// How often waits look up: for the parent, for workers that died.
+pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
+
+/// How long all workers together may take to become ready.
+pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
+
+/// Memory made beforehand, at most; beyond, pages are made on first touch.
+const POPULATE_AT_MOST: usize = 8 << 20;
+
+/// Everything of one run that the workers share.
+pub struct Run<'a, T> {
+    pub(super) desk: &'a Desk,
+    pub(super) order: &'a RunOrder,
+    target: T,
+    /// What the server told before the first worker.
+    server: Option<ServerFigures>,
+    /// The control group that the server is said to be in, if it is one of this
+    /// machine.
+    server_group: Option<OtherGroup>,
+    pub(super) shared: Shared,
+    witness: Witness,
+    logs: Logs,
+    /// Of each generator whose CPU time is limited.
+    groups: Vec<CpuGroup>,
+}
+
+/// What the keeper saw, for the collection.
+pub struct Seen {
+    pub ramp_ns: u64,
+    pub drain_ns: u64,
+    pub opened: Reading,
+    pub closed: Reading,
+    /// The window by the keeper's flag, for workers that do not stamp.
+    pub flagged: (u64, u64),
+    pub children: Children,
+    /// What the server counted meanwhile.
+    pub server: ServerFigures,
+    /// What all locks being held at once was like (`hold`).
+    pub peak: Option<Peak>,
+    /// What ran along, and how it ended.
+    pub during: Option<String>,
+    /// The server's process, where it can be looked at.
+    pub server_pid: Option<u32>,
+    /// Its control group.
+    pub server_group: Option<OtherGroup>,
+}
+
+/// What driving a run came to.
+struct Driven {
+    ramp_ns: u64,
+    opened: Reading,
+    closed: Reading,
+    flagged: (u64, u64),
+    peak: Option<Peak>,
+    during: Option<String>,
+}
+
+impl<'a, T: Work> Run<'a, T> {
+    /// Makes what the workers share.
+    pub fn prepare(
+        desk: &'a Desk,
+        ledger: &Ledger,
+        launcher: &dyn Launcher,
+        order: &'a RunOrder,
+        spec: &'a Spec,
+        make: impl FnOnce(&Setup<'_>) -> Result<T, SetupError>,
+    ) -> Result<Run<'a, T>, Aborted> {
+        let no_memory = |e: std::io::Error| {
+            Aborted(format!(
+                "no memory for {} workers: {e}; fewer workers (-w), or raise the memory limit",
+                order.workers
+            ))
+        };
+        let shared = Shared::new(order.workers).map_err(no_memory)?;
+        if order.workers * crate::page::PAGE_BYTES <= POPULATE_AT_MOST {
+            (0..order.workers).for_each(|worker| shared.populate(worker));
+        }
+        let target = make(&Setup {
+            argument: spec.argument.as_deref(),
+            ledger,
+            workers: order.workers,
+            keys: order.keys,
+            carrier: order.carrier,
+            range: order.range,
+            open_each: order.open_each,
+            slots: order.slots,
+            holds_many: order.workload == Workload::Hold && order.operations > 1,
+            common_name: order.share.map(|share| share.names),
+            seed: order.seed,
+            launcher,
+        })
+        .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        let witness = witness(order, target.excludes()).map_err(no_memory)?;
+        let logs = Logs::new(order, target.excludes()).map_err(no_memory)?;
+        let asks = order.together.is_none_or(|together| together.asks_server);
+        let server = asks.then(|| asked(&target, order)).transpose()?.flatten();
+        Ok(Run {
+            desk,
+            order,
+            target,
+            server,
+            server_group: server_group(order),
+            shared,
+            witness,
+            logs,
+            groups: groups(order, ledger)?,
+        })
+    }
+
+    /// Does it.
+    pub fn perform(&self) -> Result<Yield, Aborted> {
+        let mut children = Children::default();
+        let result = match self.order.is_counted() {
+            true => self.drive_counted(&mut children),
+            false => self.drive(&mut children),
+        };
+        let result = result.and_then(|driven| {
+            let drained = self.drain_together(&mut children)?;
+            Ok((driven, drained))
+        });
+        if result.is_err() {
+            self.clear_away(&mut children);
+            // Why the run came to nothing is what the user needs to hear.
+            let _ = self.target.clear();
+        }
+        let (driven, drained) = result?;
+        let Driven {
+            ramp_ns,
+            opened,
+            closed,
+            flagged,
+            peak,
+            during,
+        } = driven;
+        if self.ended_badly(&children) {
+            self.target
+                .clear()
+                .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+        }
+        let seen = Seen {
+            ramp_ns,
+            // Workers that all died before the window's end left it early.
+            drain_ns: drained.saturating_sub(self.closes(flagged.1)),
+            opened,
+            closed,
+            flagged,
+            children,
+            server: self.server_counted()?,
+            peak,
+            during,
+            server_pid: self.server.and_then(|figures| figures.pid),
+            server_group: self.server_group.clone(),
+        };
+        let mut data =
+            super::collect::collect(self.order, &self.target, &self.shared, &self.witness, seen);
+        data.grants = self.logs.gather(&self.shared);
+        Ok(data)
+    }
+
+    /// Whether a worker may have left locks on a server.
+    fn ended_badly(&self, children: &Children) -> bool {
+        let badly = |ended: &Ended| ended.code != Some(0);
+        let failed = |worker| self.shared.page(worker).get(Word::Stage) == Stage::Failed as u64;
+        !children.killed.is_empty()
+            || children.ended.iter().any(|(ended, _)| badly(ended))
+            || (0..self.order.workers).any(failed)
+    }
+
+    /// What was counted since the figures that were asked before the first worker.
+    fn server_counted(&self) -> Result<ServerFigures, Aborted> {
+        let counts = |figures: ServerFigures| [figures.grants, figures.binds, figures.unbinds];
+        let Some(before) = self.server.map(counts) else {
+            return Ok(ServerFigures::default());
+        };
+        if before == [None; 3] {
+            return Ok(ServerFigures::default());
+        }
+        let after = asked(&self.target, self.order)?.map_or([None; 3], counts);
+        let since = |at: usize| Some(after[at]?.saturating_sub(before[at]?));
+        Ok(ServerFigures {
+            grants: since(0),
+            binds: since(1),
+            unbinds: since(2),
+            ..ServerFigures::default()
+        })
+    }
+
+    /// Up to the end of the window.
+    fn drive(&self, children: &mut Children) -> Result<Driven, Aborted> {
+        let start = self.now();
+        self.fork_workers(children)?;
+        self.await_ready(children)?;
+        let ramp_ns = self.now() - start;
+        let during = self.start_during()?;
+        let opens = self.start(children, |_| ())?;
+        self.sleep_until(opens, children)?;
+        self.shared.phase().store(phase::WITHIN, Relaxed);
+        let flag_opened = self.now();
+        let opened = self.read(children);
+        let closes = match self.order.measure {
+            Measure::Full => self.closes(0),
+            Measure::Counts => flag_opened + self.order.window.0,
+        };
+        self.sleep_until(closes, children)?;
+        self.shared.phase().store(phase::AFTER, Relaxed);
+        let flag_closed = self.now();
+        let closed = self.read(children);
+        self.turn(self.shared.dismissed());
+        Ok(Driven {
+            ramp_ns,
+            opened,
+            closed,
+            flagged: (flag_opened, flag_closed),
+            peak: None,
+            during: during.map(During::end),
+        })
+    }
+
+    /// On the workers, or on the one process of theirs, and on the server.
+    fn start_during(&self) -> Result<Option<During>, Aborted> {
+        let Some(command) = &self.order.during else {
+            return Ok(None);
+        };
+        let mut pids: Vec<u32> = (0..self.order.workers)
+            .map(|worker| self.shared.page(worker).get(Word::Pid) as u32)
+            .chain(self.server.and_then(|figures| figures.pid))
+            .collect();
+        pids.dedup();
+        let during = During::start(self.desk, command, &pids).map_err(Aborted)?;
+        Ok(Some(during))
+    }
+
+    fn turn(&self, flag: &AtomicU32) {
+        flag.store(1, Release);
+        futex::wake(flag, futex::ALL);
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.desk.clock.now()
+    }
+
+    fn closes(&self, flagged: u64) -> u64 {
+        match self.order.measure {
+            Measure::Full => self.shared.closes().load(Relaxed),
+            Measure::Counts => flagged,
+        }
+    }
+
+    fn crew(&self) -> Crew<'_, T> {
+        Crew {
+            order: self.order,
+            target: &self.target,
+            clock: self.desk.clock,
+            shared: &self.shared,
+            witness: &self.witness,
+            logs: &self.logs,
+            keeper: rustix::process::getpid(),
+        }
+    }
+
+    fn heed_parent(&self, patience: Duration) -> Result<(), Aborted> {
+        match self.desk.stopped(patience) {
+            true => Err(Aborted("interrupted".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn futex_nap(&self, word: &AtomicU32, seen: u32) {
+        let until = clock::monotonic() + LOOK_UP.as_nanos() as u64;
+        let _ = futex::wait(word, seen, Some(until));
+    }
+
+    /// Sleeps, and listens to the parent. Ends early when no worker is left.
+    fn sleep_until(&self, stamp: u64, children: &mut Children) -> Result<(), Aborted> {
+        loop {
+            let now = self.now();
+            if now >= stamp {
+                return Ok(());
+            }
+            self.heed_parent(Duration::from_nanos(stamp - now).min(Duration::from_millis(200)))?;
+            children.reap();
+            if children.alive.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn asked<T: Work>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>, Aborted> {
+    target
+        .counts()
+        .map_err(|error| Aborted(format!("{}: {error}", order.target)))
+}
+
+fn witness(order: &RunOrder, excludes: bool) -> std::io::Result<Witness> {
+    // Who holds different locks meets nobody whom to witness.
+    let keys = match order.workload {
+        Workload::Hold => 1,
+        _ => order.keys,
+    };
+    let shared_mode = order.shared > 0.0;
+    Witness::new(keys, order.workers, order.range, excludes, shared_mode)
+}
+
+/// One for each generator, where their CPU time is limited.
+fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>, Aborted> {
+    let cpus = match order.generator_cpu {
+        Some(cpus) if order.workload == Workload::Spread => cpus,
+        _ => return Ok(Vec::new()),
+    };
+    (0..order.generators)
+        .map(|_| CpuGroup::create(ledger, cpus))
+        .collect::<Result<_, _>>()
+        .map_err(|error| Aborted(format!("--generator-cpu: {error}")))
+}
+
+/// Where it is not on this machine, another host may know it.
+fn server_group(order: &RunOrder) -> Option<OtherGroup> {
+    let place = order.requests.as_ref()?.server_cgroup.as_deref()?;
+    OtherGroup::find(place).ok()
+}

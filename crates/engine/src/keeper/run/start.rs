@@ -1,0 +1,76 @@
+//! The common start: of one host's workers as the last of them arrives, of many
+//! hosts' at a time that is agreed.
+
+use super::{Aborted, Children, RAMP_PATIENCE_NS, Run};
+use crate::work::Work;
+use jostle_sys::{clock, futex};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+impl<T: Work> Run<'_, T> {
+    /// The common start; returns when the window opens. `just_before` looks at the
+    /// workers while nobody works yet.
+    pub(super) fn start(
+        &self,
+        children: &mut Children,
+        just_before: impl FnOnce(&Children),
+    ) -> Result<u64, Aborted> {
+        match self.order.together {
+            None => {
+                just_before(children);
+                let now = self.relate_clocks();
+                self.release_workers(now);
+                self.await_arrivals(children)
+            }
+            Some(_) => {
+                let begins = self.await_go(children)?;
+                self.relate_clocks();
+                let opens = self.agree(begins);
+                self.release_workers(begins);
+                just_before(children);
+                Ok(opens)
+            }
+        }
+    }
+
+    /// Notes how far stamps are from `CLOCK_MONOTONIC`, and returns what that shows.
+    fn relate_clocks(&self) -> u64 {
+        let (stamp, monotonic) = (self.now(), clock::monotonic());
+        let apart = monotonic.wrapping_sub(stamp);
+        self.shared.to_monotonic().store(apart, Relaxed);
+        monotonic
+    }
+
+    /// Lets them go, so that they begin at `begins` of `CLOCK_MONOTONIC`.
+    fn release_workers(&self, begins: u64) {
+        let run = self.order.warmup.0 + self.order.window.0;
+        self.shared.last_resort().store(
+            begins + RAMP_PATIENCE_NS / 10 + run + self.order.patience().0,
+            Relaxed,
+        );
+        self.shared.go().store(1, Release);
+        futex::wake(self.shared.go(), futex::ALL);
+    }
+
+    /// Until the last one has arrived and set the window; returns its opening.
+    fn await_arrivals(&self, children: &mut Children) -> Result<u64, Aborted> {
+        let deadline = self.now() + RAMP_PATIENCE_NS;
+        loop {
+            let arrived = self.shared.arrived().load(Acquire);
+            let opens = self.shared.opens().load(Acquire);
+            if opens != u64::MAX {
+                return Ok(opens);
+            }
+            self.futex_nap(self.shared.arrived(), arrived);
+            self.heed_parent(Duration::ZERO)?;
+            children.reap();
+            self.refuse_losses(children)?;
+            if self.now() > deadline {
+                return Err(Aborted(format!(
+                    "only {arrived} of {} workers came to the common start; fewer workers (-w)",
+                    self.order.workers
+                )));
+            }
+        }
+    }
+}

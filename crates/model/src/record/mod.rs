@@ -1,0 +1,77 @@
+//! The versioned records of the result file: JSON Lines, one record a line.
+//!
+//! Field names carry their unit. What was not measured is absent, never zero.
+//! `docs/results.md` describes every field for readers of the file; a field is
+//! added there in the same commit. These types are the file's format and
+//! nothing else: workers fold into shared pages of their own layout.
+
+mod at;
+mod distribution;
+mod environment;
+mod exclusion;
+mod fit;
+mod point;
+mod spread;
+mod verdict;
+
+pub use at::At;
+pub use distribution::{Buckets, Distribution, Waits};
+pub use environment::{Calibration, Environment, OwnCost};
+pub use exclusion::{Across, Exclusion};
+pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
+pub use point::{Anchor, Machine, Null, PerWorker, Phase, Point, Server, Slice, Workers};
+pub use spread::{Generator, GeneratorProcess, Spread};
+pub use verdict::{Claim, Is, LimitedBy, Reason, Verdict};
+
+use crate::calibrated::Calibrated;
+use crate::connect::Closing;
+use crate::plan::Plan;
+use serde::{Deserialize, Serialize};
+
+/// The version that this build writes and reads.
+pub const SCHEMA: &str = "jostle/1";
+
+/// One line of a result file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "lowercase")]
+pub enum Record {
+    /// Opens an experiment; everything up to its `end` belongs to it.
+    Experiment(Box<Experiment>),
+    /// One run of one point.
+    Point(Box<Point>),
+    /// How the connections of a point were closed.
+    Closing(Box<Closing>),
+    /// How a figure grows over a sweep; after its points.
+    Fit(Box<Fit>),
+    /// Closes an experiment.
+    End(End),
+    /// What a calibration found, after the experiments on which it rests.
+    Calibrated(Box<Calibrated>),
+}
+
+/// What was asked for, where, and how good the tool itself is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The resolved plan; it can be run again as it is.
+    pub plan: Plan,
+    /// The machine and what bends a measurement on it.
+    pub environment: Environment,
+    /// What the tool found out about itself before the first run.
+    pub calibration: Calibration,
+    /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
+    pub started_at: String,
+}
+
+/// How an experiment ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// The exit code.
+    pub exit: u8,
+    /// Why it ended early, in one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Wall time of the whole experiment, monotonic.
+    pub elapsed_s: f64,
+}

@@ -1,0 +1,117 @@
+//! What a column of the headline table is, and the columns that several workloads
+//! have. Those of one workload alone stand with what else is shown of it.
+
+use crate::connections;
+use crate::format::{plus_minus, significant};
+use crate::requests::short;
+use jostle_stats::intervals::relative_half_width;
+use jostle_stats::summary::{Estimate, PointSummary};
+
+/// When a column's cell is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// In the first row of a target only.
+    Once,
+    /// In each row.
+    Always,
+    /// In each row but the INVALID ones: a figure that must not be used must
+    /// not stand where it could be copied.
+    UnlessInvalid,
+}
+
+/// One column.
+pub struct Column {
+    /// Two lines.
+    pub title: [&'static str; 2],
+    /// When its cells are printed.
+    pub shown: Shown,
+    /// What was not measured is None; a column of nothing else is left out.
+    pub cell: Cell,
+}
+
+/// What a column says of a point.
+pub type Cell = fn(&PointSummary<'_>) -> Option<String>;
+
+/// The title of half intervals.
+pub const PLUS_MINUS: &str = "±";
+
+/// The target as typed.
+pub const TARGET: Column = once(["", "target"], |point| Some(point.target.to_owned()));
+
+/// The target, where it may be a long command.
+pub const SHORT_TARGET: Column = once(["", "target"], |point| Some(short(point.target)));
+
+/// How many contended, or asked.
+pub const WORKERS: Column = always(["", "workers"], |point| {
+    point.at.workers.map(|n| n.to_string())
+});
+
+/// How far runs lie apart in what the point is measured by.
+pub const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
+
+/// What is the same for all points of a target.
+pub const fn once(title: [&'static str; 2], cell: Cell) -> Column {
+    Column {
+        title,
+        shown: Shown::Once,
+        cell,
+    }
+}
+
+/// A swept value, or what an INVALID point is convicted of.
+pub const fn always(title: [&'static str; 2], cell: Cell) -> Column {
+    Column {
+        title,
+        shown: Shown::Always,
+        cell,
+    }
+}
+
+/// A figure of a point that may be used.
+pub const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
+    Column {
+        title,
+        shown: Shown::UnlessInvalid,
+        cell,
+    }
+}
+
+/// Operations a second.
+pub const fn throughput(title: [&'static str; 2]) -> Column {
+    figure(title, |point| {
+        Some(significant(point.throughput_per_s?.median, 3))
+    })
+}
+
+/// CPU time of the client's side, in microseconds an operation.
+pub const fn cpu(title: [&'static str; 2]) -> Column {
+    figure(title, |point| {
+        Some(significant(point.cpu_us_per_operation?.median, 2))
+    })
+}
+
+/// CPU time of the server, in microseconds an operation.
+pub const fn server_cpu(title: [&'static str; 2]) -> Column {
+    figure(title, |point| {
+        Some(significant(point.server_cpu_us_per_operation?.median, 2))
+    })
+}
+
+/// Nanoseconds as microseconds.
+pub fn micros(nanos: Option<Estimate>) -> Option<String> {
+    Some(significant(nanos?.median / 1e3, 2))
+}
+
+/// What a point is measured by; to this `±` belongs.
+pub fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
+    match point.at.open {
+        Some(_) => connections::measured(point),
+        None => point.throughput_per_s,
+    }
+}
+
+/// Half the interval, or half the range, over several runs.
+pub fn half_interval(point: &PointSummary<'_>) -> Option<String> {
+    let figure = measured_by(point).filter(|figure| figure.runs > 1)?;
+    Some(plus_minus(relative_half_width(&figure)?))
+}
