@@ -1,9 +1,11 @@
 //! How much CPU time a host has: a control group for each, in version 1 or 2,
-//! whichever has the controller here, which all that runs on the host is in.
+//! whichever has the controller here, and in it one that all that runs on the host
+//! is in. A group of version 2 that has processes of its own can hand nothing down:
+//! so the groups that jostle makes on the host are made beside the inner one.
 
 use super::{Hosts, NONE};
 use anyhow::{Context, bail};
-use jostle_sys::limits::cgroup::own_groups;
+use jostle_sys::limits::cgroup::cpu_places;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,10 +15,12 @@ use std::time::{Duration, Instant};
 const PERIOD_US: f64 = 100_000.0;
 /// The kernel refuses less (CFS bandwidth control, min_cfs_quota_period).
 const LEAST_CPUS: f64 = 0.01;
+/// The inner group; the hosts' scripts know the name too.
+const INNER: &str = "all";
 
 /// Where groups may be made, the best place first; none without the controller.
 pub(super) fn levels() -> Vec<PathBuf> {
-    own_groups("cpu").1
+    cpu_places().1
 }
 
 /// Makes these groups, without a limit so far, or none of them.
@@ -29,11 +33,15 @@ pub(super) fn create(groups: &[PathBuf]) -> std::io::Result<()> {
             let _ = fs::write(control, "+cpu");
         }
     }
-    let each = |group: &PathBuf| fs::create_dir(group).and_then(|()| limit(group, None));
+    let each = |group: &PathBuf| {
+        fs::create_dir(group)?;
+        limit(group, None)?;
+        fs::create_dir(group.join(INNER))
+    };
     let made = groups.iter().try_for_each(each);
     if made.is_err() {
         for group in groups {
-            let _ = fs::remove_dir(group);
+            let _ = remove_tree(group);
         }
     }
     made
@@ -151,6 +159,7 @@ mod tests {
         // In version 1 there is no such file, and none is made.
         create(&groups()).unwrap();
         assert!(!control.exists());
+        assert!(groups().iter().all(|group| group.join(INNER).is_dir()));
         groups()
             .iter()
             .for_each(|group| fs::remove_dir_all(group).unwrap());

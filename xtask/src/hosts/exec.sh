@@ -11,7 +11,7 @@ while read -r name pid namespace address shift_ns group <&3; do
         echo "exec: $host has ended" >&2
         exit 125
     fi
-    [ "$group" = - ] || echo 0 >"$group/cgroup.procs"
+    [ "$group" = - ] || echo 0 >"$group/all/cgroup.procs"
     TMPDIR=DIRECTORY/tmp/$host
     export TMPDIR
     exec nsenter --target "$pid" --net --uts --ipc --pid --mount --time \

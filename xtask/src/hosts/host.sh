@@ -1,7 +1,7 @@
 # The first process of a host: sh -c THIS NAME ADDRESS GROUP DIRECTORY
 # NAME arrives as $0. Ends, and the host with it, when its maker ends early.
 set -eu
-[ "$2" = - ] || echo 0 >"$2/cgroup.procs"
+[ "$2" = - ] || echo 0 >"$2/all/cgroup.procs"
 echo "$0" >/proc/sys/kernel/hostname
 mount --make-rprivate /
 mount -t proc proc /proc

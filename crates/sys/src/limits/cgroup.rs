@@ -124,11 +124,21 @@ impl Cgroup {
     }
 }
 
-/// The directories of this process's groups in the hierarchy that has this
-/// controller, its own first, and which interface they speak. Empty where no such
-/// hierarchy is mounted.
-pub fn own_groups(controller: &str) -> (Version, Vec<PathBuf>) {
-    groups_of(Path::new("/"), "self", controller)
+/// Where a group that limits CPU time may be made, the best place first, and which
+/// interface it speaks: this process's own group and those above, up to the first
+/// that has such a limit itself. Whoever moved from there to a group beside or above
+/// it would escape its limit. Empty where no hierarchy with the controller is mounted.
+pub fn cpu_places() -> (Version, Vec<PathBuf>) {
+    cpu_places_of(Path::new("/"))
+}
+
+fn cpu_places_of(root: &Path) -> (Version, Vec<PathBuf>) {
+    let (version, mut places) = groups_of(root, "self", "cpu");
+    let limited = places
+        .iter()
+        .position(|group| quota(version, group).is_some());
+    places.truncate(limited.map_or(usize::MAX, |at| at + 1));
+    (version, places)
 }
 
 /// The tightest limit on the CPU time of another process; None without any.
@@ -490,6 +500,58 @@ mod tests {
         );
         assert_eq!(found.cpu.unwrap().cpus, 0.5);
         assert_eq!(found.cpu_stats.len(), 1);
+    }
+
+    /// Under version 2 a group that has processes can hand nothing down, so that the
+    /// groups of weak generators were made beside that of their host, and got CPU time
+    /// that it did not have.
+    #[test]
+    fn a_place_for_a_group_is_never_outside_of_a_limit_on_cpu_time() {
+        let v1_mount = "32 31 0:29 / /sys/fs/cgroup rw - cgroup cgroup rw,cpu\n";
+        type Limits = &'static [(&'static str, &'static str)];
+        let table: [(&str, &str, Limits, &[&str]); 4] = [
+            // own group, mount, limits -> places
+            ("0::/a/b\n", V2_MOUNT, &[], &["a/b", "a", ""]),
+            (
+                "0::/a/b\n",
+                V2_MOUNT,
+                &[
+                    ("a/cpu.max", "50000 100000\n"),
+                    ("a/b/cpu.max", "max 100000\n"),
+                ],
+                &["a/b", "a"],
+            ),
+            (
+                "0::/a/b\n",
+                V2_MOUNT,
+                &[("a/b/cpu.max", "50000 100000\n")],
+                &["a/b"],
+            ),
+            (
+                "3:cpu:/a/b\n",
+                v1_mount,
+                &[
+                    ("a/cpu.cfs_quota_us", "50000\n"),
+                    ("a/cpu.cfs_period_us", "100000\n"),
+                ],
+                &["a/b", "a"],
+            ),
+        ];
+        for (own, mount, limits, expected) in table {
+            let limits = limits
+                .iter()
+                .map(|(path, text)| (format!("sys/fs/cgroup/{path}"), *text))
+                .collect::<Vec<_>>();
+            let mut files = vec![("proc/self/cgroup", own), ("proc/self/mountinfo", mount)];
+            files.extend(limits.iter().map(|(path, text)| (path.as_str(), *text)));
+            let root = machine(&files);
+            let top = root.path().join("sys/fs/cgroup");
+            let expected: Vec<PathBuf> = expected
+                .iter()
+                .map(|place| top.join(place).components().collect())
+                .collect();
+            assert_eq!(cpu_places_of(root.path()).1, expected, "{own} {limits:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! A control group that gives its processes so much CPU time and no more, to stand
 //! for a weaker machine: made below one of this process's own groups, in version 1
-//! or 2, whichever has the controller here.
+//! or 2, whichever has the controller here, and never outside of a limit that this
+//! process has.
 //!
 //! The ledger knows each before it is made, and removes it when its processes have
 //! ended. Not for reading limits that others have set: that is `cgroup`.
 
 use super::cgroup::{self, Throttled, Version};
 use crate::ledger::Ledger;
+use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,12 +36,19 @@ impl CpuGroup {
     /// # Errors
     /// In words for the user, with the remedy.
     pub fn create(ledger: &Ledger, cpus: f64) -> Result<CpuGroup, String> {
-        let (version, levels) = cgroup::own_groups("cpu");
+        let (version, places) = cgroup::cpu_places();
         let mut why = "no hierarchy with the cpu controller is mounted".to_owned();
-        for level in levels {
-            match create_in(ledger, version, &level, cpus) {
+        for place in places {
+            match create_in(ledger, version, &place, cpus) {
                 Ok(path) => return Ok(CpuGroup { path, version }),
-                Err(error) => why = format!("{}: {error}", level.display()),
+                Err(error) => why = format!("{}: {error}", place.display()),
+            }
+            if let Some(limit) = cgroup::quota(version, &place) {
+                let _ = write!(
+                    why,
+                    "; outside of it its limit of {} CPUs would not hold",
+                    limit.cpus
+                );
             }
         }
         Err(format!(
