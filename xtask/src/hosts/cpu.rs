@@ -1,7 +1,7 @@
 //! How much CPU time a host has: a control group for each, in version 1 or 2,
 //! whichever has the controller here, and in it one that all that runs on the host
-//! is in. A group of version 2 that has processes of its own can hand nothing down:
-//! so the groups that jostle makes on the host are made beside the inner one.
+//! is in. Below a group of version 2 that has processes of its own nobody can enter
+//! another: so the groups that jostle makes on the host are made beside the inner one.
 
 use super::{Hosts, NONE};
 use anyhow::{Context, bail};

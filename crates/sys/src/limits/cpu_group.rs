@@ -8,7 +8,6 @@
 
 use super::cgroup::{self, Throttled, Version};
 use crate::ledger::Ledger;
-use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,18 +36,19 @@ impl CpuGroup {
     /// In words for the user, with the remedy.
     pub fn create(ledger: &Ledger, cpus: f64) -> Result<CpuGroup, String> {
         let (version, places) = cgroup::cpu_places();
-        let mut why = "no hierarchy with the cpu controller is mounted".to_owned();
+        let mut why = match version {
+            Version::V1 => "no hierarchy with the cpu controller is mounted".to_owned(),
+            Version::V2 => {
+                "no hierarchy is mounted, or each group up to the first with a limit on \
+                            CPU time, which holds for all that jostle starts, has processes of \
+                            its own; start jostle in a group below that one then"
+                    .to_owned()
+            }
+        };
         for place in places {
             match create_in(ledger, version, &place, cpus) {
                 Ok(path) => return Ok(CpuGroup { path, version }),
                 Err(error) => why = format!("{}: {error}", place.display()),
-            }
-            if let Some(limit) = cgroup::quota(version, &place) {
-                let _ = write!(
-                    why,
-                    "; outside of it its limit of {} CPUs would not hold",
-                    limit.cpus
-                );
             }
         }
         Err(format!(
