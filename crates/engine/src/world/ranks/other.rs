@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// After a question of the clock the next one is waited for without sleeping.
 const SPIN_NS: u64 = 2_000_000;
 
-/// How long after the last word naps stay short.
+/// How long after the last word naps stay short, as another may follow.
 const LIVELY: Duration = Duration::from_secs(1);
 
 /// How long the last word may take to leave.
@@ -32,6 +32,7 @@ pub fn serve<L: Link, P: Port>(
         limits,
         heard: Instant::now(),
         patience: limits.first_silence,
+        told: Some(Instant::now()),
         said: Instant::now(),
         working: false,
         ending: false,
@@ -57,6 +58,9 @@ struct Other<L, P> {
     /// When rank 0 was, and how long it may be silent.
     heard: Instant,
     patience: Duration,
+    /// When it last said more than that it is there; None: others work, and this host
+    /// sleeps. A host that wakes often takes CPU time from others of its machine.
+    told: Option<Instant>,
     /// When it was last told anything.
     said: Instant,
     /// Workers work: nobody must be disturbed.
@@ -111,7 +115,8 @@ impl<L: Link, P: Port> Other<L, P> {
     }
 
     fn nap(&self) -> Duration {
-        let quiet = self.heard.elapsed() > LIVELY && !self.station.is_busy();
+        let recent = self.told.is_some_and(|told| told.elapsed() <= LIVELY);
+        let quiet = !recent && !self.station.is_busy();
         match self.working || quiet {
             true => self.limits.long_nap,
             false => self.limits.nap,
@@ -125,7 +130,13 @@ impl<L: Link, P: Port> Other<L, P> {
         if let Some(Tick::Ping(nth)) = Tick::read(bytes) {
             return self.answer(nth);
         }
-        match serde_json::from_slice(bytes) {
+        let word = serde_json::from_slice(bytes);
+        self.told = match word {
+            Ok(ToHost::Beat) => self.told,
+            Ok(ToHost::Sleep) => None,
+            _ => Some(self.heard),
+        };
+        match word {
             Ok(ToHost::Rest) => self.patience = self.limits.rest,
             // What cannot be read is of another version, which refuses us.
             Ok(ToHost::Farewell) | Err(_) => return Ok(true),
@@ -163,5 +174,75 @@ impl<L: Link, P: Port> Other<L, P> {
         self.said = Instant::now();
         let bytes = serde_json::to_vec(word).map_err(|error| LinkError(error.to_string()))?;
         self.link.send(0, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::channels::{Wired, wired};
+    use super::*;
+    use crate::keeper::KeeperError;
+    use crate::order::{Reply, Request};
+
+    /// A keeper that is never asked for anything.
+    struct Nobody;
+
+    impl Port for Nobody {
+        fn ask(&mut self, _: &Request) -> Result<(), KeeperError> {
+            unreachable!("no word of the table is for the keeper")
+        }
+
+        fn look(&mut self, _: Duration) -> Result<Option<Reply>, KeeperError> {
+            Ok(None)
+        }
+
+        fn is_halted(&self) -> bool {
+            false
+        }
+
+        fn end(&mut self) {}
+    }
+
+    /// What this rank would do next, having been told something so long ago.
+    fn told(ago: Option<Duration>) -> Other<Wired, Nobody> {
+        let limits = Limits::default();
+        let now = Instant::now();
+        Other {
+            link: wired(2).remove(1),
+            station: Station::new(Nobody, limits),
+            limits,
+            heard: now,
+            patience: limits.first_silence,
+            told: ago.map(|ago| now.checked_sub(ago).unwrap()),
+            said: now,
+            working: false,
+            ending: false,
+        }
+    }
+
+    /// Rank 0's signs of life, one a second, once kept a host without an order awake: it
+    /// looked 850 times in each second in which others were measured.
+    #[test]
+    fn a_host_without_an_order_sleeps_until_it_is_told_more_than_that_rank_0_is_there() {
+        let (just_now, long_ago) = (Some(Duration::ZERO), Some(LIVELY * 2));
+        let table = [
+            // told something before, told now -> naps are short
+            (just_now, ToHost::Beat, true), // between two runs
+            (long_ago, ToHost::Beat, false),
+            (None, ToHost::Beat, false),
+            (just_now, ToHost::Sleep, false),
+            (None, ToHost::Wake, true),
+            (None, ToHost::Rest, true),
+        ];
+        for (before, word, is_short) in table {
+            let mut other = told(before);
+            let was_last = other.hear(&serde_json::to_vec(&word).unwrap()).unwrap();
+            assert!(!was_last);
+            let expected = match is_short {
+                true => other.limits.nap,
+                false => other.limits.long_nap,
+            };
+            assert_eq!(other.nap(), expected, "{before:?} {word:?}");
+        }
     }
 }

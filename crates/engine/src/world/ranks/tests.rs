@@ -5,7 +5,7 @@ use super::first::First;
 use super::link::channels::{Wired, wired};
 use super::link::{Link, LinkError};
 use super::station::Port;
-use super::words::{Hello, Tick};
+use super::words::{Hello, Tick, ToHost};
 use super::{Limits, Rank, other};
 use crate::experiment::tests::order;
 use crate::keeper::KeeperError;
@@ -314,6 +314,67 @@ fn hosts_without_an_order_sleep_and_serve_in_the_next_run() {
     assert_eq!(first.all()[2].name, "h2");
     drop(first);
     assert_eq!(job.all_end(), [Ok(()), Ok(())]);
+}
+
+/// A link that notes what its host is told, signs of life left out.
+struct Overheard {
+    link: Wired,
+    words: Arc<Mutex<Vec<ToHost>>>,
+}
+
+impl Link for Overheard {
+    fn size(&self) -> usize {
+        self.link.size()
+    }
+
+    fn send(&mut self, to: usize, bytes: Vec<u8>) -> Result<(), LinkError> {
+        self.link.send(to, bytes)
+    }
+
+    fn try_receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, LinkError> {
+        let message = self.link.try_receive()?;
+        let word = message
+            .as_ref()
+            .and_then(|(_, bytes)| serde_json::from_slice(bytes).ok());
+        let word = word.filter(|word| *word != ToHost::Beat);
+        self.words.lock().unwrap().extend(word);
+        Ok(message)
+    }
+
+    fn is_flushed(&mut self) -> bool {
+        self.link.is_flushed()
+    }
+
+    fn leave(self: Box<Self>) {}
+
+    fn abort(self: Box<Self>, _code: u8) {}
+}
+
+#[test]
+fn a_host_without_an_order_is_told_to_sleep_while_others_work_and_woken_for_its_clock() {
+    let mut ends = wired(2);
+    let log = Log::default();
+    let words = Arc::default();
+    let link = Overheard {
+        link: ends.remove(1),
+        words: Arc::clone(&words),
+    };
+    let actor = Actor::new(1, Fault::None, &log);
+    let other = std::thread::spawn(move || serve(link, actor, &hello(1)));
+    let mut first = gather(ends.remove(0));
+    let own = Actor::new(0, Fault::None, &log);
+    let done = first.run_with(own, &orders(&[true, false]), &mut || false);
+    assert_eq!(done.unwrap().len(), 1);
+    drop(first);
+    assert_eq!(other.join().unwrap(), Ok(()));
+    let expected = [
+        ToHost::Wake, // its clock before the run
+        ToHost::Sleep,
+        ToHost::Wake, // and after it
+        ToHost::Rest,
+        ToHost::Farewell,
+    ];
+    assert_eq!(*words.lock().unwrap(), expected);
 }
 
 #[test]

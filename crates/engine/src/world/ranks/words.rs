@@ -112,6 +112,10 @@ pub enum ToHost {
     },
     /// Rank 0 is still there.
     Beat,
+    /// Others work now, and you do not: look rarely.
+    Sleep,
+    /// Look often: more is said soon.
+    Wake,
     /// Between two runs rank 0 may be silent for longer.
     Rest,
     /// The end.

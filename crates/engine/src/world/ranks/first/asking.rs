@@ -45,9 +45,8 @@ impl<L: Link> First<L> {
         round: &mut Round<'_, P>,
     ) -> Result<(), KeeperError> {
         let started = Instant::now();
-        // Whoever sleeps long begins to look more often.
         self.beaten = Instant::now();
-        self.say_all(&ToHost::Beat)?;
+        self.say_all(&ToHost::Wake)?;
         for rank in self.others() {
             let mut bounds = None;
             // A clock that jumps in the middle is asked again.

@@ -198,7 +198,8 @@ impl<L: Link> First<L> {
         machine(&rank).is_empty() || before.all(|other| machine(other) != machine(&rank))
     }
 
-    /// Tells all when to begin, each by its own clock. No host has more `workers`.
+    /// Tells all when to begin, each by its own clock, and the others to sleep
+    /// meanwhile. No host has more `workers`.
     fn go<P: Port>(
         &mut self,
         round: &mut Round<'_, P>,
@@ -214,6 +215,9 @@ impl<L: Link> First<L> {
             let ahead = self.offset(rank, at).ahead_ns;
             let at_ns = at.saturating_add_signed(ahead);
             self.tell(round, rank, ToHost::Go { run, at_ns })?;
+        }
+        for rank in self.others().filter(|rank| !taking.contains(rank)) {
+            self.say(rank, &ToHost::Sleep)?;
         }
         Ok(Start { at, clocks })
     }

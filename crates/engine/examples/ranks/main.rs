@@ -1,5 +1,6 @@
 //! What many ranks cost: how close together they begin, how well their clocks are
-//! known, and what a run takes beside its window.
+//! known, what a run takes beside its window, and what memory and CPU time the ranks
+//! of this machine take.
 //!
 //! ```text
 //! cargo build --release -p jostle-engine --features mpi --example ranks
@@ -7,7 +8,9 @@
 //! ```
 //!
 //! Each rank's workers take a lock of its own that always grants, so that nothing
-//! but the start and the gathering is shared.
+//! but the start and the gathering is shared. After the runs all ranks but the first
+//! sleep for a few seconds, in which their threads are watched from outside. With no
+//! runs at all the ranks join, and nothing else.
 
 #![allow(
     clippy::print_stdout,
@@ -15,13 +18,21 @@
     reason = "a program for people, whose result is what it prints"
 )]
 
+mod local;
+
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::RunOrder;
 use jostle_engine::world::{self, HostYield, Hosts, Joined, Rank};
 use jostle_model::plan::{Carrier, Measure, Names, Place, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
+use local::{Ranks, Thread};
 use std::error::Error;
+use std::time::{Duration, Instant};
+
+/// So long the others sleep; they are watched from `SETTLED` on, when naps are long.
+const ASLEEP: Duration = Duration::from_secs(7);
+const SETTLED: Duration = Duration::from_millis(1500);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut keeper = Keeper::start(Clock::monotonic())?;
@@ -42,7 +53,12 @@ fn measure(keeper: &mut Keeper, hosts: &mut dyn Hosts) -> Result<(), Box<dyn Err
     let runs = numbers.next().unwrap_or(Ok(10))?;
     let workers = numbers.next().unwrap_or(Ok(5))?;
     let window_ms = numbers.next().unwrap_or(Ok(200))?;
+    let ranks = Ranks::find()?;
     println!("{} ranks, {workers} workers each", hosts.all().len());
+    tell_memory("joined", &ranks)?;
+    if runs == 0 {
+        return Ok(());
+    }
     println!(
         "   late ms min..max  in a host ms  clocks us  prepare ms  gather ms      bytes  clocks ms"
     );
@@ -55,7 +71,68 @@ fn measure(keeper: &mut Keeper, hosts: &mut dyn Hosts) -> Result<(), Box<dyn Err
             tell_clocks(&yields, hosts);
         }
     }
+    tell_memory("after the runs", &ranks)?;
+    watch_asleep(keeper, hosts, &ranks)
+}
+
+/// The most that rank 0 and the others of this machine have had so far.
+fn tell_memory(when: &str, ranks: &Ranks) -> Result<(), Box<dyn Error>> {
+    let peaks = ranks.peaks_kb()?;
+    let (first, others) = (peaks[0], &peaks[1..]);
+    match (others.iter().min(), others.iter().max()) {
+        (Some(least), Some(most)) => {
+            println!("memory, {when}: rank 0 {first} KB, each other {least}..{most} KB");
+        }
+        _ => println!("memory, {when}: rank 0 {first} KB"),
+    }
     Ok(())
+}
+
+/// A run that only rank 0 takes part in, and what the others' threads do meanwhile.
+fn watch_asleep(
+    keeper: &mut Keeper,
+    hosts: &mut dyn Hosts,
+    ranks: &Ranks,
+) -> Result<(), Box<dyn Error>> {
+    let mut orders = vec![None; hosts.all().len()];
+    orders[0] = Some(order(1, ASLEEP.as_millis() as u64, 0));
+    let start = Instant::now();
+    let mut seen = Vec::new();
+    hosts.run(keeper, &orders, &mut || {
+        if (SETTLED..ASLEEP).contains(&start.elapsed()) {
+            seen.push((Instant::now(), ranks.threads()));
+        }
+        false
+    })?;
+    let mut seen = seen.into_iter();
+    let (Some(first), Some(last)) = (seen.next(), seen.next_back()) else {
+        return Err("too few looks at the sleeping ranks".into());
+    };
+    let seconds = (last.0 - first.0).as_secs_f64();
+    let (before, after) = (first.1?, last.1?);
+    let others = before.iter().zip(&after).skip(1);
+    let mut used: Vec<_> = others.map(|(b, a)| used_us(b, a, seconds)).collect();
+    used.sort_by_key(|threads| threads.iter().map(|(_, us)| us).sum::<u64>());
+    println!("asleep for {seconds:.1} s, CPU time of each thread, us a second:");
+    let last = used.len().saturating_sub(1);
+    for (which, nth) in [("least", 0), ("median", last / 2), ("most", last)] {
+        let threads = used.get(nth).into_iter().flatten();
+        let threads: Vec<_> = threads.map(|(name, us)| format!("{name} {us}")).collect();
+        println!("  {which:>6}: {}", threads.join(", "));
+    }
+    Ok(())
+}
+
+/// The name of each thread of a rank, and its CPU time a second.
+fn used_us(before: &[Thread], after: &[Thread], seconds: f64) -> Vec<(String, u64)> {
+    let so_far = |tid| before.iter().find(|thread| thread.tid == tid);
+    let used = |thread: &Thread| {
+        let ran_ns = thread.ran_ns - so_far(thread.tid).map_or(0, |before| before.ran_ns);
+        (ran_ns as f64 / 1e3 / seconds).round() as u64
+    };
+    let each = after.iter();
+    each.map(|thread| (thread.name.clone(), used(thread)))
+        .collect()
 }
 
 fn tell(yields: &[HostYield], hosts: &dyn Hosts) {
