@@ -77,11 +77,12 @@ pub fn join(dry_run: bool) -> Result<Place, Failure> {
     }
 }
 
-/// Said once.
+/// Said once, and failed once: a launcher ends the job with the first rank that fails,
+/// and what rank 0 has to say with it.
 fn refused(launched: Launched, text: &str) -> Result<Place, Failure> {
     match launched.rank {
         0 => Err(Failure::Failed(anyhow::anyhow!(text.to_owned()))),
-        _ => Ok(Place::Served(1)),
+        _ => Ok(Place::Served(0)),
     }
 }
 
