@@ -12,11 +12,11 @@
 #[allow(dead_code, reason = "only the servers that are reached by address")]
 mod servers;
 
-use jostle_engine::grants;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::{RunOrder, Share, Yield};
 use jostle_engine::world::{Host, HostYield, Offset};
-use jostle_model::plan::{Carrier, Measure, Names, Place, Range, Workload};
+use jostle_engine::{experiment, grants};
+use jostle_model::plan::{Carrier, Plan, Workload};
 use jostle_model::record::Across;
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
@@ -67,39 +67,12 @@ fn main() {
 /// Three workers of each host want one lock, which they hold for half a millisecond.
 fn order(target: &str) -> RunOrder {
     RunOrder {
-        target: target.to_owned(),
-        workload: Workload::Contend,
-        workers: 3,
-        operations: 1,
-        names: Names::One,
-        pipeline: 1,
-        carrier: Carrier::Processes,
-        generators: 1,
-        generator_cpu: None,
-        cpus: Vec::new(),
-        server_cpus: Vec::new(),
         hold: Busy::Sleep(Nanos::from_micros(500)),
         idle: Busy::Sleep(Nanos::from_micros(100)),
-        warmup: Nanos::from_millis(50),
         window: Nanos::from_millis(400),
-        measure: Measure::Full,
-        stamp_every: 1,
-        keys: 1,
-        shared: 0.0,
-        range: Range::Same,
-        try_only: false,
-        acquire_timeout: None,
-        open_each: false,
-        slots: 1,
-        timer_slack: Nanos(1),
-        during: None,
         clock_uncertainty: Nanos(1_000),
-        requests: None,
         log_grants: 10_000,
-        together: None,
-        place: Place::None,
-        share: None,
-        seed: 7,
+        ..experiment::order(&Plan::of(Workload::Contend), target, 3, 7)
     }
 }
 

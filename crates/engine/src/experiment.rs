@@ -11,6 +11,8 @@ mod own_cost;
 mod pilots;
 mod sweeps;
 
+pub use orders::order;
+
 use crate::keeper::KeeperError;
 use crate::order::RunOrder;
 use crate::point::{Which, point};

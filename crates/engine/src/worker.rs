@@ -9,6 +9,8 @@ use crate::witness::Witness;
 use crate::work::Work;
 use crate::workloads::contend::{Contender, Probe};
 use crate::workloads::counted::Course;
+use crate::workloads::recorder::Recorder;
+use crate::workloads::tally::Tally;
 use jostle_model::plan::{Carrier, Workload};
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::limits::cpu_group::CpuGroup;
@@ -38,6 +40,25 @@ pub struct Crew<'a, T> {
     pub logs: &'a Logs,
     /// The keeper.
     pub keeper: Pid,
+}
+
+impl<'a, T> Crew<'a, T> {
+    /// What worker number `worker`, of a thread whose first is `first`, notes of its
+    /// grants.
+    pub fn recorder(&self, worker: usize, first: usize) -> Recorder<'a> {
+        let (shared, witness) = (self.shared, self.witness);
+        Recorder::new(
+            self.order, self.clock, shared, witness, self.logs, worker, first,
+        )
+    }
+
+    /// The same where the number of operations ends the run.
+    pub fn tally(&self, worker: usize, first: usize) -> Tally<'a> {
+        let (shared, witness) = (self.shared, self.witness);
+        Tally::new(
+            self.order, self.clock, shared, witness, self.logs, worker, first,
+        )
+    }
 }
 
 impl<T: Work> Crew<'_, T> {

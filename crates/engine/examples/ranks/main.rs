@@ -20,10 +20,11 @@
 
 mod local;
 
+use jostle_engine::experiment;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::RunOrder;
 use jostle_engine::world::{self, HostYield, Hosts, Joined, Rank};
-use jostle_model::plan::{Carrier, Measure, Names, Place, Range, Workload};
+use jostle_model::plan::{Plan, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
 use local::{Ranks, Thread};
@@ -164,38 +165,9 @@ fn tell_clocks(yields: &[HostYield], hosts: &dyn Hosts) {
 
 fn order(workers: usize, window_ms: u64, seed: u64) -> RunOrder {
     RunOrder {
-        target: "null".to_owned(),
-        workload: Workload::Contend,
-        workers,
-        operations: 1,
-        names: Names::One,
-        pipeline: 1,
-        carrier: Carrier::Processes,
-        generators: 1,
-        generator_cpu: None,
-        cpus: Vec::new(),
-        server_cpus: Vec::new(),
         hold: Busy::Sleep(Nanos::from_millis(1)),
         idle: Busy::Sleep(Nanos::from_millis(1)),
-        warmup: Nanos::from_millis(50),
         window: Nanos::from_millis(window_ms),
-        measure: Measure::Full,
-        stamp_every: 1,
-        keys: 1,
-        shared: 0.0,
-        range: Range::Same,
-        try_only: false,
-        acquire_timeout: None,
-        open_each: false,
-        slots: 1,
-        timer_slack: Nanos(1),
-        log_grants: 0,
-        during: None,
-        clock_uncertainty: Nanos::ZERO,
-        requests: None,
-        together: None,
-        place: Place::None,
-        share: None,
-        seed,
+        ..experiment::order(&Plan::of(Workload::Contend), "null", workers, seed)
     }
 }

@@ -65,7 +65,7 @@ impl Course<'_, '_> {
 }
 
 /// A run by the plan; windows, stamps and clock are the caller's to set.
-pub(super) fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
+pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
     let allowed = jostle_sys::cpu::allowed();
     let cpus = cpus(plan.place.as_ref().unwrap_or(&Place::None), &allowed);
     RunOrder {

@@ -52,16 +52,7 @@ impl<'a> Contending<'a> {
         first: usize,
         wire: Box<dyn Wire>,
     ) -> Contending<'a> {
-        let (order, clock) = (crew.order, crew.clock);
-        let notes = Recorder::new(
-            order,
-            clock,
-            crew.shared,
-            crew.witness,
-            crew.logs,
-            worker,
-            first,
-        );
+        let notes = crew.recorder(worker, first);
         Contending {
             wait: notes.block(),
             notes,

@@ -54,16 +54,8 @@ impl<'a> Pipelined<'a> {
         first: usize,
         wire: Box<dyn Wire>,
     ) -> Pipelined<'a> {
-        let (order, clock) = (crew.order, crew.clock);
-        let notes = Tally::new(
-            order,
-            clock,
-            crew.shared,
-            crew.witness,
-            crew.logs,
-            worker,
-            first,
-        );
+        let order = crew.order;
+        let notes = crew.tally(worker, first);
         let depth = order.pipeline as u64;
         let mut task = Pipelined {
             first: notes.first_key(),

@@ -72,16 +72,8 @@ impl<'a> Steps<'a> {
         first: usize,
         wire: Box<dyn Wire>,
     ) -> Steps<'a> {
-        let (order, clock) = (crew.order, crew.clock);
-        let notes = Tally::new(
-            order,
-            clock,
-            crew.shared,
-            crew.witness,
-            crew.logs,
-            worker,
-            first,
-        );
+        let order = crew.order;
+        let notes = crew.tally(worker, first);
         Steps {
             first: notes.first_key(),
             kind: match order.workload {
