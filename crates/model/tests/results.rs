@@ -142,6 +142,13 @@ fn calibration() -> Calibration {
         clock: "rdtscp".to_owned(),
         stamp_ns: 1.0,
         clock_uncertainty_ns: Some(1.0),
+        latencies: Some(Latencies {
+            sleep_late_p50_ns: 1.0,
+            sleep_late_p90_ns: 1.0,
+            wake_same_cpu_ns: 1.0,
+            wake_other_cpu_ns: Some(1.0),
+            clock_step_ns: 1.0,
+        }),
         own_cost: map("flock", cost),
         specimens: None,
         host_ceilings: vec![HostCeiling {
@@ -201,6 +208,29 @@ fn waits() -> Waits {
         censored: 1,
         kaplan_meier: map("p50", 1),
         at_least: map("p99", 1),
+    }
+}
+
+fn accounts() -> Accounts {
+    Accounts {
+        between_s: 1.0,
+        cpus: 2,
+        workers_s: 0.1,
+        requests_s: Some(0.1),
+        server_s: Some(0.1),
+        tool_s: 0.1,
+        others_s: Some(0.1),
+        others: vec![Neighbour {
+            name: "cargo".to_owned(),
+            pid: 812,
+            cpu_s: 0.1,
+        }],
+        machine_s: 0.1,
+        whole_s: Some(0.6),
+        unexplained_s: Some(0.1),
+        waited_s: Some(0.1),
+        waited_coverage: Some(1.0),
+        stolen_s: Some(0.1),
     }
 }
 
@@ -312,6 +342,8 @@ fn point() -> Point {
         runqueue_wait_s: Some(1.0),
         placement: "none".to_owned(),
         machine: machine(),
+        accounts: Some(Box::new(accounts())),
+        spoilt: true,
         per_worker: Some(per_worker()),
         workers: Some(Workers {
             operations: vec![1],

@@ -5,6 +5,7 @@
 //! mutexes. Not for policy: nothing here decides what to measure.
 
 pub mod bare;
+pub mod census;
 pub mod clock;
 pub mod cpu;
 pub mod errno;

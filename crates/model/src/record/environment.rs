@@ -1,5 +1,6 @@
 //! The machine of an experiment, and what the tool found out about itself there.
 
+use super::Latencies;
 use crate::calibrated::Specimens;
 use crate::hosts::{HostCeiling, HostHere};
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,9 @@ pub struct Calibration {
     /// Half-width of the offset between any two CPUs' clocks; absent with one CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_uncertainty_ns: Option<f64>,
+    /// What this machine's simplest acts take.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub latencies: Option<Latencies>,
     /// The tool's cost beside each target's own, by target as typed.
     pub own_cost: BTreeMap<String, OwnCost>,
     /// The last `jostle calibrate` with this build on this machine; absent where

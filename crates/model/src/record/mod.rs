@@ -5,6 +5,7 @@
 //! added there in the same commit. These types are the file's format and
 //! nothing else: workers fold into shared pages of their own layout.
 
+mod accounts;
 mod at;
 mod distribution;
 mod environment;
@@ -14,6 +15,7 @@ mod point;
 mod spread;
 mod verdict;
 
+pub use accounts::{Accounts, Latencies, Neighbour};
 pub use at::At;
 pub use distribution::{Buckets, Distribution, Waits};
 pub use environment::{Calibration, Environment, OwnCost};

@@ -2,7 +2,7 @@
 //! meanwhile, shares of the workers, the server, parts of requests, slices of the
 //! window.
 
-use super::{At, Buckets, Distribution, Exclusion, Generator, Spread, Verdict, Waits};
+use super::{Accounts, At, Buckets, Distribution, Exclusion, Generator, Spread, Verdict, Waits};
 use crate::connect::Connections;
 use crate::hosts::HostPart;
 use crate::open_loop::OpenLoop;
@@ -70,6 +70,12 @@ pub struct Point {
     pub placement: String,
     /// What the whole machine did meanwhile.
     pub machine: Machine,
+    /// Who used the CPUs meanwhile, by the scheduler's clocks.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub accounts: Option<Box<Accounts>>,
+    /// Another program used so much of the CPUs that the block was run again.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub spoilt: bool,
     /// How the operations were shared out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_worker: Option<PerWorker>,

@@ -1,0 +1,80 @@
+//! Who used the CPUs during a run, by the scheduler's clocks and not by its ticks.
+
+use serde::{Deserialize, Serialize};
+
+/// CPU time between two readings, by its owner, and how long our own threads queued.
+///
+/// All times come from the scheduler's clocks. They step by up to a tick while a thread
+/// runs, so that each is exact to a tick for each CPU at either end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Accounts {
+    /// Between the two readings.
+    pub between_s: f64,
+    /// CPUs that workers and server may use.
+    pub cpus: u64,
+    /// The workers.
+    pub workers_s: f64,
+    /// Processes that were started for requests.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub requests_s: Option<f64>,
+    /// The server under test, with its threads and descendants.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_s: Option<f64>,
+    /// jostle's other processes.
+    pub tool_s: f64,
+    /// Other processes that may run on those CPUs; absent where not all processes of
+    /// the machine can be seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub others_s: Option<f64>,
+    /// The largest of them, at most three.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub others: Vec<Neighbour>,
+    /// Kernel threads.
+    pub machine_s: f64,
+    /// All tasks of the machine, by the root of the `cpuacct` hierarchy; absent where
+    /// that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub whole_s: Option<f64>,
+    /// What of `whole_s` has no owner: processes that began and ended in between, and
+    /// whose parent is gone too, beside the clocks' steps.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unexplained_s: Option<f64>,
+    /// Time that threads of workers and server were runnable and not running, summed;
+    /// absent without schedstat.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waited_s: Option<f64>,
+    /// Share of these threads that was looked at.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waited_coverage: Option<f64>,
+    /// Time that the hypervisor took on those CPUs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stolen_s: Option<f64>,
+}
+
+/// Another process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// As the kernel names it (comm).
+    pub name: String,
+    /// Its number.
+    pub pid: u64,
+    /// CPU time within the two readings.
+    pub cpu_s: f64,
+}
+
+/// What this machine's simplest acts take, measured before the first run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latencies {
+    /// How late a sleep of 1 ms ends, median.
+    pub sleep_late_p50_ns: f64,
+    /// The same, 90th percentile.
+    pub sleep_late_p90_ns: f64,
+    /// From a futex wake-up to the woken process running, both on one CPU.
+    pub wake_same_cpu_ns: f64,
+    /// The same where the woken process sleeps on another, idle CPU; absent with one
+    /// CPU.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub wake_other_cpu_ns: Option<f64>,
+    /// Smallest step of the clock that stamps are read from.
+    pub clock_step_ns: f64,
+}

@@ -1,0 +1,166 @@
+//! All processes of the machine: who they are, and how much CPU time each has used by
+//! the scheduler's clock.
+//!
+//! Any user may read any process's CPU clock (clock_getcpuclockid(3)); its name, its
+//! parent and its CPUs stand in /proc. A census costs about a microsecond a process.
+//! Not for threads: those of the workers are read through `stat`.
+
+use crate::stat::CpuClock;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// CPU time used so far, in nanoseconds, by process.
+pub type Census = BTreeMap<u32, u64>;
+
+/// Reads the CPU clocks of all processes that /proc shows.
+pub fn take() -> Census {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| number(entry.file_name().as_bytes()));
+    pids.filter_map(|pid| Some((pid, CpuClock::of(pid).ok()?.read()?)))
+        .collect()
+}
+
+fn number(name: &[u8]) -> Option<u32> {
+    std::str::from_utf8(name).ok()?.parse().ok()
+}
+
+/// Who a process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// As the kernel names it (comm), at most 15 bytes.
+    pub name: String,
+    /// Its parent.
+    pub parent: u32,
+    /// A thread of the kernel.
+    pub is_kernel: bool,
+    /// CPU time of the children that it has waited for, in nanoseconds, to a tick.
+    pub reaped_ns: u64,
+}
+
+impl Identity {
+    /// Reads /proc/PID/stat; None if the process is gone or hidden.
+    pub fn of(pid: u32) -> Option<Identity> {
+        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Identity::parse(&String::from_utf8_lossy(&text))
+    }
+
+    /// proc_pid_stat(5). The name stands in parentheses and may hold some itself.
+    fn parse(text: &str) -> Option<Identity> {
+        /// PF_KTHREAD of the kernel's include/linux/sched.h.
+        const KERNEL_THREAD: u64 = 0x0020_0000;
+        let (before, after) = text.rsplit_once(") ")?;
+        let (_, name) = before.split_once(" (")?;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        // Fields 3 (state), 4 (ppid), 9 (flags), 16 and 17 (cutime, cstime).
+        let field = |nth: usize| fields.get(nth - 3)?.parse::<u64>().ok();
+        let tick_ns = 1_000_000_000 / crate::stat::ticks_per_second().max(1);
+        Some(Identity {
+            name: name.to_owned(),
+            parent: field(4)? as u32,
+            is_kernel: field(9)? & KERNEL_THREAD != 0,
+            reaped_ns: (field(16)? + field(17)?) * tick_ns,
+        })
+    }
+}
+
+/// Whether a process is `ancestor`, or was started by it or its descendants. At most 64
+/// generations are looked at.
+pub fn descends_from(pid: u32, ancestor: u32) -> bool {
+    let mut at = pid;
+    for _ in 0..64 {
+        if at == ancestor {
+            return true;
+        }
+        match Identity::of(at) {
+            Some(identity) if identity.parent > 1 => at = identity.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The names of the machine's first namespaces (PROC_PID_INIT_INO and
+/// PROC_CGROUP_INIT_INO of the kernel's include/linux/proc_ns.h).
+const FIRST_PIDS: &str = "pid:[4026531836]";
+const FIRST_GROUPS: &str = "cgroup:[4026531835]";
+
+/// Whether /proc shows all processes of the machine: not in a container, and not where
+/// those of other users are hidden (hidepid).
+pub fn is_complete() -> bool {
+    is_namespace("pid", FIRST_PIDS) && fs::read_dir("/proc/1").is_ok()
+}
+
+fn is_namespace(kind: &str, first: &str) -> bool {
+    fs::read_link(format!("/proc/self/ns/{kind}")).is_ok_and(|found| found == Path::new(first))
+}
+
+/// Where the kernel counts the CPU time of all tasks together, to the nanosecond.
+#[derive(Clone, Debug)]
+pub struct Whole(std::path::PathBuf);
+
+impl Whole {
+    /// The root of the `cpuacct` hierarchy (control groups of version 1); None where
+    /// there is none, or where it is a container's. Version 2 counts its root by ticks.
+    pub fn find() -> Option<Whole> {
+        if !is_namespace("cgroup", FIRST_GROUPS) || !is_namespace("pid", FIRST_PIDS) {
+            return None;
+        }
+        let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mounts = crate::limits::cgroup::mounts(&text);
+        let mut files = mounts
+            .into_iter()
+            .map(|mount| mount.point.join("cpuacct.usage"));
+        files.find(|file| file.exists()).map(Whole)
+    }
+
+    /// CPU time of all tasks since boot, in nanoseconds.
+    pub fn read(&self) -> Option<u64> {
+        fs::read_to_string(&self.0).ok()?.trim().parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_parentheses_and_threads_of_the_kernel_are_told() {
+        let worker = "31 (kworker/0:1-(x)) I 2 0 0 0 -1 69238880 0 0 0 0 0 4 0 0 20 0 1 0 30";
+        let identity = Identity::parse(worker).unwrap();
+        assert_eq!(identity.name, "kworker/0:1-(x)");
+        assert_eq!((identity.parent, identity.is_kernel), (2, true));
+        let make = "812 (make) S 40 812 40 0 -1 4194304 0 0 0 0 1 2 30 5 20 0 1 0 30";
+        let identity = Identity::parse(make).unwrap();
+        let tick_ns = 1_000_000_000 / crate::stat::ticks_per_second();
+        assert!(!identity.is_kernel);
+        assert_eq!(identity.reaped_ns, 35 * tick_ns);
+        assert_eq!(Identity::parse("812 (make"), None);
+    }
+
+    #[test]
+    fn a_census_holds_this_process_and_its_time_grows() {
+        let own = std::process::id();
+        let before = take()[&own];
+        let mut x = 1u64;
+        for i in 0..2_000_000u64 {
+            x = std::hint::black_box(x.wrapping_mul(i | 1));
+        }
+        assert!(take()[&own] > before);
+        let identity = Identity::of(own).unwrap();
+        assert!(!identity.is_kernel && !identity.name.is_empty());
+        assert!(descends_from(own, identity.parent));
+        assert!(!descends_from(identity.parent, own));
+        // One above the largest number that Linux ever gives a process.
+        assert_eq!(Identity::of(4 << 20 | 1), None);
+    }
+
+    #[test]
+    fn the_whole_holds_at_least_what_this_process_used() {
+        // Absent in containers and under version 2 alone.
+        let Some(whole) = Whole::find() else { return };
+        let (own, all) = (crate::stat::own_cpu_ns(), whole.read().unwrap());
+        assert!(all >= own, "{all} {own}");
+    }
+}
