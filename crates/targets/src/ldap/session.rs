@@ -239,6 +239,16 @@ impl Session {
         }
     }
 
+    /// Before anything was asked a server may only say that it disconnects.
+    fn hear_unasked(&self, call: &'static str) -> Result<(), CallError> {
+        match wire::decode(&self.input[self.ready.clone()]) {
+            Ok(None) => Ok(()),
+            Ok(Some((_, Message::Notice(outcome), _))) => Err(disconnects(call, &outcome)),
+            Ok(Some(_)) => Err(surplus::error(call)),
+            Err(_) => Err(not_ldap(call)),
+        }
+    }
+
     /// After the end of an answer nothing may follow, but word that the server
     /// disconnects, which the next request will hear.
     fn expect_silence(&self, call: &'static str) -> Result<(), CallError> {
@@ -277,7 +287,8 @@ impl Session {
         if let (Transport::Plain(stream), 1) = (&self.io, self.last_id)
             && surplus::is_waiting(stream)
         {
-            return Err(surplus::error(call));
+            self.fill(call)?;
+            self.hear_unasked(call)?;
         }
         let mut rest = &self.output[..];
         while !rest.is_empty() {
@@ -297,8 +308,8 @@ impl Session {
     /// The next message that answers request `id`.
     fn receive(&mut self, call: &'static str, id: u32) -> Result<Message, CallError> {
         loop {
-            let decoded = wire::decode(&self.input[self.ready.clone()])
-                .map_err(|_| said(call, "the server's answer is not LDAP"))?;
+            let decoded =
+                wire::decode(&self.input[self.ready.clone()]).map_err(|_| not_ldap(call))?;
             let Some((of, message, length)) = decoded else {
                 self.fill(call)?;
                 continue;
@@ -309,12 +320,7 @@ impl Session {
                 Message::Entry(place) if of == id => {
                     return Ok(Message::Entry(at + place.start..at + place.end));
                 }
-                Message::Notice(outcome) => {
-                    return Err(said(
-                        call,
-                        &format!("the server disconnects: {}", outcome.said),
-                    ));
-                }
+                Message::Notice(outcome) => return Err(disconnects(call, &outcome)),
                 message if of == id => return Ok(message),
                 _ => {
                     return Err(said(
@@ -425,6 +431,14 @@ fn failed(call: &'static str, error: &io::Error) -> CallError {
             None => said(call, &error.to_string()),
         },
     }
+}
+
+fn disconnects(call: &'static str, outcome: &Outcome) -> CallError {
+    said(call, &format!("the server disconnects: {}", outcome.said))
+}
+
+fn not_ldap(call: &'static str) -> CallError {
+    said(call, "the server's answer is not LDAP")
 }
 
 /// What a server did wrong, in words that are few: each kind is kept once.
