@@ -67,6 +67,11 @@ const fn entry(name: &'static str, summary: &'static str) -> Entry {
     }
 }
 
+/// What a connection reads at once; a head must fit.
+const INPUT_BYTES: usize = 64 << 10;
+/// Requests have no body.
+const OUTPUT_BYTES: usize = 16 << 10;
+
 const CONNECT: usize = 0;
 const REQUEST: usize = 1;
 const BODY: usize = 2;
@@ -201,6 +206,10 @@ impl Http {
             .proxy(None)
             .user_agent(concat!("jostle/", env!("CARGO_PKG_VERSION")))
             .timeout_global(Some(self.timeout))
+            // Larger ones are given back to the system with every connection, and taken
+            // from it again page by page: 90 us of CPU time for each.
+            .input_buffer_size(INPUT_BYTES)
+            .output_buffer_size(OUTPUT_BYTES)
             .max_idle_connections(idle)
             .max_idle_connections_per_host(idle);
         match &self.roots {
