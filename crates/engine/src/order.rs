@@ -3,9 +3,10 @@
 
 use crate::grants::GrantLog;
 use crate::preflight::Load;
+use jostle_model::ServerAt;
 use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
 use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
-use jostle_model::record::{Across, Anchor, Buckets, Machine};
+use jostle_model::record::{Accounts, Across, Anchor, Buckets, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,9 @@ pub struct RunOrder {
     pub timer_slack: Nanos,
     /// A profiler or tracer that runs along.
     pub during: Option<String>,
+    /// The server's processes, where they cannot be found behind our connections.
+    #[serde(default)]
+    pub server: Option<ServerAt>,
     /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
     pub clock_uncertainty: Nanos,
     /// Workers send requests instead of taking locks.
@@ -134,8 +138,6 @@ pub struct RequestOrder {
     pub credentials: Option<String>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
-    /// The control group in which the server runs.
-    pub server_cgroup: Option<String>,
 }
 
 /// Requests that come at a rate.
@@ -320,6 +322,9 @@ pub struct SweepOrder {
     pub patience: Nanos,
     /// Runs along.
     pub during: Option<String>,
+    /// The server's processes, where they cannot be found behind our connections.
+    #[serde(default)]
+    pub server: Option<ServerAt>,
     /// With other hosts at the same time, which wait for each other at each listed
     /// number.
     pub together: Option<Together>,
@@ -481,6 +486,9 @@ pub struct Yield {
     pub cpu_read_ns: u64,
     /// The machine within the window.
     pub machine: Machine,
+    /// Who used the CPUs between the readings.
+    #[serde(default)]
+    pub accounts: Option<Box<Accounts>>,
     /// Locks that the server granted during the run, where it counts them.
     pub server_counted: Option<u64>,
     /// Binds that a directory server completed during the run.
@@ -648,6 +656,9 @@ pub struct Reached {
     pub lag_ns: Option<u64>,
     /// The machine meanwhile.
     pub machine: Machine,
+    /// Who used the CPUs meanwhile.
+    #[serde(default)]
+    pub accounts: Option<Box<Accounts>>,
     /// What the kernel's slab grew by since the sweep began.
     pub slab_bytes: i64,
     /// What available memory fell by since the sweep began.

@@ -50,6 +50,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         of_ideal: ceiling_per_s.map(|ceiling| throughput_per_s / ceiling),
         placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
         machine: data.machine,
+        accounts: data.accounts.clone(),
         per_worker: per_worker(order, data),
         names: (order.workload == Workload::Stream && order.requests.is_none())
             .then(|| order.names.to_string()),

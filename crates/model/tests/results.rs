@@ -94,7 +94,7 @@ fn plan() -> Plan {
         connection: Some(Connection::Keep),
         credentials: Some("who".to_owned()),
         server_log: Some("slapd.log".to_owned()),
-        server_cgroup: Some("/slapd".to_owned()),
+        server: "cgroup:/slapd".parse().ok(),
         seed: Some(7),
     }
 }

@@ -120,7 +120,7 @@ fn shared_budgets(point: &PointSummary<'_>) -> Option<String> {
     }
     (spreads().any(|spread| spread.by_address) && others_are_busy(point)).then(|| {
         "the server's address is of another machine, but other programs used this one, and the \
-         server may be among them; name its control group (--server-cgroup PATH)"
+         server may be among them; name its control group (--server cgroup:PATH)"
             .to_owned()
     })
 }

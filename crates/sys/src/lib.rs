@@ -19,6 +19,7 @@ pub mod namespaces;
 pub mod posix_sem;
 pub mod process;
 pub mod pthread;
+pub mod serving;
 pub mod shared;
 pub mod signal;
 pub mod socket;

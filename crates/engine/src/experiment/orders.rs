@@ -114,6 +114,7 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         slots: plan.slots.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         during: None,
+        server: plan.server.clone(),
         clock_uncertainty: Nanos::ZERO,
         requests: requested::order(plan, target),
         log_grants: 0,

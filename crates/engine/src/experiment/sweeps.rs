@@ -42,6 +42,7 @@ impl Course<'_, '_> {
             plan: self.resolved.plan.clone(),
             environment,
             calibration: Calibration {
+                latencies: None,
                 clock: self.clock.source().name().to_owned(),
                 stamp_ns: self.clock.cost_ns(),
                 clock_uncertainty_ns: None,
@@ -214,6 +215,7 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
         load: preflight::Load::of(plan, spec, at),
         patience: PATIENCE,
         during: plan.during.clone(),
+        server: plan.server.clone(),
         together: None,
         seed: Rng::stream(seed, sweep).next_u64(),
     }

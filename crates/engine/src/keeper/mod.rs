@@ -6,6 +6,7 @@
 //! should the keeper itself be killed. `serve` is the keeper's life, `run`
 //! one run of a point.
 
+mod accounts;
 mod anchor;
 mod collect;
 mod connect;
@@ -18,6 +19,7 @@ mod servers;
 mod spread;
 mod together;
 
+pub use accounts::check as check_server;
 pub use servers::VERB as SERVE_VERB;
 
 use crate::order::{Closed, CostOrder, Reached, Reply, Request, RunOrder, SweepOrder, Yield};

@@ -248,6 +248,7 @@ pub mod tests {
             load: Load::default(),
             patience: Nanos(1),
             during: None,
+            server: None,
             together: None,
             seed: 7,
         }
