@@ -21,8 +21,6 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         governor: machine.cpus.governor.clone(),
         kernel_clock_source: machine.cpus.clock_source.clone(),
         cpu_accounting: machine.cpus.accounting.clone(),
-        softirq_in_tasks: machine.cpus.softirq_in_tasks,
-        idle_by_clock: machine.cpus.idle_by_clock,
         memory_bytes: memory.total_bytes,
         memory_available_bytes: memory.available_bytes,
         steal_share_since_boot: machine.ticks.as_ref().and_then(steal_share),

@@ -108,8 +108,6 @@ fn environment() -> Environment {
         governor: Some("performance".to_owned()),
         kernel_clock_source: Some("tsc".to_owned()),
         cpu_accounting: "exact".to_owned(),
-        softirq_in_tasks: Some(true),
-        idle_by_clock: Some(true),
         memory_bytes: 1,
         memory_available_bytes: 1,
         steal_share_since_boot: Some(0.0),

@@ -23,7 +23,6 @@ pub mod serving;
 pub mod shared;
 pub mod signal;
 pub mod socket;
-pub mod softirq;
 pub mod spawn;
 pub mod stat;
 pub mod sysv;
