@@ -82,21 +82,6 @@ fn among_burners_on<T>(
 }
 
 #[test]
-fn other_programs_on_the_cpus_are_noticed() {
-    let _alone = alone();
-    // Two CPUs for 1.5 s: 300 ticks.
-    let line = "contend flock -w 2 -b 1ms -t 1.5";
-    let disturbed = among_burners(2, Duration::ZERO, || measured(line));
-    convicts(
-        &disturbed,
-        "foreign_cpu",
-        Is::Invalid,
-        "other programs used",
-    );
-    acquits("foreign_cpu", || measured(line));
-}
-
-#[test]
 fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
     let _alone = alone();
     let cpu = jostle_sys::cpu::allowed()[0];

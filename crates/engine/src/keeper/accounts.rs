@@ -207,7 +207,7 @@ impl Books {
             server_s: server_ns.map(seconds),
             tool_s: seconds(sums.tool_ns),
             others_s: self.complete.then(|| seconds(sums.alive_ns + dead_ns)),
-            others: sums.largest(),
+            others: sums.largest(seconds(most)),
             machine_s: seconds(sums.kernel_ns),
             whole_s: whole_ns.map(seconds),
             unexplained_s: rest_ns.map(|rest| seconds(rest - dead_ns.min(rest))),
@@ -244,7 +244,7 @@ fn reaped(before: &Look, after: &Look, opened: &Census) -> BTreeMap<u32, u64> {
         if !after.identities.contains_key(pid) {
             let clock = opened.get(pid).or_else(|| before.census.get(pid));
             let used = clock.copied().unwrap_or(0) + identity.reaped_ns;
-            *earlier.entry(identity.parent).or_default() += used;
+            *earlier.entry(heir(before, after, *pid)).or_default() += used;
         }
     }
     let each = after.identities.iter().map(|(pid, identity)| {
@@ -256,6 +256,19 @@ fn reaped(before: &Look, after: &Look, opened: &Census) -> BTreeMap<u32, u64> {
         (*pid, identity.reaped_ns.saturating_sub(less))
     });
     each.filter(|(_, ns)| *ns > 0).collect()
+}
+
+/// The nearest ancestor that is still there: it has been told of all that its
+/// descendants used, generation by generation.
+fn heir(before: &Look, after: &Look, pid: u32) -> u32 {
+    let mut at = pid;
+    while !after.identities.contains_key(&at) {
+        match before.identities.get(&at) {
+            Some(identity) if identity.parent > 0 => at = identity.parent,
+            _ => break,
+        }
+    }
+    at
 }
 
 /// CPU time by owner.
@@ -284,9 +297,13 @@ impl Sums {
         });
     }
 
-    /// Those that used at least a millisecond.
-    fn largest(&self) -> Vec<Neighbour> {
+    /// Those that used at least a millisecond, and `most_s` at most: what a process has
+    /// waited for is known to a tick.
+    fn largest(&self, most_s: f64) -> Vec<Neighbour> {
         let mut others = self.others.clone();
+        others
+            .iter_mut()
+            .for_each(|other| other.cpu_s = other.cpu_s.min(most_s));
         others.retain(|other| other.cpu_s >= 0.001);
         others.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
         others.truncate(NAMED);

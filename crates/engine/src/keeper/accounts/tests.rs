@@ -27,10 +27,12 @@ fn what_a_child_had_used_before_the_run_is_not_its_parent_s_within() {
     let before = look(&[
         (50, identity("bash", 1, 0), 5),
         (51, identity("cargo", 50, 9_000), 7_000),
+        (52, identity("rustc", 51, 0), 4_000),
     ]);
-    let opened = Census::from([(50, 5), (51, 7_100)]);
-    // It used 300 more, and a child of its own 200, until both had ended.
-    let after = look(&[(50, identity("bash", 1, 7_100 + 300 + 9_000 + 200), 5)]);
+    let opened = Census::from([(50, 5), (51, 7_100), (52, 4_400)]);
+    // Cargo used 300 more, and rustc 200, until both had ended.
+    let used = 7_100 + 300 + 9_000 + 4_400 + 200;
+    let after = look(&[(50, identity("bash", 1, used), 5)]);
     assert_eq!(
         reaped(&before, &after, &opened),
         BTreeMap::from([(50, 500)])
