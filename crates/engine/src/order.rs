@@ -669,6 +669,10 @@ pub struct Reached {
     pub sockstat: BTreeMap<String, u64>,
     /// Descriptors that each process may have.
     pub descriptors: Option<u64>,
+    /// Connections that the peer had closed or reset; None where nothing is
+    /// connected.
+    #[serde(default)]
+    pub lost: Option<Lost>,
     /// What ended the sweep here.
     pub stopped: Option<Stopped>,
     /// When the first connection of these began, by `CLOCK_MONOTONIC` of its host;
@@ -681,6 +685,15 @@ pub struct Reached {
     pub decades: BTreeMap<String, [Option<u64>; 2]>,
     /// What ran along, and how it ended; with the last number.
     pub during: Option<String>,
+}
+
+/// Connections that one side holds and the other does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// The number of the first one, in the order of opening on one host.
+    pub first: Option<u64>,
 }
 
 /// One side of the connections.

@@ -512,6 +512,9 @@ fn connections() -> Connections {
             at: 1,
             remedy: "free some".to_owned(),
         }],
+        lost: Some(1),
+        first_lost: Some(1),
+        loss_seen_at: Some(1),
         stopped: Some(Stopped {
             call: "connect".to_owned(),
             error: "EADDRNOTAVAIL".to_owned(),

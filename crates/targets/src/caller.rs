@@ -100,6 +100,14 @@ pub trait Caller {
     /// The call that failed; ETIMEDOUT where no answer came in time; EINTR where
     /// the keeper ended the wait, which is no failure of the target.
     fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError>;
+
+    /// As [`Lock::part`](crate::Lock::part).
+    ///
+    /// # Errors
+    /// EPROTO where an answer came that no request had asked for.
+    fn part(&mut self) -> Result<(), CallError> {
+        Ok(())
+    }
 }
 
 /// Something that answers requests of many workers.

@@ -118,12 +118,13 @@ fn reach(argument: Option<&str>, port: u16, tls: bool) -> Result<(), SetupError>
     let place = Place::parse(argument, port).map_err(SetupError)?;
     let dial = Dial::new(&place, REACH_PATIENCE, tls)?;
     let deadline = clock::monotonic() + REACH_PATIENCE.as_nanos() as u64;
-    dial.open(deadline).map(drop).map_err(|error| {
+    let at = format!("{}:{}", place.host, place.port);
+    let session = dial.open(deadline).map_err(|error| {
         SetupError(format!(
-            "cannot connect to {}:{}: {error}; is the server running there?",
-            place.host, place.port
+            "cannot connect to {at}: {error}; is the server running there?"
         ))
-    })
+    })?;
+    session.refuse_who_speaks_first(&at)
 }
 
 impl Dial {
@@ -350,6 +351,10 @@ impl Caller for LdapCaller<'_> {
             (0, 0) => FOUND_NOTHING,
             (code, _) => code,
         }))
+    }
+
+    fn part(&mut self) -> Result<(), CallError> {
+        self.kept.take().map_or(Ok(()), Session::part)
     }
 }
 

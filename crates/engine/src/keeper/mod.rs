@@ -12,6 +12,7 @@ mod collect;
 mod connect;
 mod connect_crew;
 mod connect_figures;
+mod connect_lost;
 pub mod during;
 mod run;
 mod serve;

@@ -18,9 +18,10 @@ mod timers;
 use crate::page::{Page, Stage, Word, phase};
 use crate::worker::{Crew, Load};
 use jostle_model::plan::{Measure, Workload};
-use jostle_sys::clock::Clock;
+use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, files, futex, process, signal};
-use jostle_targets::{CallError, Dialled, SetupError, Target};
+use jostle_targets::wire::Reply;
+use jostle_targets::{CallError, Dialled, SetupError, Target, surplus};
 use link::{Arrived, Link, failed};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -68,6 +69,10 @@ pub trait Job {
     /// The request that failed; the task is over then.
     fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError>;
 
+    /// Whether every request that it has sent is answered: what comes then was never
+    /// asked for.
+    fn is_answered(&self) -> bool;
+
     /// Its time has come, or all others have.
     fn due(&mut self, out: &mut Vec<u8>) -> Next;
 
@@ -82,6 +87,25 @@ pub trait Job {
 
     /// Its page.
     fn page(&self) -> Page<'_>;
+}
+
+/// The reply that a job waits for which sends one request at a time; None while it
+/// is not whole. Whatever stands behind it came before the next request is sent.
+///
+/// # Errors
+/// EPROTO in the name of `call`, where it waits for none or more has come.
+#[inline]
+fn only<'a>(
+    bytes: &'a [u8],
+    is_answered: bool,
+    call: &'static str,
+) -> Result<Option<(Reply<'a>, usize)>, CallError> {
+    let reply = Reply::decode(bytes, call)?;
+    let is_more = reply.is_some_and(|(_, length)| length < bytes.len());
+    match is_answered || is_more {
+        true => Err(surplus::error(call)),
+        false => Ok(reply),
+    }
 }
 
 impl<T: Target> Crew<'_, T> {
@@ -192,7 +216,7 @@ impl<T: Target> Crew<'_, T> {
             generator.start(task);
         }
         generator.run();
-        self.depart(workers)
+        self.depart(workers) && generator.part()
     }
 
     /// The tasks of workloads that end with their operations.
@@ -220,7 +244,7 @@ impl<T: Target> Crew<'_, T> {
         // The thread's, in the name of its first worker.
         let page = self.shared.page(first);
         Load::read(&page).less(&before).leave(&page);
-        self.depart(workers)
+        self.depart(workers) && generator.part()
     }
 
     /// After the common start, so that the workers are failures of the run.
@@ -264,7 +288,10 @@ enum State {
     Working,
     /// For the others.
     Waiting,
+    /// With a request unanswered, or with a connection that is of no use.
     Over,
+    /// With every request answered.
+    Done,
 }
 
 /// One thread's tasks.
@@ -403,7 +430,7 @@ impl<'a, J: Job> Generator<'a, J> {
 
     fn event(&mut self, nth: usize, flags: epoll::EventFlags) {
         let task = &mut self.tasks[nth];
-        if task.state == State::Over {
+        if matches!(task.state, State::Over | State::Done) {
             return;
         }
         if task.full && flags.contains(epoll::EventFlags::OUT) {
@@ -491,9 +518,12 @@ impl<'a, J: Job> Generator<'a, J> {
         match task.state {
             State::Working => self.working -= 1,
             State::Waiting => self.waiting -= 1,
-            State::Over => return,
+            State::Over | State::Done => return,
         }
-        task.state = State::Over;
+        task.state = match well && task.job.is_answered() {
+            true => State::Done,
+            false => State::Over,
+        };
         task.job.ended(well);
         self.timers.set(nth, 0);
         // Its end would be reported again and again.
@@ -504,18 +534,35 @@ impl<'a, J: Job> Generator<'a, J> {
         self.over = true;
         for nth in 0..self.tasks.len() {
             let task = &mut self.tasks[nth];
-            if task.state == State::Over {
+            if matches!(task.state, State::Over | State::Done) {
                 continue;
             }
             let next = task.job.wind_up();
             if next == Next::Done {
-                // A server that queues gives up what this connection waits for.
-                task.link.shut_down();
+                if !task.job.is_answered() {
+                    // A server that queues gives up what this connection waits for.
+                    task.link.shut_down();
+                }
                 self.end(nth, true);
             } else {
                 self.go_on(nth, Ok(next));
             }
         }
+    }
+
+    /// When every clock has been read: ends the connections on which every request
+    /// was answered, all of them together. True if nobody answered once too often.
+    fn part(&self) -> bool {
+        let done = || self.tasks.iter().filter(|task| task.state == State::Done);
+        done().for_each(|task| surplus::end(&task.link));
+        let until = clock::monotonic() + surplus::END_PATIENCE.as_nanos() as u64;
+        let mut well = true;
+        for task in done().filter(|task| !surplus::ends_silently(&task.link, until)) {
+            let error = surplus::error(task.job.name());
+            task.job.page().fail(error.errno, &error.to_string());
+            well = false;
+        }
+        well
     }
 
     /// All tasks of this thread wait for those of others, and for the keeper.

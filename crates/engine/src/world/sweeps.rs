@@ -13,7 +13,7 @@ use super::rows::row;
 use super::split::dealt;
 use super::{Host, HostDid, Part, name};
 use crate::connected::{self, Curve};
-use crate::order::{Closed, Merged, Reached, SideYield, SweepOrder};
+use crate::order::{Closed, Lost, Merged, Reached, SideYield, SweepOrder};
 use jostle_model::hosts::HostPart;
 use jostle_model::record::{Accounts, Experiment, Point};
 use jostle_stats::rng::Rng;
@@ -131,11 +131,23 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
         caches: caches(of_machines().map(|one| &one.caches)),
         sockstat: counted(of_networks.map(|one| &one.sockstat)),
         descriptors: all().filter_map(|one| one.descriptors).min(),
+        lost: lost(all().map(|one| one.lost)),
         stopped,
         deaths: said(|one| one.deaths.clone()),
         during: (!during.is_empty()).then(|| during.join("; ")),
         ..Reached::default()
     }
+}
+
+/// Of all hosts; None where nothing is connected. Which connection was the first
+/// belongs to the order of one host.
+fn lost(mut each: impl Iterator<Item = Option<Lost>>) -> Option<Lost> {
+    each.try_fold(Lost::default(), |sum, one| {
+        Some(Lost {
+            count: sum.count + one?.count,
+            first: None,
+        })
+    })
 }
 
 fn client(each: impl Iterator<Item = SideYield>) -> SideYield {
@@ -339,6 +351,25 @@ pub mod tests {
             (100, 300, 24_000)
         );
         assert_eq!(step.parts[2].order.open, [10, 50]);
+    }
+
+    #[test]
+    fn losses_of_all_hosts_add_up() {
+        let one = |lost: Option<u64>| Reached {
+            lost: lost.map(|count| Lost {
+                count,
+                first: Some(3),
+            }),
+            ..Reached::default()
+        };
+        let hosts = hosts(&["a", "b"]);
+        let orders = split(&order(&[30]), 2);
+        for (counts, expected) in [([Some(7), Some(4)], Some(11)), ([None; 2], None)] {
+            let all = (0..2).map(|nth| did(nth, one(counts[nth]))).collect();
+            let data = Step::of(&hosts, &orders, all, 0).data;
+            assert_eq!(data.lost.map(|lost| lost.count), expected);
+            assert_eq!(data.lost.and_then(|lost| lost.first), None);
+        }
     }
 
     #[test]

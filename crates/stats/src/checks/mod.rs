@@ -27,6 +27,7 @@ pub mod hold_accuracy;
 pub mod lag;
 pub mod ledger;
 pub mod limit;
+pub mod lost;
 pub mod lost_update;
 pub mod neighbours;
 pub mod not_contended;
@@ -73,6 +74,7 @@ pub static CHECKS: &[&Check] = &[
     &deaths::CHECK,
     &errors::CHECK,
     &ledger::CHECK,
+    &lost::CHECK,
     &limit::CHECK,
     &concurrency::CHECK,
     &server_counts::CHECK,
