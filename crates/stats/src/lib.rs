@@ -32,6 +32,7 @@ pub mod planted;
 pub mod ratio;
 pub mod requested;
 pub mod rng;
+pub mod sleeping;
 pub mod summary;
 pub mod tail;
 pub mod trend;

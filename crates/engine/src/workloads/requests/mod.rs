@@ -144,6 +144,7 @@ impl Work for Requesting {
                 return false;
             }
         };
+        crew.target.sheets.populate(worker);
         let mut asking = Requesting::asking(crew, caller, worker);
         if let Some(pool) = &crew.target.pool {
             crew.wait_for_start(&page);
