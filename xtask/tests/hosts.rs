@@ -211,7 +211,9 @@ fn traces(hosts: &[hosts::Member], directory: &Path) -> Vec<String> {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let namespace = std::fs::read_link(entry.path().join("ns/pid"));
         let namespace = namespace.unwrap_or_default().display().to_string();
-        if hosts.iter().any(|host| host.namespace == namespace) {
+        // What ends has no host name any more, and no place but for the number.
+        let lives = std::fs::read_link(entry.path().join("ns/uts")).is_ok();
+        if lives && hosts.iter().any(|host| host.namespace == namespace) {
             found.push(format!("{} in {namespace}", entry.path().display()));
         }
     }

@@ -173,18 +173,18 @@ fn parse(line: &str) -> Option<Member> {
 /// What runs on a host, but for its first process and what that made of itself for
 /// each connection; not what only waits to be reaped.
 pub fn processes(member: &Member) -> Vec<(u32, String)> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let numbers = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
+    inhabitants(member)
         .filter(|pid| *pid != member.pid)
-        .filter(|pid| namespace_of(*pid).is_some_and(|found| found == member.namespace))
         .filter_map(|pid| Some((pid, command_of(pid)?)))
         .filter(|(_, command)| !command.starts_with("sshd:"))
         .collect()
+}
+
+/// All that runs on a host.
+fn inhabitants(member: &Member) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|pid| namespace_of(*pid).is_some_and(|found| found == member.namespace))
 }
 
 /// None of one that ends: it has no memory any more, and hence no arguments, and
@@ -232,7 +232,12 @@ pub fn end_all(members: &[Member], grace: Duration, patience: Duration, own: &mu
         let _ = child.kill();
         let _ = child.wait();
     }
-    await_until(patience, || !members.iter().any(Member::alive));
+    // A first process that ends has left its namespaces before it kills the others.
+    await_until(patience, || {
+        members
+            .iter()
+            .all(|member| inhabitants(member).next().is_none())
+    });
 }
 
 fn signal(name: &str, pids: &[u32]) {
