@@ -220,6 +220,8 @@ static COLUMNS: &[Column] = &[
         row.point.errors.values().sum::<u64>().to_string()
     }),
     column("deaths", |row| row.point.deaths.len().to_string()),
+    column("spun_s", |row| or_empty(row.point.spun_s)),
+    column("idle_mean_ns", |row| or_empty(row.point.idle_mean_ns)),
 ];
 
 fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {

@@ -125,6 +125,7 @@ pub fn experiment() -> Experiment {
             clock: "rdtscp".to_owned(),
             stamp_ns: 19.0,
             clock_uncertainty_ns: Some(40.5),
+            latencies: None,
             own_cost: [
                 ("flock".to_owned(), cost(508.0, 132.0)),
                 ("sysv".to_owned(), cost(495.0, 132.2)),

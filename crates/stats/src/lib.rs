@@ -33,6 +33,7 @@ pub mod planted;
 pub mod ratio;
 pub mod requested;
 pub mod rng;
+pub mod sleeping;
 pub mod spoilt;
 pub mod summary;
 pub mod tail;

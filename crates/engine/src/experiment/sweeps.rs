@@ -37,6 +37,7 @@ impl Course<'_, '_> {
         started_at: String,
     ) -> Result<(), Stop> {
         let specimens = crate::proven::last(&environment);
+        let latencies = self.latencies()?;
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
             plan: self.resolved.plan.clone(),
@@ -46,6 +47,7 @@ impl Course<'_, '_> {
                 clock: self.clock.source().name().to_owned(),
                 stamp_ns: self.clock.cost_ns(),
                 clock_uncertainty_ns: None,
+                latencies,
                 own_cost: BTreeMap::new(),
                 specimens,
                 host_ceilings: Vec::new(),

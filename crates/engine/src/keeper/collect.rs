@@ -392,6 +392,9 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         true => own_clocks(data, pages),
         false => workers_cpu(opened, closed).map(scaled),
     };
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.spun_ns = sum(Word::Spun);
+    data.idled = (sum(Word::Idled), sum(Word::Idles));
     let all = seen.coverage >= 1.0;
     if let (true, Some(from), Some(to)) = (all, &opened.scheduled, &closed.scheduled) {
         let moved = |figure: fn(&Scheduled) -> u64| {
@@ -405,9 +408,12 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         data.switches = Some(moved(|s| s.switches));
         // What is in the worker's own process keeps it busy by itself.
         if remote {
-            let loads = from.iter().zip(to).map(|(from, to)| {
+            let threads = order.threads().into_iter().map(|first| &pages[first]);
+            let loads = from.iter().zip(to).zip(threads).map(|((from, to), page)| {
                 let queued = to.waited_ns.saturating_sub(from.waited_ns);
+                // A thread that spins to the end of a hold could ask for more.
                 let ran = to.ran_ns.saturating_sub(from.ran_ns);
+                let ran = ran.saturating_sub(page.get(Word::Spun));
                 (ran + queued, queued, between)
             });
             data.generators = shares(order, loads.collect());

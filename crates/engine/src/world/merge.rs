@@ -59,6 +59,8 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         lost_updates: sum(|one| one.lost_updates),
         reader_coverage: reader_coverage(whole, parts),
         cpu_ns: known(|one| one.cpu_ns),
+        spun_ns: sum(|one| one.spun_ns),
+        idled: (sum(|one| one.idled.0), sum(|one| one.idled.1)),
         usage_ns: (sum(|one| one.usage_ns.0), sum(|one| one.usage_ns.1)),
         runqueue_wait_ns: known(|one| one.runqueue_wait_ns),
         switches: known(|one| one.switches),

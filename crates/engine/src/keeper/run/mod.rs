@@ -47,9 +47,6 @@ pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
 /// How long all workers together may take to become ready.
 pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
-/// Memory made beforehand, at most; beyond, pages are made on first touch.
-const POPULATE_AT_MOST: usize = 8 << 20;
-
 /// Everything of one run that the workers share.
 pub struct Run<'a, T> {
     pub(super) desk: &'a Desk,
@@ -114,9 +111,6 @@ impl<'a, T: Work> Run<'a, T> {
             ))
         };
         let shared = Shared::new(order.workers).map_err(no_memory)?;
-        if order.workers * crate::page::PAGE_BYTES <= POPULATE_AT_MOST {
-            (0..order.workers).for_each(|worker| shared.populate(worker));
-        }
         let target = make(&Setup {
             argument: spec.argument.as_deref(),
             ledger,
