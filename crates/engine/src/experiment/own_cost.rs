@@ -31,6 +31,7 @@ impl Course<'_, '_> {
             own_cost: BTreeMap::new(),
             specimens: None,
             host_ceilings: Vec::new(),
+            latencies: None,
         };
         // What a pair costs is asked of locks that are measured as such.
         let requests = matches!(

@@ -48,6 +48,7 @@ impl Course<'_, '_> {
                 own_cost: BTreeMap::new(),
                 specimens,
                 host_ceilings: Vec::new(),
+                latencies: None,
             },
             started_at,
         };
