@@ -17,6 +17,14 @@ pub fn build() -> anyhow::Result<PathBuf> {
     Ok(shell::target_directory().join("release/jostle"))
 }
 
+/// The beginning of its command line: it is interrupted when this program ends, however
+/// that comes.
+pub fn call(jostle: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "INT"]).arg(jostle);
+    command
+}
+
 /// Runs a command line that ends with jostle's options, and reads its result file
 /// (`part`, which the next run replaces): one set for each experiment.
 pub fn run(run: &mut Command, part: &Path) -> anyhow::Result<Vec<ResultSet>> {

@@ -9,7 +9,6 @@ use anyhow::{Context, anyhow};
 use jostle_report::ResultSet;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 pub struct Bench {
     jostle: PathBuf,
@@ -87,7 +86,7 @@ impl Bench {
             .server
             .and_then(|wanted| servers.find(|s| s.server == wanted));
         let target = server.map(Running::target).unwrap_or_default();
-        let mut run = Command::new(&self.jostle);
+        let mut run = program::call(&self.jostle);
         run.args(kind.line(&target, self.cpus[0], count));
         let part = self.directory.path().join("part.jsonl");
         let mut sets = program::run(&mut run, &part)?;

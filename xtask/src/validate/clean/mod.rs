@@ -18,7 +18,6 @@ use lines::{Line, lines};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Points that are required; how many of them may be flagged, and how many at least
@@ -146,7 +145,7 @@ impl Bench {
     fn run(&self, line: &Line) -> anyhow::Result<(Experiment, Vec<Point>)> {
         let of_line = |running: &&Running| Some(running.server) == line.server;
         let server = self.servers.iter().find(of_line);
-        let mut run = Command::new(&self.jostle);
+        let mut run = program::call(&self.jostle);
         run.args(line.words(server));
         let part = self.directory.path().join("part.jsonl");
         let set = program::run(&mut run, &part)?.pop();
