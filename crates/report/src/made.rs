@@ -133,6 +133,7 @@ pub fn experiment() -> Experiment {
             .into(),
             specimens: None,
             host_ceilings: Vec::new(),
+            latencies: None,
         },
         started_at: "2026-11-21T00:00:00Z".to_owned(),
     }
