@@ -125,7 +125,6 @@ pub fn experiment() -> Experiment {
             clock: "rdtscp".to_owned(),
             stamp_ns: 19.0,
             clock_uncertainty_ns: Some(40.5),
-            latencies: None,
             own_cost: [
                 ("flock".to_owned(), cost(508.0, 132.0)),
                 ("sysv".to_owned(), cost(495.0, 132.2)),
@@ -133,7 +132,6 @@ pub fn experiment() -> Experiment {
             .into(),
             specimens: None,
             host_ceilings: Vec::new(),
-            latencies: None,
         },
         started_at: "2026-11-21T00:00:00Z".to_owned(),
     }

@@ -25,7 +25,6 @@ const STAMP_EVERY_AT_MOST: u64 = 1_000;
 impl Course<'_, '_> {
     pub(super) fn calibrate(&mut self) -> Result<Calibration, Stop> {
         let mut calibration = Calibration {
-            latencies: None,
             clock: self.clock.source().name().to_owned(),
             stamp_ns: self.clock.cost_ns(),
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
@@ -33,7 +32,6 @@ impl Course<'_, '_> {
             own_cost: BTreeMap::new(),
             specimens: None,
             host_ceilings: Vec::new(),
-            latencies: None,
         };
         // What a pair costs is asked of locks that are measured as such.
         let requests = matches!(

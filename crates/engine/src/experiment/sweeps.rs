@@ -43,7 +43,6 @@ impl Course<'_, '_> {
             plan: self.resolved.plan.clone(),
             environment,
             calibration: Calibration {
-                latencies: None,
                 clock: self.clock.source().name().to_owned(),
                 stamp_ns: self.clock.cost_ns(),
                 clock_uncertainty_ns: None,
@@ -51,7 +50,6 @@ impl Course<'_, '_> {
                 own_cost: BTreeMap::new(),
                 specimens,
                 host_ceilings: Vec::new(),
-                latencies: None,
             },
             started_at,
         };
