@@ -19,6 +19,7 @@
 mod ci;
 mod docs;
 mod fuzz;
+mod hog;
 #[allow(dead_code, reason = "tests use what xtask does not")]
 mod hosts;
 mod hosts_task;
@@ -113,6 +114,9 @@ enum Task {
     /// Loads a server; called by `peers --services`
     #[command(hide = true)]
     Load(load::Load),
+    /// Uses a share of one CPU; called by `validate busy`
+    #[command(hide = true)]
+    Hog(hog::Hog),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -163,6 +167,7 @@ fn main() -> anyhow::Result<()> {
             smoke,
         }),
         Task::Load(load) => load::run(&load),
+        Task::Hog(hog) => hog.run(),
     }
 }
 

@@ -93,6 +93,11 @@ const PACKAGES: &[Package] = &[
         why: "tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled",
     },
     Package {
+        name: "nginx-light",
+        brings: "nginx",
+        why: "the web server beside which `cargo xtask validate` plants neighbours",
+    },
+    Package {
         name: "slapd",
         brings: "slapd",
         why: "the directory server that the target `ldap` is tested and measured on",

@@ -27,6 +27,16 @@ const MEMBERS: u32 = 20;
 /// slapadd and slapd on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Runs a command beside a directory, and ends the one and removes the other when its
+/// standard input closes: when whoever started it ends, in whatever way.
+pub const GUARDIAN: &str = r#"
+    trap '' INT HUP
+    directory=$1; shift
+    "$@" &
+    read -r never
+    kill $!; wait $!
+    rm -rf "$directory""#;
+
 /// What to start.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -118,13 +128,6 @@ impl Slapd {
     /// A shell that ends the server and removes its directory when its standard
     /// input closes: when we end, whatever the way.
     fn guard(directory: PathBuf, wanted: &Wanted) -> Result<Slapd, String> {
-        const SCRIPT: &str = r#"
-            trap '' INT HUP
-            directory=$1; shift
-            "$@" &
-            read -r never
-            kill $!; wait $!
-            rm -rf "$directory""#;
         let free_port = || free_port(wanted.address);
         let port = wanted.port.map_or_else(free_port, Ok)?;
         let tls_port = wanted.tls.then(free_port).transpose()?;
@@ -141,7 +144,7 @@ impl Slapd {
             None => Stdio::null(),
         };
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "sh"]).arg(&directory);
+        shell.args(["-c", GUARDIAN, "sh"]).arg(&directory);
         if let Some(cpu) = wanted.cpu {
             shell.args(["taskset", "-c", &cpu.to_string()]);
         }

@@ -62,6 +62,7 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
             cpus => jostle_model::plan::Place::Cpus(cpus.to_vec()).to_string(),
         },
         machine: data.machine,
+        accounts: data.accounts.clone(),
         deaths: data.deaths.clone(),
         during: data.during.clone(),
         ..Point::default()

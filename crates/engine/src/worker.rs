@@ -169,7 +169,20 @@ impl<T: Work> Crew<'_, T> {
             let cpu = self.order.cpus[worker % self.order.cpus.len()];
             cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))?;
         }
-        join()
+        let handle = join()?;
+        self.touch(worker);
+        Ok(handle)
+    }
+
+    /// Touches what the worker will write in its window: a process that has just been
+    /// forked takes a fault for each page that it touches first.
+    pub(crate) fn touch(&self, worker: usize) {
+        /// More than the deepest call needs.
+        const STACK_BYTES: usize = 32 * 1024;
+        std::hint::black_box([1u8; STACK_BYTES]);
+        self.shared.populate(worker);
+        self.witness.populate();
+        self.logs.populate(worker);
     }
 
     /// Of a process beside the workers: it ends with the keeper, and runs where

@@ -121,6 +121,7 @@ pub fn experiment() -> Experiment {
             ..Environment::default()
         },
         calibration: Calibration {
+            latencies: None,
             clock: "rdtscp".to_owned(),
             stamp_ns: 19.0,
             clock_uncertainty_ns: Some(40.5),

@@ -209,6 +209,8 @@ pub struct RequestTarget {
     /// A request that does nothing, as typed: what remains of a request when its
     /// cost is subtracted is the target's own.
     pub null: Option<&'static str>,
+    /// Where its server listens if the address names no port.
+    pub usual_port: Option<u16>,
 }
 
 /// Prepares any target for requests, locks too.

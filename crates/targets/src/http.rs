@@ -25,6 +25,10 @@ use ureq::{Agent, Error};
 
 use line::{Sockets, Watch, Watching};
 
+/// Where servers listen by default (RFC 9110, section 4.2).
+const PORT: u16 = 80;
+const TLS_PORT: u16 = 443;
+
 /// The line of `http` in the table.
 pub static TARGET: RequestTarget = RequestTarget {
     entry: entry(
@@ -34,6 +38,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach("http", argument),
     prepare: |setup| prepare("http", setup),
     null: None,
+    usual_port: Some(PORT),
 };
 
 /// The line of `https` in the table.
@@ -45,6 +50,7 @@ pub static TLS_TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach("https", argument),
     prepare: |setup| prepare("https", setup),
     null: None,
+    usual_port: Some(TLS_PORT),
 };
 
 const fn entry(name: &'static str, summary: &'static str) -> Entry {
@@ -129,9 +135,9 @@ fn addresses(url: &str) -> Result<Vec<SocketAddr>, SetupError> {
     let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let usual = if uri.scheme_str() == Some("https") {
-        443
+        TLS_PORT
     } else {
-        80
+        PORT
     };
     let port = uri.port_u16().unwrap_or(usual);
     let found = (bare, port).to_socket_addrs();

@@ -56,6 +56,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument, PORT, false),
     prepare: |setup| Ldap::prepare(setup, PORT, false),
     null: None,
+    usual_port: Some(PORT),
 };
 
 /// The same, encrypted.
@@ -76,6 +77,7 @@ pub static TLS_TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument, TLS_PORT, true),
     prepare: |setup| Ldap::prepare(setup, TLS_PORT, true),
     null: None,
+    usual_port: Some(TLS_PORT),
 };
 
 const PORT: u16 = 389;

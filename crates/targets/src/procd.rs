@@ -41,6 +41,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument).map(drop),
     prepare: |setup| Kept::prepare(setup).map(|kept| Box::new(kept) as Box<dyn Requests>),
     null: None,
+    usual_port: None,
 };
 
 /// By a process for each call.
@@ -63,6 +64,7 @@ pub static THIN: RequestTarget = RequestTarget {
     reach: |argument| reach(argument).and_then(|()| thin_client().map(drop)),
     prepare: |setup| Thin::prepare(setup).map(|thin| Box::new(thin) as Box<dyn Requests>),
     null: None,
+    usual_port: None,
 };
 
 /// What is called where nothing is said: the origin's own procedure.

@@ -1,7 +1,7 @@
 //! Pairs of real sessions, one after the other: the same thing measured twice
 //! must not differ; what was planted must be found.
 
-use super::{Required, Row};
+use super::{Required, Row, program};
 use crate::shell;
 use anyhow::Context;
 use jostle_model::record::Point;
@@ -10,7 +10,7 @@ use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison::Said;
 use jostle_stats::intervals::median;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 /// What is measured in a session; the experiments are known by their place.
@@ -59,13 +59,7 @@ fn collect(directory: &Path, sessions: u32, seconds: u64) -> anyhow::Result<()> 
     if missing.is_empty() {
         return Ok(());
     }
-    shell::run(&mut shell::cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "jostle",
-    ]))?;
-    let jostle = shell::target_directory().join("release/jostle");
+    let jostle = program::build()?;
     let started = Instant::now();
     for number in missing {
         if started.elapsed().as_secs() >= seconds {
@@ -74,18 +68,8 @@ fn collect(directory: &Path, sessions: u32, seconds: u64) -> anyhow::Result<()> 
         // Under its name only once it is whole.
         let part = directory.join("part.jsonl");
         let mut session = Command::new(&jostle);
-        session
-            .arg("run")
-            .arg(shell::root().join(PLAN))
-            .args(["--quiet", "--overwrite", "-o"])
-            .arg(&part)
-            .stdout(Stdio::null());
-        let status = session.status().context("cannot run jostle")?;
-        // 3: a point is INVALID, as on a busy machine.
-        anyhow::ensure!(
-            matches!(status.code(), Some(0 | 3)),
-            "a session failed: {status}"
-        );
+        session.arg("run").arg(shell::root().join(PLAN));
+        program::run(&mut session, &part)?;
         std::fs::rename(&part, path(directory, number))?;
     }
     Ok(())

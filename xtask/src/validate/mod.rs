@@ -5,12 +5,19 @@
 //! A new subject is a file and a line in [`Subject`]. What a run printed is kept
 //! in `record/`.
 
+mod busy;
+mod clean;
 mod compare;
 mod growth;
+mod program;
 mod saturation;
+mod servers;
+mod store;
 
 use crate::shell;
+use jostle_model::record::{Accounts, Point};
 use jostle_stats::binomial::bounds;
+use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
 pub enum Subject {
@@ -43,7 +50,60 @@ pub enum Subject {
         /// One trial of each kind: a look
         #[arg(long)]
         quick: bool,
+        /// Runs of two fifths of the usual length
+        #[arg(long)]
+        short: bool,
     },
+    /// An idle machine: nearly all of it must be VALID
+    Clean {
+        #[command(flatten)]
+        collect: Collect,
+        /// Idle CPUs of a virtual machine that halt at once, and that poll first
+        /// (guest_halt_poll_ns 0 and 200000, as root; restored at the end)
+        #[arg(long)]
+        both_halt_settings: bool,
+        /// Only lines whose names contain this
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Hogs beside what is measured: does the bound hold, and is it of use?
+    Busy {
+        #[command(flatten)]
+        collect: Collect,
+        /// Of the hogs
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+        niceness: i32,
+        /// Only kinds whose names contain this
+        #[arg(long)]
+        only: Option<String>,
+    },
+}
+
+/// How a validation that takes long is collected.
+#[derive(clap::Args)]
+pub struct Collect {
+    /// Stop collecting after so many seconds; the next call goes on
+    #[arg(long, default_value_t = 1800)]
+    seconds: u64,
+    /// Where runs are kept, a line each; those that are there count
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Measure nothing: judge what this file has
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "seconds"])]
+    judge: Option<PathBuf>,
+}
+
+/// Share of the CPU time that a run wanted which the hypervisor took instead.
+fn stolen(point: &Point) -> f64 {
+    match point.accounts.as_deref() {
+        Some(Accounts {
+            stolen_s: Some(stolen_s),
+            between_s,
+            cpus,
+            ..
+        }) => stolen_s / (between_s * *cpus as f64).max(1e-9),
+        _ => point.machine.steal_share.unwrap_or(0.0),
+    }
 }
 
 /// Prints a table; fails if a requirement is missed.
@@ -66,7 +126,36 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
             seconds,
             save,
             quick,
-        } => saturation::rows(*seconds, save.as_deref(), *quick)?,
+            short,
+        } => {
+            let length = match short {
+                true => saturation::Length::Short,
+                false => saturation::Length::Usual,
+            };
+            saturation::rows(*seconds, save.as_deref(), *quick, length)?
+        }
+        Subject::Clean {
+            collect,
+            both_halt_settings,
+            only,
+        } => clean::rows(&clean::Wanted {
+            seconds: collect.seconds,
+            save: collect.save.as_deref(),
+            judge: collect.judge.as_deref(),
+            both: *both_halt_settings,
+            only: only.as_deref(),
+        })?,
+        Subject::Busy {
+            collect,
+            niceness,
+            only,
+        } => busy::rows(&busy::Wanted {
+            seconds: collect.seconds,
+            save: collect.save.as_deref(),
+            judge: collect.judge.as_deref(),
+            niceness: *niceness,
+            only: only.as_deref(),
+        })?,
     };
     print(&rows)
 }

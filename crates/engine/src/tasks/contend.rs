@@ -19,6 +19,8 @@ pub struct Contending<'a> {
     key: usize,
     mode: Mode,
     attempt: u64,
+    /// Stamp at which the last idle began.
+    idle_since: u64,
     stamped: bool,
     wait: Wait,
     grant: Option<Grant>,
@@ -61,6 +63,7 @@ impl<'a> Contending<'a> {
             key: 0,
             mode: Mode::Exclusive,
             attempt: 0,
+            idle_since: 0,
             stamped: false,
             grant: None,
             token: None,
@@ -144,7 +147,7 @@ impl<'a> Contending<'a> {
         match self.notes.order.hold.span().0 {
             span if span > 0 && holds => {
                 self.state = State::Holding;
-                Next::At(self.notes.clock.now() + span)
+                Next::Sharp(self.notes.clock.now() + span)
             }
             _ => self.give_back(out),
         }
@@ -201,7 +204,10 @@ impl<'a> Contending<'a> {
         match self.notes.order.idle.span().0 {
             _ if self.over => Next::Done,
             0 => self.begin(out),
-            span => Next::At(self.notes.clock.now() + span),
+            span => {
+                self.idle_since = self.notes.clock.now();
+                Next::At(self.idle_since + span)
+            }
         }
     }
 }
@@ -239,7 +245,10 @@ impl Job for Contending<'_> {
 
     fn due(&mut self, out: &mut Vec<u8>) -> Next {
         match self.state {
-            State::Idle => self.begin(out),
+            State::Idle => {
+                self.notes.idled(self.idle_since);
+                self.begin(out)
+            }
             State::Polling => self.ask(out),
             State::Holding => self.give_back(out),
             State::Asked | State::Leaving => Next::Reply,

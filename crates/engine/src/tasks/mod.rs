@@ -37,6 +37,12 @@ const EVENTS: usize = 256;
 /// Until the window's end is known, how long to wait for events.
 const LOOK_UP_NS: u64 = 10_000_000;
 
+/// For calls that do not wait.
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 /// Stack of a generator thread.
 const STACK: usize = 256 * 1024;
 
@@ -47,6 +53,8 @@ pub enum Next {
     Reply,
     /// This stamp, or a reply.
     At(u64),
+    /// The same, on time: the thread wakes early and looks up until then.
+    Sharp(u64),
     /// What it waited for already.
     Same,
     /// That what it has put together is on its way: it has more.
@@ -164,6 +172,7 @@ impl<T: Target> Crew<'_, T> {
                 return false;
             }
         };
+        workers.clone().for_each(|worker| self.touch(worker));
         workers
             .clone()
             .for_each(|worker| self.make_ready(&self.shared.page(worker)));
@@ -207,7 +216,7 @@ impl<T: Target> Crew<'_, T> {
             let job = contend::Contending::new(self, worker, first, dialled.wire);
             (dialled.stream, job)
         });
-        let mut generator = match Generator::new(self, tasks.collect()) {
+        let mut generator = match Generator::new(self, first, tasks.collect()) {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
@@ -230,7 +239,7 @@ impl<T: Target> Crew<'_, T> {
         let tasks = workers.clone().zip(dialled);
         let tasks =
             tasks.map(|(worker, dialled)| (dialled.stream, job(self, worker, first, dialled.wire)));
-        let mut generator = match Generator::new(self, tasks.collect()) {
+        let mut generator = match Generator::new(self, first, tasks.collect()) {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
@@ -308,12 +317,19 @@ struct Generator<'a, J> {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     timers: Timers,
+    /// When to wake up for what is due on time, and until when not to sleep then.
+    alarms: Timers,
+    awake_until: u64,
+    wake_early: u64,
+    /// Where the thread notes what it spins.
+    page: Page<'a>,
     room: Vec<u8>,
 }
 
 impl<'a, J: Job> Generator<'a, J> {
     fn new<T>(
         crew: &Crew<'a, T>,
+        first: usize,
         tasks: Vec<(jostle_targets::remote::Stream, J)>,
     ) -> io::Result<Generator<'a, J>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -340,6 +356,10 @@ impl<'a, J: Job> Generator<'a, J> {
             epoll,
             events: Vec::with_capacity(EVENTS),
             timers: Timers::new(count),
+            alarms: Timers::new(count),
+            awake_until: 0,
+            wake_early: crew.order.wake_early.0,
+            page: crew.shared.page(first),
             room: Vec::new(),
         })
     }
@@ -357,6 +377,9 @@ impl<'a, J: Job> Generator<'a, J> {
                 self.wind_up();
             }
             let now = self.clock.now();
+            while let Some(nth) = self.alarms.pop(now) {
+                self.awake_until = self.awake_until.max(self.timers.due(nth));
+            }
             while let Some(nth) = self.timers.pop(now) {
                 self.due(nth);
             }
@@ -394,23 +417,37 @@ impl<'a, J: Job> Generator<'a, J> {
             }
             _ => None,
         };
-        let next = self.timers.next();
+        let next = self.timers.next().into_iter().chain(self.alarms.next());
         end.into_iter().chain(next).min()
+    }
+
+    /// What there is by now, instead of sleeping. Time in which there was nothing is
+    /// spun.
+    fn look_up(&mut self, since: u64) {
+        let _ = epoll::wait(
+            &self.epoll,
+            spare_capacity(&mut self.events),
+            Some(&AT_ONCE),
+        );
+        if self.events.is_empty() && self.shared.phase().load(Relaxed) == phase::WITHIN {
+            let spun = self.clock.now() - since;
+            self.page.add(Word::Spun, spun);
+        }
     }
 
     /// epoll_wait(2) counts in milliseconds; poll(2) on the epoll descriptor
     /// ends to the nanosecond.
     fn wait(&mut self) {
-        const AT_ONCE: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = self.clock.now();
+        if now < self.awake_until {
+            return self.look_up(now);
+        }
         let Some(until) = self.horizon() else {
             // Interrupted by the keeper's signal: the loop looks up.
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), None);
             return;
         };
-        let left = until.saturating_sub(self.clock.now());
+        let left = until.saturating_sub(now);
         if left > 0 {
             let timeout = Timespec {
                 tv_sec: (left / 1_000_000_000) as i64,
@@ -473,6 +510,12 @@ impl<'a, J: Job> Generator<'a, J> {
         match sent {
             Ok(Next::Reply) => self.timers.set(nth, 0),
             Ok(Next::At(at)) => self.timers.set(nth, at),
+            Ok(Next::Sharp(at)) => {
+                self.timers.set(nth, at);
+                if self.wake_early > 0 {
+                    self.alarms.set(nth, at - self.wake_early);
+                }
+            }
             Ok(Next::Same) => {}
             // What cannot be sent now goes with what comes after.
             Ok(Next::Sent) => {

@@ -5,7 +5,9 @@
 //! time. What belongs to the order of connections on one host (medians by decade) is
 //! left out of the whole.
 
-use super::machines::{once, share, share_network, together, without_neighbours};
+use super::machines::{
+    accounts_together, once, share, share_network, together, without_neighbours,
+};
 use super::merge::{counted, merged};
 use super::rows::row;
 use super::split::dealt;
@@ -13,7 +15,7 @@ use super::{Host, HostDid, Part, name};
 use crate::connected::{self, Curve};
 use crate::order::{Closed, Lost, Merged, Reached, SideYield, SweepOrder};
 use jostle_model::hosts::HostPart;
-use jostle_model::record::{Experiment, Point};
+use jostle_model::record::{Accounts, Experiment, Point};
 use jostle_stats::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -92,6 +94,10 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
         .iter()
         .map(|(rank, data)| (*rank, data.machine))
         .collect();
+    let accounts: Vec<(usize, Accounts)> = ranked
+        .iter()
+        .filter_map(|(rank, data)| Some((*rank, (**data.accounts.as_ref()?).clone())))
+        .collect();
     let took_ns = most(|one| one.took_ns);
     let names = parts.iter().map(|part| name(hosts, part.of.rank));
     let stopped = names.clone().zip(all()).find_map(|(name, one)| {
@@ -119,6 +125,7 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
         client: client(all().map(|one| one.client)),
         lag_ns: all().filter_map(|one| one.lag_ns).max(),
         machine: together(hosts, &machines),
+        accounts: accounts_together(hosts, &accounts).map(Box::new),
         slab_bytes: of_machines().map(|one| one.slab_bytes).sum(),
         memory_bytes: of_machines().map(|one| one.memory_bytes).sum(),
         caches: caches(of_machines().map(|one| &one.caches)),
@@ -260,6 +267,7 @@ pub mod tests {
             load: Load::default(),
             patience: Nanos(1),
             during: None,
+            server: None,
             together: None,
             seed: 7,
         }

@@ -1,14 +1,16 @@
 //! Servers of their own, a control group, and jostle in it.
 
-use super::kinds::{Figure, Kind, Planted, Server};
-use crate::shell;
-use anyhow::{Context, anyhow, ensure};
+use super::kinds::{Figure, Kind, Length, Planted};
+use crate::validate::program;
+use crate::validate::servers::{Running, Server};
+use anyhow::{Context, anyhow};
 use jostle_report::ResultSet;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+
+const SERVERS: [Server; 3] = [Server::Lockd, Server::Slow, Server::Nginx];
 
 /// A quota that is accounted and never reached.
 const NO_QUOTA_CPUS: f64 = 10_000.0;
@@ -18,14 +20,15 @@ pub struct Bench {
     jostle: PathBuf,
     /// Of the generators.
     cpu: usize,
-    servers: Vec<(Server, String, Running)>,
+    servers: Vec<Running>,
+    length: Length,
     group: CpuGroup,
     ledger: Ledger,
     directory: tempfile::TempDir,
 }
 
 impl Bench {
-    pub fn set_up(jostle: &Path) -> anyhow::Result<Bench> {
+    pub fn set_up(jostle: &Path, length: Length) -> anyhow::Result<Bench> {
         let cpus = jostle_sys::cpu::allowed();
         let (Some(cpu), Some(server_cpu), true) = (cpus.first(), cpus.last(), cpus.len() > 1)
         else {
@@ -34,14 +37,13 @@ impl Bench {
         let _ = jostle_sys::ledger::sweep_dead();
         let ledger = Ledger::create().context("cannot make a ledger")?;
         let group = CpuGroup::create(&ledger, NO_QUOTA_CPUS).map_err(anyhow::Error::msg)?;
-        let started = Server::ALL.map(|server| {
-            let (running, address) = start(jostle, server, *server_cpu)?;
-            Ok((server, format!("lockd://{address}"), running))
-        });
+        crate::packages::ensure(&SERVERS.map(Server::packages).concat())?;
+        let started = SERVERS.map(|server| server.start(jostle, Some(*server_cpu)));
         Ok(Bench {
             jostle: jostle.to_owned(),
             cpu: *cpu,
             servers: started.into_iter().collect::<anyhow::Result<_>>()?,
+            length,
             group,
             ledger,
             directory: tempfile::tempdir()?,
@@ -59,8 +61,8 @@ impl Bench {
         let (file, unlimited) = self.group.quota(NO_QUOTA_CPUS);
         std::fs::write(&file, unlimited).context("cannot set a CPU quota")?;
         let mut servers = self.servers.iter();
-        let target = servers.find(|(server, ..)| *server == kind.server);
-        let target = &target.context("the server is not there")?.1;
+        let server = servers.find(|running| running.server == kind.server);
+        let target = server.context("the server is not there")?.target();
         let part = self.directory.path().join("part.jsonl");
         let name = self.jostle.display().to_string();
         let planted = planted.map(|planted| {
@@ -77,23 +79,12 @@ impl Bench {
         let mut run = Command::new("sh");
         run.args(["-c", &enter])
             .arg(&self.jostle)
-            .args(kind.line(target, self.cpu))
-            .args(planted.unwrap_or_default())
-            .args(["--quiet", "--overwrite", "-o"])
-            .arg(&part)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .args(kind.line(&target, self.cpu, self.length))
+            .args(planted.unwrap_or_default());
         let stopped = || self.group.throttled().throttled_periods;
         let before = stopped();
-        let status = run.status().context("cannot run jostle")?;
+        let mut sets = program::run(&mut run, &part)?;
         let stopped = stopped() - before;
-        // 3: the point is INVALID.
-        ensure!(
-            matches!(status.code(), Some(0 | 3)),
-            "`{}` failed: {status}",
-            shell::typed(&run)
-        );
-        let mut sets = jostle_report::read(&part)?;
         let set = sets.pop().context("jostle wrote nothing")?;
         Ok((set, stopped))
     }
@@ -106,33 +97,6 @@ impl Drop for Bench {
             eprintln!("left behind: {}", left.join("; "));
         }
     }
-}
-
-/// A server; ends with its standard input.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
-    }
-}
-
-fn start(jostle: &Path, server: Server, cpu: usize) -> anyhow::Result<(Running, String)> {
-    let mut child = Command::new("taskset")
-        .args(["-c", &cpu.to_string()])
-        .arg(jostle)
-        .args(["serve", server.name()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot run taskset")?;
-    let stdout = child.stdout.take().context("a server without output")?;
-    let running = Running(child);
-    let mut address = String::new();
-    BufReader::new(stdout).read_line(&mut address)?;
-    ensure!(!address.is_empty(), "{} does not start", server.name());
-    Ok((running, address.trim().to_owned()))
 }
 
 /// The headline's value in a run; None where the run is too short for it.

@@ -2,6 +2,7 @@
 //!
 //! Generators have the first CPU for themselves, servers the last one.
 
+use crate::validate::servers::Server;
 use serde::{Deserialize, Serialize};
 
 /// The figure that a reader takes home.
@@ -13,23 +14,29 @@ pub enum Figure {
     P99,
 }
 
-/// Who answers.
+/// How long runs last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server {
-    /// The lock daemon.
-    Lockd,
-    /// A server that sleeps 50 us over each grant, one after the other.
-    Slow,
+pub enum Length {
+    /// A second or a little more: checks of the machine's ticks want 200 of them, and
+    /// two CPUs have as many in a second.
+    Usual,
+    /// Two fifths of that, as many users have them.
+    Short,
 }
 
-impl Server {
-    pub const ALL: [Server; 2] = [Server::Lockd, Server::Slow];
-
-    /// As `jostle serve` calls it.
-    pub fn name(self) -> &'static str {
+impl Length {
+    fn window(self) -> &'static str {
         match self {
-            Server::Lockd => "lockd",
-            Server::Slow => "echo:slow=50us",
+            Length::Usual => "-t 1.05 --warmup 0.1",
+            Length::Short => "-t 0.4 --warmup 0.1",
+        }
+    }
+
+    /// Operations that take as long, of so many that take the usual time.
+    fn count(self, usual: u64) -> u64 {
+        match self {
+            Length::Usual => usual,
+            Length::Short => usual * 2 / 5,
         }
     }
 }
@@ -41,16 +48,14 @@ pub struct Kind {
     /// Whose row it is counted in.
     pub group: &'static str,
     pub server: Server,
-    /// The verb, and what follows the target. A run lasts a second or a little
-    /// more: checks of the machine's ticks want 200 of them, and two CPUs have as
-    /// many in a second.
+    /// The verb, and what follows the target.
     pub words: (&'static str, &'static str),
+    /// Operations of a run of the usual length; 0: it has a window.
+    pub count: u64,
     /// Whether the generators keep to their CPU, or go where the scheduler puts them.
     pub is_placed: bool,
     pub headline: &'static [Figure],
 }
-
-const WINDOW: &str = "-t 1.05 --warmup 0.1";
 
 /// None of them has its generators at their limit by itself.
 pub static KINDS: &[Kind] = &[
@@ -58,7 +63,8 @@ pub static KINDS: &[Kind] = &[
         name: "stream, tasks",
         group: "closed",
         server: Server::Lockd,
-        words: ("stream", "-n 50000 -w 1 --as tasks"),
+        words: ("stream", "-n COUNT -w 1 --as tasks"),
+        count: 50_000,
         is_placed: true,
         headline: &[Figure::Throughput],
     },
@@ -66,7 +72,8 @@ pub static KINDS: &[Kind] = &[
         name: "stream, processes",
         group: "closed",
         server: Server::Lockd,
-        words: ("stream", "-n 50000 -w 1 --as processes"),
+        words: ("stream", "-n COUNT -w 1 --as processes"),
+        count: 50_000,
         is_placed: true,
         headline: &[Figure::Throughput],
     },
@@ -74,7 +81,8 @@ pub static KINDS: &[Kind] = &[
         name: "stream, unplaced",
         group: "closed",
         server: Server::Lockd,
-        words: ("stream", "-n 50000 -w 1 --as tasks"),
+        words: ("stream", "-n COUNT -w 1 --as tasks"),
+        count: 50_000,
         is_placed: false,
         headline: &[Figure::Throughput],
     },
@@ -83,6 +91,7 @@ pub static KINDS: &[Kind] = &[
         group: "closed",
         server: Server::Lockd,
         words: ("contend", "-w 4 -b 100us -i 0 --as tasks WINDOW"),
+        count: 0,
         is_placed: true,
         headline: &[Figure::Throughput],
     },
@@ -91,6 +100,7 @@ pub static KINDS: &[Kind] = &[
         group: "closed",
         server: Server::Lockd,
         words: ("contend", "-w 4 -b 100us -i 0 --as processes WINDOW"),
+        count: 0,
         is_placed: true,
         headline: &[Figure::Throughput],
     },
@@ -99,6 +109,7 @@ pub static KINDS: &[Kind] = &[
         group: "open",
         server: Server::Lockd,
         words: ("rate", "--rate 5000 -w 16 WINDOW"),
+        count: 0,
         is_placed: true,
         headline: &[Figure::P99],
     },
@@ -109,6 +120,25 @@ pub static KINDS: &[Kind] = &[
         group: "open",
         server: Server::Slow,
         words: ("rate", "--rate 2000 -w 16 WINDOW"),
+        count: 0,
+        is_placed: true,
+        headline: &[Figure::P99],
+    },
+    Kind {
+        name: "stream, http",
+        group: "closed",
+        server: Server::Nginx,
+        words: ("stream", "-n COUNT -w 1 --connection keep"),
+        count: 8_000,
+        is_placed: true,
+        headline: &[Figure::Throughput],
+    },
+    Kind {
+        name: "rate, http",
+        group: "open",
+        server: Server::Nginx,
+        words: ("rate", "--rate 2000 -w 16 --connection keep WINDOW"),
+        count: 0,
         is_placed: true,
         headline: &[Figure::P99],
     },
@@ -117,6 +147,7 @@ pub static KINDS: &[Kind] = &[
         group: "spread",
         server: Server::Slow,
         words: ("spread", "--in-flight 2 --generators 2 WINDOW"),
+        count: 0,
         is_placed: true,
         headline: &[Figure::Throughput, Figure::P99],
     },
@@ -125,6 +156,7 @@ pub static KINDS: &[Kind] = &[
         group: "spread",
         server: Server::Slow,
         words: ("spread", "--in-flight 8 --generators 2 WINDOW"),
+        count: 0,
         is_placed: true,
         headline: &[Figure::Throughput, Figure::P99],
     },
@@ -136,9 +168,12 @@ impl Kind {
     }
 
     /// The words that follow `jostle`.
-    pub fn line(&self, target: &str, cpu: usize) -> Vec<String> {
+    pub fn line(&self, target: &str, cpu: usize, length: Length) -> Vec<String> {
         let (verb, options) = self.words;
-        let options = options.replace("WINDOW", WINDOW);
+        let count = length.count(self.count).to_string();
+        let options = options
+            .replace("WINDOW", length.window())
+            .replace("COUNT", &count);
         let place = match self.is_placed {
             true => format!("--place cpus:{cpu}"),
             false => String::new(),
@@ -268,6 +303,20 @@ mod tests {
             assert!(["closed", "open", "spread"].contains(&kind.group));
             let plants = if kind.group == "spread" { 4 } else { 3 };
             assert_eq!(kind.plants().count(), plants * DOSES.len());
+        }
+    }
+
+    #[test]
+    fn a_short_run_has_two_fifths_of_the_operations_or_of_the_window() {
+        let line = |nth: usize, length| KINDS[nth].line("TARGET", 1, length).join(" ");
+        let stream = "stream TARGET -n 20000 -w 1 --as tasks --place cpus:1 --runs 1";
+        assert_eq!(line(0, Length::Short), stream);
+        assert!(line(0, Length::Usual).contains("-n 50000 "));
+        assert!(line(3, Length::Short).contains("-t 0.4 "));
+        for kind in KINDS {
+            let options = kind.words.1;
+            assert_ne!(options.contains("COUNT"), options.contains("WINDOW"));
+            assert_eq!(options.contains("COUNT"), kind.count > 0, "{}", kind.name);
         }
     }
 

@@ -10,17 +10,18 @@ mod judge;
 mod kinds;
 mod store;
 
-use super::{Required, Row};
-use crate::shell;
+use super::store::Store;
+use super::{Required, Row, program};
 use bench::Bench;
 use jostle_model::record::Point;
 use jostle_stats::rng::Rng;
 use judge::{Judged, Trial};
+pub use kinds::Length;
 use kinds::{Figure, KINDS, Kind, Planted};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use store::{Run, Store};
+use store::Run;
 
 /// With none of so many acquitted, surely (95 %) under 1.5 % are.
 const GUILTY: u64 = 200;
@@ -33,25 +34,24 @@ const ACCUSED: u64 = 2;
 const PLANTED: usize = 6;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(seconds: u64, save: Option<&Path>, quick: bool) -> anyhow::Result<Vec<Row>> {
-    shell::run(&mut shell::cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "jostle",
-    ]))?;
-    let jostle = shell::target_directory().join("release/jostle");
+pub fn rows(
+    seconds: u64,
+    save: Option<&Path>,
+    quick: bool,
+    length: Length,
+) -> anyhow::Result<Vec<Row>> {
+    let jostle = program::build()?;
     let mut store = Store::open(save)?;
     let until = Instant::now() + Duration::from_secs(seconds);
     if quick {
-        look(&Bench::set_up(&jostle)?, &mut store)?;
-    } else if !is_enough(&store.runs) && seconds > 0 {
-        let bench = Bench::set_up(&jostle)?;
-        while !is_enough(&store.runs) && Instant::now() < until {
+        look(&Bench::set_up(&jostle, length)?, &mut store)?;
+    } else if !is_enough(&store.lines) && seconds > 0 {
+        let bench = Bench::set_up(&jostle, length)?;
+        while !is_enough(&store.lines) && Instant::now() < until {
             session(&bench, &mut store, until)?;
         }
     }
-    Ok(report(&store.runs, quick))
+    Ok(report(&store.lines, quick))
 }
 
 fn is_enough(runs: &[Run]) -> bool {
@@ -70,7 +70,7 @@ fn clean<'a>(judged: &'a [Judged<'a>]) -> impl Iterator<Item = &'a Judged<'a>> {
 }
 
 /// One dose of each plant in turn, one for each kind: whether all of it works.
-fn look(bench: &Bench, store: &mut Store) -> anyhow::Result<()> {
+fn look(bench: &Bench, store: &mut Store<Run>) -> anyhow::Result<()> {
     for (nth, kind) in KINDS.iter().enumerate() {
         let heavy: Vec<Planted> = kind.plants().filter(|p| p.dose == 80).collect();
         let plant = heavy[nth % heavy.len()];
@@ -80,8 +80,8 @@ fn look(bench: &Bench, store: &mut Store) -> anyhow::Result<()> {
 }
 
 /// Of the kind and the doses that have the fewest trials so far.
-fn session(bench: &Bench, store: &mut Store, until: Instant) -> anyhow::Result<()> {
-    let judged = judge::judge(&store.runs);
+fn session(bench: &Bench, store: &mut Store<Run>, until: Instant) -> anyhow::Result<()> {
+    let judged = judge::judge(&store.lines);
     let mut counts: BTreeMap<(&str, Planted), usize> = BTreeMap::new();
     for trial in judge::trials(&judged) {
         *counts
@@ -89,7 +89,7 @@ fn session(bench: &Bench, store: &mut Store, until: Instant) -> anyhow::Result<(
             .or_default() += 1;
     }
     let count = |kind: &Kind, planted| counts.get(&(kind.name, planted)).copied().unwrap_or(0);
-    let mut rng = Rng::new(next_session(&store.runs));
+    let mut rng = Rng::new(next_session(&store.lines));
     let mut kinds: Vec<&Kind> = KINDS.iter().collect();
     rng.shuffle(&mut kinds);
     // In shares of what there is to plant: kinds have more or fewer plants.
@@ -113,14 +113,14 @@ fn next_session(runs: &[Run]) -> u64 {
 /// One session: every second run is left alone, the first and the last too.
 fn chain(
     bench: &Bench,
-    store: &mut Store,
+    store: &mut Store<Run>,
     kind: &'static Kind,
     plants: &[Planted],
     until: Option<Instant>,
 ) -> anyhow::Result<()> {
-    let session = next_session(&store.runs);
+    let session = next_session(&store.lines);
     let mut at = 0;
-    let mut run = |planted: Option<Planted>, used: f64, store: &mut Store| {
+    let mut run = |planted: Option<Planted>, used: f64, store: &mut Store<Run>| {
         let (set, stopped) = bench.run(kind, planted, used)?;
         store.add(Run {
             stopped: Some(stopped),
@@ -135,7 +135,7 @@ fn chain(
         if until.is_some_and(|until| Instant::now() >= until) {
             break;
         }
-        let used = store.runs.last().map_or(0.0, |run| used(&run.point));
+        let used = store.lines.last().map_or(0.0, |run| used(&run.point));
         run(Some(*planted), used, store)?;
         run(None, 0.0, store)?;
     }

@@ -1,23 +1,11 @@
-//! The file of runs: a line for each, written when it is over, so that the next
-//! call goes on where this one was ended.
+//! What is kept of a run.
 
 use super::kinds::Planted;
-use anyhow::Context;
+use crate::validate::store::slim;
 use jostle_model::plan::Plan;
 use jostle_model::record::{Calibration, Environment, Experiment, Point, SCHEMA};
 use jostle_report::ResultSet;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-
-/// What checks look at; the others are as long as all the rest.
-const HISTOGRAMS: [&str; 4] = [
-    "response_ns",
-    "unanswered_ns",
-    "generator_lag_ns",
-    "canary_lag_ns",
-];
 
 /// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,11 +32,7 @@ pub struct Run {
 impl Run {
     pub fn new(session: u64, at: u32, kind: &str, planted: Option<Planted>, set: ResultSet) -> Run {
         let mut point = set.points.into_iter().next().unwrap_or_default();
-        let is_open = point.open_loop.is_some();
-        point
-            .histograms
-            .retain(|name, _| is_open && HISTOGRAMS.contains(&name.as_str()));
-        point.series.clear();
+        slim(&mut point);
         Run {
             session,
             at,
@@ -73,58 +57,20 @@ impl Run {
     }
 }
 
-/// The runs so far, and where more go.
-pub struct Store {
-    pub runs: Vec<Run>,
-    file: Option<File>,
-}
-
-impl Store {
-    /// Without a path nothing is kept.
-    pub fn open(path: Option<&Path>) -> anyhow::Result<Store> {
-        let Some(path) = path else {
-            return Ok(Store {
-                runs: Vec::new(),
-                file: None,
-            });
-        };
-        let said = || path.display().to_string();
-        let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).open(path);
-        let file = file.with_context(said)?;
-        let runs = BufReader::new(&file).lines().map(|line| {
-            let line = line?;
-            serde_json::from_str(&line).map_err(anyhow::Error::from)
-        });
-        Ok(Store {
-            runs: runs.collect::<anyhow::Result<_>>().with_context(said)?,
-            file: Some(file),
-        })
-    }
-
-    pub fn add(&mut self, run: Run) -> anyhow::Result<()> {
-        if let Some(file) = &mut self.file {
-            let line = serde_json::to_string(&run)? + "\n";
-            file.write_all(line.as_bytes())?;
-        }
-        self.runs.push(run);
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::validate::saturation::kinds::Plant;
+    use crate::validate::store::Store;
     use jostle_model::plan::Workload;
 
     #[test]
-    fn the_next_call_goes_on_behind_what_is_there() {
+    fn a_line_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.jsonl");
         for at in 0..3 {
-            let mut store = Store::open(Some(&path)).unwrap();
-            assert_eq!(store.runs.len(), at as usize);
+            let mut store: Store<Run> = Store::open(Some(&path)).unwrap();
+            assert_eq!(store.lines.len(), at as usize);
             let planted = Planted {
                 plant: Plant::Pause,
                 dose: 20,
@@ -138,7 +84,7 @@ mod tests {
             let run = Run::new(7, at, "stream, tasks", planted, set);
             store.add(run).unwrap();
         }
-        let runs = Store::open(Some(&path)).unwrap().runs;
+        let runs = Store::<Run>::open(Some(&path)).unwrap().lines;
         let rates: Vec<f64> = runs.iter().map(|run| run.point.throughput_per_s).collect();
         assert_eq!(rates, [0.0, 1.0, 2.0]);
         let whole = |at: usize| (runs[at].environment.is_some(), runs[at].planted.is_some());

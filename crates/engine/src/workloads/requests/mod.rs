@@ -162,6 +162,7 @@ impl Work for Requesting {
                 return false;
             }
         };
+        crew.target.sheets.populate(worker);
         let mut asking = Requesting::asking(crew, caller, worker);
         let well = Requesting::ask_all(crew, worker, &mut asking);
         crew.part(&page, well, || asking.part())
