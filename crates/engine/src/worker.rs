@@ -177,9 +177,9 @@ impl<T: Work> Crew<'_, T> {
     /// Touches what the worker will write in its window: a process that has just been
     /// forked takes a fault for each page that it touches first.
     pub(crate) fn touch(&self, worker: usize) {
-        /// More than the deepest call needs.
-        const STACK_BYTES: usize = 32 * 1024;
-        std::hint::black_box([1u8; STACK_BYTES]);
+        /// A small part of the smallest stack, of which an array may take twice its size.
+        const STACK_BYTES: usize = 8 * 1024;
+        std::hint::black_box(&[1u8; STACK_BYTES]);
         self.shared.populate(worker);
         self.witness.populate();
         self.logs.populate(worker);
