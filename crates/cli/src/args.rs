@@ -13,9 +13,9 @@ pub use requests::{Asked, Call};
 pub use spread::Spread;
 
 use clap::{Args, Parser, Subcommand};
-use jostle_model::List;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos, Unit};
+use jostle_model::{List, ServerAt};
 use std::path::PathBuf;
 
 /// Finds out how locks and connections behave when everybody wants in: throughput, waiting,
@@ -228,6 +228,9 @@ pub struct Conditions {
     /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
     #[arg(long, value_name = "COMMAND")]
     pub during: Option<String>,
+    /// The server on this machine, if its connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
+    #[arg(long, value_name = "WHICH")]
+    pub server: Option<ServerAt>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -482,6 +485,7 @@ impl Conditions {
             timer_slack: self.timer_slack,
             over: self.over.clone().map(|times| times.0),
             during: self.during.clone(),
+            server: self.server.clone(),
             seed: self.seed,
             ..Plan::of(workload)
         }

@@ -9,6 +9,7 @@ use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
+use jostle_engine::keeper;
 use jostle_engine::preflight::neighbours::Look;
 use jostle_engine::preflight::{self, Need, OneHost};
 use jostle_engine::proven;
@@ -21,7 +22,6 @@ use jostle_model::record::{Environment, Record};
 use jostle_report::{ResultSet, Writer};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
-use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
 use std::path::Path;
@@ -299,15 +299,14 @@ fn preflight(
     machine: &Machine,
     hosts: &[Host],
 ) -> Result<Vec<String>, Failure> {
+    if let Some(server) = &resolved.plan.server {
+        keeper::check_server(server).map_err(Failure::Usage)?;
+    }
     let one = OneHost::of(&resolved.plan, hosts);
     if resolved.plan.workload == Workload::Connect {
         return forecast(resolved, machine, &one);
     }
     reach_all(resolved)?;
-    if let Some(place) = &resolved.plan.server_cgroup {
-        OtherGroup::find(place)
-            .map_err(|error| Failure::Failed(anyhow!("--server-cgroup: {error}")))?;
-    }
     for spec in &resolved.specs {
         preflight::fits(&need(&resolved.plan, &one, spec), machine).map_err(|refusal| {
             Failure::Failed(anyhow!("{}: {}{refusal}", spec.typed, one.whose()))

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 /// What another program on this machine, a short window, a build without
 /// optimisation, or a lock that excludes nobody, rightly earns.
-const BYSTANDERS: [&str; 9] = [
-    "foreign_cpu",
+const BYSTANDERS: [&str; 10] = [
+    "neighbours",
+    "precision",
     "generator",
     "steal",
     "steadiness",

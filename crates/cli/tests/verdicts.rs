@@ -82,21 +82,6 @@ fn among_burners_on<T>(
 }
 
 #[test]
-fn other_programs_on_the_cpus_are_noticed() {
-    let _alone = alone();
-    // Two CPUs for 1.5 s: 300 ticks.
-    let line = "contend flock -w 2 -b 1ms -t 1.5";
-    let disturbed = among_burners(2, Duration::ZERO, || measured(line));
-    convicts(
-        &disturbed,
-        "foreign_cpu",
-        Is::Invalid,
-        "other programs used",
-    );
-    acquits("foreign_cpu", || measured(line));
-}
-
-#[test]
 fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
     let _alone = alone();
     let cpu = jostle_sys::cpu::allowed()[0];
@@ -176,12 +161,41 @@ fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
 #[test]
 fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
     let _alone = alone();
-    // The kernel may let each sleep last 50 ms longer.
-    let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 50ms");
+    // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
+    // short enough that the median of 1 s is known, also where it always does.
+    let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 20ms");
     convicts(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
+    // Ten times the hold: a neighbour or a slow wake-up is a small part of it.
     acquits("hold_accuracy", || {
-        measured("contend flock -w 2 -b 1ms -t 0.5")
+        measured("contend flock -w 2 -b 10ms -t 0.5")
     });
+}
+
+/// Where sleeps end 150 us late, a hold that is cut short by that ends on time, and one
+/// of many that are held at the same time does not.
+#[test]
+fn a_sleeping_hold_ends_on_time_and_what_is_spun_for_that_is_stated() {
+    let _alone = alone();
+    for who in ["flock", "lockd --as tasks"] {
+        ends_on_time(&format!(
+            "contend {who} -w 8 -b 1ms -i 0 -t 0.5 --timer-slack 150us"
+        ));
+    }
+}
+
+fn ends_on_time(line: &str) {
+    let held = |point: &Point| point.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
+    // A neighbour may take the CPU from the one or the other.
+    let (on_time, late) = in_five_tries("a hold on time beside late ones", || {
+        let on_time = measured(line);
+        let late = measured(&format!("{line} --keys 8"));
+        (held(&late) > 4 * held(&on_time)).then_some((on_time, late))
+    });
+    let (spun_s, cpu_s) = (on_time.spun_s.unwrap(), on_time.cpu_s.unwrap());
+    assert!(spun_s > 0.0 && spun_s < cpu_s, "{spun_s} of {cpu_s}");
+    let of_locks_s = on_time.cpu_us_per_operation.unwrap() * on_time.operations as f64 / 1e6;
+    assert!((of_locks_s + spun_s - cpu_s).abs() < 1e-6, "{of_locks_s}");
+    assert_eq!(late.spun_s, None);
 }
 
 #[test]

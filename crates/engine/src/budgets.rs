@@ -50,7 +50,7 @@ fn of_machine(sides: &Sides) -> Budgets {
             false => found(
                 None,
                 "the server's process is not known here; name its control group \
-                 (--server-cgroup PATH)"
+                 (--server cgroup:PATH)"
                     .to_owned(),
             ),
         };

@@ -62,6 +62,7 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
             cpus => jostle_model::plan::Place::Cpus(cpus.to_vec()).to_string(),
         },
         machine: data.machine,
+        accounts: data.accounts.clone(),
         deaths: data.deaths.clone(),
         during: data.during.clone(),
         ..Point::default()
@@ -75,6 +76,9 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
         point.errors.insert(stopped.error.clone(), 1);
     }
     let mut connections = connections(curve, data);
+    connections.loss_seen_at = before
+        .and_then(|before| before.connections.as_ref()?.loss_seen_at)
+        .or_else(|| data.lost.filter(|lost| lost.count > 0).map(|_| data.opened));
     connections.to_previous = before
         .filter(|before| before.operations >= LEAST_BEFORE)
         .and_then(|before| Some(median(&point)? / median(before)?));
@@ -182,6 +186,9 @@ fn connections(curve: &Curve<'_>, data: &Reached) -> Connections {
         time_wait_left: None,
         lag_ns: data.lag_ns,
         next_limits: next_limits(curve, data),
+        lost: data.lost.map(|lost| lost.count),
+        first_lost: data.lost.and_then(|lost| lost.first),
+        loss_seen_at: None,
         stopped: data.stopped.clone(),
         decades: data
             .decades
@@ -273,6 +280,39 @@ fn decades(closed: &Closed) -> BTreeMap<String, Decade> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::Lost;
+
+    #[test]
+    fn a_loss_is_recorded_with_the_number_at_which_it_was_first_seen() {
+        let order = crate::world::sweeps::tests::order(&[100, 500, 900]);
+        let curve = Curve {
+            target: "tcp://server:80",
+            at: At::default(),
+            run: 1,
+            order: &order,
+            machine: &Machine::read(),
+            hosts: 1,
+        };
+        let mut before: Option<Point> = None;
+        for (opened, lost, seen_at) in [(100, 0, None), (500, 30, Some(500)), (900, 50, Some(500))]
+        {
+            let data = Reached {
+                listed: opened,
+                opened,
+                lost: Some(Lost {
+                    count: lost,
+                    first: Some(101).filter(|_| lost > 0),
+                }),
+                ..Reached::default()
+            };
+            let point = point(&curve, &data, before.as_ref());
+            let connections = point.connections.as_ref().unwrap();
+            assert_eq!(connections.lost, Some(lost));
+            assert_eq!(connections.first_lost.is_some(), lost > 0);
+            assert_eq!(connections.loss_seen_at, seen_at);
+            before = Some(point);
+        }
+    }
 
     #[test]
     fn a_server_that_accepted_fewer_than_were_opened_is_found_out() {

@@ -21,11 +21,9 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         governor: machine.cpus.governor.clone(),
         kernel_clock_source: machine.cpus.clock_source.clone(),
         cpu_accounting: machine.cpus.accounting.clone(),
-        softirq_in_tasks: machine.cpus.softirq_in_tasks,
-        idle_by_clock: machine.cpus.idle_by_clock,
         memory_bytes: memory.total_bytes,
         memory_available_bytes: memory.available_bytes,
-        steal_share_since_boot: machine.ticks.and_then(steal_share),
+        steal_share_since_boot: machine.ticks.as_ref().and_then(steal_share),
         limits: limits(machine),
         cgroup: machine.cgroup.name.clone(),
         file_systems: BTreeMap::new(),
@@ -41,7 +39,7 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
 
 /// stolen / (busy + stolen); None under 200 ticks, where one tick more or less
 /// would decide.
-pub fn steal_share(ticks: MachineTicks) -> Option<f64> {
+pub fn steal_share(ticks: &MachineTicks) -> Option<f64> {
     let wanted = ticks.busy + ticks.stolen;
     (wanted >= 200).then(|| ticks.stolen as f64 / wanted as f64)
 }
@@ -158,9 +156,9 @@ mod tests {
             stolen,
             ..MachineTicks::default()
         };
-        assert_eq!(steal_share(ticks(900, 100)), Some(0.1));
-        assert_eq!(steal_share(ticks(199, 0)), None);
-        assert_eq!(steal_share(ticks(200, 0)), Some(0.0));
+        assert_eq!(steal_share(&ticks(900, 100)), Some(0.1));
+        assert_eq!(steal_share(&ticks(199, 0)), None);
+        assert_eq!(steal_share(&ticks(200, 0)), Some(0.0));
     }
 
     #[test]

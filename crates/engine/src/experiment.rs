@@ -27,8 +27,7 @@ use jostle_model::record::{
     At, End, Environment, Experiment, Fit, Is, Null, Point, Record, SCHEMA,
 };
 use jostle_stats::checks::{self, Evidence};
-use jostle_stats::summary;
-use jostle_stats::{fit, intervals};
+use jostle_stats::{fit, harm, intervals, spoilt, summary};
 use jostle_sys::clock::Clock;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -256,12 +255,19 @@ impl Course<'_, '_> {
                     self.run(experiment, points[nth], nth, block, timing)?;
                 }
             }
-            let more = block < schedule.blocks
-                || experiment.plan.runs.is_none() && self.goes_on(block, Nanos(block_takes));
+            let repeated = schedule::repeats(schedule.blocks, block, self.spoilt_blocks());
+            let done = block - repeated.min(block);
+            let more = done < schedule.blocks
+                || experiment.plan.runs.is_none() && self.goes_on(done, Nanos(block_takes));
             if !more {
                 return Ok(());
             }
         }
+    }
+
+    /// Blocks in which others used so much of the CPUs that they are made again.
+    fn spoilt_blocks(&self) -> u32 {
+        spoilt::blocks(&self.points).len() as u32
     }
 
     fn goes_on(&self, done: u32, block: Nanos) -> bool {
@@ -272,7 +278,8 @@ impl Course<'_, '_> {
                 .saturating_sub(self.started.elapsed().as_nanos() as u64),
         );
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
-        for point in &self.points {
+        let spoilt = spoilt::blocks(&self.points);
+        for point in self.points.iter().filter(|p| !spoilt.contains(&p.block)) {
             by_point
                 .entry((&point.target, point.at))
                 .or_default()
@@ -318,6 +325,7 @@ impl Course<'_, '_> {
         if experiment.environment.cpu_accounting == "exact" {
             point.cpu_split = point.cpu_split.map(|_| "exact".to_owned());
         }
+        point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
         point.verdict = checks::verdict(&Evidence {
             experiment,
             runs: &[&point],

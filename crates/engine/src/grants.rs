@@ -85,6 +85,14 @@ impl Logs {
         Ok(logs)
     }
 
+    /// Maps a worker's log into the calling process.
+    pub fn populate(&self, worker: usize) {
+        if self.most > 0 {
+            let each = bytes(self.most);
+            self.region.populate(worker * each, each);
+        }
+    }
+
     /// Of one worker.
     pub fn pen(&self, worker: usize) -> Pen<'_> {
         Pen {

@@ -3,9 +3,10 @@
 
 use crate::grants::GrantLog;
 use crate::preflight::Load;
+use jostle_model::ServerAt;
 use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
 use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
-use jostle_model::record::{Across, Anchor, Buckets, Machine};
+use jostle_model::record::{Accounts, Across, Anchor, Buckets, Latencies, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
@@ -66,8 +67,14 @@ pub struct RunOrder {
     pub slots: usize,
     /// Of each worker.
     pub timer_slack: Nanos,
+    /// By how much the sleep of a hold is cut short; the rest is spun.
+    #[serde(default)]
+    pub wake_early: Nanos,
     /// A profiler or tracer that runs along.
     pub during: Option<String>,
+    /// The server's processes, where they cannot be found behind our connections.
+    #[serde(default)]
+    pub server: Option<ServerAt>,
     /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
     pub clock_uncertainty: Nanos,
     /// Workers send requests instead of taking locks.
@@ -134,8 +141,6 @@ pub struct RequestOrder {
     pub credentials: Option<String>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
-    /// The control group in which the server runs.
-    pub server_cgroup: Option<String>,
 }
 
 /// Requests that come at a rate.
@@ -320,6 +325,9 @@ pub struct SweepOrder {
     pub patience: Nanos,
     /// Runs along.
     pub during: Option<String>,
+    /// The server's processes, where they cannot be found behind our connections.
+    #[serde(default)]
+    pub server: Option<ServerAt>,
     /// With other hosts at the same time, which wait for each other at each listed
     /// number.
     pub together: Option<Together>,
@@ -356,6 +364,11 @@ pub enum Request {
     /// Do this, answer with `Reached` for each listed number and with `Closed` at
     /// the end.
     Sweep(Box<SweepOrder>),
+    /// Measure what the machine's simplest acts take, and answer with `Latencies`.
+    Latencies {
+        /// Of the process that sleeps.
+        timer_slack: Nanos,
+    },
     /// The workers of a run together begin at this time of `CLOCK_MONOTONIC`; those
     /// of a sweep do so after each listed number too.
     Go {
@@ -383,6 +396,8 @@ pub enum Reply {
     /// For each block: nanoseconds a pair with counting alone, in full, without
     /// stamps, without witness.
     Cost(Vec<[f64; 4]>),
+    /// What the machine's simplest acts take, if it could be measured.
+    Latencies(Option<Latencies>),
     /// A listed number of connections is open, or as many as there can be.
     Reached(Box<Reached>),
     /// All are closed again.
@@ -469,6 +484,13 @@ pub struct Yield {
     pub slices: Vec<(u64, u64, u64)>,
     /// CPU time of the workers within the window.
     pub cpu_ns: Option<u64>,
+    /// Of that, what workers spun at the ends of sleeping holds.
+    #[serde(default)]
+    pub spun_ns: u64,
+    /// What sleeping idles that ended within the window took together, and how many
+    /// they were.
+    #[serde(default)]
+    pub idled: (u64, u64),
     /// Of the workers' lives after the start: user and system, as sampled.
     pub usage_ns: (u64, u64),
     /// Time on the run queue, and times put on a CPU, within the window.
@@ -481,6 +503,9 @@ pub struct Yield {
     pub cpu_read_ns: u64,
     /// The machine within the window.
     pub machine: Machine,
+    /// Who used the CPUs between the readings.
+    #[serde(default)]
+    pub accounts: Option<Box<Accounts>>,
     /// Locks that the server granted during the run, where it counts them.
     pub server_counted: Option<u64>,
     /// Binds that a directory server completed during the run.
@@ -648,6 +673,9 @@ pub struct Reached {
     pub lag_ns: Option<u64>,
     /// The machine meanwhile.
     pub machine: Machine,
+    /// Who used the CPUs meanwhile.
+    #[serde(default)]
+    pub accounts: Option<Box<Accounts>>,
     /// What the kernel's slab grew by since the sweep began.
     pub slab_bytes: i64,
     /// What available memory fell by since the sweep began.
@@ -658,6 +686,10 @@ pub struct Reached {
     pub sockstat: BTreeMap<String, u64>,
     /// Descriptors that each process may have.
     pub descriptors: Option<u64>,
+    /// Connections that the peer had closed or reset; None where nothing is
+    /// connected.
+    #[serde(default)]
+    pub lost: Option<Lost>,
     /// What ended the sweep here.
     pub stopped: Option<Stopped>,
     /// When the first connection of these began, by `CLOCK_MONOTONIC` of its host;
@@ -670,6 +702,15 @@ pub struct Reached {
     pub decades: BTreeMap<String, [Option<u64>; 2]>,
     /// What ran along, and how it ended; with the last number.
     pub during: Option<String>,
+}
+
+/// Connections that one side holds and the other does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// The number of the first one, in the order of opening on one host.
+    pub first: Option<u64>,
 }
 
 /// One side of the connections.

@@ -128,6 +128,12 @@ pub enum Word {
     Still,
     /// See `Still`.
     Attended,
+    /// Time within the window that was spun at the ends of sleeping holds.
+    Spun,
+    /// What sleeping idles that ended within the window took together.
+    Idled,
+    /// How many they were.
+    Idles,
     /// How many there are.
     End,
 }
@@ -161,6 +167,10 @@ const HEAD_BYTES: usize = (WORDS * 8).next_multiple_of(LINE);
 const HISTOGRAM_BYTES: usize = histogram::LEN * 4;
 /// One histogram octave.
 const OCTAVE: usize = 128;
+
+/// Memory that workers make beforehand, all together, at most; beyond, pages are
+/// made on first touch.
+pub const POPULATE_AT_MOST: usize = 32 << 20;
 
 /// Bytes of one worker's page.
 pub const PAGE_BYTES: usize = HEAD_BYTES + HISTOGRAM_BYTES * Figure::ALL.len();
@@ -253,6 +263,14 @@ impl<'a> Page<'a> {
         if octaves & octave == 0 {
             used.store(octaves | octave, Relaxed);
         }
+    }
+
+    /// Writes where such a value would be folded, and changes nothing: what is not
+    /// counted yet makes the memory for what will be.
+    #[cold]
+    pub fn touch(&self, figure: Figure, value: u64) {
+        let count = &self.counts[figure as usize][histogram::index(value)];
+        count.store(count.load(Relaxed), Relaxed);
     }
 
     /// Calls `each` with every bucket in use and its count; what no worker
@@ -455,10 +473,18 @@ impl Shared {
         Page::new(&self.region, CONTROL_BYTES + worker * PAGE_BYTES)
     }
 
-    /// Makes a worker's memory now, so that it does not fault in its window.
+    /// Makes a worker's memory now, and maps it, so that it does not fault in its
+    /// window. To be called by the worker: memory that is shared is mapped page by
+    /// page in each process that touches it. Of many workers only the head: most of
+    /// their histograms stay empty.
     pub fn populate(&self, worker: usize) {
-        self.region
-            .populate(CONTROL_BYTES + worker * PAGE_BYTES, PAGE_BYTES);
+        let bytes = match self.workers * PAGE_BYTES <= POPULATE_AT_MOST {
+            true => PAGE_BYTES,
+            false => HEAD_BYTES,
+        };
+        let at = CONTROL_BYTES + worker * PAGE_BYTES;
+        self.region.populate(0, CONTROL_BYTES);
+        self.region.populate(at, bytes);
     }
 
     fn word(&self, control: Control) -> &AtomicU64 {
@@ -576,6 +602,19 @@ mod tests {
         page.buckets(Figure::Hold, |bucket, count| found.push((bucket, count)));
         let expected: Vec<_> = [3, 500, 70_000].map(|v| (histogram::index(v), 1)).into();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_only_touched_is_not_counted() {
+        let shared = Shared::new(1).unwrap();
+        shared.populate(0);
+        let page = shared.page(0);
+        page.fold(Figure::Hold, 500);
+        page.touch(Figure::Hold, 500);
+        page.touch(Figure::Hold, 70_000);
+        let mut found = Vec::new();
+        page.buckets(Figure::Hold, |_, count| found.push(count));
+        assert_eq!((found, page.extremes(Figure::Hold).sum), (vec![1], 500));
     }
 
     #[test]

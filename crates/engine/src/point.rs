@@ -31,7 +31,8 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     } else {
         0.0
     };
-    let ceiling_per_s = ceiling(order, data.excludes);
+    let idle_mean_ns = (data.idled.1 > 0).then(|| data.idled.0 as f64 / data.idled.1 as f64);
+    let ceiling_per_s = ceiling(order, data.excludes, idle_mean_ns);
     let full = order.measure == Measure::Full;
     let mut point = Point {
         target: place.target.to_owned(),
@@ -47,9 +48,11 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         operations,
         throughput_per_s,
         ceiling_per_s,
+        idle_mean_ns,
         of_ideal: ceiling_per_s.map(|ceiling| throughput_per_s / ceiling),
         placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
         machine: data.machine,
+        accounts: data.accounts.clone(),
         per_worker: per_worker(order, data),
         names: (order.workload == Workload::Stream && order.requests.is_none())
             .then(|| order.names.to_string()),
@@ -134,13 +137,12 @@ fn rates(data: &Yield) -> Vec<f64> {
 
 /// What an ideal lock would reach: one owner after the other without a gap, or
 /// all workers without ever waiting, whichever is less: min(K/b, w/(b+i)) for
-/// hold b, idle i, w workers, K keys. None where nothing bounds it: without a
-/// hold, or where owners share.
-fn ceiling(order: &RunOrder, excludes: bool) -> Option<f64> {
-    let (hold, idle) = (
-        order.hold.span().0 as f64 / 1e9,
-        order.idle.span().0 as f64 / 1e9,
-    );
+/// hold b, idle i, w workers, K keys. Holds end on time; of sleeping idles, which do
+/// not, the mean as it was. None where nothing bounds it: without a hold, or where
+/// owners share.
+fn ceiling(order: &RunOrder, excludes: bool, idle_mean_ns: Option<f64>) -> Option<f64> {
+    let hold = order.hold.span().0 as f64 / 1e9;
+    let idle = idle_mean_ns.unwrap_or(order.idle.span().0 as f64) / 1e9;
     if hold == 0.0 || order.shared > 0.0 || order.range == Range::Overlap {
         return None;
     }
@@ -186,8 +188,11 @@ fn cpu(point: &mut Point, data: &Yield) {
     let Some(cpu_ns) = data.cpu_ns else { return };
     let cpu_s = cpu_ns as f64 / 1e9;
     point.cpu_s = Some(cpu_s);
+    point.spun_s = (data.spun_ns > 0).then(|| data.spun_ns as f64 / 1e9);
+    // What is spun so that holds end on time is the tool's, not the lock's.
+    let of_operations = cpu_ns.saturating_sub(data.spun_ns);
     point.cpu_us_per_operation =
-        (point.operations > 0).then(|| cpu_ns as f64 / 1e3 / point.operations as f64);
+        (point.operations > 0).then(|| of_operations as f64 / 1e3 / point.operations as f64);
     point.cpu_read_share =
         (data.window_ns > 0).then(|| data.cpu_read_ns as f64 / data.window_ns as f64);
     // The sum is exact; its parts are the workers' whole lives after the
@@ -349,11 +354,26 @@ mod tests {
             (1, 1_000, 1_000, Some(500.0)), // the worker
             (10, 0, 10, None),              // nothing
         ] {
-            assert_eq!(super::ceiling(&order(workers, hold, idle), true), ceiling);
+            assert_eq!(
+                super::ceiling(&order(workers, hold, idle), true, None),
+                ceiling
+            );
         }
         let mut keys = order(10, 1_000, 10);
         keys.keys = 4;
-        assert_eq!(super::ceiling(&keys, true), Some(4_000.0));
-        assert_eq!(super::ceiling(&order(10, 1_000, 0), false), Some(10_000.0));
+        assert_eq!(super::ceiling(&keys, true, None), Some(4_000.0));
+        assert_eq!(
+            super::ceiling(&order(10, 1_000, 0), false, None),
+            Some(10_000.0)
+        );
+    }
+
+    #[test]
+    fn the_ideal_takes_idles_as_they_were() {
+        let one = order(1, 1_000, 960);
+        assert_eq!(super::ceiling(&one, true, Some(1_000_000.0)), Some(500.0));
+        // Where the lock is the bound, idles make no difference.
+        let many = order(10, 1_000, 10);
+        assert_eq!(super::ceiling(&many, true, Some(50_000.0)), Some(1_000.0));
     }
 }

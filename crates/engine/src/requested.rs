@@ -35,7 +35,6 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         connection: plan.connection,
         credentials: plan.credentials.clone(),
         server_log: plan.server_log.clone(),
-        server_cgroup: plan.server_cgroup.clone(),
         open_loop: None,
     })
 }

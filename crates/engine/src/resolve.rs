@@ -214,11 +214,6 @@ fn check_words(plan: &Plan) -> Result<(), UsageError> {
             plan.server_log.is_some(),
             &[Stream, Rate, Spread],
         ),
-        (
-            "server-cgroup",
-            plan.server_cgroup.is_some(),
-            &[Stream, Rate, Spread],
-        ),
         ("in-flight", plan.in_flight.is_some(), &[Spread]),
         ("generators", plan.generators.is_some(), &[Spread]),
         ("generator-cpu", plan.generator_cpu.is_some(), &[Spread]),

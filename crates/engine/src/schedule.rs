@@ -257,6 +257,18 @@ pub fn block_order(points: usize, block: u32, seed: u64) -> Vec<usize> {
     order
 }
 
+/// How many of the blocks that were made do not count, since others used so much of the
+/// CPUs in them that they are made again: at most half as many as were planned, a number
+/// that no result can change. None where fewer than six are planned, which no choice
+/// would leave enough of, and none where every block was spoilt: then the machine is
+/// like that.
+pub fn repeats(planned: u32, made: u32, spoilt: u32) -> u32 {
+    match planned >= BLOCKS && spoilt < made {
+        true => spoilt.min(planned / 2),
+        false => 0,
+    }
+}
+
 /// Whether, after `done` runs of each point, another block is due.
 /// `half_widths` are the relative half-widths of all points' intervals.
 pub fn goes_on(done: u32, half_widths: &[f64], left: Nanos, block: Nanos) -> bool {
@@ -392,6 +404,22 @@ mod tests {
                 .all(|t| t.is_some_and(|t| t.window.0 == 11 * S))
         );
         assert_eq!(schedule.concessions, [""; 0]);
+    }
+
+    #[test]
+    fn spoilt_blocks_are_made_again_at_most_half_as_many_as_planned() {
+        let table = [
+            // planned, made, spoilt, do not count
+            (6, 6, 0, 0),
+            (6, 6, 2, 2),
+            (6, 9, 4, 3),
+            (6, 6, 6, 0), // a machine that is always busy
+            (5, 5, 2, 0),
+            (15, 15, 9, 7),
+        ];
+        for (planned, made, spoilt, repeated) in table {
+            assert_eq!(repeats(planned, made, spoilt), repeated, "{planned} {made}");
+        }
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl Witness {
         })
     }
 
+    /// Maps the lines into the calling process, of many the first ones.
+    pub fn populate(&self) {
+        const AT_MOST: usize = 64 * 1024;
+        self.region.populate(0, self.region.len().min(AT_MOST));
+    }
+
     /// The lines that worker `worker` covers with lock `key`.
     fn lines(&self, worker: usize, key: usize) -> std::ops::RangeInclusive<usize> {
         match self.cover {

@@ -15,7 +15,7 @@ use jostle_model::plan::{Carrier, Workload};
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::{cpu, futex, process, signal, stat};
-use jostle_targets::{CallError, SetupError, Target};
+use jostle_targets::{CallError, Lock, SetupError, Target};
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::Range;
@@ -169,7 +169,20 @@ impl<T: Work> Crew<'_, T> {
             let cpu = self.order.cpus[worker % self.order.cpus.len()];
             cpu::pin(&[cpu]).map_err(|e| say(&format!("use CPU {cpu}"), e))?;
         }
-        join()
+        let handle = join()?;
+        self.touch(worker);
+        Ok(handle)
+    }
+
+    /// Touches what the worker will write in its window: a process that has just been
+    /// forked takes a fault for each page that it touches first.
+    pub(crate) fn touch(&self, worker: usize) {
+        /// More than the deepest call needs.
+        const STACK_BYTES: usize = 32 * 1024;
+        std::hint::black_box([1u8; STACK_BYTES]);
+        self.shared.populate(worker);
+        self.witness.populate();
+        self.logs.populate(worker);
     }
 
     /// Of a process beside the workers: it ends with the keeper, and runs where
@@ -265,6 +278,24 @@ impl<T: Work> Crew<'_, T> {
         done.is_ok()
     }
 
+    /// After [`Crew::leave`]: ends what a worker that came to its end has with a
+    /// server. True if all went well.
+    pub(crate) fn part(
+        &self,
+        page: &Page<'_>,
+        well: bool,
+        part: impl FnOnce() -> Result<(), CallError>,
+    ) -> bool {
+        let parted = match well {
+            true => part(),
+            false => Ok(()),
+        };
+        if let Err(error) = parted {
+            page.fail(error.errno, &error.to_string());
+        }
+        well && parted.is_ok()
+    }
+
     /// Until the keeper has read all clocks.
     pub(crate) fn await_dismissal(&self) {
         while self.shared.dismissed().load(Acquire) == 0 {
@@ -285,7 +316,8 @@ impl<T: Target> Crew<'_, T> {
             }
         };
         if self.order.is_counted() {
-            return self.counted(worker, || self.course(worker, &mut lock));
+            let well = self.counted(worker, || self.course(worker, &mut lock));
+            return self.part(&page, well, || lock.part());
         }
         self.wait_for_start(&page);
         let mut contender = Contender::new(
@@ -298,7 +330,8 @@ impl<T: Target> Crew<'_, T> {
             worker,
         );
         let done = contender.run(Probe::from(self.order.measure), u64::MAX);
-        self.leave(&page, done)
+        let well = self.leave(&page, done);
+        self.part(&page, well, || lock.part())
     }
 
     fn course(&self, worker: usize, lock: &mut T::Lock) -> Result<bool, CallError> {

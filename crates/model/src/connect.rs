@@ -168,6 +168,18 @@ pub struct Connections {
     /// Which limits come next, the nearest first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub next_limits: Vec<NextLimit>,
+    /// Connections that were not open any more at the end of this point, of all that
+    /// the sweep had opened: the peer had closed or reset them. Absent where nothing
+    /// is connected.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost: Option<u64>,
+    /// The number of the first of these, in the order of opening; absent with
+    /// several hosts, each of which has an order of its own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub first_lost: Option<u64>,
+    /// How many were opened when the sweep's first loss was seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub loss_seen_at: Option<u64>,
     /// What ended the sweep here: which call, with which error, after how many.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stopped: Option<Stopped>,

@@ -210,7 +210,7 @@ impl Plan {
             connection,
             credentials,
             server_log,
-            server_cgroup,
+            server,
             seed,
         );
     }

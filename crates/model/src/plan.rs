@@ -8,6 +8,7 @@
 
 use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
+use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -390,9 +391,13 @@ pub struct Plan {
     /// The log in which the server's own counts are read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_log: Option<String>,
-    /// The control group in which the server runs, where its processes cannot be found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_cgroup: Option<String>,
+    /// The server's processes, where they cannot be found behind our connections.
+    #[serde(
+        default,
+        alias = "server-cgroup",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub server: Option<ServerAt>,
     /// The seed of every random choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
@@ -463,7 +468,7 @@ impl Plan {
             connection: None,
             credentials: None,
             server_log: None,
-            server_cgroup: None,
+            server: None,
             seed: None,
         }
     }

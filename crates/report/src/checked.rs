@@ -11,7 +11,9 @@ use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
 use jostle_stats::requested::makes_requests;
+use jostle_stats::spoilt;
 use jostle_stats::summary::PointSummary;
+use std::collections::BTreeSet;
 
 /// A pair shorter than this many times what measuring adds to it is not read
 /// without it: the figure is off by a tenth.
@@ -20,9 +22,40 @@ const SHORT: f64 = 10.0;
 /// One paragraph.
 pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let mut sentences = of_workload(set, points);
+    sentences.extend(left_out(set));
+    sentences.extend(unexplained(set));
     sentences.extend(hosts::began(&set.points));
     sentences.extend(set.experiment.plan.seed.map(|seed| format!("Seed {seed}.")));
     sentences.join(" ")
+}
+
+/// Blocks that other programs spoilt, and what they would have changed.
+fn left_out(set: &ResultSet) -> Option<String> {
+    let spoilt = spoilt::blocks(&set.points);
+    let all: BTreeSet<u32> = set.points.iter().map(|point| point.block).collect();
+    (!spoilt.is_empty() && all.len() - spoilt.len() >= spoilt::ENOUGH).then(|| {
+        format!(
+            "Left out: {} of {}, in which other programs or the hypervisor took over 10 % of the \
+             CPUs; the file has them.",
+            spoilt.len(),
+            counted(all.len() as u64, "block")
+        )
+    })
+}
+
+/// CPU time of tasks whose owner could not be found, where it is worth a word.
+fn unexplained(set: &ResultSet) -> Option<String> {
+    const WORTH: f64 = 0.01;
+    let accounts = || set.points.iter().filter_map(|run| run.accounts.as_deref());
+    let known = || accounts().filter_map(|a| Some((a, a.unexplained_s?)));
+    let all_s: f64 = known().map(|(a, _)| a.between_s * a.cpus as f64).sum();
+    let share = known().map(|(_, s)| s).sum::<f64>() / all_s.max(f64::MIN_POSITIVE);
+    (share > WORTH).then(|| {
+        format!(
+            "{} of the CPU time was used by processes that were gone before they could be named.",
+            percent(share)
+        )
+    })
 }
 
 fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {

@@ -4,6 +4,7 @@
 use crate::connections;
 use crate::format::{plus_minus, significant};
 use crate::requests::short;
+use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
 use jostle_stats::summary::{Estimate, PointSummary};
 
@@ -17,6 +18,8 @@ pub enum Shown {
     /// In each row but the INVALID ones: a figure that must not be used must
     /// not stand where it could be copied.
     UnlessInvalid,
+    /// The same of a rate, which may have a lower bound all the same.
+    OrAtLeast,
 }
 
 /// One column.
@@ -76,12 +79,31 @@ pub const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
     }
 }
 
-/// Operations a second.
+/// Operations a second; a lower bound where other programs leave no more to be said.
 pub const fn throughput(title: [&'static str; 2]) -> Column {
-    figure(title, |point| {
-        Some(significant(point.throughput_per_s?.median, 3))
-    })
+    Column {
+        title,
+        shown: Shown::OrAtLeast,
+        cell: |point| Some(significant(point.throughput_per_s?.median, 3)),
+    }
 }
+
+/// A lower bound, where other programs make a point INVALID and nothing else does.
+pub fn at_least(point: &PointSummary<'_>) -> Option<String> {
+    Some(format!(">={}", significant(point.at_least_per_s()?, 3)))
+}
+
+/// Where other programs may have moved the figure: what it would have been without.
+pub const UNDISTURBED: Column = figure(["without", "others"], |point| {
+    let harm = point.harm.filter(|harm| harm.off() >= BEARABLE)?;
+    let figure = measured_by(point)?.median;
+    let (low, high) = match point.at.open {
+        // A time, and no rate.
+        Some(_) => (figure / harm.high / 1e3, figure / harm.low / 1e3),
+        None => (figure * harm.low, figure * harm.high),
+    };
+    Some(format!("{}..{}", significant(low, 3), significant(high, 3)))
+});
 
 /// CPU time of the client's side, in microseconds an operation.
 pub const fn cpu(title: [&'static str; 2]) -> Column {

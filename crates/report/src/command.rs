@@ -67,7 +67,7 @@ static OPTIONS: &[Opt] = &[
     opt("connection", "--connection"),
     opt("credentials", "--credentials"),
     opt("server-log", "--server-log"),
-    opt("server-cgroup", "--server-cgroup"),
+    opt("server", "--server"),
     opt("seed", "--seed"),
 ];
 
@@ -210,7 +210,7 @@ mod tests {
             connection: Some(Connection::Keep),
             credentials: Some("x".to_owned()),
             server_log: Some("x".to_owned()),
-            server_cgroup: Some("x".to_owned()),
+            server: "pid:7".parse().ok(),
             generator_threads: Some(2),
             ..made::plan()
         };

@@ -2,7 +2,9 @@
 //! and what was checked.
 
 use crate::ResultSet;
-use crate::columns::{Column, HALF_INTERVAL, TARGET, always, cpu, figure, micros, server_cpu};
+use crate::columns::{
+    Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, micros, server_cpu,
+};
 use crate::format::{counted, grouped, significant};
 use jostle_model::connect::Close;
 use jostle_model::record::Point;
@@ -19,6 +21,7 @@ pub static COLUMNS: &[Column] = &[
     figure(["connect", "p50 us"], |point| micros(point.connect_p50_ns)),
     figure(["bind", "p50 us"], |point| micros(point.bind_p50_ns)),
     HALF_INTERVAL,
+    UNDISTURBED,
     figure(["", "p99 us"], |point| micros(point.connect_p99_ns)),
     figure(["accept", "us"], |point| micros(point.accept_p50_ns)),
     figure(["close", "us"], |point| micros(point.close_p50_ns)),

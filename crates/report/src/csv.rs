@@ -11,7 +11,9 @@ mod hosts;
 use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::record::{Distribution, Exclusion, Experiment, PerWorker, Point, Spread};
+use jostle_model::record::{
+    Accounts, Distribution, Exclusion, Experiment, PerWorker, Point, Spread,
+};
 use std::fmt::Display;
 
 /// One run, and the experiment that it belongs to.
@@ -104,6 +106,14 @@ static COLUMNS: &[Column] = &[
     }),
     column("runqueue_wait_s", |row| or_empty(row.point.runqueue_wait_s)),
     column("steal_share", |row| or_empty(row.point.machine.steal_share)),
+    column("spoilt", |row| row.point.spoilt.to_string()),
+    column("server_cpu_s", |row| of_accounts(row, |a| a.server_s)),
+    column("others_cpu_s", |row| of_accounts(row, |a| a.others_s)),
+    column("unexplained_cpu_s", |row| {
+        of_accounts(row, |a| a.unexplained_s)
+    }),
+    column("waited_s", |row| of_accounts(row, |a| a.waited_s)),
+    column("stolen_s", |row| of_accounts(row, |a| a.stolen_s)),
     column("throttled_periods", |row| {
         or_empty(row.point.machine.throttled_periods)
     }),
@@ -210,6 +220,8 @@ static COLUMNS: &[Column] = &[
         row.point.errors.values().sum::<u64>().to_string()
     }),
     column("deaths", |row| row.point.deaths.len().to_string()),
+    column("spun_s", |row| or_empty(row.point.spun_s)),
+    column("idle_mean_ns", |row| or_empty(row.point.idle_mean_ns)),
 ];
 
 fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {
@@ -367,6 +379,10 @@ fn checks(row: &Row<'_>) -> String {
         .map(|reason| reason.check.as_str())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+fn of_accounts(row: &Row<'_>, figure: fn(&Accounts) -> Option<f64>) -> String {
+    or_empty(row.point.accounts.as_deref().and_then(figure))
 }
 
 fn of_workers<T: Display>(row: &Row<'_>, figure: fn(&PerWorker) -> Option<T>) -> String {

@@ -1,8 +1,8 @@
 //! The headline table: one row for each point, and the notes at its foot.
 
 use crate::columns::{
-    Column, HALF_INTERVAL, PLUS_MINUS, Shown, TARGET, WORKERS, always, cpu, figure, half_interval,
-    measured_by, micros, once, server_cpu, throughput,
+    Column, HALF_INTERVAL, PLUS_MINUS, Shown, TARGET, UNDISTURBED, WORKERS, always, at_least, cpu,
+    figure, half_interval, measured_by, micros, once, server_cpu, throughput,
 };
 use crate::connections;
 use crate::format::{grouped, percent, significant, time};
@@ -33,6 +33,7 @@ static COLUMNS: &[Column] = &[
     }),
     throughput(["", "locks/s"]),
     HALF_INTERVAL,
+    UNDISTURBED,
     figure(["of", "ideal"], |point| {
         Some(percent(point.of_ideal?.median))
     }),
@@ -67,6 +68,7 @@ static COUNTED: &[Column] = &[
     }),
     throughput(["", "ops/s"]),
     HALF_INTERVAL,
+    UNDISTURBED,
     // The Open Lock Daemon's notes have the average of their runs.
     figure(["mean", "ops/s"], |point| {
         let several = point.runs.len() > 1;
@@ -162,6 +164,7 @@ fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
     let text = match column.shown {
         Shown::Once if !first => return String::new(),
         Shown::UnlessInvalid if point.verdict.is == Is::Invalid => None,
+        Shown::OrAtLeast if point.verdict.is == Is::Invalid => at_least(point),
         _ => (column.cell)(point),
     };
     text.unwrap_or_else(|| "-".to_owned())
@@ -233,7 +236,8 @@ mod tests {
             });
         });
         let all = titles(&served);
-        assert_eq!(all.len(), COLUMNS.len() + 1);
+        // Nobody disturbed it.
+        assert_eq!(all.len(), COLUMNS.len());
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // Of one run there is no spread either.

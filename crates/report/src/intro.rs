@@ -2,10 +2,10 @@
 
 use crate::ResultSet;
 use crate::command::options;
-use crate::format::{counted, exact, seconds};
+use crate::format::{counted, exact, seconds, time};
 use jostle_model::Busy;
 use jostle_model::plan::Workload;
-use jostle_model::record::Experiment;
+use jostle_model::record::{Experiment, Latencies};
 use jostle_stats::summary::PointSummary;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,9 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         false => said_already.to_vec(),
     };
     let others = options(plan, &without);
-    let mut parts = vec![machine(&set.experiment), how.join(", ")];
+    let mut parts = vec![machine(&set.experiment)];
+    parts.extend(set.experiment.calibration.latencies.as_ref().map(latencies));
+    parts.push(how.join(", "));
     if !others.is_empty() {
         parts.push(others.join(" "));
     }
@@ -68,6 +70,19 @@ fn machine(experiment: &Experiment) -> String {
     parts.extend(file_systems(experiment));
     parts.retain(|part| !part.is_empty());
     hosts(experiment) + &parts.join(", ")
+}
+
+/// What the machine itself adds to each sleep and each wake-up.
+fn latencies(known: &Latencies) -> String {
+    let late = time(known.sleep_late_p50_ns);
+    let same = time(known.wake_same_cpu_ns);
+    match known.wake_other_cpu_ns {
+        Some(other) => format!(
+            "sleeps end {late} late, a wake-up takes {same} on the same CPU, {} on another",
+            time(other)
+        ),
+        None => format!("sleeps end {late} late, a wake-up takes {same}"),
+    }
 }
 
 /// What follows it is known of rank 0's machine only.
@@ -131,6 +146,7 @@ mod tests {
     use super::intro;
     use crate::{ResultSet, made};
     use jostle_model::plan::Carrier;
+    use jostle_model::record::Latencies;
     use jostle_model::{Busy, List, Nanos};
     use jostle_stats::summary::summarize;
 
@@ -149,6 +165,31 @@ mod tests {
             of(&made::counts_only()),
             "2 cores, Linux 6.18; 5 s per point, 1 run of each, no hold, no idle, \
              placement: none; --measure counts"
+        );
+    }
+
+    #[test]
+    fn it_states_how_late_the_machine_itself_is() {
+        let mut set = made::set();
+        let latencies = &mut set.experiment.calibration.latencies;
+        let known = latencies.insert(Latencies {
+            sleep_late_p50_ns: 41_300.0,
+            sleep_late_p90_ns: 60_000.0,
+            wake_same_cpu_ns: 5_840.0,
+            wake_other_cpu_ns: Some(33_900.0),
+            clock_step_ns: 10.0,
+        });
+        let one_cpu = Latencies {
+            wake_other_cpu_ns: None,
+            ..*known
+        };
+        assert!(of(&set).starts_with(
+            "2 cores, Linux 6.18, tmpfs; sleeps end 41 us late, a wake-up takes 5.8 us on the \
+             same CPU, 34 us on another; 5 s per point, "
+        ));
+        set.experiment.calibration.latencies = Some(one_cpu);
+        assert!(
+            of(&set).contains("; sleeps end 41 us late, a wake-up takes 5.8 us; 5 s per point")
         );
     }
 

@@ -121,6 +121,7 @@ pub fn experiment() -> Experiment {
             ..Environment::default()
         },
         calibration: Calibration {
+            latencies: None,
             clock: "rdtscp".to_owned(),
             stamp_ns: 19.0,
             clock_uncertainty_ns: Some(40.5),
@@ -131,7 +132,6 @@ pub fn experiment() -> Experiment {
             .into(),
             specimens: None,
             host_ceilings: Vec::new(),
-            latencies: None,
         },
         started_at: "2026-11-21T00:00:00Z".to_owned(),
     }

@@ -76,6 +76,7 @@ static CURES: &[(&str, Cure)] = &[
     ("attribution", more_generators),
     ("not_contended", more_contention),
     ("own_cost", counts),
+    ("precision", more_runs),
     ("steadiness", longer_warmup),
     ("drift", more_operations),
     ("hold_accuracy", doctor),
@@ -83,7 +84,9 @@ static CURES: &[(&str, Cure)] = &[
     ("accepted", doctor),
     ("faster", again),
     ("profiled", unprofiled),
-    ("foreign_cpu", doctor),
+    ("neighbours", doctor),
+    ("unchecked", doctor),
+    ("selection", again),
     ("steal", doctor),
 ];
 
@@ -157,6 +160,14 @@ fn more_operations(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
     let most = most(&next.operations)?;
     next.operations = Some(List(vec![most.saturating_mul(10)]));
     Some(Step::Measure(Box::new(next)))
+}
+
+/// Twice as many as an interval needs.
+fn more_runs(plan: &Plan, afflicted: &[Afflicted<'_>]) -> Option<Step> {
+    Some(Step::Measure(Box::new(Plan {
+        runs: Some(12),
+        ..only(plan, afflicted)
+    })))
 }
 
 fn again(plan: &Plan, _: &[Afflicted<'_>]) -> Option<Step> {
@@ -408,9 +419,9 @@ mod tests {
     use super::*;
     use crate::made;
     use jostle_model::record::End;
-    use jostle_stats::attribution;
     use jostle_stats::checks::CHECKS;
     use jostle_stats::summary::summarize;
+    use jostle_stats::{attribution, spoilt};
 
     fn of(set: &ResultSet) -> String {
         next(set, &summarize(&set.experiment, &set.points))
@@ -432,9 +443,11 @@ mod tests {
             let known = CURES.iter().any(|(name, _)| *name == check.name);
             assert!(known, "{}", check.name);
         }
-        // And what only several points together tell.
-        assert!(CURES.iter().any(|(name, _)| *name == attribution::NAME));
-        assert_eq!(CURES.len(), CHECKS.len() + 1);
+        // And what only several points, or all blocks, tell together.
+        for name in [attribution::NAME, spoilt::NAME] {
+            assert!(CURES.iter().any(|(known, _)| *known == name));
+        }
+        assert_eq!(CURES.len(), CHECKS.len() + 2);
     }
 
     #[test]

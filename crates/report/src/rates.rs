@@ -2,7 +2,7 @@
 //! its ledger.
 
 use crate::ResultSet;
-use crate::columns::{Column, HALF_INTERVAL, TARGET, always, cpu, figure, throughput};
+use crate::columns::{Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, throughput};
 use crate::format::{counted, grouped, percent, time};
 use jostle_model::record::Point;
 use jostle_stats::open_loop::{self, Response};
@@ -14,6 +14,7 @@ pub static COLUMNS: &[Column] = &[
     always(["offered", "/s"], |point| point.at.rate.map(grouped)),
     throughput(["done", "/s"]),
     HALF_INTERVAL,
+    UNDISTURBED,
     figure(["of the", "plan"], |point| {
         Some(percent(open_loop::share_done(&point.runs)?))
     }),

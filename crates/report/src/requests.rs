@@ -3,7 +3,8 @@
 
 use crate::ResultSet;
 use crate::columns::{
-    Column, HALF_INTERVAL, SHORT_TARGET, WORKERS, always, cpu, figure, server_cpu, throughput,
+    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, WORKERS, always, cpu, figure, server_cpu,
+    throughput,
 };
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
@@ -35,6 +36,7 @@ pub static COLUMNS: &[Column] = &[
     }),
     throughput(["", RATE]),
     HALF_INTERVAL,
+    UNDISTURBED,
     figure(["mean", "us"], |point| {
         micros(point.requests.as_ref()?.service_ns)
     }),

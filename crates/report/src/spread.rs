@@ -2,7 +2,9 @@
 //! the columns of `spread`, and its tables: operations as CERN's study of OpenLDAP
 //! printed them, slow answers, and response against time.
 
-use crate::columns::{Column, HALF_INTERVAL, SHORT_TARGET, always, cpu, figure, server_cpu};
+use crate::columns::{
+    Column, HALF_INTERVAL, SHORT_TARGET, UNDISTURBED, always, at_least, cpu, figure, server_cpu,
+};
 use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
@@ -23,6 +25,7 @@ pub static COLUMNS: &[Column] = &[
         rate(point).or(Some("-".to_owned()))
     }),
     HALF_INTERVAL,
+    UNDISTURBED,
     always(["in", "flight"], |point| {
         Some(significant(point.effective?.median, 3))
     }),
@@ -64,7 +67,7 @@ fn rate(point: &PointSummary<'_>) -> Option<String> {
             && !(by_generators(point) && reason.check == concurrency::CHECK.name)
     });
     match by_generators(point) {
-        _ if spoilt => None,
+        _ if spoilt => at_least(point),
         true => Some(format!(">={rate}")),
         false => Some(rate),
     }

@@ -5,8 +5,8 @@ use crate::closing::{comparison, sentences};
 use crate::summary::summarize;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Machine, Point, Reason,
-    SCHEMA, Slice, Workers,
+    At, Calibration, Distribution, Environment, Exclusion, Experiment, Is, Latencies, Machine,
+    Point, Reason, SCHEMA, Slice, Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan};
 
@@ -27,6 +27,18 @@ pub fn experiment() -> Experiment {
         calibration: Calibration::default(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
     }
+}
+
+/// The same on a machine whose sleeps end so many microseconds late, nine in ten of
+/// them at most half as much again.
+pub fn late(us: f64) -> Experiment {
+    let mut experiment = experiment();
+    experiment.calibration.latencies = Some(Latencies {
+        sleep_late_p50_ns: us * 1e3,
+        sleep_late_p90_ns: us * 1.5e3,
+        ..Latencies::default()
+    });
+    experiment
 }
 
 /// Ten workers on `flock` for 5 s, against which nothing speaks. It burns more

@@ -2,12 +2,15 @@
 //! each point.
 
 use crate::attribution::{self, Attribution};
-use crate::checks::{self, Evidence};
+use crate::checks::{self, Evidence, neighbours};
+use crate::harm::{self, Harm};
 use crate::intervals::estimate;
 use crate::path;
 use crate::ratio::Ratio;
 use crate::requested::{self, RequestSummary};
-use jostle_model::record::{At, Distribution, Experiment, OwnCost, PerWorker, Point, Verdict};
+use crate::spoilt;
+use jostle_model::record::{At, Distribution, Experiment, Is, OwnCost, PerWorker, Point, Verdict};
+use std::collections::BTreeSet;
 
 /// A figure over several runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,8 +35,15 @@ pub struct PointSummary<'a> {
     pub target: &'a str,
     /// The swept values.
     pub at: At,
-    /// The runs behind it, in the order of the file.
+    /// The runs behind it, in the order of the file: those of blocks that nobody spoilt,
+    /// where there are enough of them.
     pub runs: Vec<&'a Point>,
+    /// Runs that were left out.
+    pub spoilt: usize,
+    /// The figure of all runs, where some were left out.
+    pub throughput_of_all_per_s: Option<Estimate>,
+    /// What other programs and the hypervisor may have cost.
+    pub harm: Option<Harm>,
     /// Operations per second.
     pub throughput_per_s: Option<Estimate>,
     /// Their mean over the runs.
@@ -99,6 +109,17 @@ pub struct PointSummary<'a> {
 }
 
 impl<'a> PointSummary<'a> {
+    /// What the undisturbed throughput is at least, where other programs make the point
+    /// INVALID and nothing else does: its upper side is unknown.
+    pub fn at_least_per_s(&self) -> Option<f64> {
+        /// A lower bound further off says nothing.
+        const LEAST: f64 = 0.75;
+        let mut invalid = self.verdict.reasons.iter().filter(|r| r.is == Is::Invalid);
+        let harmed = invalid.next()?.check == neighbours::CHECK.name && invalid.next().is_none();
+        let low = self.harm.filter(|harm| harmed && harm.low >= LEAST)?.low;
+        Some(self.throughput_per_s?.median * low)
+    }
+
     /// The run of median throughput, for what cannot be taken over several; of an
     /// even number the slower of the middle two.
     pub fn median_run(&self) -> Option<&'a Point> {
@@ -127,13 +148,14 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
         At::swept(plan).into_iter(),
         points.iter().map(|point| point.at),
     );
+    let spoilt = spoilt::blocks(points);
     let mut summaries = Vec::new();
     for target in targets {
         for at in &ats {
             let of_this = |point: &&Point| point.target == target && point.at == *at;
             let runs: Vec<&Point> = points.iter().filter(of_this).collect();
             if !runs.is_empty() {
-                summaries.push(summary(experiment, target, *at, runs));
+                summaries.push(summary(experiment, target, *at, runs, &spoilt));
             }
         }
     }
@@ -160,8 +182,20 @@ fn summary<'a>(
     experiment: &'a Experiment,
     target: &'a str,
     at: At,
-    runs: Vec<&'a Point>,
+    all: Vec<&'a Point>,
+    spoilt: &BTreeSet<u32>,
 ) -> PointSummary<'a> {
+    let (runs, reason) = spoilt::choose(all.clone(), spoilt);
+    let left_out = all.len() - runs.len();
+    let rates: Vec<f64> = all.iter().map(|run| run.throughput_per_s).collect();
+    let mut verdict = checks::verdict(&Evidence {
+        experiment,
+        runs: &runs,
+    });
+    if let Some(reason) = reason {
+        verdict.is = verdict.is.max(reason.is);
+        verdict.reasons.push(reason);
+    }
     let over_runs = |figure: fn(&Point) -> Option<f64>| {
         let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();
         estimate(&values)
@@ -201,10 +235,10 @@ fn summary<'a>(
         effective: over_runs(|run| Some(run.spread.as_ref()?.effective)),
         at_server: over_runs(|run| run.spread.as_ref()?.at_server),
         attribution: None,
-        verdict: checks::verdict(&Evidence {
-            experiment,
-            runs: &runs,
-        }),
+        spoilt: left_out,
+        throughput_of_all_per_s: estimate(&rates).filter(|_| left_out > 0),
+        harm: harm::bound(experiment, &runs),
+        verdict,
         runs,
     }
 }
@@ -237,7 +271,6 @@ fn median_per_worker(runs: &[&Point]) -> Option<PerWorker> {
 mod tests {
     use super::*;
     use crate::fixtures;
-    use jostle_model::record::Is;
 
     fn run(target: &str, workers: u64, run: u32, throughput_per_s: f64) -> Point {
         Point {
@@ -284,7 +317,9 @@ mod tests {
     #[test]
     fn figures_are_taken_over_the_runs_and_absent_ones_stay_absent() {
         let experiment = fixtures::experiment();
-        let mut points: Vec<Point> = (1..=6).map(|n| run("flock", 10, n, f64::from(n))).collect();
+        let mut points: Vec<Point> = (1..=6)
+            .map(|n| run("flock", 10, n, 100.0 + f64::from(n)))
+            .collect();
         for point in &mut points {
             point.blocked_share = None;
         }
@@ -294,7 +329,7 @@ mod tests {
         let throughput = found.throughput_per_s.unwrap();
         assert_eq!(
             (throughput.low, throughput.median, throughput.high),
-            (1.0, 3.5, 6.0)
+            (101.0, 103.5, 106.0)
         );
         assert!(throughput.interval);
         assert_eq!(found.blocked_share, None);

@@ -96,6 +96,25 @@ impl Clock {
         }
     }
 
+    /// Spins until this stamp. Returns the time that was spun, without what somebody
+    /// else had the CPU for.
+    #[inline]
+    pub fn spin_until(self, stamp: u64) -> u64 {
+        /// Some hundred steps of the loop: an interrupt at least.
+        const INTERRUPTED_NS: u64 = 5_000;
+        let (mut now, mut spun) = (self.now(), 0);
+        while now < stamp {
+            std::hint::spin_loop();
+            let next = self.now();
+            let step = next.saturating_sub(now);
+            if step < INTERRUPTED_NS {
+                spun += step;
+            }
+            now = next;
+        }
+        spun
+    }
+
     /// Cost of one stamp: the least mean over several batches.
     pub fn cost_ns(self) -> f64 {
         const BATCH: u32 = 2_000;
@@ -109,6 +128,36 @@ impl Clock {
             })
             .fold(f64::INFINITY, f64::min)
     }
+
+    /// Smallest step between two different stamps, in nanoseconds. The counter may
+    /// advance by many ticks at once, so that all its differences are multiples of
+    /// that many: their greatest common divisor. The kernel's clock is rounded to
+    /// nanoseconds, of which no divisor is left: its least difference.
+    pub fn step_ns(self) -> f64 {
+        const STAMPS: u32 = 2_000;
+        let differences = |read: fn() -> u64| {
+            let mut last = read();
+            let next = move |_| {
+                let now = read();
+                now.abs_diff(std::mem::replace(&mut last, now))
+            };
+            (0..STAMPS).map(next).filter(|difference| *difference > 0)
+        };
+        match self.source {
+            Source::Rdtscp => {
+                let ticks = differences(|| rdtscp().0).fold(0, greatest_common_divisor);
+                (u128::from(ticks) * u128::from(self.scale)) as f64 / 2f64.powi(32)
+            }
+            Source::Monotonic => differences(monotonic).min().unwrap_or(1) as f64,
+        }
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 impl Default for Clock {
@@ -278,11 +327,51 @@ mod tests {
     #[test]
     fn stamps_keep_pace_with_the_kernel() {
         let clock = Clock::new();
-        let (stamp, kernel) = (clock.now(), monotonic());
+        // Read until nobody came between the two.
+        let both = || loop {
+            let (before, kernel, after) = (clock.now(), monotonic(), clock.now());
+            if after - before < 50_000 {
+                return (before, kernel);
+            }
+        };
+        let first = both();
         std::thread::sleep(Duration::from_millis(50));
-        let (stamp, kernel) = (clock.now() - stamp, monotonic() - kernel);
+        let second = both();
+        let (stamp, kernel) = (second.0 - first.0, second.1 - first.1);
         let off = stamp.abs_diff(kernel);
         assert!(off < kernel / 200, "{stamp} against {kernel}");
+    }
+
+    #[test]
+    fn a_step_divides_what_lies_between_stamps() {
+        let clock = Clock::new();
+        let step = clock.step_ns();
+        assert!(step > 0.0, "{step}");
+        if clock.source() == Source::Rdtscp {
+            // Stamps are rounded down to nanoseconds.
+            for _ in 0..100 {
+                let (from, to) = (clock.now(), clock.now());
+                let steps = (to - from) as f64 / step;
+                assert!(
+                    (steps - steps.round()).abs() * step <= 1.01,
+                    "{steps} of {step}"
+                );
+            }
+        }
+        assert!(Clock::monotonic().step_ns() >= 1.0);
+        assert_eq!(greatest_common_divisor(26 * 7, 26 * 15), 26);
+    }
+
+    #[test]
+    fn a_spin_ends_at_its_stamp_and_counts_what_it_spun() {
+        let clock = Clock::new();
+        let from = clock.now();
+        // Long enough for several turns on a CPU that others want.
+        let spun = clock.spin_until(from + 50_000_000);
+        let took = clock.now() - from;
+        assert!(took >= 50_000_000 && spun <= took, "{spun} of {took}");
+        assert!(spun > 1_000_000, "{spun}");
+        assert_eq!(clock.spin_until(from), 0);
     }
 
     #[test]

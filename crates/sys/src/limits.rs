@@ -102,10 +102,6 @@ pub struct Cpus {
     pub clock_sources: Vec<String>,
     /// How CPU time is accounted: `exact`, or the ticks that sample it.
     pub accounting: String,
-    /// Whether soft interrupts count as the time of the task that they interrupt.
-    pub softirq_in_tasks: Option<bool>,
-    /// Whether idle time is taken by the clock; ticks sample it elsewhere.
-    pub idle_by_clock: Option<bool>,
 }
 
 /// Everything at one moment.
@@ -253,18 +249,8 @@ fn cpus(machine: &str, release: &str) -> Cpus {
             &slurp(format!("{SYS}/cpu/nohz_full")).unwrap_or_default(),
             tick_ns(),
         ),
-        softirq_in_tasks: crate::softirq::counts_as_the_task_s(),
-        idle_by_clock: idle_by_clock(),
         allowed,
     }
-}
-
-/// The kernel does so where it may stop the tick of an idle CPU (get_idle_time() in
-/// fs/proc/stat.c). This sysctl is there with CONFIG_NO_HZ_COMMON and several CPUs.
-fn idle_by_clock() -> Option<bool> {
-    let command_line = slurp("/proc/cmdline")?;
-    let may_stop = slurp("/proc/sys/kernel/timer_migration").is_some();
-    Some(may_stop && !text::nohz_off(&command_line))
 }
 
 /// Length of a tick: the coarse clock moves once with each.

@@ -6,6 +6,7 @@
 //! accounting; the split in user and system is not read here, since with tick
 //! accounting it is only sampled.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -56,23 +57,54 @@ pub struct Scheduled {
     pub switches: u64,
 }
 
-/// Reads what the scheduler counts of one thread; None where the kernel was
-/// built without (CONFIG_SCHED_INFO) or the thread is gone.
-pub fn scheduled(pid: u32, tid: u32) -> Option<Scheduled> {
-    let mut buffer = [0; 96];
-    let file = File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    let read = file.read_at(&mut buffer, 0).ok()?;
-    let text = std::str::from_utf8(&buffer[..read]).ok()?;
+/// What the scheduler counts of one thread, open to be read again and again: opening
+/// it takes several times as long as reading it.
+#[derive(Debug)]
+pub struct SchedulerClock(File);
+
+impl SchedulerClock {
+    /// None where the kernel was built without (CONFIG_SCHED_INFO) or the thread is
+    /// gone.
+    pub fn of(pid: u32, tid: u32) -> Option<SchedulerClock> {
+        let file = File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        Some(SchedulerClock(file))
+    }
+
+    /// None where the thread is gone, or where the kernel counts nothing: it then
+    /// shows zeros, which a thread that has ever run cannot have.
+    pub fn read(&self) -> Option<Scheduled> {
+        let mut buffer = [0; 96];
+        let read = self.0.read_at(&mut buffer, 0).ok()?;
+        parse_scheduled(std::str::from_utf8(&buffer[..read]).ok()?)
+    }
+}
+
+fn parse_scheduled(text: &str) -> Option<Scheduled> {
     let mut fields = text.split_whitespace();
-    Some(Scheduled {
+    let scheduled = Scheduled {
         ran_ns: fields.next()?.parse().ok()?,
         waited_ns: fields.next()?.parse().ok()?,
         switches: fields.next()?.parse().ok()?,
-    })
+    };
+    (scheduled != Scheduled::default()).then_some(scheduled)
+}
+
+/// Reads once what the scheduler counts of one thread.
+pub fn scheduled(pid: u32, tid: u32) -> Option<Scheduled> {
+    SchedulerClock::of(pid, tid)?.read()
+}
+
+/// The threads of a process; empty if it is gone.
+pub fn threads_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let entries = tasks.into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// CPU time of the whole machine since boot, in ticks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineTicks {
     /// Neither idle nor stolen.
     pub busy: u64,
@@ -85,6 +117,18 @@ pub struct MachineTicks {
     /// CPUs over which the others are summed: all that are online, whether we
     /// may use them or not.
     pub cpus: u64,
+    /// Taken by the hypervisor, by the number of the CPU.
+    pub stolen_of: BTreeMap<usize, u64>,
+}
+
+impl MachineTicks {
+    /// What the hypervisor took on these CPUs, or on all if none are named.
+    pub fn stolen_on(&self, cpus: &[usize]) -> u64 {
+        let each = self.stolen_of.iter();
+        each.filter(|(cpu, _)| cpus.is_empty() || cpus.contains(cpu))
+            .map(|(_, ticks)| ticks)
+            .sum()
+    }
 }
 
 /// Reads /proc/stat.
@@ -97,15 +141,20 @@ pub fn machine_ticks() -> io::Result<MachineTicks> {
 }
 
 fn parse_machine(text: &str) -> Option<MachineTicks> {
-    let line = text.lines().find(|line| line.starts_with("cpu "))?;
     // user nice system idle iowait irq softirq steal guest guest_nice; guest
     // time is contained in user time (proc(5)).
-    let fields: Vec<u64> = line
-        .split_whitespace()
-        .skip(1)
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let numbers = |line: &str| -> Vec<u64> {
+        let words = line.split_whitespace().skip(1);
+        words.map_while(|field| field.parse().ok()).collect()
+    };
+    let fields = numbers(text.lines().find(|line| line.starts_with("cpu "))?);
     let at = |n: usize| fields.get(n).copied().unwrap_or(0);
+    let each = text.lines().take_while(|line| line.starts_with("cpu"));
+    let stolen_of = each.filter_map(|line| {
+        let (name, _) = line.split_once(' ')?;
+        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+        Some((cpu, numbers(line).get(7).copied().unwrap_or(0)))
+    });
     (fields.len() >= 4).then(|| MachineTicks {
         busy: at(0) + at(1) + at(2) + at(5) + at(6),
         idle: at(3) + at(4),
@@ -115,6 +164,7 @@ fn parse_machine(text: &str) -> Option<MachineTicks> {
             .lines()
             .filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "))
             .count() as u64,
+        stolen_of: stolen_of.collect(),
     })
 }
 
@@ -129,7 +179,8 @@ mod tests {
 
     #[test]
     fn the_machine_s_line_is_split_as_proc_5_says() {
-        let text = "cpu  747 1 307 166519 522 3 12 2 9 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4\nctxt 5\n";
+        let text =
+            "cpu  747 1 307 166519 522 3 12 2 9 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4 5 6 7 8\nctxt 5\n";
         assert_eq!(
             parse_machine(text),
             Some(MachineTicks {
@@ -137,10 +188,20 @@ mod tests {
                 idle: 166_519 + 522,
                 stolen: 2,
                 softirq: 12,
-                cpus: 2
+                cpus: 2,
+                stolen_of: BTreeMap::from([(0, 0), (1, 8)]),
             })
         );
         assert_eq!(parse_machine("intr 5\n"), None);
+        let machine = parse_machine(text).unwrap();
+        assert_eq!((machine.stolen_on(&[0]), machine.stolen_on(&[])), (0, 8));
+    }
+
+    #[test]
+    fn a_kernel_that_counts_nothing_shows_zeros() {
+        assert_eq!(parse_scheduled("0 0 0\n"), None);
+        let counted = parse_scheduled("7 0 1\n").unwrap();
+        assert_eq!((counted.ran_ns, counted.waited_ns), (7, 0));
     }
 
     #[test]

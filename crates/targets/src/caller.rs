@@ -100,6 +100,14 @@ pub trait Caller {
     /// The call that failed; ETIMEDOUT where no answer came in time; EINTR where
     /// the keeper ended the wait, which is no failure of the target.
     fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError>;
+
+    /// As [`Lock::part`](crate::Lock::part).
+    ///
+    /// # Errors
+    /// EPROTO where an answer came that no request had asked for.
+    fn part(&mut self) -> Result<(), CallError> {
+        Ok(())
+    }
 }
 
 /// Something that answers requests of many workers.
@@ -201,6 +209,8 @@ pub struct RequestTarget {
     /// A request that does nothing, as typed: what remains of a request when its
     /// cost is subtracted is the target's own.
     pub null: Option<&'static str>,
+    /// Where its server listens if the address names no port.
+    pub usual_port: Option<u16>,
 }
 
 /// Prepares any target for requests, locks too.

@@ -9,7 +9,8 @@ use crate::{SetupError, Spec, tcp, unix};
 use jostle_model::connect::PortRange;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::socket;
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
     sockopt,
@@ -322,6 +323,44 @@ impl<'a> Plug<'a> {
     }
 }
 
+/// Connections that this side holds and the peer does not any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// The index of the first one.
+    pub first: Option<usize>,
+}
+
+/// Which of these connections the peer has closed or reset. Data that waits to be
+/// read is no close. Takes a system call for each batch, and waits for nothing.
+///
+/// # Errors
+/// The system's: no memory.
+pub fn lost(fds: &[OwnedFd]) -> Result<Lost, Errno> {
+    /// A process has at least as many descriptors as it asks about, which is what
+    /// poll(2) demands.
+    const BATCH: usize = 512;
+    const AT_ONCE: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut lost = Lost::default();
+    for (nth, batch) in fds.chunks(BATCH).enumerate() {
+        let ask = |fd| PollFd::new(fd, PollFlags::RDHUP);
+        let mut polled: Vec<PollFd<'_>> = batch.iter().map(ask).collect();
+        retry_on_intr(|| poll(&mut polled, Some(&AT_ONCE)))?;
+        for (at, fd) in polled.iter().enumerate() {
+            if fd.revents().intersects(gone) {
+                lost.count += 1;
+                lost.first.get_or_insert(nth * BATCH + at);
+            }
+        }
+    }
+    Ok(lost)
+}
+
 fn failed(call: usize) -> impl Fn(Errno) -> Failed {
     move |errno| Failed { call, errno }
 }
@@ -347,6 +386,38 @@ mod tests {
         }
         assert_eq!(pairs.len(), 6);
         assert!(pairs.values().all(|count| *count == 10), "{pairs:?}");
+    }
+
+    #[test]
+    fn a_connection_is_lost_when_its_peer_has_closed_or_reset_it_and_not_by_data() {
+        use std::io::Write;
+        use std::net::{TcpListener, TcpStream};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut fds, mut held) = (Vec::new(), Vec::new());
+        for nth in 0..1_200 {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            fds.push(OwnedFd::from(stream));
+            let (mut peer, _) = listener.accept().unwrap();
+            match nth {
+                700 => drop(peer),
+                1_100 => {
+                    sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+                    drop(peer);
+                }
+                _ => {
+                    peer.write_all(b"unasked").unwrap();
+                    held.push(peer);
+                }
+            }
+        }
+        let expected = Lost {
+            count: 2,
+            first: Some(700),
+        };
+        assert_eq!(lost(&fds), Ok(expected));
+        assert_eq!(lost(&fds[..700]), Ok(Lost::default()));
+        drop(held);
+        assert_eq!(lost(&fds).unwrap().count, 1_200);
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| program_words(argument).map(drop),
     prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),
     null: Some("exec:true"),
+    usual_port: None,
 };
 
 const SPAWN: usize = 0;

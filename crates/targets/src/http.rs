@@ -4,26 +4,30 @@
 //! other: what is timed is this server and the way to it. Not for protocols other
 //! than HTTP/1.1, nor for requests with a body.
 
+mod line;
+
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, SetupError};
+use crate::{CallError, SetupError, surplus};
 use jostle_model::plan::Connection;
-use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{
-    ConnectionDetails, Connector, DefaultConnector, NextTimeout, Transport,
-};
+use ureq::unversioned::transport::{Connector, NextTimeout, RustlsConnector};
 use ureq::{Agent, Error};
+
+use line::{Sockets, Watch, Watching};
+
+/// Where servers listen by default (RFC 9110, section 4.2).
+const PORT: u16 = 80;
+const TLS_PORT: u16 = 443;
 
 /// The line of `http` in the table.
 pub static TARGET: RequestTarget = RequestTarget {
@@ -34,6 +38,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach("http", argument),
     prepare: |setup| prepare("http", setup),
     null: None,
+    usual_port: Some(PORT),
 };
 
 /// The line of `https` in the table.
@@ -45,6 +50,7 @@ pub static TLS_TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach("https", argument),
     prepare: |setup| prepare("https", setup),
     null: None,
+    usual_port: Some(TLS_PORT),
 };
 
 const fn entry(name: &'static str, summary: &'static str) -> Entry {
@@ -124,9 +130,9 @@ fn addresses(url: &str) -> Result<Vec<SocketAddr>, SetupError> {
     let host = uri.host().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let usual = if uri.scheme_str() == Some("https") {
-        443
+        TLS_PORT
     } else {
-        80
+        PORT
     };
     let port = uri.port_u16().unwrap_or(usual);
     let found = (bare, port).to_socket_addrs();
@@ -145,7 +151,7 @@ fn reach(scheme: &str, argument: Option<&str>) -> Result<(), SetupError> {
     let mut last = None;
     for address in addresses(&url)? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(_) => return Ok(()),
+            Ok(stream) => return surplus::refuse_who_speaks_first(&stream, address),
             Err(error) => last = Some((address, error)),
         }
     }
@@ -220,12 +226,14 @@ impl Requests for Http {
     }
 
     fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
-        let connected = Arc::new(Connected::default());
-        let connector = DefaultConnector::new().chain(Stamping(Arc::clone(&connected)));
+        let watch = Arc::new(Watch::default());
+        let connector = Sockets(Arc::clone(&watch))
+            .chain(RustlsConnector::default())
+            .chain(Watching(Arc::clone(&watch)));
         let resolver = Known(self.addresses.clone());
         Ok(Box::new(HttpCaller {
             agent: Agent::with_parts(self.config(), connector, resolver),
-            connected,
+            watch,
             url: &self.url,
             is_fixed: filled(&self.url, 0, 0) == self.url,
             worker: worker as u64,
@@ -240,7 +248,7 @@ impl Requests for Http {
 
 struct HttpCaller<'a> {
     agent: Agent,
-    connected: Arc<Connected>,
+    watch: Arc<Watch>,
     url: &'a str,
     is_fixed: bool,
     worker: u64,
@@ -249,7 +257,7 @@ struct HttpCaller<'a> {
 
 impl Caller for HttpCaller<'_> {
     fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
-        self.connected.begin(phases.clock());
+        self.watch.begin(phases.clock());
         let request = match self.is_fixed {
             true => self.agent.get(self.url),
             false => self.agent.get(filled(self.url, nth, self.worker)),
@@ -259,7 +267,7 @@ impl Caller for HttpCaller<'_> {
             false => request,
         };
         let answer = request.call();
-        if let Some(at) = self.connected.at() {
+        if let Some(at) = self.watch.connected_at() {
             phases.end_at(CONNECT, at);
         }
         let answer = answer.map_err(|error| failed("request", error))?;
@@ -268,10 +276,24 @@ impl Caller for HttpCaller<'_> {
         let mut body = answer.into_body().into_reader();
         io::copy(&mut body, &mut io::sink()).map_err(|error| failed("body", error.into()))?;
         phases.end(BODY);
-        Ok(Answer {
-            code,
-            child: Usage::default(),
-        })
+        drop(body);
+        match self.watch.is_surplus() {
+            true => Err(surplus::error("request")),
+            false => Ok(Answer {
+                code,
+                child: Usage::default(),
+            }),
+        }
+    }
+
+    fn part(&mut self) -> Result<(), CallError> {
+        self.watch.part();
+        // Closes the connection that was kept.
+        self.agent.clone().shutdown();
+        match self.watch.is_surplus() {
+            true => Err(surplus::error("request")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -317,44 +339,6 @@ fn by_kind(kind: io::ErrorKind) -> Errno {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Errno::TIMEDOUT,
         io::ErrorKind::UnexpectedEof => Errno::CONNRESET,
         _ => Errno::IO,
-    }
-}
-
-/// When the latest connection was there.
-#[derive(Debug, Default)]
-struct Connected {
-    clock: OnceLock<Clock>,
-    /// Zero: none since the request began.
-    stamp: AtomicU64,
-}
-
-impl Connected {
-    fn begin(&self, clock: Clock) {
-        self.clock.get_or_init(|| clock);
-        self.stamp.store(0, Relaxed);
-    }
-
-    fn at(&self) -> Option<u64> {
-        Some(self.stamp.load(Relaxed)).filter(|stamp| *stamp > 0)
-    }
-}
-
-/// The last link of the client's chain of connectors.
-#[derive(Debug)]
-struct Stamping(Arc<Connected>);
-
-impl<In: Transport> Connector<In> for Stamping {
-    type Out = In;
-
-    fn connect(
-        &self,
-        _details: &ConnectionDetails<'_>,
-        chained: Option<In>,
-    ) -> Result<Option<In>, Error> {
-        if let Some(clock) = self.0.clock.get() {
-            self.0.stamp.store(clock.now(), Relaxed);
-        }
-        Ok(chained)
     }
 }
 

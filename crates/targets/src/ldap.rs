@@ -56,6 +56,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument, PORT, false),
     prepare: |setup| Ldap::prepare(setup, PORT, false),
     null: None,
+    usual_port: Some(PORT),
 };
 
 /// The same, encrypted.
@@ -76,6 +77,7 @@ pub static TLS_TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument, TLS_PORT, true),
     prepare: |setup| Ldap::prepare(setup, TLS_PORT, true),
     null: None,
+    usual_port: Some(TLS_PORT),
 };
 
 const PORT: u16 = 389;
@@ -116,12 +118,13 @@ fn reach(argument: Option<&str>, port: u16, tls: bool) -> Result<(), SetupError>
     let place = Place::parse(argument, port).map_err(SetupError)?;
     let dial = Dial::new(&place, REACH_PATIENCE, tls)?;
     let deadline = clock::monotonic() + REACH_PATIENCE.as_nanos() as u64;
-    dial.open(deadline).map(drop).map_err(|error| {
+    let at = format!("{}:{}", place.host, place.port);
+    let session = dial.open(deadline).map_err(|error| {
         SetupError(format!(
-            "cannot connect to {}:{}: {error}; is the server running there?",
-            place.host, place.port
+            "cannot connect to {at}: {error}; is the server running there?"
         ))
-    })
+    })?;
+    session.refuse_who_speaks_first(&at)
 }
 
 impl Dial {
@@ -348,6 +351,10 @@ impl Caller for LdapCaller<'_> {
             (0, 0) => FOUND_NOTHING,
             (code, _) => code,
         }))
+    }
+
+    fn part(&mut self) -> Result<(), CallError> {
+        self.kept.take().map_or(Ok(()), Session::part)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod ldap;
 pub mod procd;
 pub mod remote;
 pub mod spec;
+pub mod surplus;
 pub mod table;
 pub mod tcp;
 pub mod unix;
@@ -221,6 +222,15 @@ pub trait Lock {
     #[inline]
     fn token(&self) -> Option<u64> {
         None
+    }
+
+    /// Ends what the handle has with a server, once the run is over and every clock
+    /// has been read. An answer that is still to come was never asked for.
+    ///
+    /// # Errors
+    /// EPROTO where there was one.
+    fn part(&mut self) -> Result<(), CallError> {
+        Ok(())
     }
 
     /// Makes many calls, the next without waiting for the answer to the one

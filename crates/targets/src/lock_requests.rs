@@ -95,4 +95,8 @@ impl<L: Lock> Caller for LockCaller<L> {
         phases.end(RELEASE);
         Ok(Answer::default())
     }
+
+    fn part(&mut self) -> Result<(), CallError> {
+        self.lock.part()
+    }
 }

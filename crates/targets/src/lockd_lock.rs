@@ -2,10 +2,9 @@
 
 use crate::names::Names;
 use crate::remote::{Address, Client, RemoteLock, info_figure};
-use crate::wire::{Answer, Asking, Reply, Request, Wire, refused};
+use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError};
 use jostle_resp::request::encode;
-use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
 
 /// A worker's lock on a jostled.
@@ -155,7 +154,7 @@ impl Wire for DaemonWire {
             Reply::Integer(_) => Ok(Answer::Granted),
             Reply::Nil => Ok(Answer::Taken),
             Reply::Error(text) => Err(refused("LOCK", text)),
-            Reply::Text(_) => Err(CallError::new("LOCK", Errno::PROTO)),
+            Reply::Text(_) => Err(wrong_kind("LOCK")),
         }
     }
 
@@ -171,8 +170,9 @@ impl Wire for DaemonWire {
     #[inline]
     fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
+            Reply::Integer(1) => Ok(()),
             Reply::Error(text) => Err(refused("UNLOCK", text)),
-            _ => Ok(()),
+            _ => Err(wrong_kind("UNLOCK")),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Request
 use crate::exec::Exec;
 use crate::remote::{Address, Stream};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, ServerFigures, SetupError};
+use crate::{CallError, ServerFigures, SetupError, surplus};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use jostle_sys::spawn::{self, Word};
@@ -41,6 +41,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument).map(drop),
     prepare: |setup| Kept::prepare(setup).map(|kept| Box::new(kept) as Box<dyn Requests>),
     null: None,
+    usual_port: None,
 };
 
 /// By a process for each call.
@@ -63,6 +64,7 @@ pub static THIN: RequestTarget = RequestTarget {
     reach: |argument| reach(argument).and_then(|()| thin_client().map(drop)),
     prepare: |setup| Thin::prepare(setup).map(|thin| Box::new(thin) as Box<dyn Requests>),
     null: None,
+    usual_port: None,
 };
 
 /// What is called where nothing is said: the origin's own procedure.
@@ -370,6 +372,14 @@ impl Caller for KeptCaller<'_> {
             ..Answer::default()
         })
     }
+
+    fn part(&mut self) -> Result<(), CallError> {
+        // None after a failure, or where the engine has closed it.
+        match self.stream.take() {
+            Some(stream) => surplus::at_end(&stream, "recv"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl KeptCaller<'_> {
@@ -396,8 +406,10 @@ impl KeptCaller<'_> {
                 errno: Errno::PROTO.raw_os_error(),
                 said: Some(said),
             })?;
-            if let Some(reply) = reply {
-                return Ok(reply);
+            match reply {
+                Some(reply) if reply.length < filled => return Err(surplus::error("recv")),
+                Some(reply) => return Ok(reply),
+                None => {}
             }
         }
     }

@@ -6,7 +6,7 @@
 use crate::names::Names;
 use crate::remote::{Address, Client, RemoteLock, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::wire::{Answer, Asking, Reply, Request, Wire, refused};
+use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target};
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
@@ -194,10 +194,10 @@ impl Wire for RedisWire {
     #[inline]
     fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
-            Reply::Text(_) => Ok(Answer::Granted),
+            Reply::Text(b"OK") => Ok(Answer::Granted),
             Reply::Nil => Ok(Answer::Taken),
             Reply::Error(text) => Err(refused("SET", text)),
-            Reply::Integer(_) => Err(CallError::new("SET", Errno::PROTO)),
+            Reply::Text(_) | Reply::Integer(_) => Err(wrong_kind("SET")),
         }
     }
 
@@ -205,8 +205,9 @@ impl Wire for RedisWire {
     fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Integer(0) => Err(LAPSED),
+            Reply::Integer(1) => Ok(()),
             Reply::Error(text) => Err(refused("EVALSHA", text)),
-            _ => Ok(()),
+            _ => Err(wrong_kind("EVALSHA")),
         }
     }
 

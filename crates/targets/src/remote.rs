@@ -6,6 +6,7 @@
 //! queue answer at once, so that their replies are waited for all the same: a
 //! grant that nobody read would leave a lock taken.
 
+use crate::surplus;
 use crate::whereabouts::is_here;
 use crate::wire::{Answer, Asking, Reply, Request, Wire};
 use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Wait};
@@ -177,6 +178,8 @@ pub struct Client {
     pub request: Vec<u8>,
     input: Vec<u8>,
     filled: usize,
+    /// A request was sent and not answered.
+    waits: bool,
 }
 
 impl Client {
@@ -190,6 +193,7 @@ impl Client {
             request: Vec::with_capacity(256),
             input: vec![0; 4096],
             filled: 0,
+            waits: false,
         })
     }
 
@@ -224,11 +228,22 @@ impl Client {
         self.send(name)?;
         loop {
             if !self.receive(name, patient)? {
-                return Ok(None);
+                return match self.filled {
+                    0 => Ok(None),
+                    // Replies are shorter than a packet.
+                    _ => Err(CallError {
+                        said: Some("half an answer came, and not the rest"),
+                        ..CallError::new(name, Errno::PROTO)
+                    }),
+                };
             }
             // Decoded twice, once to know that it is whole: the first one may
             // not outlive a buffer that grows.
-            if Reply::decode(&self.input[..self.filled], name)?.is_some() {
+            if let Some((_, length)) = Reply::decode(&self.input[..self.filled], name)? {
+                if length < self.filled {
+                    return Err(surplus::error(name));
+                }
+                self.waits = false;
                 let whole = Reply::decode(&self.input[..self.filled], name)?;
                 return Ok(whole.map(|(reply, _)| reply));
             }
@@ -255,6 +270,9 @@ impl Client {
             }
             let mut at = 0;
             while let Some((reply, length)) = Reply::decode(&self.input[at..self.filled], name)? {
+                if seen == replies {
+                    return Err(surplus::error(name));
+                }
                 each(seen, reply)?;
                 seen += 1;
                 at += length;
@@ -262,12 +280,29 @@ impl Client {
             self.input.copy_within(at..self.filled, 0);
             self.filled -= at;
         }
+        if self.filled > 0 {
+            return Err(surplus::error(name));
+        }
+        self.waits = false;
         Ok(true)
+    }
+
+    /// Ends the connection, on which no answer may be left to come; one whose last
+    /// request was not answered tells nothing.
+    ///
+    /// # Errors
+    /// EPROTO in the name of a request.
+    pub fn part(&mut self, name: &'static str) -> Result<(), CallError> {
+        match self.waits {
+            true => Ok(()),
+            false => surplus::at_end(&self.stream, name),
+        }
     }
 
     #[inline]
     fn send(&mut self, name: &'static str) -> Result<(), CallError> {
         self.filled = 0;
+        self.waits = true;
         (&self.stream)
             .write_all(&self.request)
             .map_err(|error| failed(name, &error))
@@ -447,6 +482,10 @@ impl<W: Wire> Lock for RemoteLock<W> {
         self.token
     }
 
+    fn part(&mut self) -> Result<(), CallError> {
+        self.client.part(self.wire.name(Request::Release))
+    }
+
     fn batch(&mut self, calls: Calls, _wait: Wait) -> Result<Outcome, CallError> {
         let RemoteLock { client, wire, .. } = self;
         client.request.clear();
@@ -517,6 +556,47 @@ mod tests {
         for sad in ["", "//", "//host", "//:80", "//host:", "//host:99999"] {
             assert!(Address::tcp(sad).is_err(), "{sad}");
         }
+    }
+
+    /// A client and the other end of its connection.
+    fn client() -> (Client, TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let client = Client::connect(&Address::Tcp(place)).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn one_reply_more_than_was_asked_for_is_an_error() {
+        for (replies, asked, well) in [
+            (":1\r\n", 1, true),
+            (":1\r\n:1\r\n", 1, false),
+            (":1\r\n:1", 1, false),
+            (":1\r\n:1\r\n", 2, true),
+            (":1\r\n:1\r\n:1\r\n", 2, false),
+            (":1\r\n:1\r\n:", 2, false),
+        ] {
+            let (mut client, mut server) = client();
+            server.write_all(replies.as_bytes()).unwrap();
+            let answered = match asked {
+                1 => client.call("LOCK", true).map(|reply| reply.is_some()),
+                _ => client.exchange("LOCK", true, asked, |_, _| Ok(())),
+            };
+            let expected = match well {
+                true => Ok(true),
+                false => Err(surplus::error("LOCK")),
+            };
+            assert_eq!(answered, expected, "{replies:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_too_many_that_comes_later_is_found_when_the_connection_ends() {
+        let (mut client, mut server) = client();
+        server.write_all(b":1\r\n").unwrap();
+        assert!(client.call("LOCK", true).unwrap().is_some());
+        server.write_all(b":1\r\n").unwrap();
+        assert_eq!(client.part("LOCK"), Err(surplus::error("LOCK")));
     }
 
     #[test]

@@ -4,9 +4,32 @@
 //! is no proof: what it is used for looks at the machine's CPU time, too.
 
 use crate::Spec;
+use crate::table::Family;
+use jostle_sys::serving::Address;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 
+/// Families whose argument, where it is a path, is a socket's.
+const SOCKETS: &[Family] = &[Family::Connection, Family::Service, Family::Specimen];
+
 impl Spec {
+    /// Where on this machine its server is asked, as typed; None for another machine's,
+    /// for one that jostle launches, and where no server answers.
+    pub fn address(&self) -> Option<Address> {
+        let argument = self.argument.as_deref()?;
+        let named = authority(argument).map(|authority| (authority, port(authority)));
+        match named {
+            Some((_, port)) if !self.is_elsewhere() => {
+                let usual = crate::requests(self.entry).and_then(|target| target.usual_port);
+                port.or(usual).map(Address::Port)
+            }
+            Some(_) => None,
+            None if SOCKETS.contains(&self.entry.family) && argument.starts_with('/') => {
+                Some(Address::Unix(argument.to_owned()))
+            }
+            None => None,
+        }
+    }
+
     /// Whether the target is a server with an address that is none of this host's.
     pub fn is_elsewhere(&self) -> bool {
         self.argument
@@ -28,6 +51,10 @@ fn authority(argument: &str) -> Option<&str> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let host = rest[..end].rsplit('@').next()?;
     (!host.is_empty()).then_some(host)
+}
+
+fn port(authority: &str) -> Option<u16> {
+    authority.rsplit_once(':')?.1.parse().ok()
 }
 
 fn addresses(authority: &str) -> Option<Vec<IpAddr>> {
@@ -61,6 +88,28 @@ mod tests {
         ] {
             let spec = Spec::parse(target).unwrap();
             assert_eq!(spec.is_elsewhere(), elsewhere, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_server_of_this_machine_is_known_by_its_address() {
+        let port = |port| Some(Address::Port(port));
+        for (target, address) in [
+            ("redis://127.0.0.1:6379", port(6379)),
+            ("ldap://localhost/dc=x?(uid=user{n})", port(389)),
+            ("https://127.0.0.1/", port(443)),
+            ("http://127.0.0.1:8080/a:1", port(8080)),
+            (
+                "lockd+unix:/run/x",
+                Some(Address::Unix("/run/x".to_owned())),
+            ),
+            ("redis://192.0.2.1:6379", None),
+            ("flock:/tmp/x", None),
+            ("exec:true", None),
+            ("lockd", None),
+        ] {
+            let spec = Spec::parse(target).unwrap();
+            assert_eq!(spec.address(), address, "{target}");
         }
     }
 }

@@ -133,6 +133,15 @@ pub(crate) fn refused(call: &'static str, text: &[u8]) -> CallError {
     }
 }
 
+/// The answer is none to this request.
+#[cold]
+pub(crate) fn wrong_kind(call: &'static str) -> CallError {
+    CallError {
+        said: Some("the server's answer is of another kind than this request has"),
+        ..CallError::new(call, Errno::PROTO)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

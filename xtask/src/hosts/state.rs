@@ -173,24 +173,45 @@ fn parse(line: &str) -> Option<Member> {
 /// What runs on a host, but for its first process and what that made of itself for
 /// each connection; not what only waits to be reaped.
 pub fn processes(member: &Member) -> Vec<(u32, String)> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let numbers = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
+    inhabitants(member)
         .filter(|pid| *pid != member.pid)
-        .filter(|pid| namespace_of(*pid).is_some_and(|found| found == member.namespace))
         .filter_map(|pid| Some((pid, command_of(pid)?)))
         .filter(|(_, command)| !command.starts_with("sshd:"))
         .collect()
 }
 
+/// All that runs on a host.
+fn inhabitants(member: &Member) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(|pid| namespace_of(*pid).is_some_and(|found| found == member.namespace))
+}
+
+/// None of one that ends: it has no memory any more, and hence no arguments, and
+/// keeps its place in the namespace until it is reaped. One in the middle of
+/// execve(2) has none either; it goes by its name.
 fn command_of(pid: u32) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let text = String::from_utf8_lossy(&text).replace('\0', " ");
-    Some(text.trim_end().to_owned())
+    let command = text.trim_end();
+    if !command.is_empty() {
+        return Some(command.to_owned());
+    }
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    name_of(&String::from_utf8_lossy(&stat)).map(|name| format!("[{name}]"))
+}
+
+/// From /proc/PID/stat; None of a process that ends or has ended.
+fn name_of(stat: &str) -> Option<&str> {
+    /// linux/sched.h: since before its memory was given up.
+    const PF_EXITING: u64 = 4;
+    // The name may hold blanks and parentheses.
+    let (head, tail) = stat.rsplit_once(") ")?;
+    let mut fields = tail.split(' ');
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let name = head.split_once('(')?.1;
+    (!has_ended && flags & PF_EXITING == 0).then_some(name)
 }
 
 /// Asks everything to end, then kills the first processes, and with them all.
@@ -211,7 +232,12 @@ pub fn end_all(members: &[Member], grace: Duration, patience: Duration, own: &mu
         let _ = child.kill();
         let _ = child.wait();
     }
-    await_until(patience, || !members.iter().any(Member::alive));
+    // A first process that ends has left its namespaces before it kills the others.
+    await_until(patience, || {
+        members
+            .iter()
+            .all(|member| inhabitants(member).next().is_none())
+    });
 }
 
 fn signal(name: &str, pids: &[u32]) {
@@ -226,5 +252,37 @@ fn await_until(patience: Duration, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() && start.elapsed() < patience {
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that had ended and was not reaped yet was listed without a name, so that
+    /// hosts seemed to have something left behind.
+    #[test]
+    fn what_only_waits_to_be_reaped_is_no_process() {
+        let mut ended = Command::new("true").spawn().unwrap();
+        await_until(Duration::from_secs(10), || command_of(ended.id()).is_none());
+        assert_eq!(command_of(ended.id()), None);
+        ended.wait().unwrap();
+        assert!(command_of(std::process::id()).is_some_and(|own| !own.is_empty()));
+    }
+
+    #[test]
+    fn a_process_without_arguments_goes_by_its_name_until_it_ends() {
+        let table = [
+            // /proc/PID/stat, name
+            ("7 (sleep) R 1 7 7 0 -1 4194304 55 0", Some("sleep")), // within execve
+            ("7 (a) b (c) S 1 7 7 0 -1 64 55 0", Some("a) b (c")),
+            ("7 (setsid) R 1 7 7 0 -1 4194308 55 0", None), // exiting
+            ("7 (sh) Z 1 7 7 0 -1 4228108 0 0", None),
+            ("7 (sh) Z 1 7 7 0 -1 0 0 0", None),
+            ("nonsense", None),
+        ];
+        for (stat, name) in table {
+            assert_eq!(name_of(stat), name, "{stat}");
+        }
     }
 }

@@ -9,7 +9,6 @@ mod busy;
 mod clean;
 mod compare;
 mod growth;
-mod harm;
 mod program;
 mod saturation;
 mod servers;

@@ -4,7 +4,7 @@ use super::{Output, micros, quickened, seconds};
 use clap::Args;
 use jostle_model::connect::{Accept, Close, Only, PortRange};
 use jostle_model::plan::{Place, Plan, Workload};
-use jostle_model::{List, Nanos};
+use jostle_model::{List, Nanos, ServerAt};
 
 #[derive(Debug, Args)]
 #[command(
@@ -82,6 +82,9 @@ pub struct How {
     /// Run a profiler or tracer along; {pid} and {pids} stand for the processes
     #[arg(long, value_name = "COMMAND")]
     pub during: Option<String>,
+    /// The server on this machine, if its connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
+    #[arg(long, value_name = "WHICH")]
+    pub server: Option<ServerAt>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -101,6 +104,7 @@ impl How {
                 place: self.place.clone(),
                 timer_slack: self.timer_slack,
                 during: self.during.clone(),
+                server: self.server.clone(),
                 seed: self.seed,
                 ..Plan::of(Workload::Connect)
             },

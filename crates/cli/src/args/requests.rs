@@ -34,9 +34,6 @@ pub struct Asked {
     /// Count in this log what the server did, instead of asking it
     #[arg(long, value_name = "FILE")]
     pub server_log: Option<String>,
-    /// The server's control group, such as /system.slice/slapd.service: its CPU time and limits
-    #[arg(long, value_name = "PATH")]
-    pub server_cgroup: Option<String>,
 }
 
 impl Asked {
@@ -51,7 +48,6 @@ impl Asked {
             connection: self.connection,
             credentials: self.credentials.clone(),
             server_log: self.server_log.clone(),
-            server_cgroup: self.server_cgroup.clone(),
             ..plan
         }
     }

@@ -3,7 +3,7 @@
 use super::{Asked, Output, Times, micros, quickened, seconds, times};
 use clap::Args;
 use jostle_model::plan::{Place, Plan, Workload};
-use jostle_model::{List, Nanos};
+use jostle_model::{List, Nanos, ServerAt};
 
 #[derive(Debug, Args)]
 #[command(
@@ -61,6 +61,9 @@ pub struct How {
     /// Run a profiler or tracer along; {pid} and {pids} stand for the generators
     #[arg(long, value_name = "COMMAND")]
     pub during: Option<String>,
+    /// The server on this machine, if its connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
+    #[arg(long, value_name = "WHICH")]
+    pub server: Option<ServerAt>,
     /// Seed of every random choice [default: a fresh one, printed]
     #[arg(long)]
     pub seed: Option<u64>,
@@ -83,6 +86,7 @@ impl How {
                 timer_slack: self.timer_slack,
                 over: self.over.clone().map(|times| times.0),
                 during: self.during.clone(),
+                server: self.server.clone(),
                 seed: self.seed,
                 ..Plan::of(Workload::Spread)
             },

@@ -15,7 +15,7 @@ use jostle_engine::world::World;
 use jostle_model::plan::Plan;
 use jostle_model::record::{Point, Record};
 use jostle_report::{ResultSet, Writer};
-use jostle_stats::checks::{Check, Evidence, foreign_cpu, steal};
+use jostle_stats::checks::{Check, Evidence, neighbours, steal};
 use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, ledger};
@@ -129,7 +129,7 @@ impl Bench {
             experiment: &first.experiment,
             runs: &runs,
         };
-        let checks: [&Check; 2] = [&steal::CHECK, &foreign_cpu::CHECK];
+        let checks: [&Check; 2] = [&steal::CHECK, &neighbours::CHECK];
         let said = checks.iter().find_map(|check| (check.judge)(&evidence));
         said.map(|reason| reason.text)
     }

@@ -9,6 +9,7 @@
 
 pub mod cgroup;
 pub mod left;
+pub mod liar;
 pub mod processes;
 
 pub use processes::{Process, Signal};

@@ -10,6 +10,7 @@ use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{At, Calibration};
 use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
+use jostle_stats::sleeping;
 
 /// Where the offset between CPUs could not be bounded (one CPU, or no quiet
 /// moment), no hand-off is called too early. A day is the longest time that an
@@ -60,8 +61,31 @@ impl Course<'_, '_> {
                 .unwrap_or(UNKNOWN_OFFSET_NS)
                 .ceil() as u64,
         );
+        let latencies = calibration.latencies.as_ref();
+        let excludes = self.resolved.specs[target].entry.lock.excludes;
+        order.wake_early = match order.hold {
+            Busy::Sleep(span) if spares_cpus(&order, excludes) => {
+                sleeping::wake_early(latencies, span)
+            }
+            _ => Nanos::ZERO,
+        };
         order
     }
+}
+
+/// Whether all who may hold a lock at one time have a CPU each: what they spin then
+/// keeps no other holder from its own end.
+fn spares_cpus(order: &RunOrder, excludes: bool) -> bool {
+    let one_by_one = excludes && order.shared == 0.0 && order.range == Range::Same;
+    let holders = match one_by_one {
+        true => order.keys.min(order.workers),
+        false => order.workers,
+    };
+    let cpus = match order.cpus.len() {
+        0 => jostle_sys::cpu::allowed().len(),
+        dealt => dealt,
+    };
+    holders <= cpus
 }
 
 /// A run by the plan; windows, stamps and clock are the caller's to set.
@@ -113,7 +137,9 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         open_each: plan.open_each.unwrap_or(false),
         slots: plan.slots.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+        wake_early: Nanos::ZERO,
         during: None,
+        server: plan.server.clone(),
         clock_uncertainty: Nanos::ZERO,
         requests: requested::order(plan, target),
         log_grants: 0,
@@ -128,6 +154,30 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
 mod tests {
     use super::*;
     use crate::experiment::tests::order;
+
+    #[test]
+    fn holds_end_on_time_where_each_holder_has_a_cpu() {
+        let table = [
+            // workers, keys, share of readers, range, excludes, CPUs
+            (1_000, 1, 0.0, Range::Same, true, 1, true),
+            (2, 2, 0.0, Range::Same, true, 2, true),
+            (2, 64, 0.0, Range::Same, true, 2, true), // no more holders than workers
+            (64, 3, 0.0, Range::Same, true, 2, false),
+            (10, 1, 0.5, Range::Same, true, 2, false), // readers hold together
+            (10, 1, 0.0, Range::Disjoint, true, 2, false),
+            (10, 1, 0.0, Range::Same, false, 2, false), // a specimen lets everybody in
+        ];
+        for (workers, keys, shared, range, excludes, cpus, spares) in table {
+            let mut order = order("flock");
+            (order.workers, order.keys, order.shared, order.range) = (workers, keys, shared, range);
+            order.cpus = (0..cpus).collect();
+            let found = spares_cpus(&order, excludes);
+            assert_eq!(
+                found, spares,
+                "{workers} {keys} {shared} {range:?} {excludes}"
+            );
+        }
+    }
 
     /// 10^18 ns was once refused as longer than a day, and every run of a busy
     /// machine failed.

@@ -6,7 +6,7 @@ use super::{Course, Progress, Stop};
 use crate::order::CostOrder;
 use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{Calibration, OwnCost};
+use jostle_model::record::{Calibration, Latencies, OwnCost};
 use jostle_model::time::Busy;
 use jostle_stats::intervals;
 use jostle_sys::clock;
@@ -28,10 +28,10 @@ impl Course<'_, '_> {
             clock: self.clock.source().name().to_owned(),
             stamp_ns: self.clock.cost_ns(),
             clock_uncertainty_ns: clock::uncertainty_ns(self.clock, &jostle_sys::cpu::allowed()),
+            latencies: self.latencies()?,
             own_cost: BTreeMap::new(),
             specimens: None,
             host_ceilings: Vec::new(),
-            latencies: None,
         };
         // What a pair costs is asked of locks that are measured as such.
         let requests = matches!(
@@ -56,6 +56,14 @@ impl Course<'_, '_> {
             }
         }
         Ok(calibration)
+    }
+
+    /// What this machine's simplest acts take; of several hosts, the first one's.
+    pub(super) fn latencies(&mut self) -> Result<Option<Latencies>, Stop> {
+        let timer_slack = self.resolved.plan.timer_slack.unwrap_or(Nanos(1));
+        let ended = &mut self.hooks.ended;
+        let keeper = self.world.keeper();
+        Ok(keeper.latencies(timer_slack, &mut || ended().is_some())?)
     }
 }
 

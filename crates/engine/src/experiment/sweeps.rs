@@ -15,8 +15,8 @@ use jostle_model::plan::{Place, Plan};
 use jostle_model::record::{At, Calibration, Environment, Experiment, Point, Record, SCHEMA};
 use jostle_model::{List, Nanos};
 use jostle_stats::checks::{self, Evidence};
-use jostle_stats::intervals;
 use jostle_stats::rng::Rng;
+use jostle_stats::{harm, intervals};
 use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +37,7 @@ impl Course<'_, '_> {
         started_at: String,
     ) -> Result<(), Stop> {
         let specimens = crate::proven::last(&environment);
+        let latencies = self.latencies()?;
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
             plan: self.resolved.plan.clone(),
@@ -45,10 +46,10 @@ impl Course<'_, '_> {
                 clock: self.clock.source().name().to_owned(),
                 stamp_ns: self.clock.cost_ns(),
                 clock_uncertainty_ns: None,
+                latencies,
                 own_cost: BTreeMap::new(),
                 specimens,
                 host_ceilings: Vec::new(),
-                latencies: None,
             },
             started_at,
         };
@@ -68,7 +69,9 @@ impl Course<'_, '_> {
             if block == 1 {
                 self.say_planned(curves.len(), took);
             }
-            if !self.another_block(block, took) {
+            let planned = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
+            let repeated = schedule::repeats(planned, block, self.spoilt_blocks());
+            if !self.another_block(block - repeated.min(block), took) {
                 return self.fit();
             }
         }
@@ -152,6 +155,7 @@ impl Course<'_, '_> {
         let mut reached = |step: Step| {
             let mut point = connected::point(&curve, &step.data, points.last());
             point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
+            point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
             point.verdict = checks::verdict(&Evidence {
                 experiment,
                 runs: &[&point],
@@ -215,6 +219,7 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
         load: preflight::Load::of(plan, spec, at),
         patience: PATIENCE,
         during: plan.during.clone(),
+        server: plan.server.clone(),
         together: None,
         seed: Rng::stream(seed, sweep).next_u64(),
     }

@@ -41,6 +41,9 @@ const PARTS: usize = 4;
 /// Where even this is too much to ask, the run goes without an anchor.
 const PATIENCE_NS: u64 = 500_000_000;
 
+/// How often the keeper looks whether they have ended.
+const LOOK_UP: Duration = Duration::from_micros(200);
+
 /// The passes on one side of a run, each in nanoseconds a step, a call, a
 /// wake-up and a line's way; the last is 0 with a single CPU.
 pub type Passes = Vec<[f64; PARTS]>;
@@ -50,26 +53,14 @@ pub type Passes = Vec<[f64; PARTS]>;
 pub fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
     let allowed = cpu::allowed();
     let cpus = if cpus.is_empty() { &allowed } else { cpus };
-    let shared = Region::new(PASSES * PARTS * 8).and_then(|r| Ok((r, Words::new(3)?)));
-    let (Ok((results, words)), Some(near), Some(far)) = (shared, cpus.first(), cpus.last()) else {
+    let results = Region::new(PASSES * PARTS * 8);
+    let (Ok(results), Some(near), Some(far)) = (results, cpus.first(), cpus.last()) else {
         return Passes::new();
     };
     let cells = results.words64(0, PASSES * PARTS);
-    let pair = Pair {
-        keeper: rustix::process::getpid(),
-        clock: desk.clock,
-        words: &words,
-        until: clock::monotonic() + PATIENCE_NS,
-        apart: near != far,
-    };
-    let Ok(echo) = desk.forker.fork(|| pair.echo(*far)) else {
-        return Passes::new();
-    };
-    let caller = desk.forker.fork(|| pair.call(*near, cells));
-    let whole = caller.is_ok_and(|pid| pair.await_end(pid));
-    pair.ask(END);
-    pair.await_end(echo);
-    if !whole {
+    if !pair(desk, (*near, *far), PATIENCE_NS, LOOK_UP, |pair| {
+        pair.call(cells)
+    }) {
         return Passes::new();
     }
     let pass = |cells: &[AtomicU64]| {
@@ -77,6 +68,38 @@ pub fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
         std::array::from_fn(value)
     };
     cells.chunks_exact(PARTS).map(pass).collect()
+}
+
+/// Runs `caller` in a process on the first of these CPUs, with an echo on the
+/// second. True if it returned true within `patience_ns`; the keeper wakes every
+/// `look_up` to see whether it has.
+pub(super) fn pair(
+    desk: &Desk,
+    (near, far): (usize, usize),
+    patience_ns: u64,
+    look_up: Duration,
+    caller: impl FnOnce(&Pair<'_>) -> bool,
+) -> bool {
+    let Ok(words) = Words::new(3) else {
+        return false;
+    };
+    let pair = Pair {
+        keeper: rustix::process::getpid(),
+        clock: desk.clock,
+        words: &words,
+        until: clock::monotonic() + patience_ns,
+        look_up,
+        apart: near != far,
+    };
+    let Ok(echo) = desk.forker.fork(|| pair.echo(far)) else {
+        return false;
+    };
+    let calling = || i32::from(!(pair.settle(near) && caller(&pair)));
+    let done = desk.forker.fork(calling);
+    let whole = done.is_ok_and(|pid| pair.await_end(pid));
+    pair.ask(END);
+    pair.await_end(echo);
+    whole
 }
 
 /// The medians over the passes on both sides of a run; None where a side is
@@ -110,12 +133,14 @@ const SPIN: u32 = 2;
 const END: u32 = 3;
 
 /// What both processes know.
-struct Pair<'a> {
+pub(super) struct Pair<'a> {
     keeper: Pid,
-    clock: Clock,
+    /// For stamps.
+    pub clock: Clock,
     words: &'a Words,
     /// When they give up, on the kernel's monotonic clock.
     until: u64,
+    look_up: Duration,
     /// Whether each has a CPU of its own.
     apart: bool,
 }
@@ -131,7 +156,7 @@ impl Pair<'_> {
             if self.is_late() {
                 process::kill(pid);
             }
-            std::thread::sleep(Duration::from_micros(200));
+            std::thread::sleep(self.look_up);
         }
     }
 
@@ -203,22 +228,19 @@ impl Pair<'_> {
         1
     }
 
-    /// The first process. Returns its exit code.
-    fn call(&self, at: usize, cells: &[AtomicU64]) -> i32 {
-        if !self.settle(at) {
-            return 1;
-        }
+    /// The first process. False if a pass took too long.
+    fn call(&self, cells: &[AtomicU64]) -> bool {
         // The first pass warms caches and brings the other one to its place.
         let warm = &cells[..PARTS];
         for pass in std::iter::once(warm).chain(cells.chunks_exact(PARTS)) {
             let Some(measured) = self.pass() else {
-                return 1;
+                return false;
             };
             for (cell, ns) in pass.iter().zip(measured) {
                 cell.store(ns.to_bits(), Relaxed);
             }
         }
-        0
+        true
     }
 
     fn pass(&self) -> Option<[f64; PARTS]> {
@@ -228,18 +250,23 @@ impl Pair<'_> {
         for _ in 0..CALLS {
             std::hint::black_box(rustix::process::getppid());
         }
-        let waking = self.clock.now();
-        if !(0..WAKES).all(|_| self.round_trip(WAKE)) {
-            return None;
-        }
-        let woken = self.clock.now();
+        let called = self.clock.now();
         let each = |ns: u64, count: u32| ns as f64 / f64::from(count);
         Some([
             each(calling - stepping, STEPS),
-            each(waking - calling, CALLS),
-            each(woken - waking, 2 * WAKES),
+            each(called - calling, CALLS),
+            self.wake()?,
             if self.apart { self.line()? } else { 0.0 },
         ])
+    }
+
+    /// Nanoseconds from a wake-up to the woken process running. None if it took
+    /// too long.
+    pub(super) fn wake(&self) -> Option<f64> {
+        let waking = self.clock.now();
+        let well = (0..WAKES).all(|_| self.round_trip(WAKE));
+        let woken = self.clock.now();
+        well.then(|| (woken - waking) as f64 / f64::from(2 * WAKES))
     }
 
     fn round_trip(&self, what: u32) -> bool {

@@ -1,5 +1,6 @@
 //! From the pages that workers leave behind to one [`Yield`].
 
+use super::accounts::{Books, Known};
 use super::run::{Reading, Seen, how_it_ended};
 use crate::order::{Merged, RunOrder, Yield};
 use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
@@ -21,6 +22,7 @@ pub fn collect<T: Work>(
     target: &T,
     shared: &Shared,
     witness: &Witness,
+    books: &Books,
     seen: Seen,
 ) -> Yield {
     let pages: Vec<Page<'_>> = (0..order.workers)
@@ -62,11 +64,13 @@ pub fn collect<T: Work>(
             order,
             &pages,
             &seen,
+            &books.server,
             (opens, closes),
             target.is_remote(),
         )));
     }
     target.add_to(order, &mut data);
+    accounts(&mut data, books, &seen);
     data
 }
 
@@ -388,7 +392,11 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         true => own_clocks(data, pages),
         false => workers_cpu(opened, closed).map(scaled),
     };
-    if let (Some(from), Some(to)) = (&opened.scheduled, &closed.scheduled) {
+    let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.spun_ns = sum(Word::Spun);
+    data.idled = (sum(Word::Idled), sum(Word::Idles));
+    let all = seen.coverage >= 1.0;
+    if let (true, Some(from), Some(to)) = (all, &opened.scheduled, &closed.scheduled) {
         let moved = |figure: fn(&Scheduled) -> u64| {
             let each = from.iter().zip(to);
             scaled(
@@ -400,9 +408,12 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         data.switches = Some(moved(|s| s.switches));
         // What is in the worker's own process keeps it busy by itself.
         if remote {
-            let loads = from.iter().zip(to).map(|(from, to)| {
+            let threads = order.threads().into_iter().map(|first| &pages[first]);
+            let loads = from.iter().zip(to).zip(threads).map(|((from, to), page)| {
                 let queued = to.waited_ns.saturating_sub(from.waited_ns);
+                // A thread that spins to the end of a hold could ask for more.
                 let ran = to.ran_ns.saturating_sub(from.ran_ns);
+                let ran = ran.saturating_sub(page.get(Word::Spun));
                 (ran + queued, queued, between)
             });
             data.generators = shares(order, loads.collect());
@@ -421,11 +432,40 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         data.usage_ns.0 += ended.usage.user_ns.saturating_sub(before.0);
         data.usage_ns.1 += ended.usage.system_ns.saturating_sub(before.1);
     }
-    data.server_cpu_ns = match (opened.server_ns, closed.server_ns) {
-        (Some(from), Some(to)) => Some(scaled(to.saturating_sub(from))),
-        _ => None,
-    };
     data.machine = machine(opened, closed, seen.children.halts);
+}
+
+/// Who used the CPUs between the readings.
+fn accounts(data: &mut Yield, books: &Books, seen: &Seen) {
+    let (opened, closed) = (&seen.opened, &seen.closed);
+    let between_ns = closed.at_ns.saturating_sub(opened.at_ns);
+    let scale = data.window_ns as f64 / between_ns.max(1) as f64;
+    let queued = |reading: &Reading| -> Option<u64> {
+        let each = reading.scheduled.as_ref()?;
+        Some(each.iter().map(|scheduled| scheduled.waited_ns).sum())
+    };
+    let sampled = queued(opened)
+        .zip(queued(closed))
+        .map(|(from, to)| (to.saturating_sub(from), seen.coverage));
+    let carriers: Vec<u32> = opened.cpu_ns.keys().copied().collect();
+    let children = data.requests.as_ref().map(|requests| requests.children_ns);
+    let accounts = books.close(
+        &opened.entry,
+        &closed.entry,
+        &Known {
+            between_ns,
+            workers: &carriers,
+            workers_ns: workers_cpu(opened, closed).or(data.cpu_ns).unwrap_or(0),
+            requests_ns: children
+                .map(|(user, system)| user + system)
+                .filter(|spent| *spent > 0),
+            // Those that end with their operations have read their own.
+            waited: sampled.or(data.runqueue_wait_ns.map(|ns| (ns, 1.0))),
+            machine: Some((&opened.machine, &closed.machine)),
+        },
+    );
+    data.server_cpu_ns = accounts.server_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
+    data.accounts = Some(Box::new(accounts));
 }
 
 /// What workers read of themselves; None if one could not.

@@ -47,6 +47,8 @@ pub struct Sweep<'a> {
     /// Before the sweep.
     machine: Machine,
     memory_look: u64,
+    /// How often clients were told to look at their connections, or to go on.
+    pub(super) turns: u32,
     /// Whether a control group allows less memory than the machine has.
     bounded: bool,
 }
@@ -120,6 +122,7 @@ impl<'a> Sweep<'a> {
             descriptors,
             machine: Machine::read(),
             memory_look: 0,
+            turns: 0,
             bounded: Cgroup::read(Path::new("/")).memory.is_some(),
         })
     }
@@ -159,6 +162,7 @@ impl<'a> Sweep<'a> {
             let stopped = stopped.map(|why| self.explain(why));
             self.settle()?;
             let mut point = figures.read(self, *listed, stopped);
+            point.lost = self.lost()?;
             let last = point.stopped.is_some()
                 || !point.deaths.is_empty()
                 || nth + 1 == self.order.open.len();
@@ -173,9 +177,8 @@ impl<'a> Sweep<'a> {
                 break;
             }
             figures.go_on(self);
-            self.board.set(Count::Go, nth as u64 + 1);
+            self.go_on();
         }
-        self.board.set(Count::Go, u64::MAX);
         if !self.deaths.is_empty() {
             // Nobody passes the turn on any more.
             return Ok(Closed::default());

@@ -1,13 +1,14 @@
 //! What the keeper reads of a sweep of `connect` at each listed number, and of
 //! its closing: CPU clocks, histograms, the kernel's memory.
 
+use super::accounts::{Books, Entry, Known, Server};
 use super::connect::Sweep;
 use super::connect_crew::Kind;
 use crate::order::{Closed, Merged, Reached, SideYield};
 use crate::workloads::connect::board::{Count, Figure, Own, Tally};
 use crate::workloads::connect::decade;
 use jostle_model::connect::Stopped;
-use jostle_model::record::{Buckets, Machine};
+use jostle_model::record::{Accounts, Buckets, Machine};
 use jostle_stats::histogram::{self, Histogram};
 use jostle_sys::clock;
 use jostle_sys::limits::net::{self, KernelMemory};
@@ -35,6 +36,9 @@ struct Clocks {
     machine: MachineTicks,
     harness_ns: u64,
     throttled: Option<u64>,
+    at_ns: u64,
+    /// Time that our processes waited for a CPU.
+    waited_ns: Option<u64>,
 }
 
 /// What the figures of the next number are taken against.
@@ -45,11 +49,15 @@ pub struct Figures {
     from: u64,
     total_ns: u64,
     own_cpu: BTreeMap<u32, u64>,
+    books: Books,
+    opened: Entry,
 }
 
 impl Figures {
     /// Before the first connection.
     pub fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
+        let order = sweep.order;
+        let server = Server::of(order.server.as_ref(), &order.target, None);
         let mut figures = Figures {
             ramp_ns,
             memory: KernelMemory::read(),
@@ -57,6 +65,8 @@ impl Figures {
             from: 0,
             total_ns: 0,
             own_cpu: BTreeMap::new(),
+            books: Books::with(server, order.cpus.clone(), order.together.is_some()),
+            opened: Entry::default(),
         };
         figures.go_on(sweep);
         figures
@@ -64,6 +74,8 @@ impl Figures {
 
     /// From here on the next number's figures count.
     pub fn go_on(&mut self, sweep: &Sweep<'_>) {
+        self.books.server.look();
+        self.opened = self.books.enter();
         self.clocks = self.clocks(sweep);
         self.from = sweep.board.get(Count::Opened);
     }
@@ -72,6 +84,8 @@ impl Figures {
         let mut clocks = Clocks {
             machine: stat::machine_ticks().unwrap_or_default(),
             throttled: sweep.desk.throttled(),
+            at_ns: sweep.desk.clock.now(),
+            waited_ns: waited(sweep),
             ..Clocks::default()
         };
         for (pid, (kind, number)) in &sweep.alive {
@@ -97,6 +111,8 @@ impl Figures {
     /// At a listed number, or where no more could be opened.
     pub fn read(&mut self, sweep: &Sweep<'_>, listed: u64, stopped: Option<Stopped>) -> Reached {
         let clocks = self.clocks(sweep);
+        self.books.server.look();
+        let accounts = self.accounts(sweep, &clocks);
         let board = &sweep.board;
         let (began, ended) = (board.get(Count::Began), board.get(Count::Ended));
         let took_ns = ended.saturating_sub(began);
@@ -117,6 +133,7 @@ impl Figures {
                 .then(|| self.side(sweep, Kind::Server, self.clocks.server, clocks.server)),
             lag_ns: sweep.order.rate.map(|_| board.get(Count::Lag)),
             machine: machine(&self.clocks, &clocks),
+            accounts: Some(Box::new(accounts)),
             slab_bytes: memory.socket_bytes() as i64 - self.memory.socket_bytes() as i64,
             memory_bytes: self.memory.available_bytes as i64 - memory.available_bytes as i64,
             caches: self.caches(&memory, opened),
@@ -132,6 +149,23 @@ impl Figures {
         };
         self.distributions(sweep, &mut reached);
         reached
+    }
+
+    /// Who used the CPUs while these connections were opened.
+    fn accounts(&self, sweep: &Sweep<'_>, clocks: &Clocks) -> Accounts {
+        let pids: Vec<u32> = sweep.alive.keys().copied().collect();
+        let used = |clocks: &Clocks| clocks.client.cpu_ns + clocks.server.cpu_ns;
+        let waited = self.clocks.waited_ns.zip(clocks.waited_ns);
+        let known = Known {
+            between_ns: clocks.at_ns.saturating_sub(self.clocks.at_ns),
+            workers: &pids,
+            workers_ns: used(clocks).saturating_sub(used(&self.clocks)),
+            requests_ns: None,
+            waited: waited.map(|(from, to)| (to.saturating_sub(from), 1.0)),
+            machine: Some((&self.clocks.machine, &clocks.machine)),
+        };
+        let closed = self.books.enter();
+        self.books.close(&self.opened, &closed, &known)
     }
 
     fn side(&self, sweep: &Sweep<'_>, kind: Kind, from: SideClock, to: SideClock) -> SideYield {
@@ -246,6 +280,14 @@ impl Figures {
             .map(|(after, before)| after.saturating_sub(before));
         closed
     }
+}
+
+/// Time that clients and servers, of one thread each, were runnable and not running;
+/// None where the kernel does not count.
+fn waited(sweep: &Sweep<'_>) -> Option<u64> {
+    let each = sweep.alive.keys().map(|pid| stat::scheduled(*pid, *pid));
+    each.map(|scheduled| scheduled.map(|scheduled| scheduled.waited_ns))
+        .sum()
 }
 
 /// The stretches of connections from + 1 to `listed`; a listed number ends one.

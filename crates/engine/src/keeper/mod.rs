@@ -6,21 +6,27 @@
 //! should the keeper itself be killed. `serve` is the keeper's life, `run`
 //! one run of a point.
 
+mod accounts;
 mod anchor;
 mod collect;
 mod connect;
 mod connect_crew;
 mod connect_figures;
+mod connect_lost;
 pub mod during;
+mod latencies;
 mod run;
 mod serve;
 mod servers;
 mod spread;
 mod together;
 
+pub use accounts::check as check_server;
 pub use servers::VERB as SERVE_VERB;
 
 use crate::order::{Closed, CostOrder, Reached, Reply, Request, RunOrder, SweepOrder, Yield};
+use jostle_model::Nanos;
+use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
 use jostle_sys::process::{self, Forker};
@@ -128,6 +134,22 @@ impl Keeper {
     ) -> Result<Vec<[f64; 4]>, KeeperError> {
         match self.request(&Request::Cost(Box::new(order.clone())), ended)? {
             Reply::Cost(blocks) => Ok(blocks),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Measures what this machine's simplest acts take, with this timer slack. None
+    /// where neighbours leave no time for it.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn latencies(
+        &mut self,
+        timer_slack: Nanos,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Latencies>, KeeperError> {
+        match self.request(&Request::Latencies { timer_slack }, ended)? {
+            Reply::Latencies(latencies) => Ok(latencies),
             other => Err(unexpected(other)),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::anchor;
 use super::connect::Sweep;
+use super::latencies::latencies;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
@@ -76,6 +77,9 @@ impl Desk {
                 Ok(Request::Run(order)) => self.visit(&order, None),
                 Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(&cost)),
                 Ok(Request::Sweep(sweep)) => self.sweep(&sweep),
+                Ok(Request::Latencies { timer_slack }) => {
+                    Reply::Latencies(latencies(self, timer_slack))
+                }
                 // It crossed the answer of the run that it was meant for.
                 Ok(Request::Abort | Request::Go { .. } | Request::Conclude) => continue,
                 // To end without a word would look like a crash.

@@ -1,6 +1,7 @@
 //! What the generators did over which requests were spread, and which CPUs they and
 //! the server may use.
 
+use super::accounts::Server;
 use super::run::{Reading, Seen};
 use crate::order::{GeneratorYield, RunOrder, Sides, SpreadYield};
 use crate::page::{Page, Word};
@@ -15,6 +16,7 @@ pub fn collect(
     order: &RunOrder,
     pages: &[Page<'_>],
     seen: &Seen,
+    server: &Server,
     window: (u64, u64),
     remote: bool,
 ) -> SpreadYield {
@@ -23,7 +25,7 @@ pub fn collect(
     SpreadYield {
         generators: generators.collect(),
         in_flight_ns: pages.iter().map(|page| in_flight(page, window)).sum(),
-        sides: vec![sides(order, seen, remote)],
+        sides: vec![sides(order, server, remote)],
     }
 }
 
@@ -95,12 +97,12 @@ fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Op
     shares.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
-fn sides(order: &RunOrder, seen: &Seen, remote: bool) -> Sides {
-    let group = seen.server_group.as_ref();
-    let pid = seen.server_pid;
+fn sides(order: &RunOrder, server: &Server, remote: bool) -> Sides {
+    let group = server.group();
+    let roots = server.roots();
     let quota = match group {
         Some(group) => group.quota(),
-        None => pid.and_then(cgroup::cpu_quota_of),
+        None => roots.first().copied().and_then(cgroup::cpu_quota_of),
     };
     Sides {
         remote,
@@ -111,13 +113,22 @@ fn sides(order: &RunOrder, seen: &Seen, remote: bool) -> Sides {
         },
         server: match group {
             Some(group) => group.cpus(),
-            None => pid.and_then(cpu::allowed_of),
+            None => allowed_of(&roots),
         },
         generators_quota: order
             .generator_cpu
             .map(|cpus| cpus * order.generators as f64),
         server_quota: quota.map(|quota| quota.cpus),
     }
+}
+
+/// The CPUs of all of them; None where there are none, or where one cannot be looked at.
+fn allowed_of(roots: &[u32]) -> Option<Vec<usize>> {
+    let each: Option<Vec<Vec<usize>>> = roots.iter().map(|pid| cpu::allowed_of(*pid)).collect();
+    let mut cpus = each?.concat();
+    cpus.sort_unstable();
+    cpus.dedup();
+    (!cpus.is_empty()).then_some(cpus)
 }
 
 #[cfg(test)]

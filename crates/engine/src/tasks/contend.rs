@@ -1,12 +1,12 @@
 //! A task of `contend`: acquire, hold, release, idle, until the window closes.
 
-use super::{Job, Next};
+use super::{Job, Next, only};
 use crate::page::{Page, Stage, Word, phase};
 use crate::worker::Crew;
 use crate::workloads::recorder::{Grant, Recorder};
 use jostle_model::plan::Measure;
 use jostle_sys::clock;
-use jostle_targets::wire::{Answer, Asking, Reply, Request, Wire};
+use jostle_targets::wire::{Answer, Asking, Request, Wire};
 use jostle_targets::{CallError, Mode, Wait};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +19,8 @@ pub struct Contending<'a> {
     key: usize,
     mode: Mode,
     attempt: u64,
+    /// Stamp at which the last idle began.
+    idle_since: u64,
     stamped: bool,
     wait: Wait,
     grant: Option<Grant>,
@@ -61,6 +63,7 @@ impl<'a> Contending<'a> {
             key: 0,
             mode: Mode::Exclusive,
             attempt: 0,
+            idle_since: 0,
             stamped: false,
             grant: None,
             token: None,
@@ -144,7 +147,7 @@ impl<'a> Contending<'a> {
         match self.notes.order.hold.span().0 {
             span if span > 0 && holds => {
                 self.state = State::Holding;
-                Next::At(self.notes.clock.now() + span)
+                Next::Sharp(self.notes.clock.now() + span)
             }
             _ => self.give_back(out),
         }
@@ -201,7 +204,10 @@ impl<'a> Contending<'a> {
         match self.notes.order.idle.span().0 {
             _ if self.over => Next::Done,
             0 => self.begin(out),
-            span => Next::At(self.notes.clock.now() + span),
+            span => {
+                self.idle_since = self.notes.clock.now();
+                Next::At(self.idle_since + span)
+            }
         }
     }
 }
@@ -213,29 +219,36 @@ impl Job for Contending<'_> {
     }
 
     fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
-        let (mut used, mut next) = (0, Next::Same);
-        while let Some((reply, length)) = Reply::decode(&bytes[used..], self.name())? {
-            used += length;
-            next = match self.state {
-                State::Leaving => {
-                    self.wire.released(reply)?;
-                    self.left(out)
+        let Some((reply, length)) = only(bytes, self.is_answered(), self.name())? else {
+            return Ok((0, Next::Same));
+        };
+        // Nothing is on its way any more.
+        let next = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Leaving => {
+                self.wire.released(reply)?;
+                self.left(out)
+            }
+            _ => {
+                let answer = self.wire.acquired(reply)?;
+                if answer == Answer::Granted && self.notes.logs() {
+                    self.token = self.wire.token(reply);
                 }
-                _ => {
-                    let answer = self.wire.acquired(reply)?;
-                    if answer == Answer::Granted && self.notes.logs() {
-                        self.token = self.wire.token(reply);
-                    }
-                    self.answered(answer, out)
-                }
-            };
-        }
-        Ok((used, next))
+                self.answered(answer, out)
+            }
+        };
+        Ok((length, next))
+    }
+
+    fn is_answered(&self) -> bool {
+        !matches!(self.state, State::Asked | State::Leaving)
     }
 
     fn due(&mut self, out: &mut Vec<u8>) -> Next {
         match self.state {
-            State::Idle => self.begin(out),
+            State::Idle => {
+                self.notes.idled(self.idle_since);
+                self.begin(out)
+            }
             State::Polling => self.ask(out),
             State::Holding => self.give_back(out),
             State::Asked | State::Leaving => Next::Reply,

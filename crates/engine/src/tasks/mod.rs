@@ -18,9 +18,10 @@ mod timers;
 use crate::page::{Page, Stage, Word, phase};
 use crate::worker::{Crew, Load};
 use jostle_model::plan::{Measure, Workload};
-use jostle_sys::clock::Clock;
+use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, files, futex, process, signal};
-use jostle_targets::{CallError, Dialled, SetupError, Target};
+use jostle_targets::wire::Reply;
+use jostle_targets::{CallError, Dialled, SetupError, Target, surplus};
 use link::{Arrived, Link, failed};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -36,6 +37,12 @@ const EVENTS: usize = 256;
 /// Until the window's end is known, how long to wait for events.
 const LOOK_UP_NS: u64 = 10_000_000;
 
+/// For calls that do not wait.
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
 /// Stack of a generator thread.
 const STACK: usize = 256 * 1024;
 
@@ -46,6 +53,8 @@ pub enum Next {
     Reply,
     /// This stamp, or a reply.
     At(u64),
+    /// The same, on time: the thread wakes early and looks up until then.
+    Sharp(u64),
     /// What it waited for already.
     Same,
     /// That what it has put together is on its way: it has more.
@@ -68,6 +77,10 @@ pub trait Job {
     /// The request that failed; the task is over then.
     fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError>;
 
+    /// Whether every request that it has sent is answered: what comes then was never
+    /// asked for.
+    fn is_answered(&self) -> bool;
+
     /// Its time has come, or all others have.
     fn due(&mut self, out: &mut Vec<u8>) -> Next;
 
@@ -82,6 +95,25 @@ pub trait Job {
 
     /// Its page.
     fn page(&self) -> Page<'_>;
+}
+
+/// The reply that a job waits for which sends one request at a time; None while it
+/// is not whole. Whatever stands behind it came before the next request is sent.
+///
+/// # Errors
+/// EPROTO in the name of `call`, where it waits for none or more has come.
+#[inline]
+fn only<'a>(
+    bytes: &'a [u8],
+    is_answered: bool,
+    call: &'static str,
+) -> Result<Option<(Reply<'a>, usize)>, CallError> {
+    let reply = Reply::decode(bytes, call)?;
+    let is_more = reply.is_some_and(|(_, length)| length < bytes.len());
+    match is_answered || is_more {
+        true => Err(surplus::error(call)),
+        false => Ok(reply),
+    }
 }
 
 impl<T: Target> Crew<'_, T> {
@@ -140,6 +172,7 @@ impl<T: Target> Crew<'_, T> {
                 return false;
             }
         };
+        workers.clone().for_each(|worker| self.touch(worker));
         workers
             .clone()
             .for_each(|worker| self.make_ready(&self.shared.page(worker)));
@@ -183,7 +216,7 @@ impl<T: Target> Crew<'_, T> {
             let job = contend::Contending::new(self, worker, first, dialled.wire);
             (dialled.stream, job)
         });
-        let mut generator = match Generator::new(self, tasks.collect()) {
+        let mut generator = match Generator::new(self, first, tasks.collect()) {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
@@ -192,7 +225,7 @@ impl<T: Target> Crew<'_, T> {
             generator.start(task);
         }
         generator.run();
-        self.depart(workers)
+        self.depart(workers) && generator.part()
     }
 
     /// The tasks of workloads that end with their operations.
@@ -206,7 +239,7 @@ impl<T: Target> Crew<'_, T> {
         let tasks = workers.clone().zip(dialled);
         let tasks =
             tasks.map(|(worker, dialled)| (dialled.stream, job(self, worker, first, dialled.wire)));
-        let mut generator = match Generator::new(self, tasks.collect()) {
+        let mut generator = match Generator::new(self, first, tasks.collect()) {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
@@ -220,7 +253,7 @@ impl<T: Target> Crew<'_, T> {
         // The thread's, in the name of its first worker.
         let page = self.shared.page(first);
         Load::read(&page).less(&before).leave(&page);
-        self.depart(workers)
+        self.depart(workers) && generator.part()
     }
 
     /// After the common start, so that the workers are failures of the run.
@@ -264,7 +297,10 @@ enum State {
     Working,
     /// For the others.
     Waiting,
+    /// With a request unanswered, or with a connection that is of no use.
     Over,
+    /// With every request answered.
+    Done,
 }
 
 /// One thread's tasks.
@@ -281,12 +317,19 @@ struct Generator<'a, J> {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
     timers: Timers,
+    /// When to wake up for what is due on time, and until when not to sleep then.
+    alarms: Timers,
+    awake_until: u64,
+    wake_early: u64,
+    /// Where the thread notes what it spins.
+    page: Page<'a>,
     room: Vec<u8>,
 }
 
 impl<'a, J: Job> Generator<'a, J> {
     fn new<T>(
         crew: &Crew<'a, T>,
+        first: usize,
         tasks: Vec<(jostle_targets::remote::Stream, J)>,
     ) -> io::Result<Generator<'a, J>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -313,6 +356,10 @@ impl<'a, J: Job> Generator<'a, J> {
             epoll,
             events: Vec::with_capacity(EVENTS),
             timers: Timers::new(count),
+            alarms: Timers::new(count),
+            awake_until: 0,
+            wake_early: crew.order.wake_early.0,
+            page: crew.shared.page(first),
             room: Vec::new(),
         })
     }
@@ -330,6 +377,9 @@ impl<'a, J: Job> Generator<'a, J> {
                 self.wind_up();
             }
             let now = self.clock.now();
+            while let Some(nth) = self.alarms.pop(now) {
+                self.awake_until = self.awake_until.max(self.timers.due(nth));
+            }
             while let Some(nth) = self.timers.pop(now) {
                 self.due(nth);
             }
@@ -367,23 +417,37 @@ impl<'a, J: Job> Generator<'a, J> {
             }
             _ => None,
         };
-        let next = self.timers.next();
+        let next = self.timers.next().into_iter().chain(self.alarms.next());
         end.into_iter().chain(next).min()
+    }
+
+    /// What there is by now, instead of sleeping. Time in which there was nothing is
+    /// spun.
+    fn look_up(&mut self, since: u64) {
+        let _ = epoll::wait(
+            &self.epoll,
+            spare_capacity(&mut self.events),
+            Some(&AT_ONCE),
+        );
+        if self.events.is_empty() && self.shared.phase().load(Relaxed) == phase::WITHIN {
+            let spun = self.clock.now() - since;
+            self.page.add(Word::Spun, spun);
+        }
     }
 
     /// epoll_wait(2) counts in milliseconds; poll(2) on the epoll descriptor
     /// ends to the nanosecond.
     fn wait(&mut self) {
-        const AT_ONCE: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let now = self.clock.now();
+        if now < self.awake_until {
+            return self.look_up(now);
+        }
         let Some(until) = self.horizon() else {
             // Interrupted by the keeper's signal: the loop looks up.
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), None);
             return;
         };
-        let left = until.saturating_sub(self.clock.now());
+        let left = until.saturating_sub(now);
         if left > 0 {
             let timeout = Timespec {
                 tv_sec: (left / 1_000_000_000) as i64,
@@ -403,7 +467,7 @@ impl<'a, J: Job> Generator<'a, J> {
 
     fn event(&mut self, nth: usize, flags: epoll::EventFlags) {
         let task = &mut self.tasks[nth];
-        if task.state == State::Over {
+        if matches!(task.state, State::Over | State::Done) {
             return;
         }
         if task.full && flags.contains(epoll::EventFlags::OUT) {
@@ -446,6 +510,12 @@ impl<'a, J: Job> Generator<'a, J> {
         match sent {
             Ok(Next::Reply) => self.timers.set(nth, 0),
             Ok(Next::At(at)) => self.timers.set(nth, at),
+            Ok(Next::Sharp(at)) => {
+                self.timers.set(nth, at);
+                if self.wake_early > 0 {
+                    self.alarms.set(nth, at - self.wake_early);
+                }
+            }
             Ok(Next::Same) => {}
             // What cannot be sent now goes with what comes after.
             Ok(Next::Sent) => {
@@ -491,9 +561,12 @@ impl<'a, J: Job> Generator<'a, J> {
         match task.state {
             State::Working => self.working -= 1,
             State::Waiting => self.waiting -= 1,
-            State::Over => return,
+            State::Over | State::Done => return,
         }
-        task.state = State::Over;
+        task.state = match well && task.job.is_answered() {
+            true => State::Done,
+            false => State::Over,
+        };
         task.job.ended(well);
         self.timers.set(nth, 0);
         // Its end would be reported again and again.
@@ -504,18 +577,35 @@ impl<'a, J: Job> Generator<'a, J> {
         self.over = true;
         for nth in 0..self.tasks.len() {
             let task = &mut self.tasks[nth];
-            if task.state == State::Over {
+            if matches!(task.state, State::Over | State::Done) {
                 continue;
             }
             let next = task.job.wind_up();
             if next == Next::Done {
-                // A server that queues gives up what this connection waits for.
-                task.link.shut_down();
+                if !task.job.is_answered() {
+                    // A server that queues gives up what this connection waits for.
+                    task.link.shut_down();
+                }
                 self.end(nth, true);
             } else {
                 self.go_on(nth, Ok(next));
             }
         }
+    }
+
+    /// When every clock has been read: ends the connections on which every request
+    /// was answered, all of them together. True if nobody answered once too often.
+    fn part(&self) -> bool {
+        let done = || self.tasks.iter().filter(|task| task.state == State::Done);
+        done().for_each(|task| surplus::end(&task.link));
+        let until = clock::monotonic() + surplus::END_PATIENCE.as_nanos() as u64;
+        let mut well = true;
+        for task in done().filter(|task| !surplus::ends_silently(&task.link, until)) {
+            let error = surplus::error(task.job.name());
+            task.job.page().fail(error.errno, &error.to_string());
+            well = false;
+        }
+        well
     }
 
     /// All tasks of this thread wait for those of others, and for the keeper.

@@ -9,7 +9,7 @@ use crate::workloads::tally::Tally;
 use jostle_model::plan::Workload;
 use jostle_targets::remote::granted_at_once;
 use jostle_targets::wire::{Asking, Reply, Request, Wire};
-use jostle_targets::{CallError, Kind, Mode, Target};
+use jostle_targets::{CallError, Kind, Mode, Target, surplus};
 use std::collections::VecDeque;
 
 /// Of a stream's requests, which are always the same: how many bytes stand
@@ -144,11 +144,14 @@ impl<'a> Pipelined<'a> {
     /// operations are done by them.
     fn check(&mut self, bytes: &[u8]) -> Result<(usize, u64), CallError> {
         let (mut used, mut done) = (0, 0);
+        let mut awaited = self.awaited();
         let wire = &*self.wire;
-        while let Some((reply, length)) =
-            Reply::decode(&bytes[used..], wire.name(Request::Acquire))?
+        while awaited > 0
+            && let Some((reply, length)) =
+                Reply::decode(&bytes[used..], wire.name(Request::Acquire))?
         {
             used += length;
+            awaited -= 1;
             match (self.kind, self.half) {
                 (Kind::Pairs, false) => {
                     granted_at_once(wire, reply)?;
@@ -161,7 +164,19 @@ impl<'a> Pipelined<'a> {
             self.half = false;
             done += 1;
         }
-        Ok((used, done))
+        match awaited == 0 && used < bytes.len() {
+            true => Err(surplus::error(self.name())),
+            false => Ok((used, done)),
+        }
+    }
+
+    /// Replies that are still to come to what was sent.
+    fn awaited(&self) -> u64 {
+        let operations = self.sent - self.done;
+        match self.kind {
+            Kind::Pairs => 2 * operations - u64::from(self.half),
+            Kind::Acquires | Kind::Releases => operations,
+        }
     }
 
     fn account(&mut self, mut done: u64) {
@@ -213,6 +228,10 @@ impl Job for Pipelined<'_> {
         }
         self.account(done);
         Ok((used, self.go_on(out)))
+    }
+
+    fn is_answered(&self) -> bool {
+        self.awaited() == 0
     }
 
     /// All have acquired their locks.

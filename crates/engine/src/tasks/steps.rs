@@ -1,12 +1,12 @@
 //! A task of `stream` or `hold` that sends one request at a time.
 
-use super::{Job, Next};
+use super::{Job, Next, only};
 use crate::page::{Page, Word};
 use crate::worker::Crew;
 use crate::workloads::tally::{Pair, Tally};
 use jostle_model::plan::Workload;
 use jostle_sys::files::Errno;
-use jostle_targets::wire::{Answer, Asking, Reply, Request, Wire};
+use jostle_targets::wire::{Answer, Asking, Request, Wire};
 use jostle_targets::{CallError, Kind, Mode};
 
 /// One worker.
@@ -22,6 +22,8 @@ pub struct Steps<'a> {
     pair: Pair,
     token: Option<u64>,
     releases: bool,
+    /// A request is on its way.
+    asked: bool,
 }
 
 /// How the end of a task is made known.
@@ -88,6 +90,7 @@ impl<'a> Steps<'a> {
             pair: Pair::default(),
             token: None,
             releases: false,
+            asked: false,
         }
     }
 
@@ -123,13 +126,13 @@ impl<'a> Steps<'a> {
     fn ask(&mut self, out: &mut Vec<u8>) -> Next {
         let key = self.key();
         self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
-        self.releases = false;
+        (self.releases, self.asked) = (false, true);
         Next::Reply
     }
 
     fn give_back(&mut self, out: &mut Vec<u8>) -> Next {
         self.wire.release(self.key(), out);
-        self.releases = true;
+        (self.releases, self.asked) = (true, true);
         Next::Reply
     }
 
@@ -175,25 +178,29 @@ impl Job for Steps<'_> {
     }
 
     fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
-        let (mut used, mut next) = (0, Next::Same);
-        while let Some((reply, length)) = Reply::decode(&bytes[used..], self.name())? {
-            used += length;
-            next = if self.releases {
-                self.wire.released(reply)?;
-                self.released(out)
-            } else {
-                match self.wire.acquired(reply)? {
-                    Answer::Granted => {
-                        if self.notes.logs() {
-                            self.token = self.wire.token(reply);
-                        }
-                        self.acquired(out)
+        let Some((reply, length)) = only(bytes, self.is_answered(), self.name())? else {
+            return Ok((0, Next::Same));
+        };
+        self.asked = false;
+        let next = if self.releases {
+            self.wire.released(reply)?;
+            self.released(out)
+        } else {
+            match self.wire.acquired(reply)? {
+                Answer::Granted => {
+                    if self.notes.logs() {
+                        self.token = self.wire.token(reply);
                     }
-                    Answer::Taken => self.taken()?,
+                    self.acquired(out)
                 }
-            };
-        }
-        Ok((used, next))
+                Answer::Taken => self.taken()?,
+            }
+        };
+        Ok((length, next))
+    }
+
+    fn is_answered(&self) -> bool {
+        !self.asked
     }
 
     /// It polls, or all have acquired their locks.

@@ -32,6 +32,11 @@ impl Timers {
         }
     }
 
+    /// The task's time; zero: none.
+    pub fn due(&self, task: usize) -> u64 {
+        self.due[task]
+    }
+
     /// The next time that is set.
     #[inline]
     pub fn next(&mut self) -> Option<u64> {

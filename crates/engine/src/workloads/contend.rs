@@ -195,9 +195,22 @@ impl<'a, L: Lock> Contender<'a, L> {
     fn hold(&self) {
         match self.notes.order.hold {
             Busy::Sleep(span) if span.0 == 0 => {}
-            Busy::Sleep(span) => sleep(span.0, || false),
+            Busy::Sleep(span) => self.sleep_through(span.0),
             Busy::Spin(span) => self.spin(span.0, || false),
         }
+    }
+
+    /// A sleep that ends on time: the kernel ends it early by what it would be late,
+    /// and the rest is spun.
+    fn sleep_through(&self, span: u64) {
+        let early = self.notes.order.wake_early.0;
+        if early == 0 {
+            return sleep(span, || false);
+        }
+        let end = self.notes.clock.now() + span;
+        sleep(span - early.min(span), || false);
+        let spun = self.notes.clock.spin_until(end);
+        self.notes.spun(spun);
     }
 
     /// Rest between two operations; the end of the run ends it.
@@ -206,9 +219,11 @@ impl<'a, L: Lock> Contender<'a, L> {
         match self.notes.order.idle {
             Busy::Sleep(span) if span.0 == 0 => {}
             Busy::Sleep(span) => {
+                let from = self.notes.clock.now();
                 self.notes.page.set(Word::Idling, 1);
                 sleep(span.0, interrupted);
                 self.notes.page.set(Word::Idling, 0);
+                self.notes.idled(from);
             }
             Busy::Spin(span) => self.spin(span.0, interrupted),
         }

@@ -7,7 +7,7 @@
 
 use crate::grants::{Logs, Pen};
 use crate::order::RunOrder;
-use crate::page::{Figure, Page, SLICES, Shared, Word};
+use crate::page::{Figure, Page, SLICES, Shared, Word, phase};
 use crate::witness::{Before, Guard, Witness};
 use jostle_stats::rng::Rng;
 use jostle_sys::clock::{Clock, UNKNOWN_CPU};
@@ -190,6 +190,25 @@ impl<'a> Recorder<'a> {
         grant.grant < self.closes()
     }
 
+    /// So much was spun at the end of a hold. By the keeper's flag, which turns when
+    /// it reads the CPU clocks.
+    #[inline]
+    pub fn spun(&self, nanos: u64) {
+        if self.shared.phase().load(Relaxed) == phase::WITHIN {
+            self.page.add(Word::Spun, nanos);
+        }
+    }
+
+    /// A sleep between two operations is over that began at this stamp.
+    #[inline]
+    pub fn idled(&self, from: u64) {
+        if self.shared.phase().load(Relaxed) == phase::WITHIN {
+            self.page
+                .add(Word::Idled, self.clock.now().saturating_sub(from));
+            self.page.add(Word::Idles, 1);
+        }
+    }
+
     /// The hold is over: the mark goes, and the release is stamped.
     #[inline(always)]
     pub fn leaving<const STAMPS: bool, const WITNESS: bool>(&mut self, grant: &mut Grant) {
@@ -258,7 +277,24 @@ impl<'a> Recorder<'a> {
         if of.grant >= closes {
             self.censored(of.attempt);
         }
+        if of.grant < opens {
+            self.warm_up(of, wait, released);
+        }
         of.grant >= closes
+    }
+
+    /// In the warm-up the window's values are known as far as they will be like
+    /// these: their memory is made now.
+    #[cold]
+    fn warm_up(&self, of: &Grant, wait: u64, released: u64) {
+        self.figures.touch(Figure::Acquire, wait);
+        self.figures.touch(Figure::Hold, of.release - of.grant);
+        self.figures.touch(Figure::Release, released - of.release);
+        if of.before.release > of.attempt {
+            let handoff = of.grant.saturating_sub(of.before.release);
+            self.figures.touch(Figure::HandoffSame, handoff);
+            self.figures.touch(Figure::HandoffCross, handoff);
+        }
     }
 
     /// This attempt had no grant when the window closed.

@@ -7,7 +7,7 @@
 use super::{Host, Part};
 use crate::order::{Sides, Yield};
 use jostle_model::plan::Place;
-use jostle_model::record::Machine;
+use jostle_model::record::{Accounts, Machine, Neighbour};
 use std::collections::BTreeSet;
 
 /// Fewer ticks say nothing about a share of a hundredth.
@@ -67,6 +67,38 @@ pub fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
         halts: any_sum(of_all().map(|m| m.halts)),
         between_s: between_s(&once),
     }
+}
+
+/// Whose CPU time it was on all machines: what ranks of one machine read of it counts
+/// once, what each used adds up. None where a rank has none.
+pub fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> Option<Accounts> {
+    let parts: Vec<(usize, &Accounts)> = each.iter().map(|(rank, own)| (*rank, own)).collect();
+    let once: Vec<&Accounts> = once(&parts, |one, other| share(hosts, one, other)).collect();
+    let all = || each.iter().map(|(_, accounts)| accounts);
+    let seen = |figure: fn(&Accounts) -> Option<f64>| once.iter().map(|a| figure(a)).sum();
+    let known = |figure: fn(&Accounts) -> Option<f64>| all().map(figure).sum();
+    let any = |figure: fn(&Accounts) -> Option<f64>| {
+        all().filter_map(figure).reduce(|one, other| one + other)
+    };
+    let mut others: Vec<Neighbour> = once.iter().flat_map(|a| a.others.clone()).collect();
+    others.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
+    others.truncate(3);
+    Some(Accounts {
+        between_s: all().map(|a| a.between_s).reduce(f64::max)?,
+        cpus: once.iter().map(|a| a.cpus).sum(),
+        workers_s: all().map(|a| a.workers_s).sum(),
+        requests_s: any(|a| a.requests_s),
+        server_s: all().filter_map(|a| a.server_s).reduce(f64::max),
+        tool_s: all().map(|a| a.tool_s).sum(),
+        others_s: seen(|a| a.others_s),
+        others,
+        machine_s: once.iter().map(|a| a.machine_s).sum(),
+        whole_s: seen(|a| a.whole_s),
+        unexplained_s: seen(|a| a.unexplained_s),
+        waited_s: known(|a| a.waited_s),
+        waited_coverage: all().filter_map(|a| a.waited_coverage).reduce(f64::min),
+        stolen_s: seen(|a| a.stolen_s),
+    })
 }
 
 /// So long that all CPUs together had the time that they had: the mean over CPUs.

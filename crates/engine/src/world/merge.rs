@@ -11,7 +11,7 @@ use super::{Host, Part};
 use crate::order::{
     GeneratorYield, Merged, OpenLoopYield, RequestYield, RunOrder, SpreadYield, Yield,
 };
-use jostle_model::record::{Buckets, Machine};
+use jostle_model::record::{Accounts, Buckets, Machine};
 use std::collections::BTreeMap;
 
 /// Overlaps that are told in words.
@@ -59,12 +59,15 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         lost_updates: sum(|one| one.lost_updates),
         reader_coverage: reader_coverage(whole, parts),
         cpu_ns: known(|one| one.cpu_ns),
+        spun_ns: sum(|one| one.spun_ns),
+        idled: (sum(|one| one.idled.0), sum(|one| one.idled.1)),
         usage_ns: (sum(|one| one.usage_ns.0), sum(|one| one.usage_ns.1)),
         runqueue_wait_ns: known(|one| one.runqueue_wait_ns),
         switches: known(|one| one.switches),
         excludes: all().any(|one| one.excludes),
         cpu_read_ns: most(|one| one.cpu_read_ns),
         machine: machines::together(hosts, &machines(parts)),
+        accounts: accounts(hosts, parts),
         // Each host that asks is told what all hosts did.
         server_counted: all().find_map(|one| one.server_counted),
         server_binds: all().find_map(|one| one.server_binds),
@@ -87,6 +90,14 @@ fn machines(parts: &[Part]) -> Vec<(usize, Machine)> {
     let each = parts.iter();
     each.map(|part| (part.of.rank, part.of.data.machine))
         .collect()
+}
+
+fn accounts(hosts: &[Host], parts: &[Part]) -> Option<Box<Accounts>> {
+    let each: Option<Vec<(usize, Accounts)>> = parts
+        .iter()
+        .map(|part| Some((part.of.rank, (**part.of.data.accounts.as_ref()?).clone())))
+        .collect();
+    machines::accounts_together(hosts, &each?).map(Box::new)
 }
 
 /// From the first arrival of a worker to the last, as rank 0 sees it, at most: hosts
@@ -493,6 +504,36 @@ mod tests {
         assert_eq!(own(1).machine.harness_cpu_s, 0.5);
         assert_eq!(own(0).server_counted, None);
         assert_eq!(machines::numbers(&hosts), [0, 1, 0]);
+    }
+
+    #[test]
+    fn what_a_machine_s_ranks_see_of_it_counts_once_and_what_they_use_adds_up() {
+        let one = |workers_s, others_s| Accounts {
+            between_s: 5.0,
+            cpus: 2,
+            workers_s,
+            others_s,
+            waited_s: Some(0.5),
+            stolen_s: Some(0.1),
+            ..Accounts::default()
+        };
+        let mut hosts = hosts(3);
+        hosts[2].boot_id = hosts[0].boot_id.clone();
+        let each = [
+            (0, one(1.0, Some(0.3))),
+            (1, one(2.0, Some(0.4))),
+            (2, one(3.0, Some(0.3))),
+        ];
+        let all = machines::accounts_together(&hosts, &each).unwrap();
+        assert_eq!((all.cpus, all.workers_s, all.waited_s), (4, 6.0, Some(1.5)));
+        assert_eq!((all.others_s, all.stolen_s), (Some(0.7), Some(0.2)));
+        // One that cannot see the others on its machine.
+        let each = [(0, one(1.0, None)), (1, one(2.0, Some(0.4)))];
+        assert_eq!(
+            machines::accounts_together(&hosts, &each).unwrap().others_s,
+            None
+        );
+        assert_eq!(machines::accounts_together(&hosts, &[]), None);
     }
 
     #[test]

@@ -5,15 +5,17 @@
 //! time. What belongs to the order of connections on one host (medians by decade) is
 //! left out of the whole.
 
-use super::machines::{once, share, share_network, together, without_neighbours};
+use super::machines::{
+    accounts_together, once, share, share_network, together, without_neighbours,
+};
 use super::merge::{counted, merged};
 use super::rows::row;
 use super::split::dealt;
 use super::{Host, HostDid, Part, name};
 use crate::connected::{self, Curve};
-use crate::order::{Closed, Merged, Reached, SideYield, SweepOrder};
+use crate::order::{Closed, Lost, Merged, Reached, SideYield, SweepOrder};
 use jostle_model::hosts::HostPart;
-use jostle_model::record::{Experiment, Point};
+use jostle_model::record::{Accounts, Experiment, Point};
 use jostle_stats::rng::Rng;
 use std::collections::BTreeMap;
 
@@ -92,6 +94,10 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
         .iter()
         .map(|(rank, data)| (*rank, data.machine))
         .collect();
+    let accounts: Vec<(usize, Accounts)> = ranked
+        .iter()
+        .filter_map(|(rank, data)| Some((*rank, (**data.accounts.as_ref()?).clone())))
+        .collect();
     let took_ns = most(|one| one.took_ns);
     let names = parts.iter().map(|part| name(hosts, part.of.rank));
     let stopped = names.clone().zip(all()).find_map(|(name, one)| {
@@ -119,16 +125,29 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
         client: client(all().map(|one| one.client)),
         lag_ns: all().filter_map(|one| one.lag_ns).max(),
         machine: together(hosts, &machines),
+        accounts: accounts_together(hosts, &accounts).map(Box::new),
         slab_bytes: of_machines().map(|one| one.slab_bytes).sum(),
         memory_bytes: of_machines().map(|one| one.memory_bytes).sum(),
         caches: caches(of_machines().map(|one| &one.caches)),
         sockstat: counted(of_networks.map(|one| &one.sockstat)),
         descriptors: all().filter_map(|one| one.descriptors).min(),
+        lost: lost(all().map(|one| one.lost)),
         stopped,
         deaths: said(|one| one.deaths.clone()),
         during: (!during.is_empty()).then(|| during.join("; ")),
         ..Reached::default()
     }
+}
+
+/// Of all hosts; None where nothing is connected. Which connection was the first
+/// belongs to the order of one host.
+fn lost(mut each: impl Iterator<Item = Option<Lost>>) -> Option<Lost> {
+    each.try_fold(Lost::default(), |sum, one| {
+        Some(Lost {
+            count: sum.count + one?.count,
+            first: None,
+        })
+    })
 }
 
 fn client(each: impl Iterator<Item = SideYield>) -> SideYield {
@@ -248,6 +267,7 @@ pub mod tests {
             load: Load::default(),
             patience: Nanos(1),
             during: None,
+            server: None,
             together: None,
             seed: 7,
         }
@@ -331,6 +351,25 @@ pub mod tests {
             (100, 300, 24_000)
         );
         assert_eq!(step.parts[2].order.open, [10, 50]);
+    }
+
+    #[test]
+    fn losses_of_all_hosts_add_up() {
+        let one = |lost: Option<u64>| Reached {
+            lost: lost.map(|count| Lost {
+                count,
+                first: Some(3),
+            }),
+            ..Reached::default()
+        };
+        let hosts = hosts(&["a", "b"]);
+        let orders = split(&order(&[30]), 2);
+        for (counts, expected) in [([Some(7), Some(4)], Some(11)), ([None; 2], None)] {
+            let all = (0..2).map(|nth| did(nth, one(counts[nth]))).collect();
+            let data = Step::of(&hosts, &orders, all, 0).data;
+            assert_eq!(data.lost.map(|lost| lost.count), expected);
+            assert_eq!(data.lost.and_then(|lost| lost.first), None);
+        }
     }
 
     #[test]

@@ -25,14 +25,6 @@ pub struct Environment {
     pub kernel_clock_source: Option<String>,
     /// Clock ticks that CPU accounting is sampled with, or `exact`.
     pub cpu_accounting: String,
-    /// Whether soft interrupts count as CPU time of the task that they interrupt;
-    /// absent where that could not be told.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub softirq_in_tasks: Option<bool>,
-    /// Whether the kernel takes idle time by the clock and not by its ticks; absent
-    /// where that could not be told.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub idle_by_clock: Option<bool>,
     /// Physical memory.
     pub memory_bytes: u64,
     /// Memory available at the start.

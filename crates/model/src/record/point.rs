@@ -39,6 +39,10 @@ pub struct Point {
     /// What an ideal lock would reach; absent where nothing bounds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_per_s: Option<f64>,
+    /// How long a sleeping idle took, mean: sleeps end late. The ideal is that of these;
+    /// absent where none ended within the window.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idle_mean_ns: Option<f64>,
     /// throughput_per_s / ceiling_per_s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_ideal: Option<f64>,
@@ -54,7 +58,11 @@ pub struct Point {
     /// How the split was obtained: `sampled` by the tick, or `exact`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_split: Option<String>,
-    /// cpu_s per operation, in microseconds.
+    /// Of cpu_s, what workers spun so that sleeping holds end on time; absent where
+    /// none did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub spun_s: Option<f64>,
+    /// (cpu_s - spun_s) per operation, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_operation: Option<f64>,
     /// Share of the window that reading the CPU clocks took.

@@ -76,9 +76,9 @@ fn reasons(point: &Point, rank: u64, all: u64) -> Option<Reason> {
             format!("the busiest generator was busy for 97.{run} % of its time"),
         ),
         (18, 9) if run.is_multiple_of(2) => (
-            "foreign_cpu",
+            "neighbours",
             Is::Suspect,
-            format!("other processes used 1{run} % of the CPU time"),
+            format!("other programs kept it from its CPUs for up to 1{run} % of the time"),
         ),
         _ => return None,
     };

@@ -1,7 +1,7 @@
 //! Whether a number may be believed: one rule a file, one line a rule.
 //!
 //! A check looks at all runs of one point: at one while an experiment runs, at
-//! all of them in the summary. What is sampled (steal, foreign CPU) is pooled
+//! all of them in the summary. What is sampled (steal) is pooled
 //! over the runs, so that a verdict gains certainty with every run. What a
 //! record does not hold is not judged.
 //!
@@ -21,16 +21,18 @@ pub mod errors;
 pub mod exclusion;
 pub mod faster;
 pub mod few_operations;
-pub mod foreign_cpu;
 pub mod generator;
 pub mod halted;
 pub mod hold_accuracy;
 pub mod lag;
 pub mod ledger;
 pub mod limit;
+pub mod lost;
 pub mod lost_update;
+pub mod neighbours;
 pub mod not_contended;
 pub mod own_cost;
+pub mod precision;
 pub mod profiled;
 pub mod rotations;
 pub mod server_counts;
@@ -39,6 +41,7 @@ pub mod steal;
 pub mod tail_host;
 pub mod throttled;
 pub mod together;
+pub mod unchecked;
 
 /// What a check may look at.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +74,7 @@ pub static CHECKS: &[&Check] = &[
     &deaths::CHECK,
     &errors::CHECK,
     &ledger::CHECK,
+    &lost::CHECK,
     &limit::CHECK,
     &concurrency::CHECK,
     &server_counts::CHECK,
@@ -80,7 +84,8 @@ pub static CHECKS: &[&Check] = &[
     &clock::CHECK,
     &together::CHECK,
     &steal::CHECK,
-    &foreign_cpu::CHECK,
+    &neighbours::CHECK,
+    &unchecked::CHECK,
     &generator::CHECK,
     &lag::CHECK,
     &faster::CHECK,
@@ -89,6 +94,7 @@ pub static CHECKS: &[&Check] = &[
     &hold_accuracy::CHECK,
     &own_cost::CHECK,
     &not_contended::CHECK,
+    &precision::CHECK,
     &steadiness::CHECK,
     &drift::CHECK,
     &tail_host::CHECK,

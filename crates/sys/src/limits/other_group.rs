@@ -121,7 +121,7 @@ impl OtherGroup {
 
     /// Their numbers. Those that cannot be seen from here are 0 in version 2
     /// (cgroups(7)), and missing in version 1.
-    fn processes(&self) -> Vec<u32> {
+    pub fn processes(&self) -> Vec<u32> {
         let (_, usage) = &self.usage;
         usage.parent().map(processes).unwrap_or_default()
     }

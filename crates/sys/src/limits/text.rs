@@ -159,14 +159,6 @@ pub fn cpu_flag(info: &str, flag: &str) -> bool {
     value(info, "flags").is_some_and(|flags| flags.split_whitespace().any(|f| f == flag))
 }
 
-/// Whether the kernel's command line forbids it to stop the tick of an idle CPU
-/// (Documentation/admin-guide/kernel-parameters.txt, `nohz=`).
-pub fn nohz_off(command_line: &str) -> bool {
-    let values = command_line.split_whitespace();
-    let mut values = values.filter_map(|word| word.strip_prefix("nohz="));
-    values.any(|value| matches!(value, "off" | "0" | "n" | "no"))
-}
-
 /// Whether the time stamp counter keeps one rate in all power states; None
 /// where the processor has none. The kernel's `nonstop_tsc` is set from the
 /// invariant bit (CPUID 80000007H:EDX\[8\]), as `constant_tsc` then is.
@@ -211,18 +203,6 @@ pub fn is_mount_point(mountinfo: &str, point: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_kernel_may_be_told_to_keep_its_tick() {
-        for (command_line, off) in [
-            ("console=ttyS0 nohz=off quiet", true),
-            ("nohz=on", false),
-            ("nohz_full=1-3", false),
-            ("", false),
-        ] {
-            assert_eq!(nohz_off(command_line), off, "{command_line}");
-        }
-    }
 
     #[test]
     fn a_process_s_status_gives_user_threads_and_rights() {

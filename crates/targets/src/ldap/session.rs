@@ -3,7 +3,8 @@
 
 use super::template::Numbers;
 use super::wire::{self, Message, Outcome, Search};
-use crate::CallError;
+use crate::wire::wrong_kind;
+use crate::{CallError, SetupError, surplus};
 use bytes::BytesMut;
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
@@ -143,9 +144,12 @@ impl Session {
         self.send(CALL)?;
         loop {
             match self.receive(CALL, id)? {
-                Message::Bound(outcome) => return Ok(outcome),
+                Message::Bound(outcome) => {
+                    self.expect_silence(CALL)?;
+                    return Ok(outcome);
+                }
                 Message::Aside => {}
-                _ => return Err(CallError::new(CALL, Errno::PROTO)),
+                _ => return Err(wrong_kind(CALL)),
             }
         }
     }
@@ -172,8 +176,11 @@ impl Session {
                     entries += 1;
                 }
                 Message::Aside => {}
-                Message::Done(outcome) => return Ok(Found { outcome, entries }),
-                _ => return Err(CallError::new(CALL, Errno::PROTO)),
+                Message::Done(outcome) => {
+                    self.expect_silence(CALL)?;
+                    return Ok(Found { outcome, entries });
+                }
+                _ => return Err(wrong_kind(CALL)),
             }
         }
     }
@@ -181,8 +188,67 @@ impl Session {
     /// Takes leave; the server does not answer.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The call that failed; EPROTO where an answer came that no request had asked
+    /// for.
     pub fn unbind(mut self) -> Result<(), CallError> {
+        const CALL: &str = "unbind";
+        if let Transport::Plain(stream) = &self.io
+            && surplus::is_waiting(stream)
+        {
+            self.fill(CALL)?;
+            self.expect_silence(CALL)?;
+        }
+        self.take_leave()
+    }
+
+    /// Takes leave for good, and listens until the server has closed the connection:
+    /// one that is gone already has nothing more to say.
+    ///
+    /// # Errors
+    /// EPROTO where an answer came that no request had asked for.
+    pub fn part(mut self) -> Result<(), CallError> {
+        const CALL: &str = "unbind";
+        self.expect_silence(CALL)?;
+        if self.take_leave().is_err() {
+            return Ok(());
+        }
+        match &mut self.io {
+            Transport::Plain(stream) => surplus::at_end(&*stream, CALL),
+            Transport::Tls(stream) => {
+                let patience = Some(surplus::END_PATIENCE);
+                let heard = stream
+                    .sock
+                    .set_read_timeout(patience)
+                    .and_then(|()| stream.read(&mut [0; 1]));
+                match heard {
+                    Ok(count) if count > 0 => Err(surplus::error(CALL)),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Refuses a server that speaks before it is asked, where that can be heard.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn refuse_who_speaks_first(&self, place: &str) -> Result<(), SetupError> {
+        match &self.io {
+            Transport::Plain(stream) => surplus::refuse_who_speaks_first(stream, place),
+            Transport::Tls(_) => Ok(()),
+        }
+    }
+
+    /// After the end of an answer nothing may follow, but word that the server
+    /// disconnects, which the next request will hear.
+    fn expect_silence(&self, call: &'static str) -> Result<(), CallError> {
+        match wire::decode(&self.input[self.ready.clone()]) {
+            Ok(None | Some((_, Message::Notice(_), _))) => Ok(()),
+            Ok(Some(_)) | Err(_) => Err(surplus::error(call)),
+        }
+    }
+
+    fn take_leave(&mut self) -> Result<(), CallError> {
         let id = self.next_id();
         wire::unbind(id, &mut self.output);
         if let Transport::Tls(stream) = &mut self.io {
@@ -208,6 +274,11 @@ impl Session {
     }
 
     fn send(&mut self, call: &'static str) -> Result<(), CallError> {
+        if let (Transport::Plain(stream), 1) = (&self.io, self.last_id)
+            && surplus::is_waiting(stream)
+        {
+            return Err(surplus::error(call));
+        }
         let mut rest = &self.output[..];
         while !rest.is_empty() {
             match self.io.write(rest) {
@@ -245,7 +316,12 @@ impl Session {
                     ));
                 }
                 message if of == id => return Ok(message),
-                _ => return Err(CallError::new(call, Errno::PROTO)),
+                _ => {
+                    return Err(said(
+                        call,
+                        "the server answered another request than the one that was sent",
+                    ));
+                }
             }
         }
     }

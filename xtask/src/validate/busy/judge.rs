@@ -12,9 +12,9 @@
 
 use super::kinds::{Beside, Kind};
 use super::{PAIRS, Run};
-use crate::validate::harm;
 use jostle_model::record::{Is, Point};
 use jostle_stats::checks::{Evidence, verdict};
+use jostle_stats::harm;
 use jostle_stats::ratio::{Ratio, paired};
 use std::collections::BTreeMap;
 

@@ -34,7 +34,13 @@ impl<T: Target> Run<'_, T> {
                 return Err(stopped);
             }
             if self.now() > deadline {
-                children.kill_all();
+                self.clear_away(&mut children);
+                return Err(Aborted(format!(
+                    "{}: what the tool itself costs could not be measured within {} s; does it \
+                     answer at all?",
+                    self.order.target,
+                    PATIENCE_NS / 1_000_000_000
+                )));
             }
             children.reap();
         }

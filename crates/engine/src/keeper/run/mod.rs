@@ -15,6 +15,7 @@ mod start;
 pub use children::{Children, how_it_ended};
 pub use reading::Reading;
 
+use super::accounts::{Books, Queues};
 use super::during::During;
 use super::serve::Desk;
 use crate::grants::Logs;
@@ -27,10 +28,10 @@ use counted::Peak;
 use jostle_model::plan::{Measure, Workload};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
-use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
 use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
+use std::cell::RefCell;
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Relaxed, Release},
@@ -46,9 +47,6 @@ pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
 /// How long all workers together may take to become ready.
 pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
-/// Memory made beforehand, at most; beyond, pages are made on first touch.
-const POPULATE_AT_MOST: usize = 8 << 20;
-
 /// Everything of one run that the workers share.
 pub struct Run<'a, T> {
     pub(super) desk: &'a Desk,
@@ -56,9 +54,10 @@ pub struct Run<'a, T> {
     target: T,
     /// What the server told before the first worker.
     server: Option<ServerFigures>,
-    /// The control group that the server is said to be in, if it is one of this
-    /// machine.
-    server_group: Option<OtherGroup>,
+    /// Who is who on this machine.
+    books: Books,
+    /// The workers' clocks of waiting, once they are all there.
+    queues: RefCell<Queues>,
     pub(super) shared: Shared,
     witness: Witness,
     logs: Logs,
@@ -81,10 +80,8 @@ pub struct Seen {
     pub peak: Option<Peak>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
-    /// The server's process, where it can be looked at.
-    pub server_pid: Option<u32>,
-    /// Its control group.
-    pub server_group: Option<OtherGroup>,
+    /// What workers' queues were a sample of.
+    pub coverage: f64,
 }
 
 /// What driving a run came to.
@@ -114,9 +111,6 @@ impl<'a, T: Work> Run<'a, T> {
             ))
         };
         let shared = Shared::new(order.workers).map_err(no_memory)?;
-        if order.workers * crate::page::PAGE_BYTES <= POPULATE_AT_MOST {
-            (0..order.workers).for_each(|worker| shared.populate(worker));
-        }
         let target = make(&Setup {
             argument: spec.argument.as_deref(),
             ledger,
@@ -141,7 +135,8 @@ impl<'a, T: Work> Run<'a, T> {
             order,
             target,
             server,
-            server_group: server_group(order),
+            books: Books::open(order, server.and_then(|figures| figures.pid)),
+            queues: RefCell::default(),
             shared,
             witness,
             logs,
@@ -190,11 +185,16 @@ impl<'a, T: Work> Run<'a, T> {
             server: self.server_counted()?,
             peak,
             during,
-            server_pid: self.server.and_then(|figures| figures.pid),
-            server_group: self.server_group.clone(),
+            coverage: self.queues.borrow().coverage(),
         };
-        let mut data =
-            super::collect::collect(self.order, &self.target, &self.shared, &self.witness, seen);
+        let mut data = super::collect::collect(
+            self.order,
+            &self.target,
+            &self.shared,
+            &self.witness,
+            &self.books,
+            seen,
+        );
         data.grants = self.logs.gather(&self.shared);
         Ok(data)
     }
@@ -234,6 +234,7 @@ impl<'a, T: Work> Run<'a, T> {
         self.await_ready(children)?;
         let ramp_ns = self.now() - start;
         let during = self.start_during()?;
+        self.meet();
         let opens = self.start(children, |_| ())?;
         self.sleep_until(opens, children)?;
         self.shared.phase().store(phase::WITHIN, Relaxed);
@@ -247,6 +248,7 @@ impl<'a, T: Work> Run<'a, T> {
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
+        self.books.server.look();
         self.turn(self.shared.dismissed());
         Ok(Driven {
             ramp_ns,
@@ -256,6 +258,20 @@ impl<'a, T: Work> Run<'a, T> {
             peak: None,
             during: during.map(During::end),
         })
+    }
+
+    /// Opens the clocks of the workers' threads, which are all there, and looks for
+    /// the server behind their connections.
+    fn meet(&self) {
+        let threads: Vec<(u32, u32)> = self
+            .order
+            .threads()
+            .into_iter()
+            .map(|worker| self.shared.page(worker))
+            .map(|page| (page.get(Word::Pid) as u32, page.get(Word::Tid) as u32))
+            .collect();
+        *self.queues.borrow_mut() = Queues::open(&threads, self.order.window.0);
+        self.books.server.look();
     }
 
     /// On the workers, or on the one process of theirs, and on the server.
@@ -354,10 +370,4 @@ fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>, Aborted> {
         .map(|_| CpuGroup::create(ledger, cpus))
         .collect::<Result<_, _>>()
         .map_err(|error| Aborted(format!("--generator-cpu: {error}")))
-}
-
-/// Where it is not on this machine, another host may know it.
-fn server_group(order: &RunOrder) -> Option<OtherGroup> {
-    let place = order.requests.as_ref()?.server_cgroup.as_deref()?;
-    OtherGroup::find(place).ok()
 }

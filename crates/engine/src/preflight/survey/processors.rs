@@ -150,7 +150,7 @@ pub fn quota(machine: &Machine) -> Option<Finding> {
 
 /// What the hypervisor gave to others.
 pub fn steal(machine: &Machine) -> Option<Finding> {
-    let share = steal_share(machine.ticks?)?;
+    let share = steal_share(machine.ticks.as_ref()?)?;
     let finding = Finding::fine("steal since boot", percent(share));
     Some(match above(share, STOLEN) {
         Severity::Fine => finding,

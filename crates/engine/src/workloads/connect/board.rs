@@ -17,8 +17,24 @@ pub mod order {
     pub const WAIT: u32 = 0;
     /// Open connections, or accept them.
     pub const WORK: u32 = 1;
-    /// Close them and end.
-    pub const CLOSE: u32 = 2;
+    /// Close them and end. Above every other order: a process sleeps until its
+    /// orders are above the last one that it has carried out.
+    pub const CLOSE: u32 = u32::MAX;
+
+    /// The `nth` time, from 1: count the connections that the peer has closed.
+    pub const fn look(nth: u32) -> u32 {
+        2 * nth
+    }
+
+    /// After look number `nth`: open connections up to the next listed number.
+    pub const fn go_on(nth: u32) -> u32 {
+        2 * nth + 1
+    }
+
+    /// Whether this order is one to look.
+    pub const fn is_look(order: u32) -> bool {
+        order > WORK && order < CLOSE && order.is_multiple_of(2)
+    }
 }
 
 /// One line of words for each of these.
@@ -30,8 +46,6 @@ pub enum Count {
     Bell,
     /// Listed numbers that have been reached.
     Reached,
-    /// Listed numbers beyond which clients may go.
-    Go,
     /// The client opens no further.
     Stop,
     /// The next server that takes over from a full one.
@@ -55,7 +69,7 @@ pub enum Count {
     Lag,
 }
 
-const COUNTS: usize = 14;
+const COUNTS: usize = 13;
 
 /// What each process writes of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +96,17 @@ pub enum Own {
     For,
     /// Not zero while it connects or accepts.
     Working,
+    /// The last order to look at its connections that it has carried out.
+    Looked,
+    /// How many of them the peer had closed or reset; [`UNKNOWN`] where that
+    /// could not be told.
+    Lost,
+    /// The number, in the order of opening, of the first one of these; zero: none.
+    FirstLost,
 }
+
+/// A count that could not be taken.
+pub const UNKNOWN: u64 = u64::MAX;
 
 const OWN: usize = 16;
 

@@ -1,10 +1,10 @@
 //! The side that connects: opens its share, rests at each listed number, hands
 //! over to the next process, and closes when told to.
 
-use super::board::{Board, Count, Figure, Own, order};
+use super::board::{Board, Count, Figure, Own, UNKNOWN, order};
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{process, signal};
-use jostle_targets::endpoint::{Failed, Plug, call};
+use jostle_targets::endpoint::{Failed, Plug, call, lost};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -38,25 +38,41 @@ pub struct Client<'a> {
     pub bind_only: bool,
 }
 
+/// What a client process has.
+struct Held {
+    /// Its connections, in the order of opening.
+    fds: Vec<OwnedFd>,
+    /// Connections that others had opened before its first one.
+    before: u64,
+    /// The last order that it has seen.
+    order: u32,
+}
+
 impl Client<'_> {
     /// Its whole life. Returns its exit code.
     pub fn live(&self) -> i32 {
-        if self.board.await_order(self.number, order::WAIT) == order::WORK {
-            let fds = self.open();
-            self.board.await_order(self.number, order::WORK);
-            self.close(fds);
-        } else {
-            self.close(Vec::new());
+        let mut held = Held {
+            fds: Vec::new(),
+            before: 0,
+            order: self.board.await_order(self.number, order::WAIT),
+        };
+        if held.order == order::WORK {
+            self.open(&mut held);
         }
+        while held.order != order::CLOSE {
+            self.await_order(&mut held);
+        }
+        self.close(held.fds);
         0
     }
 
-    fn open(&self) -> Vec<OwnedFd> {
+    fn open(&self, held: &mut Held) {
         self.board.set_own(self.number, Own::Working, 1);
         let most = self.listed.last().copied().unwrap_or(0);
         let first = self.board.get(Count::Opened);
         let share = self.each.min(most - first) as usize;
-        let mut fds: Vec<OwnedFd> = Vec::with_capacity(share);
+        held.fds.reserve_exact(share);
+        held.before = first;
         let mut stretch = self.board.stretch(first + 1);
         if first == 0 {
             self.board
@@ -70,7 +86,7 @@ impl Client<'_> {
                 break;
             }
             match self.one(nth, stretch, nth - 1 - base.unwrap_or(0), &mut accepted) {
-                Ok(fd) => fds.push(fd),
+                Ok(fd) => held.fds.push(fd),
                 Err(failed) => {
                     self.fail(nth, failed);
                     break;
@@ -80,12 +96,15 @@ impl Client<'_> {
             if nth == self.board.ends()[stretch] {
                 stretch += 1;
                 if self.listed.binary_search(&nth).is_ok() {
-                    self.rest(fds.len());
+                    self.rest(held);
+                    if held.order == order::CLOSE {
+                        break;
+                    }
                     base = Some(nth);
                 }
             }
         }
-        self.report(fds.len());
+        self.report(held.fds.len());
         if self
             .listed
             .binary_search(&self.board.get(Count::Opened))
@@ -95,13 +114,12 @@ impl Client<'_> {
                 .count(Count::Ended)
                 .store(self.clock.now(), Relaxed);
         }
-        let full = fds.len() == share && first + (share as u64) < most;
+        let full = held.fds.len() == share && first + (share as u64) < most;
         if full && self.number + 1 < self.clients {
             self.board.order(self.number + 1, order::WORK);
         }
         self.board.set_own(self.number, Own::Working, 0);
         self.board.ring();
-        fds
     }
 
     /// One connection, `since` after the last rest; what is measured lies between stamps, one call each.
@@ -182,24 +200,47 @@ impl Client<'_> {
     }
 
     /// At a listed number: the keeper reads its figures before we go on.
-    fn rest(&self, carries: usize) {
-        self.report(carries);
+    fn rest(&self, held: &mut Held) {
+        self.report(held.fds.len());
         self.board
             .count(Count::Ended)
             .store(self.clock.now(), Relaxed);
         let reached = self.board.get(Count::Reached) + 1;
         self.board.set(Count::Reached, reached);
         self.board.ring();
-        loop {
-            let go = self.board.get(Count::Go);
-            if go >= reached {
-                break;
-            }
-            self.board.await_change(Count::Go, go, None);
-        }
+        self.await_order(held);
         self.board
             .count(Count::Began)
             .store(self.clock.now(), Relaxed);
+    }
+
+    /// Sleeps until there is another order than one to look, which it carries out.
+    fn await_order(&self, held: &mut Held) {
+        loop {
+            held.order = self.board.await_order(self.number, held.order);
+            if !order::is_look(held.order) {
+                return;
+            }
+            self.look(held);
+        }
+    }
+
+    /// Counts the connections that the peer has closed or reset.
+    fn look(&self, held: &Held) {
+        let (count, first) = match lost(&held.fds) {
+            Ok(lost) => {
+                let number = |index| held.before + index as u64 + 1;
+                (lost.count, lost.first.map_or(0, number))
+            }
+            Err(_) => (UNKNOWN, 0),
+        };
+        self.board.set_own(self.number, Own::Lost, count);
+        self.board.set_own(self.number, Own::FirstLost, first);
+        // What looking takes is of no listed number.
+        self.report(held.fds.len());
+        self.board
+            .set_own(self.number, Own::Looked, u64::from(held.order));
+        self.board.ring();
     }
 
     fn report(&self, carries: usize) {

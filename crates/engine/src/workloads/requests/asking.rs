@@ -8,7 +8,7 @@ use jostle_model::plan::Workload;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
-use jostle_targets::{Caller, Phases, Requests};
+use jostle_targets::{CallError, Caller, Phases, Requests};
 
 /// A worker's side of the requests.
 pub struct Asking<'a> {
@@ -112,6 +112,14 @@ impl<'a> Asking<'a> {
             outcome,
             child,
         })
+    }
+
+    /// Ends what the worker has with the server, after its last request.
+    ///
+    /// # Errors
+    /// EPROTO where an answer came that no request had asked for.
+    pub fn part(&mut self) -> Result<(), CallError> {
+        self.caller.part()
     }
 
     /// Its distributions.

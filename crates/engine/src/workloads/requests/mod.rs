@@ -91,6 +91,24 @@ impl Requesting {
         }
     }
 
+    /// All requests of a worker, by the schedule of its workload. True if all went well.
+    fn ask_all(crew: &Crew<'_, Requesting>, worker: usize, asking: &mut Asking<'_>) -> bool {
+        let page = crew.shared.page(worker);
+        if let Some(pool) = &crew.target.pool {
+            crew.wait_for_start(&page);
+            page.set(Word::Stage, Stage::Working as u64);
+            pool.work(asking, crew.clock, Requesting::window(crew));
+            return crew.leave(&page, Ok(()));
+        }
+        if crew.order.workload == Workload::Spread {
+            return windowed::live(crew, worker, asking);
+        }
+        crew.counted(worker, || {
+            page.set(Word::Stage, Stage::Working as u64);
+            Ok(closed::counted(asking, crew.order.operations))
+        })
+    }
+
     /// A worker's side of the requests, ready to be made.
     fn asking<'a>(
         crew: &Crew<'a, Requesting>,
@@ -144,20 +162,10 @@ impl Work for Requesting {
                 return false;
             }
         };
+        crew.target.sheets.populate(worker);
         let mut asking = Requesting::asking(crew, caller, worker);
-        if let Some(pool) = &crew.target.pool {
-            crew.wait_for_start(&page);
-            page.set(Word::Stage, Stage::Working as u64);
-            pool.work(&mut asking, crew.clock, Requesting::window(crew));
-            return crew.leave(&page, Ok(()));
-        }
-        if crew.order.workload == Workload::Spread {
-            return windowed::live(crew, worker, &mut asking);
-        }
-        crew.counted(worker, || {
-            page.set(Word::Stage, Stage::Working as u64);
-            Ok(closed::counted(&mut asking, crew.order.operations))
-        })
+        let well = Requesting::ask_all(crew, worker, &mut asking);
+        crew.part(&page, well, || asking.part())
     }
 
     fn live_as_tasks(_crew: &Crew<'_, Requesting>) -> i32 {

@@ -5,6 +5,7 @@
 //! killed has noted is not lost.
 
 use crate::order::Merged;
+use crate::page::POPULATE_AT_MOST;
 use jostle_model::record::Buckets;
 use jostle_stats::histogram;
 use jostle_sys::process::Usage;
@@ -171,6 +172,15 @@ impl Sheets {
             workers,
             phases,
         })
+    }
+
+    /// Maps a worker's sheet into the calling process; of many workers nothing, since
+    /// most of their histograms stay empty.
+    pub fn populate(&self, worker: usize) {
+        let each = bytes(self.phases);
+        if self.workers * each <= POPULATE_AT_MOST {
+            self.region.populate(worker * each, each);
+        }
     }
 
     /// Of worker number `worker`.

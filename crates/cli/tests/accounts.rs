@@ -1,0 +1,239 @@
+//! Whose CPU time it was: the server under test, found behind our connections or named
+//! by `--server`, and the programs beside us, by their names.
+//!
+//! Other programs may run on this machine: what is planted is several times what a test
+//! looks for, and stands beside a control.
+
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+
+mod common;
+
+use common::{Done, Place, alone, jostle, must_be_root, must_have, reason};
+use jostle_model::record::{Accounts, Is, Point};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// Python's web server of these tests.
+struct Server {
+    place: Place,
+    port: u16,
+    child: Child,
+    /// It ends when this closes.
+    _stop: ChildStdin,
+}
+
+impl Server {
+    fn start() -> Server {
+        must_have("python3", "python3");
+        let place = Place::new();
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server.py");
+        let mut child = Command::new("python3")
+            .arg(script)
+            .arg(place.file("log"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        let stdout = child.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut port).unwrap();
+        Server {
+            place,
+            port: port.trim().parse().unwrap(),
+            _stop: child.stdin.take().unwrap(),
+            child,
+        }
+    }
+
+    fn measured(&self, line: &str) -> Point {
+        let line = format!("{line} --runs 1 --quiet --format json");
+        self.place.jostle(&line).run().measures().point()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn accounts(point: &Point) -> &Accounts {
+    point.accounts.as_deref().unwrap()
+}
+
+/// It was once INVALID: "other programs used 13.9 % of the machine".
+#[test]
+fn a_web_server_is_the_server_and_no_neighbour() {
+    let _alone = alone();
+    let server = Server::start();
+    for connection in ["each", "keep"] {
+        let line = format!(
+            "stream http://127.0.0.1:{}/ -n 300 --connection {connection}",
+            server.port
+        );
+        let point = server.measured(&line);
+        let accounts = accounts(&point);
+        // Some 200 us a request.
+        assert!(
+            accounts.server_s.unwrap() > 0.01,
+            "{connection}: {accounts:?}"
+        );
+        assert!(point.server.unwrap().cpu_us_per_operation.unwrap() > 20.0);
+        let pid = u64::from(server.child.id());
+        assert!(
+            accounts.others.iter().all(|other| other.pid != pid),
+            "{connection}: {accounts:?}"
+        );
+    }
+}
+
+/// Scope's question: its CPU time was once "other programs used 60.2 %".
+#[test]
+fn the_engine_behind_a_thin_client_is_named_by_its_port() {
+    let _alone = alone();
+    must_have("curl", "curl");
+    let server = Server::start();
+    let command = format!("curl -so /dev/null http://127.0.0.1:{}/", server.port);
+    let call = |named: &str| {
+        let line = format!("call -n 60 --null none {named} --runs 1 --quiet --format json");
+        let jostle = server.place.jostle(&line).with(&command);
+        jostle.run().measures().point()
+    };
+    assert_eq!(accounts(&call("")).server_s, None);
+    for named in [
+        format!("--server :{}", server.port),
+        format!("--server pid:{}", server.child.id()),
+    ] {
+        let point = call(&named);
+        let found = accounts(&point).server_s;
+        assert!(found.unwrap() > 0.005, "{named}: {:?}", accounts(&point));
+    }
+}
+
+/// A busy loop by a name of its own.
+fn burner(name: &str, cpu: usize) -> Child {
+    must_have("taskset", "util-linux");
+    let mut command = Command::new("taskset");
+    command
+        .args(["-c", &cpu.to_string(), "bash", "-c"])
+        .arg(format!(
+            "exec -a {name} bash -c 'printf {name} > /proc/self/comm; while :; do :; done'"
+        ))
+        .process_group(0);
+    command.spawn().unwrap()
+}
+
+fn end(burners: Vec<Child>) {
+    for mut burner in burners {
+        let _ = burner.kill();
+        let _ = burner.wait();
+    }
+}
+
+#[test]
+fn programs_on_our_cpu_are_named_and_bound_the_figure_and_those_on_another_are_not() {
+    let _alone = alone();
+    let allowed = jostle_sys::cpu::allowed();
+    let ours = allowed[0];
+    // Both workers and what is planted want this CPU all the time.
+    let line = format!("contend flock -w 2 -b -1ms -t 0.5 --place cpus:{ours}");
+    let measured = || {
+        let line = format!("{line} --runs 1 --quiet --format json");
+        jostle(&line).run().leaves_nothing().point()
+    };
+    let burners = vec![burner("hog-a", ours), burner("hog-b", ours)];
+    let disturbed = measured();
+    end(burners);
+    let named: Vec<&str> = accounts(&disturbed)
+        .others
+        .iter()
+        .map(|o| o.name.as_str())
+        .collect();
+    assert!(
+        named.contains(&"hog-a") && named.contains(&"hog-b"),
+        "{named:?}"
+    );
+    let found = reason(&disturbed, "neighbours").unwrap();
+    assert_eq!(found.is, Is::Invalid, "{found:?}");
+    assert!(found.text.contains("hog-a ("), "{found:?}");
+    // Two of three shares were theirs.
+    assert!(accounts(&disturbed).others_s.unwrap() > 0.2);
+    let quiet = measured();
+    let named: Vec<&str> = accounts(&quiet)
+        .others
+        .iter()
+        .map(|o| o.name.as_str())
+        .collect();
+    assert!(
+        !named.iter().any(|name| name.starts_with("hog-")),
+        "{named:?}"
+    );
+    let share = |point: &Point| accounts(point).others_s.unwrap();
+    assert!(share(&quiet) < share(&disturbed) / 2.0);
+    if let Some(other) = allowed.get(1) {
+        let burners = vec![burner("hog-c", *other)];
+        let beside = measured();
+        end(burners);
+        let others = &accounts(&beside).others;
+        assert!(others.iter().all(|o| o.name != "hog-c"), "{others:?}");
+    }
+}
+
+/// In a namespace of its own nobody else can be seen, as in a container.
+#[test]
+fn where_others_cannot_be_seen_that_is_absent_and_a_few_workers_need_no_sight() {
+    let _alone = alone();
+    must_be_root("make a namespace");
+    must_have("unshare", "util-linux");
+    let line = "contend flock -w 1 -b 0 -t 0.3 --runs 1 --quiet --format json";
+    let run = jostle(line)
+        .under("unshare --fork --pid --mount-proc")
+        .run();
+    let point = run.measures().point();
+    let accounts = accounts(&point);
+    assert_eq!((accounts.others_s, accounts.whole_s), (None, None));
+    assert!(accounts.waited_s.is_some() && accounts.workers_s > 0.0);
+    assert!(reason(&point, "unchecked").is_none(), "{:?}", point.verdict);
+}
+
+#[test]
+fn a_server_that_cannot_be_watched_is_refused_before_anything_starts() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    for (named, says) in [
+        (format!(":{port}"), "nobody listens there"),
+        ("pid:1".to_owned(), "first process of the machine"),
+        // One above the largest number that Linux ever gives a process.
+        ("pid:4194305".to_owned(), "there is no such process"),
+        ("unix:/nowhere/socket".to_owned(), "nobody listens there"),
+        ("cgroup:/no/such/group".to_owned(), "no control group"),
+        (
+            "6379".to_owned(),
+            "write :PORT, pid:N, unix:PATH or cgroup:PATH",
+        ),
+    ] {
+        let line = format!("contend flock -w 1 -t 0.1 --runs 1 --server {named}");
+        let done: Done = jostle(&line).run().leaves_nothing();
+        assert_eq!(done.code(), 2, "{named}: {}", done.stderr);
+        assert!(done.stderr.contains(says), "{named}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_server_that_ends_during_the_run_is_an_error_and_no_hang() {
+    let _alone = alone();
+    let mut server = Server::start();
+    let line = format!(
+        "stream http://127.0.0.1:{0}/ -n 1000000 --runs 1 --quiet --format json --server :{0}",
+        server.port
+    );
+    let mut running = server.place.jostle(&line).in_background();
+    running.until_workers(1);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let _ = server.child.kill();
+    let done = running.end();
+    assert!([1, 3].contains(&done.code()), "{}", done.stderr);
+}

@@ -1,0 +1,319 @@
+//! Books the CPU time of a run to its owners: workers, processes that they started, the
+//! server under test, jostle's other processes, kernel threads, and every other process
+//! by its name.
+//!
+//! Within the window only clocks are read ([`Entry`]); who is behind a clock is looked
+//! up before the first worker exists and after the window has closed. The source is the
+//! scheduler's clocks, never the tick: where idle CPUs halt at once, a quarter of the
+//! ticks is missing.
+
+mod owners;
+mod queues;
+mod server;
+
+pub use owners::Owner;
+pub use queues::Queues;
+pub use server::{Server, check};
+
+use crate::order::RunOrder;
+use jostle_model::record::{Accounts, Neighbour};
+use jostle_sys::census::{self, Census, Identity, Whole};
+use jostle_sys::stat::{self, MachineTicks};
+use owners::Kin;
+use std::collections::BTreeMap;
+
+/// Neighbours that are named.
+const NAMED: usize = 3;
+
+/// CPU time under which nobody asks on which CPUs a process may run.
+const NOTABLE_NS: u64 = 500_000;
+
+/// What is known before a run, and how its clocks are read.
+pub struct Books {
+    /// The first process of this jostle on this machine.
+    top: u32,
+    /// Other processes named jostle are ranks of the same job.
+    of_a_job: bool,
+    /// CPUs of workers and server; empty: all.
+    cpus: Vec<usize>,
+    whole: Option<Whole>,
+    complete: bool,
+    /// Where the server's processes are found.
+    pub server: Server,
+    before: Look,
+    began_ns: u64,
+}
+
+/// All processes at a moment outside of the window.
+#[derive(Default)]
+struct Look {
+    identities: BTreeMap<u32, Identity>,
+    census: Census,
+}
+
+impl Look {
+    fn take() -> Look {
+        let census = census::take();
+        let pids = census.keys().copied();
+        Look {
+            identities: pids
+                .filter_map(|pid| Some((pid, Identity::of(pid)?)))
+                .collect(),
+            census,
+        }
+    }
+}
+
+/// All clocks at an edge of the window.
+#[derive(Default)]
+pub struct Entry {
+    census: Census,
+    whole_ns: Option<u64>,
+    server: server::Reading,
+}
+
+/// What other parts of the run know of the time between two entries.
+#[derive(Default)]
+pub struct Known<'a> {
+    /// Time between the readings.
+    pub between_ns: u64,
+    /// The processes that carry workers.
+    pub workers: &'a [u32],
+    /// CPU time of the workers.
+    pub workers_ns: u64,
+    /// CPU time of what they started; None: they start nothing.
+    pub requests_ns: Option<u64>,
+    /// What workers' threads waited for a CPU, and the share that was looked at.
+    pub waited: Option<(u64, f64)>,
+    /// The machine's ticks at both edges.
+    pub machine: Option<(&'a MachineTicks, &'a MachineTicks)>,
+}
+
+impl Books {
+    /// Before the first worker exists.
+    pub fn open(order: &RunOrder, embedded: Option<u32>) -> Books {
+        let server = Server::of(order.server.as_ref(), &order.target, embedded);
+        Books::with(
+            server,
+            ours(&order.cpus, &order.server_cpus),
+            order.share.is_some(),
+        )
+    }
+
+    /// `cpus`: those that workers and server may use; empty: all.
+    pub fn with(server: Server, cpus: Vec<usize>, of_a_job: bool) -> Books {
+        let keeper = std::process::id();
+        let parent = rustix::process::getppid();
+        Books {
+            top: parent.map_or(keeper, |pid| pid.as_raw_nonzero().get() as u32),
+            of_a_job,
+            cpus,
+            whole: Whole::find(),
+            complete: census::is_complete(),
+            server,
+            before: Look::take(),
+            began_ns: jostle_sys::clock::monotonic(),
+        }
+    }
+
+    /// At an edge of the window. Processes that carry workers have clocks of their own.
+    pub fn enter(&self) -> Entry {
+        let server = self.server.read();
+        Entry {
+            census: census::take(),
+            whole_ns: self.whole.as_ref().and_then(Whole::read),
+            server,
+        }
+    }
+
+    /// After the window, as long as its processes are still there.
+    pub fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
+        let after = Look::take();
+        let span_ns = jostle_sys::clock::monotonic().saturating_sub(self.began_ns);
+        let share = known.between_ns as f64 / span_ns.max(1) as f64;
+        let kin = Kin {
+            now: &after.identities,
+            before: &self.before.identities,
+            top: self.top,
+            of_a_job: self.of_a_job,
+            workers: known.workers,
+            server: self.server.roots(),
+        };
+        let reaped = reaped(&self.before, &after, &opened.census);
+        let mut sums = Sums::default();
+        for (pid, to) in &closed.census {
+            let used = to.saturating_sub(opened.census.get(pid).copied().unwrap_or(0));
+            let reaped = reaped.get(pid).copied().unwrap_or(0);
+            let reaped = (reaped as f64 * share.min(1.0)) as u64;
+            if used + reaped == 0 {
+                continue;
+            }
+            match kin.owner(*pid) {
+                Owner::Worker | Owner::Request => {}
+                Owner::Server => sums.server_ns += used + reaped,
+                Owner::Tool => sums.tool_ns += used,
+                Owner::Kernel => sums.kernel_ns += used,
+                Owner::Other if self.is_apart(*pid, used) => sums.apart_ns += used + reaped,
+                Owner::Other => sums.other(*pid, &kin.name(*pid), used, reaped),
+            }
+        }
+        self.accounts(opened, closed, known, sums)
+    }
+
+    /// Whether a process cannot run on any CPU of ours.
+    fn is_apart(&self, pid: u32, used: u64) -> bool {
+        if self.cpus.is_empty() || used < NOTABLE_NS {
+            return false;
+        }
+        let allowed = jostle_sys::cpu::allowed_of(pid);
+        allowed.is_some_and(|allowed| !allowed.iter().any(|cpu| self.cpus.contains(cpu)))
+    }
+
+    fn accounts(&self, opened: &Entry, closed: &Entry, known: &Known<'_>, sums: Sums) -> Accounts {
+        let cpus = match self.cpus.len() {
+            0 => jostle_sys::cpu::allowed().len(),
+            some => some,
+        };
+        let server_ns = self
+            .server
+            .used(&opened.server, &closed.server, sums.server_ns);
+        let whole_ns = opened
+            .whole_ns
+            .zip(closed.whole_ns)
+            .map(|(from, to)| to.saturating_sub(from));
+        let apart = [
+            known.workers_ns,
+            known.requests_ns.unwrap_or(0),
+            server_ns.unwrap_or(0),
+            sums.tool_ns,
+            sums.kernel_ns,
+            sums.apart_ns,
+            sums.alive_ns,
+        ];
+        let rest_ns = whole_ns.map(|whole| whole.saturating_sub(apart.iter().sum()));
+        // Who began and ended in between is booked to its parent, to a tick, and never
+        // to more than is left.
+        let most = known.between_ns * cpus as u64;
+        let dead_ns = sums.dead_ns.min(rest_ns.unwrap_or(most));
+        let waited = known.waited.map(|(ns, coverage)| {
+            let server = self.server.waited(&opened.server, &closed.server);
+            (ns as f64 / coverage + server as f64, coverage)
+        });
+        Accounts {
+            between_s: seconds(known.between_ns),
+            cpus: cpus as u64,
+            workers_s: seconds(known.workers_ns),
+            requests_s: known.requests_ns.map(seconds),
+            server_s: server_ns.map(seconds),
+            tool_s: seconds(sums.tool_ns),
+            others_s: self.complete.then(|| seconds(sums.alive_ns + dead_ns)),
+            others: sums.largest(seconds(most)),
+            machine_s: seconds(sums.kernel_ns),
+            whole_s: whole_ns.map(seconds),
+            unexplained_s: rest_ns.map(|rest| seconds(rest - dead_ns.min(rest))),
+            waited_s: waited.map(|(ns, _)| ns / 1e9),
+            waited_coverage: waited.map(|(_, coverage)| coverage),
+            stolen_s: known.machine.map(|(from, to)| {
+                let ticks = to
+                    .stolen_on(&self.cpus)
+                    .saturating_sub(from.stolen_on(&self.cpus));
+                ticks as f64 / stat::ticks_per_second().max(1) as f64
+            }),
+        }
+    }
+}
+
+/// CPUs of workers and server; empty where either may use all.
+fn ours(workers: &[usize], server: &[usize]) -> Vec<usize> {
+    match workers.is_empty() {
+        true => Vec::new(),
+        false => {
+            let mut both = [workers, server].concat();
+            both.sort_unstable();
+            both.dedup();
+            both
+        }
+    }
+}
+
+/// By process, what the children that it has waited for since the first look have used
+/// since then: less what those had used before that were there already.
+fn reaped(before: &Look, after: &Look, opened: &Census) -> BTreeMap<u32, u64> {
+    let mut earlier: BTreeMap<u32, u64> = BTreeMap::new();
+    for (pid, identity) in &before.identities {
+        if !after.identities.contains_key(pid) {
+            let clock = opened.get(pid).or_else(|| before.census.get(pid));
+            let used = clock.copied().unwrap_or(0) + identity.reaped_ns;
+            *earlier.entry(heir(before, after, *pid)).or_default() += used;
+        }
+    }
+    let each = after.identities.iter().map(|(pid, identity)| {
+        let known = before
+            .identities
+            .get(pid)
+            .map_or(0, |known| known.reaped_ns);
+        let less = known + earlier.get(pid).copied().unwrap_or(0);
+        (*pid, identity.reaped_ns.saturating_sub(less))
+    });
+    each.filter(|(_, ns)| *ns > 0).collect()
+}
+
+/// The nearest ancestor that is still there: it has been told of all that its
+/// descendants used, generation by generation.
+fn heir(before: &Look, after: &Look, pid: u32) -> u32 {
+    let mut at = pid;
+    while !after.identities.contains_key(&at) {
+        match before.identities.get(&at) {
+            Some(identity) if identity.parent > 0 => at = identity.parent,
+            _ => break,
+        }
+    }
+    at
+}
+
+/// CPU time by owner.
+#[derive(Default)]
+struct Sums {
+    server_ns: u64,
+    tool_ns: u64,
+    kernel_ns: u64,
+    /// Others, on CPUs that are none of ours.
+    apart_ns: u64,
+    /// Others that were there at the end.
+    alive_ns: u64,
+    /// What others have waited for.
+    dead_ns: u64,
+    others: Vec<Neighbour>,
+}
+
+impl Sums {
+    fn other(&mut self, pid: u32, name: &str, used: u64, reaped: u64) {
+        self.alive_ns += used;
+        self.dead_ns += reaped;
+        self.others.push(Neighbour {
+            name: name.to_owned(),
+            pid: u64::from(pid),
+            cpu_s: seconds(used + reaped),
+        });
+    }
+
+    /// Those that used at least a millisecond, and `most_s` at most: what a process has
+    /// waited for is known to a tick.
+    fn largest(&self, most_s: f64) -> Vec<Neighbour> {
+        let mut others = self.others.clone();
+        others
+            .iter_mut()
+            .for_each(|other| other.cpu_s = other.cpu_s.min(most_s));
+        others.retain(|other| other.cpu_s >= 0.001);
+        others.sort_by(|one, other| other.cpu_s.total_cmp(&one.cpu_s));
+        others.truncate(NAMED);
+        others
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests;

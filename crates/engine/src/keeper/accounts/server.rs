@@ -1,0 +1,232 @@
+//! The server under test on this machine: the processes that hold the other ends of our
+//! connections, with their threads and descendants, or those that `--server` names.
+
+use jostle_model::ServerAt;
+use jostle_sys::limits::other_group::OtherGroup;
+use jostle_sys::serving::{self, Address};
+use jostle_sys::{census, stat};
+use jostle_targets::Spec;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Programs that accept connections for others, whose CPU time is not the server's.
+const PROXIES: &[&str] = &[
+    "docker-proxy",
+    "rootlessport",
+    "slirp4netns",
+    "systemd-socket-",
+    "pasta",
+    "pasta.avx2",
+];
+
+/// Threads of a server whose waiting is read.
+const THREADS: usize = 512;
+
+/// Where its processes are found.
+#[derive(Default)]
+pub struct Server {
+    how: How,
+    /// Found so far.
+    roots: RefCell<BTreeSet<u32>>,
+}
+
+#[derive(Default)]
+enum How {
+    #[default]
+    Unknown,
+    Address(Address),
+    Processes,
+    Group(OtherGroup),
+}
+
+/// Its clocks at an edge of the window.
+#[derive(Default)]
+pub struct Reading {
+    group_ns: Option<u64>,
+    /// Time that each of its threads waited for a CPU.
+    waited_ns: BTreeMap<u32, u64>,
+}
+
+impl Server {
+    /// Of a target. `embedded`: the process that it has named itself, if it has.
+    pub fn of(named: Option<&ServerAt>, target: &str, embedded: Option<u32>) -> Server {
+        let spec = Spec::parse(target).ok();
+        let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
+        let (how, known) = match (named, embedded) {
+            (Some(named), _) => by_name(named),
+            (None, Some(pid)) => (How::Processes, vec![pid]),
+            (None, None) => (typed().unwrap_or_default(), Vec::new()),
+        };
+        Server {
+            how,
+            roots: RefCell::new(known.into_iter().collect()),
+        }
+    }
+
+    /// Looks for its processes behind our connections; called outside the window, when
+    /// connections may be open.
+    pub fn look(&self) {
+        if let How::Address(address) = &self.how {
+            let found = serving::serving(address).into_iter();
+            self.roots
+                .borrow_mut()
+                .extend(found.filter(|pid| is_server(*pid)));
+        }
+    }
+
+    /// Its processes, without their descendants.
+    pub fn roots(&self) -> Vec<u32> {
+        let mut roots: Vec<u32> = self.roots.borrow().iter().copied().collect();
+        if let How::Group(group) = &self.how {
+            roots.extend(group.processes());
+        }
+        roots
+    }
+
+    /// Its control group, if it is named by one.
+    pub fn group(&self) -> Option<&OtherGroup> {
+        match &self.how {
+            How::Group(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    /// At an edge of the window.
+    pub fn read(&self) -> Reading {
+        let threads = self.roots().into_iter().flat_map(|pid| {
+            let threads = stat::threads_of(pid).into_iter();
+            threads.map(move |tid| (pid, tid))
+        });
+        let waited = threads.take(THREADS).filter_map(|(pid, tid)| {
+            let scheduled = stat::scheduled(pid, tid)?;
+            Some((tid, scheduled.waited_ns))
+        });
+        Reading {
+            group_ns: self.group().and_then(OtherGroup::cpu_ns),
+            waited_ns: waited.collect(),
+        }
+    }
+
+    /// CPU time between two readings: the group's own count, or else what the census
+    /// has of its processes. None where none is known.
+    pub fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
+        match self.group() {
+            Some(_) => Some(to.group_ns?.saturating_sub(from.group_ns?)),
+            None => (!self.roots.borrow().is_empty()).then_some(counted_ns),
+        }
+    }
+
+    /// Time that its threads waited for a CPU between two readings.
+    pub fn waited(&self, from: &Reading, to: &Reading) -> u64 {
+        let each = to.waited_ns.iter();
+        each.map(|(tid, to)| to.saturating_sub(from.waited_ns.get(tid).copied().unwrap_or(0)))
+            .sum()
+    }
+}
+
+fn by_name(named: &ServerAt) -> (How, Vec<u32>) {
+    match named {
+        ServerAt::Port(port) => (How::Address(Address::Port(*port)), Vec::new()),
+        ServerAt::Unix(path) => (How::Address(Address::Unix(path.clone())), Vec::new()),
+        ServerAt::Pid(pid) => (How::Processes, vec![*pid]),
+        ServerAt::Group(place) => match OtherGroup::find(place) {
+            Ok(group) => (How::Group(group), Vec::new()),
+            Err(_) => (How::Unknown, Vec::new()),
+        },
+    }
+}
+
+/// The first process holds sockets for services that it starts on demand, and a proxy
+/// those of servers elsewhere.
+fn is_server(pid: u32) -> bool {
+    let name = census::Identity::of(pid).map(|identity| identity.name);
+    pid > 1 && !name.is_some_and(|name| PROXIES.contains(&name.as_str()))
+}
+
+/// Whether `--server` names a server of this machine that can be watched.
+///
+/// # Errors
+/// In words for the user.
+pub fn check(named: &ServerAt) -> Result<(), String> {
+    let refuse = |why: &str| Err(format!("--server {named}: {why}"));
+    let looked_at = |address: &Address| match serving::serving(address) {
+        _ if !serving::is_served(address) => {
+            refuse("nobody listens there; start the server first, or name another (ss -ltnp)")
+        }
+        found if found.is_empty() => refuse(
+            "its process cannot be seen by this user; run jostle as root or as the server's \
+             user, or name the process (--server pid:N) or its control group",
+        ),
+        found if !found.iter().any(|pid| is_server(*pid)) => refuse(
+            "what listens there accepts for others (the first process, a port proxy); name the \
+             server's process (--server pid:N) or its control group (--server cgroup:PATH)",
+        ),
+        _ => Ok(()),
+    };
+    match named {
+        ServerAt::Port(port) => looked_at(&Address::Port(*port)),
+        ServerAt::Unix(path) => looked_at(&Address::Unix(path.clone())),
+        ServerAt::Pid(1) => {
+            refuse("that is the first process of the machine; name the server's own")
+        }
+        ServerAt::Pid(pid) if *pid == std::process::id() => {
+            refuse("that is jostle itself; name the server's own process")
+        }
+        ServerAt::Pid(pid) if census::Identity::of(*pid).is_none() => {
+            refuse("there is no such process")
+        }
+        ServerAt::Pid(_) => Ok(()),
+        ServerAt::Group(place) => match OtherGroup::find(place) {
+            Ok(_) => Ok(()),
+            Err(error) => refuse(&error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_server_is_refused_with_what_would_do() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = nobody.local_addr().unwrap().port();
+        let ours = ServerAt::Pid(std::process::id());
+        assert_eq!(check(&ServerAt::Port(port)), Ok(()));
+        drop(nobody);
+        for (named, why) in [
+            (ServerAt::Port(port), "nobody listens"),
+            (ServerAt::Unix("/nowhere/s".to_owned()), "nobody listens"),
+            (ServerAt::Pid(1), "first process"),
+            (ours, "jostle itself"),
+            // One above the largest number that Linux ever gives a process.
+            (ServerAt::Pid(4 << 20 | 1), "no such process"),
+            (
+                ServerAt::Group("/no/such/group".to_owned()),
+                "no control group",
+            ),
+        ] {
+            let error = check(&named).unwrap_err();
+            assert!(error.contains(why), "{named}: {error}");
+        }
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(check(&ServerAt::Pid(parent)), Ok(()));
+    }
+
+    #[test]
+    fn a_server_is_found_by_the_address_of_its_target() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Server::of(None, &format!("tcp://127.0.0.1:{port}"), None);
+        assert_eq!(server.roots(), [0; 0]);
+        server.look();
+        assert_eq!(server.roots(), [std::process::id()]);
+        let (from, to) = (server.read(), server.read());
+        assert_eq!(server.used(&from, &to, 7), Some(7));
+        assert!(
+            Server::of(None, "flock", None)
+                .used(&from, &to, 0)
+                .is_none()
+        );
+    }
+}

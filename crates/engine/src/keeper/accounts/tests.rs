@@ -1,0 +1,96 @@
+use super::*;
+use proptest::prelude::*;
+
+fn identity(name: &str, parent: u32, reaped_ns: u64) -> Identity {
+    Identity {
+        name: name.to_owned(),
+        parent,
+        is_kernel: false,
+        reaped_ns,
+    }
+}
+
+fn look(each: &[(u32, Identity, u64)]) -> Look {
+    Look {
+        identities: each
+            .iter()
+            .map(|(pid, who, _)| (*pid, who.clone()))
+            .collect(),
+        census: each.iter().map(|(pid, _, ns)| (*pid, *ns)).collect(),
+    }
+}
+
+/// A shell waits for a build of sixteen seconds that ends within a window of half a
+/// second: it once stood in the record with all sixteen.
+#[test]
+fn what_a_child_had_used_before_the_run_is_not_its_parent_s_within() {
+    let before = look(&[
+        (50, identity("bash", 1, 0), 5),
+        (51, identity("cargo", 50, 9_000), 7_000),
+        (52, identity("rustc", 51, 0), 4_000),
+    ]);
+    let opened = Census::from([(50, 5), (51, 7_100), (52, 4_400)]);
+    // Cargo used 300 more, and rustc 200, until both had ended.
+    let used = 7_100 + 300 + 9_000 + 4_400 + 200;
+    let after = look(&[(50, identity("bash", 1, used), 5)]);
+    assert_eq!(
+        reaped(&before, &after, &opened),
+        BTreeMap::from([(50, 500)])
+    );
+}
+
+fn books(cpus: Vec<usize>) -> Books {
+    Books {
+        top: 20,
+        of_a_job: false,
+        cpus,
+        whole: None,
+        complete: true,
+        server: Server::default(),
+        before: Look::default(),
+        began_ns: 0,
+    }
+}
+
+proptest! {
+    /// Whoever used it, the parts add up to the whole, and no process has more than all.
+    #[test]
+    fn the_accounts_add_up(
+        workers_ns in 0..1_000_000_000u64,
+        alive_ns in 0..1_000_000_000u64,
+        dead_ns in 0..5_000_000_000u64,
+        kernel_ns in 0..1_000_000_000u64,
+        unknown_ns in 0..1_000_000_000u64,
+    ) {
+        let whole = workers_ns + alive_ns + kernel_ns + unknown_ns;
+        let entry = |whole_ns| Entry { whole_ns: Some(whole_ns), ..Entry::default() };
+        let sums = Sums { alive_ns, dead_ns, kernel_ns, ..Sums::default() };
+        let known = Known {
+            between_ns: 2_000_000_000,
+            workers_ns,
+            ..Known::default()
+        };
+        let accounts = books(vec![0]).accounts(&entry(7), &entry(7 + whole), &known, sums);
+        let parts = accounts.workers_s
+            + accounts.machine_s
+            + accounts.others_s.unwrap()
+            + accounts.unexplained_s.unwrap();
+        prop_assert!((parts - accounts.whole_s.unwrap()).abs() < 1e-6);
+        prop_assert!(accounts.others_s.unwrap() + 1e-9 >= alive_ns as f64 / 1e9);
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_is_absent_and_not_zero() {
+    let mut hidden = books(vec![]);
+    hidden.complete = false;
+    let accounts = hidden.accounts(
+        &Entry::default(),
+        &Entry::default(),
+        &Known::default(),
+        Sums::default(),
+    );
+    assert_eq!((accounts.others_s, accounts.whole_s), (None, None));
+    assert_eq!((accounts.server_s, accounts.waited_s), (None, None));
+    assert_eq!((accounts.stolen_s, accounts.unexplained_s), (None, None));
+}

@@ -1,0 +1,119 @@
+//! Were the connections still open at both ends?
+
+use super::{Check, EVERYTHING, Evidence, percent};
+use crate::numbers::grouped;
+use jostle_model::connect::Connections;
+use jostle_model::record::{Is, Reason};
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "lost",
+    asks: "Did the server still hold the connections that its clients hold?",
+    threshold: "one that the server has closed or reset: SUSPECT; above 1 in 1,000: INVALID",
+    source: "a connection is open while both sides hold it; one in a thousand moves no median, \
+             and no number of open connections by more than its third digit",
+    judge,
+};
+
+/// The share above which the number of open connections is not the one named.
+const FEW: f64 = 0.001;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let connections = evidence
+        .runs
+        .iter()
+        .filter_map(|run| run.connections.as_deref());
+    let worst = connections.max_by(|one, other| share(one).total_cmp(&share(other)))?;
+    let share = share(worst);
+    let is = match share > FEW {
+        true => Is::Invalid,
+        false => Is::Suspect,
+    };
+    (share > 0.0).then(|| CHECK.reason(is, EVERYTHING, text(worst, share)))
+}
+
+fn share(connections: &Connections) -> f64 {
+    connections.lost.unwrap_or(0) as f64 / connections.opened.max(1) as f64
+}
+
+fn text(connections: &Connections, share: f64) -> String {
+    let first = connections.first_lost.map_or_else(String::new, |first| {
+        format!(", from number {} on", grouped(first))
+    });
+    let seen_at = match connections.loss_seen_at {
+        Some(at) if at < connections.opened => {
+            format!("; the first loss was seen with {} open", grouped(at))
+        }
+        _ => String::new(),
+    };
+    let remedy = match connections.first_lost {
+        Some(first) if first > 1 => format!(
+            "its limit on connections or its idle timeout: raise it, or --open {}",
+            first - 1
+        ),
+        _ => {
+            "its idle timeout or its limit on connections: raise it, or a smaller --open".to_owned()
+        }
+    };
+    format!(
+        "the server had closed or reset {} of {} connections ({}){first}{seen_at}; {remedy}",
+        grouped(connections.lost.unwrap_or(0)),
+        grouped(connections.opened),
+        percent(share),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::connect::Connections;
+    use jostle_model::record::{Is, Point};
+
+    fn with(opened: u64, lost: Option<u64>, first_lost: Option<u64>) -> Point {
+        let mut point = point();
+        point.connections = Some(Box::new(Connections {
+            opened,
+            lost,
+            first_lost,
+            loss_seen_at: first_lost.map(|_| 500),
+            ..Connections::default()
+        }));
+        point
+    }
+
+    #[test]
+    fn one_in_a_thousand_is_the_border_and_none_is_no_reason() {
+        for (opened, lost, is) in [
+            (1_000, Some(0), None),
+            // A record that does not hold it: bind(), and older ones.
+            (1_000, None, None),
+            (1_000, Some(1), Some(Is::Suspect)),
+            (1_000, Some(2), Some(Is::Invalid)),
+            (100, Some(1), Some(Is::Invalid)),
+            (1_000_000, Some(1_000), Some(Is::Suspect)),
+        ] {
+            let reason = judge(&CHECK, &[with(opened, lost, None)]);
+            assert_eq!(reason.map(|reason| reason.is), is, "{lost:?} of {opened}");
+        }
+        assert_eq!(judge(&CHECK, &[point()]), None, "no connections at all");
+    }
+
+    #[test]
+    fn the_worst_run_is_named_with_what_to_do() {
+        let whole = with(1_500, Some(0), None);
+        let reason = judge(&CHECK, &[whole, with(1_500, Some(1_400), Some(101))]).unwrap();
+        assert_eq!(
+            reason.text,
+            "the server had closed or reset 1,400 of 1,500 connections (93.3 %), from number 101 \
+             on; the first loss was seen with 500 open; its limit on connections or its idle \
+             timeout: raise it, or --open 100"
+        );
+        let idle = judge(&CHECK, &[with(500, Some(500), Some(1))]).unwrap();
+        assert_eq!(
+            idle.text,
+            "the server had closed or reset 500 of 500 connections (100.0 %), from number 1 on; \
+             its idle timeout or its limit on connections: raise it, or a smaller --open"
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Do the runs agree on the figure?
+
+use super::{Check, Evidence};
+use crate::intervals::{estimate, relative_half_width};
+use jostle_model::plan::Workload;
+use jostle_model::record::{Claim, Is, Point, Reason};
+
+/// Half of the interval, or of the range under six runs, by the median.
+const WIDEST: f64 = 0.25;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "precision",
+    asks: "Do the runs agree on the figure?",
+    threshold: "half of the median's interval (of the range under six runs) above 25 % of the \
+                median: SUSPECT for `absolute`",
+    source: "a figure that is off by a quarter either way orders nothing; a sweep beside three \
+             busy loops once printed +-256 % as VALID",
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let connects = evidence.experiment.plan.workload == Workload::Connect;
+    let figure = |run: &&Point| match connects {
+        true => run
+            .connect_ns
+            .as_ref()?
+            .percentiles
+            .get("p50")
+            .map(|ns| *ns as f64),
+        false => Some(run.throughput_per_s),
+    };
+    let values: Vec<f64> = evidence.runs.iter().filter_map(figure).collect();
+    let half_width = relative_half_width(&estimate(&values)?)?;
+    if values.len() < 2 || half_width <= WIDEST {
+        return None;
+    }
+    let text = format!(
+        "the runs lie apart by ±{:.0} %: more runs (--runs), longer ones (-t), or a quieter machine \
+         (--wait-quiet 60s)",
+        100.0 * half_width
+    );
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::record::{Is, Point};
+
+    fn runs(rates: &[f64]) -> Vec<Point> {
+        let run = |rate: &f64| Point {
+            throughput_per_s: *rate,
+            ..point()
+        };
+        rates.iter().map(run).collect()
+    }
+
+    #[test]
+    fn a_quarter_either_way_is_the_limit() {
+        let found = |rates: &[f64]| judge(&CHECK, &runs(rates)).map_or(Is::Valid, |r| r.is);
+        assert_eq!(found(&[75.0, 100.0, 125.0]), Is::Valid);
+        assert_eq!(found(&[74.0, 100.0, 125.0]), Is::Suspect);
+        assert_eq!(found(&[1.0]), Is::Valid);
+        // With nine runs the extremes do not count.
+        let nine = [1.0, 90.0, 99.0, 100.0, 100.0, 100.0, 101.0, 110.0, 900.0];
+        assert_eq!(found(&nine), Is::Valid);
+    }
+
+    #[test]
+    fn the_width_is_stated() {
+        let reason = judge(&CHECK, &runs(&[50.0, 100.0, 562.0])).unwrap();
+        assert!(reason.text.contains("±256 %"), "{}", reason.text);
+    }
+}

@@ -1,0 +1,316 @@
+//! What other programs and the hypervisor may have cost: a bound on the figure that
+//! would have been measured without them.
+//!
+//! A neighbour harms only while it runs and one of ours waits for a CPU. With F the CPU
+//! time of other processes on our CPUs, D the time that our threads were runnable and
+//! not running, S the time that the hypervisor took, and W the window times the CPUs
+//! that the work needs at once, the share of the window in which anything of ours was
+//! kept from working is at most
+//!
+//! ```text
+//! x = min(1, (min(F, D) + S) / W)
+//! ```
+//!
+//! D alone is no harm: where workers outnumber CPUs they queue for each other. F alone
+//! is none either: what runs while ours sleep takes nothing.
+//!
+//! A neighbour can also make work quicker: two workers on one CPU hand a lock on without
+//! waking another CPU, and a CPU that never idles need not be woken. R is how much
+//! quicker at most ([`raise`]). The undisturbed throughput then lies within
+//! `[X / (1 + x (R - 1)), X / (1 - x)]`.
+
+use crate::intervals::median;
+use jostle_model::plan::{Measure, Plan, Range, Workload};
+use jostle_model::record::{Accounts, Calibration, Experiment, Point};
+use jostle_model::time::Busy;
+
+/// The bound, relative to the figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Harm {
+    /// x, median over the runs.
+    pub share: f64,
+    /// The undisturbed figure is at least so many times the measured one.
+    pub low: f64,
+    /// The undisturbed figure is at most so many times the measured one; infinite where
+    /// nothing bounds it.
+    pub high: f64,
+}
+
+impl Harm {
+    /// How far the undisturbed figure may lie off the measured one.
+    pub fn off(&self) -> f64 {
+        (1.0 - self.low).max(self.high - 1.0)
+    }
+}
+
+/// Over all runs of a point: the medians of their bounds, as the figure is the median
+/// of theirs. None where no run has accounts, or where a run's harm cannot be bounded.
+pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
+    let each: Option<Vec<(f64, Harm)>> = runs
+        .iter()
+        .filter(|run| run.accounts.is_some())
+        .map(|run| Some((run.throughput_per_s, of_run(experiment, run)?)))
+        .collect();
+    let each = each?;
+    let figure = median(&each.iter().map(|(x, _)| *x).collect::<Vec<_>>())?;
+    let over = |of: fn(&Harm) -> f64| -> Option<f64> {
+        // An infinite bound is one all the same: the median of the others decides.
+        let mut ends: Vec<f64> = each.iter().map(|(x, harm)| x * of(harm)).collect();
+        ends.sort_by(f64::total_cmp);
+        let half = ends.len() / 2;
+        let middle = match ends.len() % 2 {
+            1 => ends[half],
+            _ => (ends[half - 1] + ends[half]) / 2.0,
+        };
+        (figure > 0.0).then(|| middle / figure)
+    };
+    Some(Harm {
+        share: median(&each.iter().map(|(_, harm)| harm.share).collect::<Vec<_>>())?,
+        low: over(|harm| harm.low)?.min(1.0),
+        high: over(|harm| harm.high)?.max(1.0),
+    })
+}
+
+fn of_run(experiment: &Experiment, run: &Point) -> Option<Harm> {
+    let accounts = run.accounts.as_deref()?;
+    let share = share(&experiment.plan, run, accounts)?;
+    let raise = raise(experiment, run);
+    Some(Harm {
+        share,
+        low: 1.0 / (1.0 + share * (raise - 1.0)),
+        high: 1.0 / (1.0 - share),
+    })
+}
+
+/// x of one run. None where it was not looked at how long our threads waited, or where
+/// other processes cannot be seen and our own crowd hides what they did.
+fn share(plan: &Plan, run: &Point, accounts: &Accounts) -> Option<f64> {
+    let waited_s = accounts.waited_s?;
+    let window_s = accounts.between_s * chains(plan, run, accounts);
+    let stolen_s = accounts.stolen_s.unwrap_or(0.0);
+    let others_s = accounts.others_s.map(|s| s + unexplained_s(accounts));
+    let harm_s = others_s.map_or(waited_s, |others_s| others_s.min(waited_s));
+    let share = ((harm_s + stolen_s) / window_s.max(f64::MIN_POSITIVE)).min(1.0);
+    // Without others only a small wait, or one that cannot be our own, says something.
+    let is_known = others_s.is_some() || !is_crowded(run, accounts) || share < BEARABLE;
+    is_known.then_some(share)
+}
+
+/// A bound under this is of no consequence.
+pub const BEARABLE: f64 = 0.03;
+
+/// CPU time of tasks whose owner is gone: it is blamed on nobody, and may have harmed.
+/// The clocks step by a tick while a thread runs, which is no task's.
+fn unexplained_s(accounts: &Accounts) -> f64 {
+    const TICK_S: f64 = 0.004;
+    let steps_s = TICK_S * accounts.cpus as f64;
+    accounts
+        .unexplained_s
+        .map_or(0.0, |s| (s - steps_s).max(0.0))
+}
+
+/// Whether our own threads outnumber the CPUs, so that they wait for each other.
+fn is_crowded(run: &Point, accounts: &Accounts) -> bool {
+    let workers = run.at.workers.or(run.at.generators).unwrap_or(1);
+    workers > accounts.cpus
+}
+
+/// How many CPUs the work can use at once: all workers who meet in one lock, or in one
+/// server, wait for the slowest of them.
+fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
+    let workers = run.at.workers.unwrap_or(1);
+    let alone = match plan.workload {
+        _ if accounts.server_s.is_some() || run.server.is_some() => 1,
+        Workload::Contend if plan.range == Some(Range::Disjoint) => workers,
+        Workload::Contend => plan.key_count().min(workers),
+        Workload::Stream | Workload::Hold if run.names.as_deref() != Some(ONE) => workers,
+        _ => 1,
+    };
+    alone.min(accounts.cpus).max(1) as f64
+}
+
+const ONE: &str = "one";
+
+/// R: how many times as quick the work may have been while it was disturbed.
+///
+/// Of a lock in the workers' own processes nothing is quicker than a worker alone, whose
+/// pair was measured before the first run. Elsewhere what changes is the way in which
+/// those who sleep are woken: on the same CPU, or on one that has to leave idle first.
+fn raise(experiment: &Experiment, run: &Point) -> f64 {
+    let operations = run.operations.max(1) as f64;
+    let accounts = run.accounts.as_deref();
+    let parallel = accounts.map_or(1.0, |a| chains(&experiment.plan, run, a));
+    let period_ns = run.window_s * 1e9 * parallel / operations;
+    let calibration = &experiment.calibration;
+    let own = alone_ns(&experiment.plan, run, calibration);
+    let quickest_ns = own.or_else(|| rewoken_ns(period_ns, run, calibration));
+    quickest_ns.map_or(1.0, |quickest| (period_ns / quickest).max(1.0))
+}
+
+/// A cycle of one worker alone: pair and hold. None of a server's locks, of requests,
+/// and of one worker, which is alone.
+fn alone_ns(plan: &Plan, run: &Point, calibration: &Calibration) -> Option<f64> {
+    let meets = plan.workload == Workload::Contend || run.names.as_deref() == Some(ONE);
+    let several = run.at.workers.unwrap_or(1) > 1;
+    let local = run.server.is_none() && run.accounts.as_deref()?.server_s.is_none();
+    let cost = calibration.own_cost.get(&run.target)?;
+    let pair_ns = match plan.measure {
+        Some(Measure::Counts) => cost.pair_ns,
+        _ => cost.pair_ns + cost.added_ns / cost.stamp_every.max(1) as f64,
+    };
+    let hold_ns = match plan.workload {
+        Workload::Contend => plan.hold.map_or(0, |hold: Busy| hold.span().0) as f64,
+        _ => 0.0,
+    };
+    (meets && several && local).then_some(pair_ns + hold_ns)
+}
+
+/// The same operation where all that were woken had slept on the waker's own CPU.
+fn rewoken_ns(period_ns: f64, run: &Point, calibration: &Calibration) -> Option<f64> {
+    let latencies = calibration.latencies?;
+    let slow_ns = latencies.wake_other_cpu_ns?.max(latencies.wake_same_cpu_ns);
+    let fast_ns = latencies.wake_same_cpu_ns.max(1.0);
+    let each = run.context_switches.unwrap_or(run.operations) as f64 / run.operations.max(1) as f64;
+    // A server sleeps and wakes as often as who asks it.
+    let wakes = if run.server.is_some() {
+        2.0 * each
+    } else {
+        each
+    };
+    let spared_ns = wakes * (slow_ns - fast_ns);
+    Some((period_ns - spared_ns).max(period_ns * fast_ns / slow_ns))
+}
+
+/// Whether a run's block was so disturbed that it should be repeated: by what others
+/// and the hypervisor took of all our CPUs, and never by how long ours waited or by the
+/// figure, which would choose among results.
+pub fn is_spoilt(accounts: &Accounts) -> bool {
+    const MOST: f64 = 0.10;
+    let all_s = accounts.between_s * accounts.cpus as f64;
+    let of_all = |s: Option<f64>| s.unwrap_or(0.0) > MOST * all_s;
+    of_all(accounts.others_s) || of_all(accounts.stolen_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{experiment, point};
+    use jostle_model::record::{Latencies, OwnCost};
+
+    fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Point {
+        let mut point = point();
+        point.accounts = Some(Box::new(Accounts {
+            between_s: 5.0,
+            cpus: 2,
+            others_s,
+            waited_s,
+            stolen_s: Some(stolen_s),
+            ..Accounts::default()
+        }));
+        point
+    }
+
+    fn found(point: &Point) -> Option<Harm> {
+        bound(&experiment(), &[point])
+    }
+
+    #[test]
+    fn a_neighbour_harms_only_while_ours_wait_and_waiting_only_while_it_runs() {
+        for (others_s, waited_s, stolen_s, share) in [
+            (2.0, 0.0, 0.0, 0.0), // it ran while ours slept
+            (0.0, 9.0, 0.0, 0.0), // ours wait for each other
+            (2.0, 0.5, 0.0, 0.1),
+            (0.5, 2.0, 0.0, 0.1),
+            (0.0, 0.0, 0.5, 0.1),
+            (9.0, 9.0, 0.0, 1.0),
+        ] {
+            let harm = found(&disturbed(Some(others_s), Some(waited_s), stolen_s)).unwrap();
+            assert!((harm.share - share).abs() < 1e-9, "{others_s} {waited_s}");
+        }
+    }
+
+    #[test]
+    fn the_bound_has_two_sides() {
+        let harm = found(&disturbed(Some(0.5), Some(2.0), 0.0)).unwrap();
+        assert!((harm.high - 1.0 / 0.9).abs() < 1e-9);
+        // Nothing is known of this lock that would make it quicker.
+        assert_eq!(harm.low, 1.0);
+        let mut experiment = experiment();
+        let cost = OwnCost {
+            pair_ns: 500.0,
+            full_ns: 600.0,
+            no_stamps_ns: 500.0,
+            no_witness_ns: 500.0,
+            added_ns: 100.0,
+            added_range_ns: [100.0, 100.0],
+            stamp_every: 1,
+        };
+        experiment
+            .calibration
+            .own_cost
+            .insert("flock".to_owned(), cost);
+        experiment.plan.hold = None;
+        // 1058 us an operation, 0.6 us alone: one worker would be 1764 times as quick.
+        let mut run = disturbed(Some(0.5), Some(2.0), 0.0);
+        run.operations = 4725;
+        let harm = bound(&experiment, &[&run]).unwrap();
+        let raise = 5e9 / 4725.0 / 600.0;
+        assert!((harm.low - 1.0 / (1.0 + 0.1 * (raise - 1.0))).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_sleepers_are_woken_the_way_they_are_bounds_the_gain() {
+        let mut experiment = experiment();
+        experiment.calibration.latencies = Some(Latencies {
+            wake_same_cpu_ns: 5_000.0,
+            wake_other_cpu_ns: Some(35_000.0),
+            ..Latencies::default()
+        });
+        let mut run = disturbed(Some(0.5), Some(2.0), 0.0);
+        run.operations = 50_000; // 100 us each, of which 30 could be spared
+        run.context_switches = Some(50_000);
+        let harm = bound(&experiment, &[&run]).unwrap();
+        let raise = 100.0 / 70.0;
+        assert!((harm.low - 1.0 / (1.0 + 0.1 * (raise - 1.0))).abs() < 1e-9);
+        // Never more than as if nothing but waking took time.
+        run.context_switches = Some(500_000);
+        let harm = bound(&experiment, &[&run]).unwrap();
+        assert!((harm.low - 1.0 / (1.0 + 0.1 * 6.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_disturbed_run_of_many_does_not_move_the_median_s_bound() {
+        let experiment = experiment();
+        let quiet = disturbed(Some(0.0), Some(0.0), 0.0);
+        let busy = disturbed(Some(9.0), Some(9.0), 0.0);
+        let runs = [&quiet, &quiet, &busy, &quiet, &quiet];
+        let harm = bound(&experiment, &runs).unwrap();
+        assert_eq!((harm.share, harm.low, harm.high), (0.0, 1.0, 1.0));
+        let harm = bound(&experiment, &[&busy, &busy, &quiet]).unwrap();
+        assert_eq!(harm.high, f64::INFINITY);
+    }
+
+    #[test]
+    fn what_cannot_be_bounded_is_not() {
+        assert_eq!(found(&disturbed(Some(0.1), None, 0.0)), None);
+        assert_eq!(found(&point()), None);
+        // Ten workers on two CPUs, and nobody else can be seen.
+        assert_eq!(found(&disturbed(None, Some(2.0), 0.0)), None);
+        assert!(found(&disturbed(None, Some(0.1), 0.0)).is_some());
+        let mut few = disturbed(None, Some(2.0), 0.0);
+        few.at.workers = Some(2);
+        assert_eq!(found(&few).unwrap().share, 0.4);
+    }
+
+    #[test]
+    fn blocks_are_spoilt_by_what_others_took_and_by_nothing_else() {
+        let is = |others_s, waited_s, stolen_s| {
+            let point = disturbed(Some(others_s), Some(waited_s), stolen_s);
+            is_spoilt(point.accounts.as_deref().unwrap())
+        };
+        // 5 s of two CPUs.
+        assert!(!is(1.0, 9.0, 1.0));
+        assert!(is(1.01, 0.0, 0.0));
+        assert!(is(0.0, 0.0, 1.01));
+    }
+}

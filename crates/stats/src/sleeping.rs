@@ -1,0 +1,104 @@
+//! How late sleeps end by the machine's own doing, and by how much one must wake early
+//! to end on time.
+
+use jostle_model::record::Latencies;
+use jostle_model::time::{Busy, Nanos};
+
+/// However late sleeps ended when they were measured, more is a neighbour's doing
+/// and not the machine's own: the slowest wake-up from a halted CPU of a virtual
+/// machine takes some 100 us.
+pub const OWN_LATENESS_NS: f64 = 200_000.0;
+
+/// How late a sleep ends by the machine's own doing, median; zero where that was
+/// not measured.
+pub fn lateness(latencies: Option<&Latencies>) -> Nanos {
+    bounded(latencies, |known| known.sleep_late_p50_ns)
+}
+
+/// What one sleep in ten is late by, at least. Where that is more than twice the
+/// median, neighbours were at work: 50 to 60 us beside 37 to 45 on an idle machine.
+pub fn seldom_later(latencies: Option<&Latencies>) -> Nanos {
+    bounded(latencies, |known| {
+        known.sleep_late_p90_ns.min(2.0 * known.sleep_late_p50_ns)
+    })
+}
+
+/// By how much a sleep of this length is cut short, so that nine in ten of the
+/// measured ones would have ended in time; the rest is spun. At most half of it:
+/// who sleeps leaves the CPU to others, and is to do so for most of the time.
+pub fn wake_early(latencies: Option<&Latencies>, span: Nanos) -> Nanos {
+    seldom_later(latencies).min(Nanos(span.0 / 2))
+}
+
+/// The longest that a hold of this length takes by the machine's own doing.
+pub fn longest(time: Busy, latencies: Option<&Latencies>) -> Nanos {
+    match time {
+        Busy::Sleep(span) if span.0 > 0 => Nanos(span.0 + lateness(latencies).0),
+        Busy::Sleep(span) | Busy::Spin(span) => span,
+    }
+}
+
+fn bounded(latencies: Option<&Latencies>, figure: fn(&Latencies) -> f64) -> Nanos {
+    let late_ns = latencies.map_or(0.0, figure);
+    Nanos(late_ns.clamp(0.0, OWN_LATENESS_NS) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn late_us(p50: f64, p90: f64) -> Latencies {
+        Latencies {
+            sleep_late_p50_ns: p50 * 1e3,
+            sleep_late_p90_ns: p90 * 1e3,
+            ..Latencies::default()
+        }
+    }
+
+    #[test]
+    fn a_sleep_is_cut_short_by_what_it_would_be_late_but_never_by_more_than_half() {
+        let usual = late_us(37.0, 60.0);
+        let table = [
+            // sleep and how much of it is cut off, us
+            (1_000, 60),
+            (121, 60),
+            (100, 50),
+            (10, 5),
+            (0, 0),
+        ];
+        for (span, cut) in table {
+            let early = wake_early(Some(&usual), Nanos::from_micros(span));
+            assert_eq!(early, Nanos::from_micros(cut), "{span}");
+        }
+        assert_eq!(wake_early(None, Nanos::from_micros(1_000)), Nanos::ZERO);
+    }
+
+    /// Beside two busy loops sleeps were measured 3 ms late, which is no machine's own.
+    #[test]
+    fn what_neighbours_add_is_left_out() {
+        let beside_others = late_us(900.0, 3_000.0);
+        let most = Nanos::from_micros(200);
+        assert_eq!(lateness(Some(&beside_others)), most);
+        let now_and_then = late_us(40.0, 3_000.0);
+        assert_eq!(seldom_later(Some(&now_and_then)), Nanos::from_micros(80));
+        assert_eq!(
+            wake_early(Some(&beside_others), Nanos::from_micros(5_000)),
+            most
+        );
+    }
+
+    #[test]
+    fn only_sleeps_end_late() {
+        let us = Nanos::from_micros;
+        let usual = late_us(37.0, 60.0);
+        let table = [
+            (Busy::Sleep(us(1_000)), 1_037),
+            (Busy::Sleep(us(0)), 0), // no sleep at all
+            (Busy::Spin(us(20)), 20),
+        ];
+        for (time, takes) in table {
+            assert_eq!(longest(time, Some(&usual)), us(takes), "{time:?}");
+            assert_eq!(longest(time, None), time.span());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Blocks of runs that other programs or the hypervisor spoilt, and which runs stand for
+//! a point where some did.
+//!
+//! A block counts as a whole, so that its runs stay pairs. What is chosen by is what
+//! others used ([`crate::harm::is_spoilt`]), never the figure. All runs stay in the
+//! file.
+
+use crate::intervals::estimate;
+use jostle_model::record::{Claim, Is, Point, Reason};
+use std::collections::BTreeSet;
+
+/// As it stands in a result file, beside the names of checks.
+pub const NAME: &str = "selection";
+
+/// Clean blocks that can stand for all: an interval needs as many.
+pub const ENOUGH: usize = 6;
+
+/// The blocks with a run that is marked.
+pub fn blocks(points: &[Point]) -> BTreeSet<u32> {
+    let spoilt = points.iter().filter(|point| point.spoilt);
+    spoilt.map(|point| point.block).collect()
+}
+
+/// Of a point's runs those of clean blocks, and what is to be said of the choice.
+pub fn choose<'a>(
+    runs: Vec<&'a Point>,
+    spoilt: &BTreeSet<u32>,
+) -> (Vec<&'a Point>, Option<Reason>) {
+    let is_clean = |run: &&Point| !spoilt.contains(&run.block);
+    let clean: Vec<&Point> = runs.iter().copied().filter(is_clean).collect();
+    if clean.len() == runs.len() {
+        return (runs, None);
+    }
+    let bad = runs.len() - clean.len();
+    if runs.len() < ENOUGH {
+        // Of so few nothing was to be chosen; the harm is judged by itself.
+        return (runs, None);
+    }
+    if clean.len() < ENOUGH {
+        let text = format!(
+            "other programs or the hypervisor took over 10 % of the CPUs in {bad} of {} blocks, \
+             which leaves fewer than {ENOUGH}: all are counted; run it again on a quieter machine \
+             (--wait-quiet 60s)",
+            runs.len()
+        );
+        return (runs, Some(reason(text)));
+    }
+    let reason = moved(&runs, &clean).map(|(all, without)| {
+        reason(format!(
+            "with the {bad} blocks in which others took over 10 % of the CPUs it would be {:.2} \
+             times as much, which is outside of the other {} blocks' interval: they may have been \
+             chosen by their figure; run it again on a quieter machine (--wait-quiet 60s)",
+            all / without,
+            clean.len()
+        ))
+    });
+    (clean, reason)
+}
+
+/// The median of all runs and that of the clean ones, where it lies outside of these.
+fn moved(all: &[&Point], clean: &[&Point]) -> Option<(f64, f64)> {
+    let rates =
+        |runs: &[&Point]| -> Vec<f64> { runs.iter().map(|run| run.throughput_per_s).collect() };
+    let all = estimate(&rates(all))?.median;
+    let clean = estimate(&rates(clean))?;
+    let outside = all < clean.low || all > clean.high;
+    outside.then_some((all, clean.median))
+}
+
+fn reason(text: String) -> Reason {
+    Reason {
+        check: NAME.to_owned(),
+        is: Is::Suspect,
+        claims: vec![Claim::Absolute],
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs with these rates, one a block; the marked ones were spoilt.
+    fn found(rates: &[(f64, bool)]) -> (usize, Option<String>) {
+        let points: Vec<Point> = rates
+            .iter()
+            .zip(1..)
+            .map(|((rate, spoilt), block)| Point {
+                block,
+                throughput_per_s: *rate,
+                spoilt: *spoilt,
+                ..Point::default()
+            })
+            .collect();
+        let (runs, reason) = choose(points.iter().collect(), &blocks(&points));
+        (runs.len(), reason.map(|reason| reason.text))
+    }
+
+    #[test]
+    fn six_clean_blocks_stand_for_all_and_fewer_do_not() {
+        let clean = (100.0, false);
+        assert_eq!(found(&[clean; 6]), (6, None));
+        let bad = (101.0, true);
+        assert_eq!(
+            found(&[clean, clean, clean, bad, clean, clean, clean]),
+            (6, None)
+        );
+        let (runs, said) = found(&[clean, clean, bad, clean, clean, clean]);
+        assert_eq!(runs, 6);
+        assert!(said.unwrap().contains("in 1 of 6 blocks"));
+    }
+
+    #[test]
+    fn a_choice_that_moves_the_figure_is_told() {
+        let mut rates = vec![(100.0, false); 6];
+        rates.extend([(50.0, true); 7]);
+        let (runs, said) = found(&rates);
+        assert_eq!(runs, 6);
+        assert!(said.unwrap().contains("0.50 times"));
+    }
+
+    fn sysv_of(points: &[Point]) -> Vec<&Point> {
+        points.iter().filter(|p| p.target == "sysv").collect()
+    }
+
+    #[test]
+    fn a_block_is_left_out_as_a_whole() {
+        let point = |target: &str, block, spoilt| Point {
+            target: target.to_owned(),
+            block,
+            spoilt,
+            ..Point::default()
+        };
+        let points = [
+            point("flock", 1, true),
+            point("sysv", 1, false),
+            point("sysv", 2, false),
+        ];
+        let spoilt = blocks(&points);
+        let sysv = sysv_of(&points);
+        // Of so few blocks none is left out, and nothing is said.
+        assert_eq!(choose(sysv, &spoilt), (sysv_of(&points), None));
+        assert_eq!(spoilt, BTreeSet::from([1]));
+    }
+}

@@ -1,0 +1,151 @@
+//! Which processes serve an address of this machine: the owners of its sockets.
+//!
+//! A socket has an inode, which /proc/net names beside its address, and /proc/PID/fd
+//! beside its owner. Other users' descriptors can be looked at by root alone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// What a server is asked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port, at whatever address of this host.
+    Port(u16),
+    /// A socket of the file system.
+    Unix(String),
+}
+
+/// States of a TCP socket in /proc/net/tcp (include/net/tcp_states.h).
+const ESTABLISHED: &str = "01";
+const LISTEN: &str = "0A";
+
+/// The processes that hold the accepted connections of an address, or else those that
+/// listen there. Empty where nobody does, or where it cannot be seen.
+pub fn serving(address: &Address) -> Vec<u32> {
+    let connected = owners(&inodes(address, Kind::Connected));
+    match connected.is_empty() {
+        true => owners(&inodes(address, Kind::Listening)),
+        false => connected,
+    }
+}
+
+/// Whether anybody listens at an address, visible or not.
+pub fn is_served(address: &Address) -> bool {
+    !inodes(address, Kind::Listening).is_empty()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Connected,
+    Listening,
+}
+
+fn inodes(address: &Address, kind: Kind) -> BTreeSet<u64> {
+    let read = |name: &str| fs::read_to_string(Path::new("/proc/net").join(name));
+    match address {
+        Address::Port(port) => ["tcp", "tcp6"]
+            .into_iter()
+            .filter_map(|name| read(name).ok())
+            .flat_map(|text| of_tcp(&text, *port, kind))
+            .collect(),
+        Address::Unix(path) => {
+            let text = read("unix").unwrap_or_default();
+            of_unix(&text, path, kind).collect()
+        }
+    }
+}
+
+/// Sockets whose own port it is: of a connection the server's end.
+fn of_tcp(text: &str, port: u16, kind: Kind) -> Vec<u64> {
+    let state = match kind {
+        Kind::Connected => ESTABLISHED,
+        Kind::Listening => LISTEN,
+    };
+    let of_line = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let own = fields.get(1)?.rsplit_once(':')?.1;
+        let is_it = u16::from_str_radix(own, 16) == Ok(port) && *fields.get(3)? == state;
+        let inode = fields.get(9)?.parse().ok()?;
+        (is_it && inode != 0).then_some(inode)
+    };
+    text.lines().skip(1).filter_map(of_line).collect()
+}
+
+/// Connected ends of a server carry its path as the listener does; only the listener
+/// accepts (flag __SO_ACCEPTCON).
+fn of_unix<'a>(text: &'a str, path: &'a str, kind: Kind) -> impl Iterator<Item = u64> + 'a {
+    const ACCEPTS: &str = "00010000";
+    text.lines().skip(1).filter_map(move |line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let listens = *fields.get(3)? == ACCEPTS;
+        let is_it = *fields.get(7)? == path && listens == (kind == Kind::Listening);
+        is_it.then(|| fields.get(6)?.parse().ok()).flatten()
+    })
+}
+
+fn owners(inodes: &BTreeSet<u64>) -> Vec<u32> {
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    let links: BTreeSet<String> = inodes.iter().map(|n| format!("socket:[{n}]")).collect();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| holds(*pid, &links)).collect()
+}
+
+fn holds(pid: u32, links: &BTreeSet<String>) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+    descriptors.into_iter().flatten().flatten().any(|entry| {
+        let link: io::Result<_> = fs::read_link(entry.path());
+        link.is_ok_and(|link| link.to_str().is_some_and(|link| links.contains(link)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn whoever_listens_or_has_accepted_is_found_by_its_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Port(listener.local_addr().unwrap().port());
+        assert!(is_served(&address));
+        assert_eq!(serving(&address), [std::process::id()]);
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap();
+        drop(listener);
+        assert!(!is_served(&address));
+        assert_eq!(serving(&address), [std::process::id()]);
+        drop((client, accepted));
+    }
+
+    #[test]
+    fn whoever_serves_a_socket_of_the_file_system_is_found_by_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let address = Address::Unix(path.display().to_string());
+        assert_eq!(serving(&address), [0; 0]);
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(serving(&address), [std::process::id()]);
+        let client = UnixStream::connect(&path).unwrap();
+        let accepted = listener.accept().unwrap();
+        drop(listener);
+        assert_eq!(serving(&address), [std::process::id()]);
+        drop((client, accepted));
+    }
+
+    #[test]
+    fn of_a_connection_only_the_server_s_end_counts() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1\n\
+            1: 0100007F:1F90 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 12 1\n\
+            2: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000     0        0 13 1\n\
+            3: 0100007F:1F90 0100007F:9C41 06 00000000:00000000 03:00000000 00000000     0        0 0 3\n";
+        assert_eq!(of_tcp(text, 8080, Kind::Listening), [11]);
+        assert_eq!(of_tcp(text, 8080, Kind::Connected), [12]);
+    }
+}

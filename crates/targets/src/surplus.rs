@@ -1,0 +1,201 @@
+//! Answers that nobody asked for: a server that answers twice, or before it is
+//! asked. From there on every answer on that connection belongs to an earlier
+//! request than it is taken for, and times and results are of no use.
+//!
+//! One answer too many is one too many until the connection ends, wherever it was
+//! sent. What shows it without a call of its own is looked at after each answer:
+//! bytes that the same read(2) brought. What comes later is found when the
+//! connection ends ([`at_end`]): that is after the run, and costs no request
+//! anything. Numbered answers (LDAP) are found out by their number as well.
+
+use crate::{CallError, SetupError};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use std::fmt::Display;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// What is said about such an answer.
+pub const SAID: &str = "the server sent an answer that no request had asked for";
+
+/// A server that keeps its side open for longer has nothing more to say.
+pub const END_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A server that speaks first does so as soon as it has accepted.
+const FIRST_WORD: Duration = Duration::from_millis(50);
+
+/// The failure, in the name of a request.
+#[cold]
+pub fn error(call: &'static str) -> CallError {
+    CallError {
+        call,
+        errno: Errno::PROTO.raw_os_error(),
+        said: Some(SAID),
+    }
+}
+
+/// What can be heard of a server that was not asked anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing.
+    Quiet,
+    /// It has ended the connection.
+    Ended,
+    /// Bytes.
+    Speaks,
+}
+
+/// What stands on a socket now. One system call, which does not wait.
+pub fn state(socket: impl AsFd) -> State {
+    match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((count, _)) if count > 0 => State::Speaks,
+        Err(Errno::AGAIN | Errno::INTR) => State::Quiet,
+        _ => State::Ended,
+    }
+}
+
+/// Whether bytes wait to be read, as [`state`] sees it.
+pub fn is_waiting(socket: impl AsFd) -> bool {
+    state(socket) == State::Speaks
+}
+
+/// Ends a connection on which every request has been answered: says that there will
+/// be no more, and reads until the server ends its side too. A server that has
+/// answered once too often still has an answer to give.
+///
+/// # Errors
+/// EPROTO in the name of `call` where anything came.
+pub fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallError> {
+    end(socket.as_fd());
+    let until = clock::monotonic() + END_PATIENCE.as_nanos() as u64;
+    match ends_silently(socket.as_fd(), until) {
+        true => Ok(()),
+        false => Err(error(call)),
+    }
+}
+
+/// The first half of [`at_end`], for whoever has many connections to end.
+pub fn end(socket: impl AsFd) {
+    // One that the server has ended already is no error.
+    let _ = shutdown(socket, Shutdown::Write);
+}
+
+/// The second half: whether nothing more comes, until a time of `CLOCK_MONOTONIC`.
+pub fn ends_silently(socket: impl AsFd, until: u64) -> bool {
+    loop {
+        match recv(&socket, &mut [0; 1], RecvFlags::DONTWAIT) {
+            Ok((count, _)) => return count == 0,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if await_bytes(socket.as_fd(), until) => {}
+            // A reset, or no more time: it has said nothing.
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Whether there is something to read, or the end, before that time. Signals, by
+/// which the keeper ends waits for locks, end this one not.
+fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
+    loop {
+        let left = until.saturating_sub(clock::monotonic());
+        let timeout = Timespec {
+            tv_sec: (left / 1_000_000_000) as i64,
+            tv_nsec: (left % 1_000_000_000) as _,
+        };
+        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return ready > 0,
+            Err(Errno::INTR) if left > 0 => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Refuses a server that speaks before it is asked: it does not speak a protocol of
+/// requests, and what it says would be taken for the first answer.
+///
+/// # Errors
+/// In words for the user.
+pub fn refuse_who_speaks_first(
+    stream: &TcpStream,
+    address: impl Display,
+) -> Result<(), SetupError> {
+    let until = clock::monotonic() + FIRST_WORD.as_nanos() as u64;
+    match await_bytes(stream.as_fd(), until) && is_waiting(stream) {
+        false => Ok(()),
+        true => Err(SetupError(format!(
+            "the server at {address} answers before it is asked; is it another protocol's?"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (client, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn an_answer_too_many_is_found_whenever_it_comes() {
+        // It was there; it comes late, when the server sees the end; it is followed
+        // by the end at once.
+        for case in 0..3 {
+            let (client, mut server) = pair();
+            let served = std::thread::spawn(move || {
+                if case == 1 {
+                    let mut end = [0; 1];
+                    let read = std::io::Read::read(&mut server, &mut end);
+                    assert_eq!(read.unwrap(), 0);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                server.write_all(b"+OK\r\n").unwrap();
+                (case < 2).then_some(server)
+            });
+            if case != 1 {
+                let _kept = served.join().unwrap();
+                assert!(is_waiting(&client));
+                assert_eq!(at_end(&client, "GET"), Err(error("GET")), "{case}");
+            } else {
+                assert!(!is_waiting(&client));
+                assert_eq!(at_end(&client, "GET"), Err(error("GET")), "{case}");
+                served.join().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_more_is_no_liar() {
+        // It ends its side; it never does; it resets.
+        let (client, server) = pair();
+        drop(server);
+        assert_eq!(at_end(&client, "GET"), Ok(()));
+        let (client, _server) = pair();
+        let start = std::time::Instant::now();
+        assert_eq!(at_end(&client, "GET"), Ok(()));
+        assert!(start.elapsed() >= END_PATIENCE);
+        let (mut client, server) = pair();
+        client.write_all(b"unread").unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        drop(server);
+        assert_eq!(at_end(&client, "GET"), Ok(()));
+    }
+
+    #[test]
+    fn who_speaks_first_is_refused() {
+        for (word, is_refused) in [(&b""[..], false), (b"220 ready\r\n", true)] {
+            let (client, mut server) = pair();
+            server.write_all(word).unwrap();
+            let address = client.peer_addr().unwrap();
+            let refused = refuse_who_speaks_first(&client, address);
+            assert_eq!(refused.is_err(), is_refused, "{refused:?}");
+        }
+    }
+}
