@@ -151,7 +151,7 @@ fn examine() -> Result<u8, Failure> {
     let first = Look::now();
     let last = first.after(Duration::from_millis(500));
     let cpus = machine.cpus.online.len();
-    let others = between(&first, &last, std::process::id(), cpus);
+    let others = between(&first, &last, &[std::process::id()], cpus);
     print(&doctor::render(&preflight::survey(&machine, &others)))?;
     Ok(0)
 }

@@ -134,6 +134,7 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         let looker = Looker {
             first,
             cpus: machine.cpus.online.len(),
+            ours: ours(&resolved),
             wait: output.wait_quiet,
             signals,
             line: line.as_ref(),
@@ -173,6 +174,17 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         html::write(page, &sets)?;
     }
     conclude(exit, error, any, output.output.as_deref())
+}
+
+/// This process, and those of servers under test: they are no neighbours, nor is what
+/// they start.
+fn ours(resolved: &[Resolved]) -> Vec<u32> {
+    let servers = resolved.iter().flat_map(|experiment| {
+        let named = experiment.plan.server.as_ref();
+        let specs = experiment.specs.iter();
+        specs.flat_map(move |spec| keeper::server_processes(named, &spec.typed))
+    });
+    servers.chain([std::process::id()]).collect()
 }
 
 /// Takes those optional targets among the targets that can be reached, and says

@@ -15,6 +15,9 @@ pub struct Looker<'a> {
     pub first: Look,
     /// CPUs of the machine.
     pub cpus: usize,
+    /// Processes that are no neighbours, nor what they start: this one, and servers
+    /// under test.
+    pub ours: Vec<u32>,
     /// `--wait-quiet`.
     pub wait: Option<Nanos>,
     pub signals: &'a Signals,
@@ -69,7 +72,7 @@ impl Looker<'_> {
     }
 
     fn between(&self, before: &Look, after: &Look) -> Neighbours {
-        between(before, after, std::process::id(), self.cpus)
+        between(before, after, &self.ours, self.cpus)
     }
 
     fn note(&self, text: &str) {

@@ -58,13 +58,14 @@ impl Look {
         Look::now()
     }
 
-    /// Whether a process is `ancestor` or was started by it or its descendants.
-    fn descends(&self, pid: u32, ancestor: u32) -> bool {
+    /// Whether a process is one of `ancestors` or was started by them or their
+    /// descendants.
+    fn descends(&self, pid: u32, ancestors: &[u32]) -> bool {
         let parent = |pid: &u32| Some(self.processes.get(pid)?.identity.parent);
         // More generations than any real tree has, in case that one changes meanwhile.
         std::iter::successors(Some(pid), parent)
             .take(64)
-            .any(|pid| pid == ancestor)
+            .any(|pid| ancestors.contains(&pid))
     }
 
     /// CPU time of processes that ended since `before` and were waited for by `parent`:
@@ -112,13 +113,13 @@ pub struct Neighbours {
 }
 
 /// What all processes did between two looks that are neither the kernel's nor descend
-/// from `own`. `of` is how many CPUs the machine has.
-pub fn between(before: &Look, after: &Look, own: u32, of: usize) -> Neighbours {
+/// from one of `ours`. `of` is how many CPUs the machine has.
+pub fn between(before: &Look, after: &Look, ours: &[u32], of: usize) -> Neighbours {
     let elapsed_ns = after.at_ns.saturating_sub(before.at_ns).max(1);
     let others = after
         .processes
         .iter()
-        .filter(|(pid, process)| !process.identity.is_kernel && !after.descends(**pid, own));
+        .filter(|(pid, process)| !process.identity.is_kernel && !after.descends(**pid, ours));
     let used = others.map(|(pid, process)| {
         // Who is not in the look before has begun since.
         let then = before.processes.get(pid).map_or(0, |then| then.used_ns);
@@ -244,12 +245,12 @@ mod tests {
                 (62, 1, 2, 0),    // too little for a name
             ],
         );
-        let found = between(&before, &after, OWN, 4);
+        let found = between(&before, &after, &[OWN], 4);
         let names = "program61 (61) 50 % of a CPU, program60 (60) 20 %";
         assert_eq!(found.names().as_deref(), Some(names));
         assert!((found.cpus - 0.71).abs() < 1e-9, "{found:?}");
         assert!((found.share() - 0.71 / 4.0).abs() < 1e-9);
-        assert_eq!(between(&before, &before, OWN, 4).names(), None);
+        assert_eq!(between(&before, &before, &[OWN], 4).names(), None);
     }
 
     #[test]
@@ -259,7 +260,7 @@ mod tests {
             100,
             &[(1, 0, 50, 0), (2, 0, 60, 0), (3, 0, 70, 0), (4, 0, 80, 0)],
         );
-        let found = between(&before, &after, OWN, 4);
+        let found = between(&before, &after, &[OWN], 4);
         assert_eq!(found.named().count(), 3);
         assert_eq!(found.cost(), 1.0);
         assert_eq!(found.programs.len(), 4);
@@ -271,7 +272,7 @@ mod tests {
         let before = look(0, &[(60, 1, 0, 500), (61, 60, 30, 0)]);
         let cpus = |reaped_ms| {
             let after = look(200, &[(60, 1, 0, reaped_ms)]);
-            between(&before, &after, OWN, 4).cpus
+            between(&before, &after, &[OWN], 4).cpus
         };
         let tick_ms = 1_000 / stat::ticks_per_second();
         let expected = (130 - 30 - tick_ms) as f64 / 200.0;
@@ -320,22 +321,20 @@ mod tests {
     #[test]
     fn a_loop_beside_us_is_seen_by_its_name_and_one_of_ours_is_not() {
         const NAME: &str = "spinner-beside";
-        let cpus = |own: u32| {
+        let cpus = |ours: &[u32]| {
             let before = Look::now();
-            let found = between(&before, &before.after(SPAN * 2), own, 2);
+            let found = between(&before, &before.after(SPAN * 2), ours, 2);
             let programs = found.programs.into_iter();
             programs
                 .filter(|p| p.name == NAME)
                 .map(|p| p.cpus)
                 .sum::<f64>()
         };
-        // No process has this number: nobody is ours.
-        let nobody = u32::MAX;
-        assert_eq!(cpus(nobody), 0.0);
+        assert_eq!(cpus(&[]), 0.0);
         let spinner = Spinner::start(NAME);
-        let found = cpus(nobody);
+        let found = cpus(&[]);
         assert!(found > 4.0 * NAMED, "{found}");
-        assert_eq!(cpus(std::process::id()), 0.0);
+        assert_eq!(cpus(&[std::process::id()]), 0.0);
         drop(spinner);
     }
 }

@@ -63,8 +63,8 @@ const MOST_WORKERS: u64 = 10_000;
 /// Memory of one worker process, above what is measured (under 200 KiB).
 const WORKER_BYTES: u64 = 200 << 10;
 
-/// Share of CPU time that others may take before points are called SUSPECT,
-/// and INVALID; the same thresholds as the checks of foreign CPU.
+/// Share of CPU time that others may take before figures can become SUSPECT, and before
+/// blocks of runs are repeated, as in the check `neighbours` and in `stats::spoilt`.
 const FOREIGN: [f64; 2] = [0.03, 0.10];
 
 /// Likewise for time stolen by the hypervisor.
