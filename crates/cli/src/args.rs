@@ -279,7 +279,7 @@ pub struct Common {
     pub quick: bool,
 }
 
-/// Where results go.
+/// Where results go, and what else concerns this call alone and no plan.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Output {
@@ -295,6 +295,10 @@ pub struct Output {
     /// Also write a page with tables and plots for a browser, at the end
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Before the first run wait, for so long at most, until other programs use less than
+    /// 3 % of the CPUs for a second; bare numbers are seconds
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub wait_quiet: Option<Nanos>,
     /// Print neither progress nor notes
     #[arg(short, long)]
     pub quiet: bool,

@@ -9,6 +9,7 @@ mod html;
 mod measure;
 mod plan_file;
 mod progress;
+mod quiet;
 mod ranks;
 mod serve;
 mod signals;
@@ -18,6 +19,7 @@ use anyhow::Context;
 use args::{Cli, Report, Run, Verb};
 use clap::{CommandFactory, Parser};
 use jostle_engine::preflight;
+use jostle_engine::preflight::neighbours::{Look, between};
 use jostle_sys::limits::Machine;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -146,8 +148,11 @@ fn list(format: &str) -> Result<u8, Failure> {
 
 fn examine() -> Result<u8, Failure> {
     let machine = Machine::read();
-    let busy = preflight::busy_share(Duration::from_millis(500));
-    print(&doctor::render(&preflight::survey(&machine, busy)))?;
+    let first = Look::now();
+    let last = first.after(Duration::from_millis(500));
+    let cpus = machine.cpus.online.len();
+    let others = between(&first, &last, &[std::process::id()], cpus);
+    print(&doctor::render(&preflight::survey(&machine, &others)))?;
     Ok(0)
 }
 

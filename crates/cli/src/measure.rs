@@ -2,6 +2,7 @@
 
 use crate::args::Output;
 use crate::progress::Line;
+use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
 use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
@@ -9,6 +10,7 @@ use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
 use jostle_engine::keeper;
+use jostle_engine::preflight::neighbours::Look;
 use jostle_engine::preflight::{self, Need, OneHost};
 use jostle_engine::proven;
 use jostle_engine::resolve::{self, Resolved, resolve_over};
@@ -36,6 +38,9 @@ const TASK_BYTES: u64 = 32 << 10;
 
 /// Said before the first run where nothing shows that the tool can be trusted.
 const NOT_CALIBRATED: &str = "this build has not been calibrated on this machine: jostle calibrate";
+
+const WAITS_FOR_ONE: &str = "--wait-quiet looks at one machine: wait for each host before mpirun, \
+                             or leave it out";
 
 /// Runs these plans one after the other and returns the exit code.
 ///
@@ -76,6 +81,12 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         print(&plan_file::write(&plans)?)?;
         return Ok(0);
     }
+    if hosts > 1 && output.wait_quiet.is_some() {
+        return Err(Failure::Usage(WAITS_FOR_ONE.to_owned()));
+    }
+    // Of several hosts this one alone would be looked at.
+    let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
+    let look = look.then(Look::now);
     let machine = Machine::read();
     let mut notes = Vec::new();
     for experiment in &resolved {
@@ -119,10 +130,24 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     if let (Some(line), None) = (&line, proven::last(&here)) {
         line.note(NOT_CALIBRATED);
     }
+    let ended = look.and_then(|first| {
+        let looker = Looker {
+            first,
+            cpus: machine.cpus.online.len(),
+            ours: ours(&resolved),
+            wait: output.wait_quiet,
+            signals,
+            line: line.as_ref(),
+        };
+        looker.settle()
+    });
     let mut sets = Vec::new();
-    let mut exit = 0;
-    let mut error = None;
+    let mut exit = ended.unwrap_or(0);
+    let mut error = ended.map(|_| "interrupted".to_owned());
     for experiment in &resolved {
+        if error.is_some() {
+            break;
+        }
         let outcome = one(
             world,
             *clock,
@@ -134,11 +159,7 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         );
         exit = worse(exit, outcome.end.exit);
         error = outcome.end.error.clone();
-        let early = outcome.end.error.is_some();
         sets.extend(result_set(outcome));
-        if early {
-            break;
-        }
     }
     drop(line.take());
     world.keeper().end();
@@ -153,6 +174,17 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         html::write(page, &sets)?;
     }
     conclude(exit, error, any, output.output.as_deref())
+}
+
+/// This process, and those of servers under test: they are no neighbours, nor is what
+/// they start.
+fn ours(resolved: &[Resolved]) -> Vec<u32> {
+    let servers = resolved.iter().flat_map(|experiment| {
+        let named = experiment.plan.server.as_ref();
+        let specs = experiment.specs.iter();
+        specs.flat_map(move |spec| keeper::server_processes(named, &spec.typed))
+    });
+    servers.chain([std::process::id()]).collect()
 }
 
 /// Takes those optional targets among the targets that can be reached, and says

@@ -1,19 +1,20 @@
 //! What this machine would do to a measurement, said before one starts:
 //! [`survey`] for people who ask (`jostle doctor`), [`allow`] for a point that
-//! is about to be run and would not fit.
+//! is about to be run and would not fit; [`neighbours`]: who is busy beside us.
 //!
-//! Both are pure functions of one reading of the machine. Not for what happens
+//! The first two are pure functions of one reading of the machine. Not for what happens
 //! during a run: that is the verdicts' business.
 
 mod allow;
 mod connect;
+pub mod neighbours;
 mod one_host;
 mod survey;
 
 pub use allow::{Need, Refusal, allow, fits};
 pub use connect::{Load, bound, explain, forecast, limits, memory_floor};
 pub use one_host::OneHost;
-pub use survey::{Finding, Severity, busy_share, survey};
+pub use survey::{Finding, Severity, survey};
 
 /// Bytes as people read them: `512 B`, `200.0 KiB`, `1.9 GiB`.
 fn bytes(n: u64) -> String {

@@ -29,7 +29,8 @@ fn number(name: &[u8]) -> Option<u32> {
 /// Who a process is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// As the kernel names it (comm), at most 15 bytes.
+    /// As the kernel names it (comm), at most 15 bytes. Characters that would move a
+    /// terminal's cursor are question marks: any process may choose its name.
     pub name: String,
     /// Its parent.
     pub parent: u32,
@@ -56,8 +57,9 @@ impl Identity {
         // Fields 3 (state), 4 (ppid), 9 (flags), 16 and 17 (cutime, cstime).
         let field = |nth: usize| fields.get(nth - 3)?.parse::<u64>().ok();
         let tick_ns = 1_000_000_000 / crate::stat::ticks_per_second().max(1);
+        let printed = |c: char| if c.is_control() { '?' } else { c };
         Some(Identity {
-            name: name.to_owned(),
+            name: name.chars().map(printed).collect(),
             parent: field(4)? as u32,
             is_kernel: field(9)? & KERNEL_THREAD != 0,
             reaped_ns: (field(16)? + field(17)?) * tick_ns,
@@ -137,6 +139,8 @@ mod tests {
         assert!(!identity.is_kernel);
         assert_eq!(identity.reaped_ns, 35 * tick_ns);
         assert_eq!(Identity::parse("812 (make"), None);
+        let tricky = "812 (ma\n\u{1b}[2Jke) S 40 812 40 0 -1 4194304 0 0 0 0 1 2 30 5 20 0 1";
+        assert_eq!(Identity::parse(tricky).unwrap().name, "ma??[2Jke");
     }
 
     #[test]

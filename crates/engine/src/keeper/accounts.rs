@@ -13,7 +13,7 @@ mod server;
 
 pub use owners::Owner;
 pub use queues::Queues;
-pub use server::{Server, check};
+pub use server::{Server, check, processes};
 
 use crate::order::RunOrder;
 use jostle_model::record::{Accounts, Neighbour};

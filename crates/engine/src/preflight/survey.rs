@@ -5,9 +5,8 @@ mod processors;
 mod sockets;
 
 use super::bytes;
+use super::neighbours::Neighbours;
 use jostle_sys::limits::Machine;
-use jostle_sys::stat::machine_ticks;
-use std::time::Duration;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,16 +63,16 @@ const MOST_WORKERS: u64 = 10_000;
 /// Memory of one worker process, above what is measured (under 200 KiB).
 const WORKER_BYTES: u64 = 200 << 10;
 
-/// Share of CPU time that others may take before points are called SUSPECT,
-/// and INVALID; the same thresholds as the checks of foreign CPU.
+/// Share of CPU time that others may take before figures can become SUSPECT, and before
+/// blocks of runs are repeated, as in the check `neighbours` and in `stats::spoilt`.
 const FOREIGN: [f64; 2] = [0.03, 0.10];
 
 /// Likewise for time stolen by the hypervisor.
 const STOLEN: [f64; 2] = [0.02, 0.10];
 
-/// Everything that is worth saying about `machine`. `busy` is the share of CPU
-/// time in use right now, from [`busy_share`].
-pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
+/// Everything that is worth saying about `machine`. `others` is what other programs
+/// use right now.
+pub fn survey(machine: &Machine, others: &Neighbours) -> Vec<Finding> {
     let checks: [fn(&Machine) -> Option<Finding>; 21] = [
         processors::cpus,
         processors::siblings,
@@ -98,22 +97,9 @@ pub fn survey(machine: &Machine, busy: Option<f64>) -> Vec<Finding> {
         sockets::conntrack,
     ];
     let mut findings: Vec<Finding> = checks.iter().filter_map(|check| check(machine)).collect();
-    findings.extend(others(machine, busy));
+    findings.push(other_programs(machine, others));
     findings.push(private_ipc(machine));
     findings
-}
-
-/// Share of the machine's CPU time that was in use during the next `span`, this
-/// process asleep; None without /proc/stat or if not one tick passed.
-pub fn busy_share(span: Duration) -> Option<f64> {
-    let before = machine_ticks().ok()?;
-    std::thread::sleep(span);
-    let after = machine_ticks().ok()?;
-    let busy = after.busy.saturating_sub(before.busy);
-    let idle = after.idle.saturating_sub(before.idle);
-    let stolen = after.stolen.saturating_sub(before.stolen);
-    let all = busy + idle + stolen;
-    (all > 0).then(|| busy as f64 / all as f64)
 }
 
 /// The worse of two thresholds that `share` is above: a note, or bent figures.
@@ -129,19 +115,30 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn others(machine: &Machine, busy: Option<f64>) -> Option<Finding> {
-    let busy = busy?;
-    let load = machine.load.map(|load| format!(", load average {load:.2}"));
+fn other_programs(machine: &Machine, others: &Neighbours) -> Finding {
+    let names = others.names().map(|names| format!(": {names}"));
+    let load = machine.load.map(|load| format!("; load average {load:.2}"));
     let found = format!(
-        "{} of the CPU time in use{}",
-        percent(busy),
+        "{:.2} of {} CPUs in use{}{}",
+        others.cpus,
+        others.of,
+        names.unwrap_or_default(),
         load.unwrap_or_default()
     );
-    let finding = Finding::fine("other work right now", found);
-    Some(match above(busy, FOREIGN) {
-        Severity::Fine => finding,
-        matters => finding.but(matters, "stop what else runs here (`top` shows it)"),
-    })
+    let finding = Finding::fine("other programs right now", found);
+    match above(others.share(), FOREIGN) {
+        Severity::Fine if others.sees_all => finding,
+        Severity::Fine => finding.but(
+            Severity::Note,
+            "a container or hidepid hides those of others: run `jostle doctor` on the host; what \
+             they cost a run shows in how long workers waited for a CPU",
+        ),
+        matters => finding.but(
+            matters,
+            "stop them, or let `jostle contend --wait-quiet 60s` wait for them; runs beside them \
+             name them, and give figures with bounds",
+        ),
+    }
 }
 
 fn timer_slack(machine: &Machine) -> Option<Finding> {
@@ -157,32 +154,38 @@ fn tasks(machine: &Machine) -> Option<Finding> {
     let kernel = &machine.kernel;
     let used = kernel.tasks.unwrap_or(0);
     let bound = machine.cgroup.tasks.as_ref();
+    let of_kernel = |max: Option<u64>, name: &str| {
+        let raised = format!("`sysctl -w {name}=4194304` as root");
+        max.map(|max| (max.saturating_sub(used), name.to_owned(), raised))
+    };
+    let of_group = bound.map(|b| {
+        let limit = format!("pids.max of {}", b.group.display());
+        let raised = format!(
+            "raise {limit} (`docker update --pids-limit -1 CONTAINER`, `systemctl set-property \
+             UNIT TasksMax=infinity`)"
+        );
+        (b.room(), limit, raised)
+    });
+    let of_user = machine.user_tasks.zip(machine.rlimits.tasks.soft);
+    let of_user = of_user.map(|(used, max)| {
+        let raised = format!("`ulimit -u {}`", used + 2 * MOST_WORKERS);
+        (max.saturating_sub(used), "RLIMIT_NPROC".to_owned(), raised)
+    });
     let limits = [
-        bound.map(|b| (b.room(), format!("pids.max of {}", b.group.display()))),
-        kernel
-            .pid_max
-            .map(|max| (max.saturating_sub(used), "kernel.pid_max".to_owned())),
-        kernel
-            .threads_max
-            .map(|max| (max.saturating_sub(used), "kernel.threads-max".to_owned())),
-        machine
-            .user_tasks
-            .zip(machine.rlimits.tasks.soft)
-            .map(|(used, max)| {
-                (
-                    max.saturating_sub(used),
-                    "RLIMIT_NPROC (`ulimit -u`)".to_owned(),
-                )
-            }),
+        of_group,
+        of_kernel(kernel.pid_max, "kernel.pid_max"),
+        of_kernel(kernel.threads_max, "kernel.threads-max"),
+        of_user,
     ];
-    let (room, limit) = limits.into_iter().flatten().min()?;
+    let (room, limit, raised) = limits.into_iter().flatten().min()?;
     let finding = Finding::fine("processes", format!("room for {room} more, by {limit}"));
-    Some(for_workers(finding, room, &format!("raise {limit}")))
+    Some(for_workers(finding, room, &raised))
 }
 
 /// Fine if there is room for the most workers, blocking if not even for those
 /// of the default comparison.
 fn for_workers(finding: Finding, room: u64, remedy: &str) -> Finding {
+    let fewer = format!("or fewer of them, such as `-w {}`", (room / 2).max(1));
     match room {
         MOST_WORKERS.. => finding,
         USUAL_WORKERS.. => finding.but(
@@ -191,7 +194,7 @@ fn for_workers(finding: Finding, room: u64, remedy: &str) -> Finding {
         ),
         _ => finding.but(
             Severity::Blocks,
-            format!("for {USUAL_WORKERS} workers, {remedy}"),
+            format!("for {USUAL_WORKERS} workers, {remedy}; {fewer}"),
         ),
     }
 }
@@ -240,15 +243,26 @@ fn cpu_time(machine: &Machine) -> Option<Finding> {
 fn memory(machine: &Machine) -> Option<Finding> {
     let memory = machine.memory?;
     let bound = machine.cgroup.memory.as_ref();
-    let in_group = bound.map(|b| (b.room(), format!("{} of {}", b.name, b.group.display())));
-    let free = (memory.available_bytes, "what is free".to_owned());
-    let (room, limit) = in_group.into_iter().chain([free]).min()?;
+    let in_group = bound.map(|b| {
+        let limit = format!("{} of {}", b.name, b.group.display());
+        let raised = format!(
+            "raise {limit} (`docker update --memory 4g --memory-swap 4g CONTAINER`, `systemctl \
+             set-property UNIT MemoryMax=4G`)"
+        );
+        (b.room(), limit, raised)
+    });
+    let freed = "free some memory (`ps -e -o rss,pid,comm --sort -rss | head` shows who has it)";
+    let free = (
+        memory.available_bytes,
+        "what is free".to_owned(),
+        freed.to_owned(),
+    );
+    let (room, limit, remedy) = in_group.into_iter().chain([free]).min()?;
     let found = format!(
         "{} of {} can be had, by {limit}",
         bytes(room),
         bytes(memory.total_bytes)
     );
-    let remedy = format!("free some memory or raise {limit}");
     Some(for_workers(
         Finding::fine("memory", found),
         room / WORKER_BYTES,
@@ -276,7 +290,10 @@ fn semaphores(machine: &Machine) -> Option<Finding> {
     let what = "System V semaphores";
     let Some(limits) = machine.kernel.semaphores else {
         let finding = Finding::fine(what, "not offered by this kernel or container");
-        return Some(finding.but(Severity::Note, "leave out sysv targets (posix-sem works)"));
+        return Some(finding.but(
+            Severity::Note,
+            "leave out sysv targets: `jostle contend flock posix-sem`",
+        ));
     };
     let (sets, used) = (
         machine.kernel.semaphore_sets_used,
@@ -332,11 +349,27 @@ fn private_ipc(machine: &Machine) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use super::super::neighbours::Program;
     use super::*;
     use jostle_sys::limits::cgroup::{Bound, Quota};
     use jostle_sys::limits::net::Net;
     use jostle_sys::limits::text::{Memory, Semaphores};
     use jostle_sys::stat::MachineTicks;
+
+    /// One program that uses this share of four CPUs.
+    fn busy(share: f64) -> Neighbours {
+        let cpus = 4.0 * share;
+        Neighbours {
+            cpus,
+            of: 4,
+            programs: vec![Program {
+                name: "make".to_owned(),
+                pid: 812,
+                cpus,
+            }],
+            sees_all: true,
+        }
+    }
 
     /// A machine on which there is nothing to complain about.
     fn good() -> Machine {
@@ -389,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_good_machine_is_fine_in_every_respect() {
-        let findings = survey(&good(), Some(0.01));
+        let findings = survey(&good(), &busy(0.01));
         for finding in &findings {
             assert_eq!(finding.matters, Severity::Fine, "{finding:?}");
             assert_eq!(finding.remedy, None);
@@ -398,7 +431,7 @@ mod tests {
             "CPUs",
             "CPU quota",
             "memory",
-            "other work right now",
+            "other programs right now",
             "/dev/shm",
         ] {
             assert!(findings.iter().any(|f| f.what == what), "{what}");
@@ -430,7 +463,7 @@ mod tests {
             ("time stamp counter", Note, "--measure counts", |m| {
                 m.cpus.invariant_tsc = Some(false);
             }),
-            ("frequency governor", Bends, "cpupower", |m| {
+            ("frequency governor", Bends, "scaling_governor", |m| {
                 m.cpus.governor = Some("powersave".into());
             }),
             ("CPU quota", Bends, "--cpus", |m| {
@@ -449,7 +482,7 @@ mod tests {
             ("processes", Note, "raise pids.max of /pod", |m| {
                 m.cgroup.tasks = group("pids.max", 5_000);
             }),
-            ("processes", Blocks, "raise kernel.pid_max", |m| {
+            ("processes", Blocks, "`sysctl -w kernel.pid_max=", |m| {
                 m.kernel.pid_max = Some(900)
             }),
             ("processes", Blocks, "ulimit -u", |m| {
@@ -468,7 +501,7 @@ mod tests {
             ("CPU time of a process", Note, "ulimit -t", |m| {
                 m.rlimits.cpu_s.soft = Some(60)
             }),
-            ("memory", Blocks, "free some memory", |m| {
+            ("memory", Blocks, "-w ", |m| {
                 m.memory.as_mut().unwrap().available_bytes = 100 << 20;
             }),
             ("memory", Note, "raise memory.max of /pod", |m| {
@@ -506,7 +539,7 @@ mod tests {
         for (what, matters, remedy, flaw) in table {
             let mut machine = good();
             flaw(&mut machine);
-            let findings = survey(&machine, Some(0.0));
+            let findings = survey(&machine, &busy(0.0));
             let mut bad = findings.iter().filter(|f| f.matters > Severity::Fine);
             let finding = bad.next().expect("a finding");
             assert_eq!(
@@ -518,6 +551,8 @@ mod tests {
                 finding.remedy.as_ref().unwrap().contains(remedy),
                 "{finding:?}"
             );
+            // No dead end: a command to type, or an option.
+            assert!(finding.remedy.as_ref().unwrap().contains('`'), "{what}");
             assert_eq!(bad.next(), None, "{what}");
         }
     }
@@ -531,7 +566,7 @@ mod tests {
             group: "/pod".into(),
         });
         assert!(
-            survey(&machine, None)
+            survey(&machine, &busy(0.0))
                 .iter()
                 .all(|f| f.matters == Severity::Fine)
         );
@@ -545,9 +580,22 @@ mod tests {
             (0.05, Severity::Note),
             (0.5, Severity::Bends),
         ] {
-            let finding = others(&good(), Some(busy)).unwrap();
+            let finding = other_programs(&good(), &super::tests::busy(busy));
             assert_eq!(finding.matters, matters, "{busy}");
         }
+    }
+
+    #[test]
+    fn other_programs_are_named_and_waited_for() {
+        let finding = other_programs(&good(), &busy(0.2));
+        let found = "0.80 of 4 CPUs in use: make (812) 80 % of a CPU; load average 0.10";
+        assert_eq!(finding.found, found);
+        assert!(finding.remedy.unwrap().contains("--wait-quiet"));
+        let hidden = Neighbours {
+            sees_all: false,
+            ..busy(0.0)
+        };
+        assert_eq!(other_programs(&good(), &hidden).matters, Severity::Note);
     }
 
     #[test]
@@ -565,15 +613,9 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_surveyed_too() {
-        for finding in survey(&Machine::default(), None) {
+        for finding in survey(&Machine::default(), &Neighbours::default()) {
             let fine = finding.matters == Severity::Fine;
             assert_eq!(fine, finding.remedy.is_none(), "{finding:?}");
         }
-    }
-
-    #[test]
-    fn this_machine_s_busy_share_is_a_share() {
-        let share = busy_share(Duration::from_millis(50)).unwrap();
-        assert!((0.0..=1.0).contains(&share), "{share}");
     }
 }

@@ -143,6 +143,14 @@ fn is_server(pid: u32) -> bool {
     pid > 1 && !name.is_some_and(|name| PROXIES.contains(&name.as_str()))
 }
 
+/// The processes of a target's server on this machine, without their descendants; for
+/// those who look before a run. Empty where none is known.
+pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
+    let server = Server::of(named, target, None);
+    server.look();
+    server.roots()
+}
+
 /// Whether `--server` names a server of this machine that can be watched.
 ///
 /// # Errors

@@ -11,20 +11,29 @@ pub fn cpus(machine: &Machine) -> Option<Finding> {
     let found = format!("{allowed} of {online} may be used");
     let finding = Finding::fine("CPUs", found);
     Some(match () {
+        _ if online <= 1 => finding.but(
+            Severity::Bends,
+            "two workers never run at the same time, and no hand-off crosses cores: results hold \
+             for one CPU, and `jostle compare` knows only other machines with one",
+        ),
         _ if allowed == 1 => finding.but(
             Severity::Bends,
-            "two workers never run at the same time, and no hand-off crosses cores: give this \
-             process more CPUs (`taskset -c`, the container's cpuset)",
-        ),
-        _ if allowed < online => finding.but(
-            Severity::Note,
             format!(
-                "to use all: `taskset -c 0-{}`, or the container's cpuset",
-                online - 1
+                "two workers never run at the same time, and no hand-off crosses cores: {}",
+                to_use_all(online)
             ),
         ),
+        _ if allowed < online => finding.but(Severity::Note, to_use_all(online)),
         _ => finding,
     })
+}
+
+fn to_use_all(online: usize) -> String {
+    let all = format!("0-{}", online - 1);
+    format!(
+        "to use all: `taskset -c {all} jostle contend`, in a container after `docker update \
+         --cpuset-cpus {all} CONTAINER`"
+    )
 }
 
 /// Those that share a core.
@@ -102,7 +111,8 @@ pub fn governor(machine: &Machine) -> Option<Finding> {
         Some("performance") => Finding::fine(what, "performance"),
         Some(other) => Finding::fine(what, other).but(
             Severity::Bends,
-            "clock rates change while measuring: `cpupower frequency-set -g performance` as root",
+            "clock rates change while measuring: `echo performance | tee \
+             /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor` as root",
         ),
     })
 }
@@ -130,8 +140,10 @@ pub fn quota(machine: &Machine) -> Option<Finding> {
     Some(finding.but(
         Severity::Bends,
         format!(
-            "a run that is throttled is INVALID: raise the limit of {group} to {allowed} CPUs or \
-             more (docker: `--cpus`, Kubernetes: `limits.cpu`)"
+            "a run that is throttled is INVALID: raise the limit of {group} (`docker update --cpus \
+             {allowed} CONTAINER`, `systemctl set-property UNIT CPUQuota={}%`, Kubernetes: \
+             `limits.cpu: {allowed}`)",
+            100 * allowed
         ),
     ))
 }
@@ -144,8 +156,8 @@ pub fn steal(machine: &Machine) -> Option<Finding> {
         Severity::Fine => finding,
         matters => finding.but(
             matters,
-            "the hypervisor gives this time to others: compare targets within one run only, or \
-             use a machine with CPUs of its own",
+            "the hypervisor gives this time to others: compare targets within one run, where they \
+             take turns (`jostle contend flock sysv`), or use a machine with CPUs of its own",
         ),
     })
 }

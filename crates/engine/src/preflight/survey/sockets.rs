@@ -36,7 +36,8 @@ pub fn ports(machine: &Machine) -> Option<Finding> {
         10_000.. => finding,
         _ => finding.but(
             Severity::Note,
-            "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`, or several --sources",
+            "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"` as root, or `jostle connect \
+             --sources 16`",
         ),
     })
 }
@@ -52,7 +53,8 @@ pub fn backlog(machine: &Machine) -> Option<Finding> {
         128.. => finding,
         _ => finding.but(
             Severity::Bends,
-            "clients wait for a server that pauses: `sysctl -w net.core.somaxconn=4096`",
+            "clients wait for a server that pauses: `sysctl -w net.core.somaxconn=4096` as \
+             root",
         ),
     })
 }
@@ -68,7 +70,7 @@ pub fn time_wait(machine: &Machine) -> Option<Finding> {
         n if n < most / 2 => finding,
         _ => finding.but(
             Severity::Note,
-            "wait for a minute; `jostle connect --close rst` leaves none",
+            "wait for a minute (`sleep 60`); `jostle connect --close rst` leaves none",
         ),
     })
 }
@@ -87,7 +89,7 @@ pub fn conntrack(machine: &Machine) -> Option<Finding> {
         () => finding.but(
             Severity::Note,
             "each connection takes an entry, and time: `iptables -t raw -I OUTPUT -o lo -j \
-             NOTRACK`, or a higher maximum",
+             NOTRACK` as root, or `sysctl -w net.netfilter.nf_conntrack_max=2000000`",
         ),
     })
 }

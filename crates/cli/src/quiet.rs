@@ -1,0 +1,145 @@
+//! Before the first run: a note that names who else is busy on this machine, and with
+//! `--wait-quiet` a wait until nobody is.
+//!
+//! Not for what others do during a run: that is booked with each run, and judged.
+
+use crate::progress::Line;
+use crate::signals::Signals;
+use jostle_engine::preflight::neighbours::{Look, Neighbours, Quiet, SPAN, between};
+use jostle_model::Nanos;
+use std::time::{Duration, Instant};
+
+/// Who looks, for how long at most it may wait, and whom it tells.
+pub struct Looker<'a> {
+    /// From before the plans were looked at, so that the look costs no time of its own.
+    pub first: Look,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Processes that are no neighbours, nor what they start: this one, and servers
+    /// under test.
+    pub ours: Vec<u32>,
+    /// `--wait-quiet`.
+    pub wait: Option<Nanos>,
+    pub signals: &'a Signals,
+    pub line: Option<&'a Line>,
+}
+
+impl Looker<'_> {
+    /// Names those that are busy, or waits for them; the exit code if the user has
+    /// ended the wait.
+    pub fn settle(self) -> Option<u8> {
+        let next = self.first.after(SPAN);
+        let busy = self.between(&self.first, &next);
+        match (self.wait, busy.names()) {
+            (Some(wait), _) => return self.wait(wait, next, busy),
+            (None, Some(names)) => self.note(&format!(
+                "busy now: {names}; they can take up to {:.0} % of a figure, and figures are given \
+                 with bounds (--wait-quiet 60s waits)",
+                100.0 * busy.cost()
+            )),
+            (None, None) => {}
+        }
+        None
+    }
+
+    fn wait(&self, most: Nanos, mut last: Look, mut busy: Neighbours) -> Option<u8> {
+        let most = Duration::from_nanos(most.0);
+        let began = Instant::now();
+        let mut quiet = Quiet::default();
+        if !busy.sees_all {
+            self.note(
+                "only programs of this container or user can be seen, and are waited for \
+                 (--wait-quiet)",
+            );
+        }
+        while !quiet.is_after(busy.share()) {
+            if began.elapsed() >= most {
+                self.note(&gone_on(&busy, most));
+                return None;
+            }
+            if let Some(line) = self.line {
+                let left = most.saturating_sub(began.elapsed()).as_secs_f64();
+                line.say(&format!("{}, {left:.0} s at most", waits_for(&busy)));
+            }
+            let next = last.after(SPAN);
+            if let Some(code) = self.signals.exit_code() {
+                return Some(code);
+            }
+            busy = self.between(&last, &next);
+            last = next;
+        }
+        None
+    }
+
+    fn between(&self, before: &Look, after: &Look) -> Neighbours {
+        between(before, after, &self.ours, self.cpus)
+    }
+
+    fn note(&self, text: &str) {
+        if let Some(line) = self.line {
+            line.note(text);
+        }
+    }
+}
+
+fn waits_for(busy: &Neighbours) -> String {
+    match busy.names() {
+        Some(names) => format!("waiting for {names}"),
+        None => "waiting for a quiet second".to_owned(),
+    }
+}
+
+/// The time is over.
+fn gone_on(busy: &Neighbours, most: Duration) -> String {
+    let waited = format!("not quiet after {:.0} s", most.as_secs_f64());
+    let names = match busy.names() {
+        Some(names) => names,
+        None => format!(
+            "{} small programs use {:.0} % of a CPU together",
+            busy.programs.len(),
+            100.0 * busy.cpus
+        ),
+    };
+    format!("{waited}, goes on beside: {names}; figures are given with bounds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_engine::preflight::neighbours::Program;
+
+    fn busy(each: &[f64]) -> Neighbours {
+        let programs = each.iter().enumerate().map(|(nth, cpus)| Program {
+            name: "make".to_owned(),
+            pid: 812 + nth as u32,
+            cpus: *cpus,
+        });
+        Neighbours {
+            cpus: each.iter().sum(),
+            of: 2,
+            programs: programs.collect(),
+            sees_all: true,
+        }
+    }
+
+    #[test]
+    fn who_keeps_the_machine_busy_is_named() {
+        let loud = busy(&[0.31, 0.2]);
+        assert_eq!(
+            waits_for(&loud),
+            "waiting for make (812) 31 % of a CPU, make (813) 20 %"
+        );
+        assert_eq!(
+            gone_on(&loud, Duration::from_secs(60)),
+            "not quiet after 60 s, goes on beside: make (812) 31 % of a CPU, make (813) 20 %; \
+             figures are given with bounds"
+        );
+        let many = busy(&[0.025; 4]);
+        assert_eq!(waits_for(&many), "waiting for a quiet second");
+        let text = gone_on(&many, Duration::from_secs(1));
+        assert!(
+            text.contains("4 small programs use 10 % of a CPU together"),
+            "{text}"
+        );
+    }
+}
