@@ -19,7 +19,6 @@
 //! quicker at most ([`raise`]). The undisturbed throughput then lies within
 //! `[X / (1 + x (R - 1)), X / (1 - x)]`.
 
-use crate::intervals::median;
 use jostle_model::plan::{Measure, Plan, Range, Workload};
 use jostle_model::record::{Accounts, Calibration, Experiment, Point};
 use jostle_model::time::Busy;
@@ -46,28 +45,26 @@ impl Harm {
 /// Over all runs of a point: the medians of their bounds, as the figure is the median
 /// of theirs. None where no run has accounts, or where a run's harm cannot be bounded.
 pub fn bound(experiment: &Experiment, runs: &[&Point]) -> Option<Harm> {
-    let each: Option<Vec<(f64, Harm)>> = runs
+    let each: Option<Vec<Harm>> = runs
         .iter()
         .filter(|run| run.accounts.is_some())
-        .map(|run| Some((run.throughput_per_s, of_run(experiment, run)?)))
+        .map(|run| of_run(experiment, run))
         .collect();
-    let each = each?;
-    let figure = median(&each.iter().map(|(x, _)| *x).collect::<Vec<_>>())?;
-    let over = |of: fn(&Harm) -> f64| -> Option<f64> {
+    let each = each.filter(|each| !each.is_empty())?;
+    let over = |of: fn(&Harm) -> f64| {
         // An infinite bound is one all the same: the median of the others decides.
-        let mut ends: Vec<f64> = each.iter().map(|(x, harm)| x * of(harm)).collect();
+        let mut ends: Vec<f64> = each.iter().map(of).collect();
         ends.sort_by(f64::total_cmp);
         let half = ends.len() / 2;
-        let middle = match ends.len() % 2 {
+        match ends.len() % 2 {
             1 => ends[half],
             _ => (ends[half - 1] + ends[half]) / 2.0,
-        };
-        (figure > 0.0).then(|| middle / figure)
+        }
     };
     Some(Harm {
-        share: median(&each.iter().map(|(_, harm)| harm.share).collect::<Vec<_>>())?,
-        low: over(|harm| harm.low)?.min(1.0),
-        high: over(|harm| harm.high)?.max(1.0),
+        share: over(|harm| harm.share),
+        low: over(|harm| harm.low),
+        high: over(|harm| harm.high),
     })
 }
 
