@@ -221,6 +221,15 @@ fn a_server_that_answers_the_next_request_before_it_is_sent_is_found_out() {
     }
 }
 
+/// What is left on the way when the last request has its answer shows only then.
+#[test]
+fn an_answer_that_comes_after_the_last_request_is_found_when_the_connection_ends() {
+    for (speech, way) in WAYS {
+        eprintln!("{speech:?} {way}");
+        is_an_error(asked(*speech, Lie::AtEnd, way), &[UNASKED]);
+    }
+}
+
 #[test]
 fn a_server_that_speaks_first_is_refused_before_anything_starts() {
     for (speech, says) in [

@@ -73,6 +73,8 @@ pub enum Lie {
     First,
     /// From a connection's first request on, the answer to the next one is sent too.
     Ahead,
+    /// When a client says that it will not ask again, it is given one more answer.
+    AtEnd,
     HalfThenEnd,
     HalfThenSilence,
     /// An answer of the wrong kind.
@@ -113,12 +115,12 @@ impl Liar {
         if self.lie == Lie::First {
             stream.write_all(&self.speech.answer(&self.speech.example(), 1))?;
         }
-        let (mut input, mut is_ahead) = (Vec::new(), false);
+        let (mut input, mut is_ahead, mut latest) = (Vec::new(), false, Vec::new());
         loop {
             while let Some(length) = self.speech.length(&input) {
                 let request: Vec<u8> = input.drain(..length).collect();
                 if self.speech.is_end(&request) {
-                    return Ok(());
+                    return self.end(&mut stream, &latest);
                 }
                 let is_measured = self.speech.is_measured(&request);
                 let before = match is_measured {
@@ -129,6 +131,9 @@ impl Liar {
                     .speech
                     .answer(&request, before + u64::from(is_measured));
                 let is_tenth = is_measured && before % 10 == 9;
+                if is_measured {
+                    latest.clone_from(&answer);
+                }
                 if self.lie == Lie::Ahead && is_measured {
                     // The first one is answered, and one more with it.
                     let often = if is_ahead { 1 } else { 2 };
@@ -145,16 +150,24 @@ impl Liar {
             }
             let mut room = [0; 4096];
             match stream.read(&mut room)? {
-                0 => return Ok(()),
+                0 => return self.end(&mut stream, &latest),
                 count => input.extend_from_slice(&room[..count]),
             }
+        }
+    }
+
+    /// The client ends the connection, on which this was the latest answer, if any.
+    fn end(&self, stream: &mut TcpStream, latest: &[u8]) -> std::io::Result<()> {
+        match self.lie {
+            Lie::AtEnd => stream.write_all(latest),
+            _ => Ok(()),
         }
     }
 
     fn lie(&self, stream: &mut TcpStream, request: &[u8], answer: &[u8]) -> std::io::Result<()> {
         let half = &answer[..answer.len() / 2];
         match self.lie {
-            Lie::None | Lie::First | Lie::Ahead => stream.write_all(answer),
+            Lie::None | Lie::First | Lie::Ahead | Lie::AtEnd => stream.write_all(answer),
             Lie::Twice { late: false } => stream.write_all(&answer.repeat(2)),
             Lie::Twice { late: true } => {
                 stream.write_all(answer)?;
