@@ -93,11 +93,13 @@ impl Books {
     /// Before the first worker exists.
     pub fn open(order: &RunOrder, embedded: Option<u32>) -> Books {
         let server = Server::of(order.server.as_ref(), &order.target, embedded);
-        Books::with(
-            server,
-            ours(&order.cpus, &order.server_cpus),
-            order.share.is_some(),
-        )
+        let cpus = match (embedded, server.is_known()) {
+            (Some(_), _) => ours(&order.cpus, &order.server_cpus),
+            // Somebody else's runs where it likes.
+            (None, true) => Vec::new(),
+            (None, false) => order.cpus.clone(),
+        };
+        Books::with(server, cpus, order.share.is_some())
     }
 
     /// `cpus`: those that workers and server may use; empty: all.
@@ -225,7 +227,7 @@ impl Books {
 
 /// CPUs of workers and server; empty where either may use all.
 fn ours(workers: &[usize], server: &[usize]) -> Vec<usize> {
-    match workers.is_empty() {
+    match workers.is_empty() || server.is_empty() {
         true => Vec::new(),
         false => {
             let mut both = [workers, server].concat();

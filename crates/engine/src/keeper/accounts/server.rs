@@ -83,6 +83,11 @@ impl Server {
         roots
     }
 
+    /// Whether anything says where it is.
+    pub fn is_known(&self) -> bool {
+        !matches!(self.how, How::Unknown)
+    }
+
     /// Its control group, if it is named by one.
     pub fn group(&self) -> Option<&OtherGroup> {
         match &self.how {
