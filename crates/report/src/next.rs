@@ -80,6 +80,7 @@ static CURES: &[(&str, Cure)] = &[
     ("steadiness", longer_warmup),
     ("drift", more_operations),
     ("hold_accuracy", doctor),
+    ("lost", doctor),
     ("limit", more_sources),
     ("accepted", doctor),
     ("faster", again),

@@ -76,7 +76,7 @@ pub fn descends_from(pid: u32, ancestor: u32) -> bool {
             return true;
         }
         match Identity::of(at) {
-            Some(identity) if identity.parent > 1 => at = identity.parent,
+            Some(identity) if identity.parent > 0 => at = identity.parent,
             _ => return false,
         }
     }

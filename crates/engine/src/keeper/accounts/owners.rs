@@ -69,7 +69,7 @@ impl Kin<'_> {
                 return Owner::Tool;
             }
             match self.identity(at) {
-                Some(identity) if identity.parent > 1 => at = identity.parent,
+                Some(identity) if identity.parent > 0 => at = identity.parent,
                 _ => break,
             }
         }
@@ -142,5 +142,11 @@ mod tests {
             assert_eq!(kin(false).owner(pid), owner, "{pid}");
         }
         assert_eq!(kin(true).owner(41), Owner::Tool);
+        // As the first process of a container.
+        let first = Kin {
+            top: 1,
+            ..kin(false)
+        };
+        assert_eq!(first.owner(40), Owner::Tool);
     }
 }
