@@ -366,11 +366,9 @@ fn two_results_are_compared_by_the_median_of_connect() {
         done.measures();
     }
     let closings = place.read("base.jsonl");
-    assert_eq!(
-        closings.matches("\"anchor\":").count(),
-        12,
-        "one for each point"
-    );
+    // A block that other programs spoilt is made again.
+    let anchors = closings.matches("\"anchor\":").count();
+    assert!(anchors >= 12, "one for each point: {anchors}");
     let done = place.jostle("compare base.jsonl new.jsonl --all").run();
     assert!([0, 4].contains(&done.code()), "{}", done.transcript());
     done.prints("1,000 connections, 1 source address  connect ns")

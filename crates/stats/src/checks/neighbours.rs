@@ -21,7 +21,7 @@ pub static CHECK: Check = Check {
                 steal) / (window times the CPUs that the work needs at once), the figure within \
                 X / (1 + x (R - 1)) and X / (1 - x)",
     source: "a neighbour takes nothing while ours sleep, and ours wait for each other without it; \
-             planted hogs of 5 to 80 % (record/validate-busy.jsonl)",
+             planted hogs of 5 to 80 % (record/validate-busy.txt)",
     judge,
 };
 
