@@ -344,7 +344,8 @@ fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
             .collect();
         let fit = fits.iter().find(|fit| fit.figure == "connect_p50_ns")?;
         assert_eq!((fit.over.as_str(), fit.from, fit.to), ("open", 100, 3_500));
-        assert_eq!((fit.values, fit.runs), (9, 6));
+        // Sweeps that other programs spoilt are made again.
+        assert!(fit.values == 9 && fit.runs >= 6, "{fit:?}");
         let words = "time in connect() follows no simple law from 100 to 3,500 connections: it \
                      bends between 1,900 and 2,200";
         let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
