@@ -3,7 +3,7 @@
 //!
 //! A session is one kind of command line with hogs in one place, in blocks: each block
 //! has a run beside a hog of every dose, and at most two of these between two runs that
-//! were left alone. [`judge`] has the definitions, [`kinds`] what is run and planted.
+//! were left alone. [`judge`] has the definitions, [`mod@kinds`] what is run and planted.
 
 mod bench;
 mod judge;

@@ -1,7 +1,7 @@
 //! What an idle machine measures: almost all of it must be VALID, and nearly nothing of
 //! it may be blamed on neighbours or go unchecked.
 //!
-//! A line is one command of several points ([`lines`]), with short windows as a user in
+//! A line is one command of several points ([`mod@lines`]), with short windows as a user in
 //! a hurry has them. The verdict of a point is the one that the table prints.
 
 mod halt;
