@@ -16,7 +16,7 @@
 //!
 //! A neighbour can also make work quicker: two workers on one CPU hand a lock on without
 //! waking another CPU, and a CPU that never idles need not be woken. R is how much
-//! quicker at most ([`raise`]). The undisturbed throughput then lies within
+//! quicker at most (`raise`). The undisturbed throughput then lies within
 //! `[X / (1 + x (R - 1)), X / (1 - x)]`.
 
 use jostle_model::plan::{Measure, Plan, Range, Workload};
