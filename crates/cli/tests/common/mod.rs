@@ -28,6 +28,8 @@ use tempfile::TempDir;
 
 /// Longer than any run of these tests takes, on a machine that is busy too.
 const LIMIT: Duration = Duration::from_secs(60);
+/// What the check `neighbours` says in each of its reasons.
+const DISTURBED: &str = "kept it from its CPUs";
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -540,9 +542,17 @@ impl Done {
         transcript(&self.line, self.status, &self.stdout, &self.stderr)
     }
 
+    /// With this exit code. Other programs and the hypervisor may make a point of any
+    /// run INVALID, whatever the test is about: then it says so, and 3 stands for 0.
     #[track_caller]
     pub fn exits(self, code: i32) -> Done {
-        assert_eq!(self.code(), code, "exit code of {}", self.transcript());
+        let disturbed = code == 0 && self.code() == 3 && self.stdout.contains(DISTURBED);
+        assert!(
+            disturbed || self.code() == code,
+            "exit code {} expected of {}",
+            code,
+            self.transcript()
+        );
         self
     }
 
