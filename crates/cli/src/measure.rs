@@ -84,7 +84,7 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
     if hosts > 1 && output.wait_quiet.is_some() {
         return Err(Failure::Usage(WAITS_FOR_ONE.to_owned()));
     }
-    // Of several hosts this one alone would be looked at.
+    // With several hosts only this one would be looked at.
     let look = hosts == 1 && (output.wait_quiet.is_some() || !output.quiet);
     let look = look.then(Look::now);
     let machine = Machine::read();

@@ -366,7 +366,7 @@ pub enum Request {
     Sweep(Box<SweepOrder>),
     /// Measure what the machine's simplest acts take, and answer with `Latencies`.
     Latencies {
-        /// Of the process that sleeps.
+        /// The process that sleeps.
         timer_slack: Nanos,
     },
     /// The workers of a run together begin at this time of `CLOCK_MONOTONIC`; those

@@ -128,10 +128,11 @@ fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
 
 const ONE: &str = "one";
 
-/// How many times as quick work can get by placement and waking, at most: two workers
-/// on one CPU instead of two did 3 to 8 times as much with a lock in memory, and waking
-/// on the same CPU took 3 to 7 times less than on an idle one. A crowd of workers that
-/// spin is a hundred times as slow as one alone, which no neighbour changes.
+/// How many times as quick work can get by placement and waking, at most. Hogs made two
+/// workers on a futex up to 2.8 times as quick, which takes an R of 4 to 6; a wake-up on
+/// the same CPU took 6 to 7 times less than on an idle one; the rest is a reserve. A
+/// crowd of workers that spin is much slower still than one worker alone, and no
+/// neighbour changes that.
 const MOST_RAISE: f64 = 8.0;
 
 /// R: how many times as quick the work may have been while it was disturbed.

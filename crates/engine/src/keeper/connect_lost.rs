@@ -23,7 +23,7 @@ impl Sweep<'_> {
         if self.order.only == Some(Only::Bind) {
             return Ok(None);
         }
-        // Of a server of our own everything is known to be accepted, and held.
+        // Our own server is known to accept and to hold everything.
         if self.crew.servers == 0 {
             let until = self.desk.clock.now() + TIME_TO_CLOSE.as_nanos() as u64;
             while self.desk.clock.now() < until {

@@ -22,7 +22,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Of these threads (process, thread), for a window of such a length. Empty where
+    /// Opens those of these threads (process, thread) for such a window. Empty where
     /// the kernel does not count.
     pub fn open(threads: &[(u32, u32)], window_ns: u64) -> Queues {
         let most = (window_ns / OF_WINDOW / READING_NS).clamp(LEAST, MOST) as usize;

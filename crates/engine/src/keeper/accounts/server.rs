@@ -48,7 +48,7 @@ pub struct Reading {
 }
 
 impl Server {
-    /// Of a target. `embedded`: the process that it has named itself, if it has.
+    /// The server of a target. `embedded`: the process that it has named itself, if it has.
     pub fn of(named: Option<&ServerAt>, target: &str, embedded: Option<u32>) -> Server {
         let spec = Spec::parse(target).ok();
         let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);

@@ -19,7 +19,7 @@ pub struct Reading {
     /// By thread of workers, or of an even sample of them; absent where the kernel does
     /// not count, and where they read their own.
     pub scheduled: Option<Vec<Scheduled>>,
-    /// Of all other processes, and of the server's threads.
+    /// Clocks of all other processes and of the server's threads.
     pub entry: Entry,
     /// The machine.
     pub machine: MachineTicks,
