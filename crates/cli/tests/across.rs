@@ -22,8 +22,12 @@ use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
 use jostle_targets::Launcher;
 
-/// What the judge believes each clock to be off by.
+/// What the judge believes each clock to be off by: much less than a hold.
 const WITHIN_NS: u64 = 20_000;
+
+/// The same where the clocks have to leave the order of grants open: more than one
+/// hand-off takes on any machine.
+const LOOSE_NS: u64 = 5_000_000;
 
 /// On two hosts.
 type Test = fn(&mut [Keeper; 2]);
@@ -109,6 +113,10 @@ fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [Yield; 2] {
 }
 
 fn judge(yields: [Yield; 2]) -> Across {
+    judge_within(yields, WITHIN_NS)
+}
+
+fn judge_within(yields: [Yield; 2], within_ns: u64) -> Across {
     let hosts = ["one", "two"].map(|name| Host {
         name: name.to_owned(),
         ..Host::default()
@@ -119,7 +127,7 @@ fn judge(yields: [Yield; 2]) -> Across {
         data,
         clock: Offset {
             ahead_ns: 0,
-            within_ns: WITHIN_NS,
+            within_ns,
         },
         late_ns: 0,
     });
@@ -174,7 +182,7 @@ fn one_lock_of_both_hosts_is_acquitted(keepers: &mut [Keeper; 2]) {
             (order.operations, order.window) = (300, Nanos::from_millis(60_000));
             order.warmup = Nanos::ZERO;
         }
-        let found = judge(run_together(keepers, &order));
+        let found = judge_within(run_together(keepers, &order), LOOSE_NS);
         let faults = [
             found.violations,
             found.tokens_repeated,
