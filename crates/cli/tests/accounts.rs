@@ -122,12 +122,13 @@ impl Drop for Burner {
     }
 }
 
-/// A busy loop by a name of its own.
+/// A busy loop by a name of its own, of more weight than others that may run here.
 fn burner(name: &str, cpu: usize) -> Burner {
+    must_be_root("lower a niceness");
     must_have("taskset", "util-linux");
-    let mut command = Command::new("taskset");
+    let mut command = Command::new("nice");
     command
-        .args(["-c", &cpu.to_string(), "bash", "-c"])
+        .args(["-n", "-5", "taskset", "-c", &cpu.to_string(), "bash", "-c"])
         .arg(format!(
             "exec -a {name} bash -c 'printf {name} > /proc/self/comm; while :; do :; done'"
         ))
@@ -161,7 +162,7 @@ fn programs_on_our_cpu_are_named_and_bound_the_figure_and_those_on_another_are_n
     let found = reason(&disturbed, "neighbours").unwrap();
     assert_eq!(found.is, Is::Invalid, "{found:?}");
     assert!(found.text.contains("hog-a ("), "{found:?}");
-    // Two of three shares were theirs.
+    // Most shares were theirs.
     assert!(accounts(&disturbed).others_s.unwrap() > 0.2);
     let quiet = measured();
     let named: Vec<&str> = accounts(&quiet)
@@ -228,7 +229,7 @@ fn a_server_that_ends_during_the_run_is_an_error_and_no_hang() {
     let _alone = alone();
     let mut server = Server::start();
     let line = format!(
-        "stream http://127.0.0.1:{0}/ -w 1 -n 1000000 --runs 1 --quiet --format json --server :{0}",
+        "stream http://127.0.0.1:{0}/ -w 1 -n 20000 --runs 1 --quiet --format json --server :{0}",
         server.port
     );
     let mut running = server.place.jostle(&line).in_background();

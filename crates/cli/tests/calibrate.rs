@@ -156,7 +156,8 @@ fn an_interrupt_leaves_nothing_and_keeps_nothing() {
     let place = Place::new();
     place.make_directory("cache");
     let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
-    let run = place.jostle("calibrate").after(&script).in_background();
+    let mut run = place.jostle("calibrate").after(&script).in_background();
+    run.until_it_listens();
     run.after(Duration::from_millis(2_500));
     run.signal(Signal::INT);
     run.end().exits(130).leaves_nothing();

@@ -158,7 +158,8 @@ fn a_wait_ends_when_its_time_is_over_with_a_note() {
 fn a_wait_can_be_interrupted() {
     let _alone = alone();
     let _loops = Loops::named("other-loop", 60);
-    let run = jostle(&format!("{RUN} --wait-quiet 60")).in_background();
+    let mut run = jostle(&format!("{RUN} --wait-quiet 60")).in_background();
+    run.until_it_listens();
     run.after(Duration::from_millis(900)).signal(Signal::INT);
     let done = run
         .end()

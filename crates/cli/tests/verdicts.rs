@@ -39,12 +39,25 @@ fn convicts(point: &Point, check: &str, is: Is, says: &str) {
     assert!(point.verdict.is >= is, "{:?}", point.verdict);
 }
 
-/// At least one clean run of five is not accused.
+/// At least one clean run of five is not accused. On a machine so busy that other
+/// programs make all of them INVALID there is none.
 #[track_caller]
 fn acquits(check: &str, mut measure: impl FnMut() -> Point) {
-    in_five_tries(&format!("a clean run without {check}"), || {
-        reason(&measure(), check).is_none().then_some(())
-    });
+    let is_disturbed = |point: &Point| {
+        ["neighbours", "steal"].iter().any(|check| {
+            let found = reason(point, check);
+            found.is_some_and(|reason| reason.is == Is::Invalid)
+        })
+    };
+    let mut all_disturbed = true;
+    for _ in 0..5 {
+        let point = measure();
+        if reason(&point, check).is_none() {
+            return;
+        }
+        all_disturbed &= is_disturbed(&point);
+    }
+    assert!(all_disturbed, "a clean run without {check}: not in five");
 }
 
 /// Runs it while so many threads keep the CPUs busy, one more after each span.
@@ -142,8 +155,9 @@ fn workers_that_hardly_meet_are_noticed() {
         "{:?}",
         together.verdict
     );
+    // Of the others hardly one in ten is.
     assert!(
-        together.blocked_share.unwrap() > 0.5,
+        together.blocked_share.unwrap() > 0.2,
         "{:?}",
         together.blocked_share
     );

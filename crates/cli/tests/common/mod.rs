@@ -378,6 +378,14 @@ impl Running {
         self.keeper.unwrap()
     }
 
+    /// Waits until an interrupt no longer kills it at once: when it begins to listen
+    /// takes long on a busy machine.
+    pub fn until_it_listens(&mut self) {
+        self.until("a handler of SIGINT", |run| {
+            processes::catches(run.pid(), Signal::INT).then_some(())
+        });
+    }
+
     /// The worker processes that exist now.
     pub fn workers(&mut self) -> Vec<Process> {
         let keeper = self.keeper();
@@ -542,11 +550,17 @@ impl Done {
         transcript(&self.line, self.status, &self.stdout, &self.stderr)
     }
 
+    /// Whether other programs or the hypervisor took so much of the machine that a
+    /// point is INVALID for it.
+    pub fn is_disturbed(&self) -> bool {
+        self.code() == 3 && self.stdout.contains(DISTURBED)
+    }
+
     /// With this exit code. Other programs and the hypervisor may make a point of any
     /// run INVALID, whatever the test is about: then it says so, and 3 stands for 0.
     #[track_caller]
     pub fn exits(self, code: i32) -> Done {
-        let disturbed = code == 0 && self.code() == 3 && self.stdout.contains(DISTURBED);
+        let disturbed = code == 0 && self.is_disturbed();
         assert!(
             disturbed || self.code() == code,
             "exit code {} expected of {}",

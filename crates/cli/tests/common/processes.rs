@@ -57,6 +57,14 @@ pub fn lives(pid: u32) -> bool {
     Process::read(pid).is_some_and(|process| process.lives())
 }
 
+/// Whether it has a handler for the signal (proc_pid_status(5), `SigCgt`).
+pub fn catches(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
+}
+
 fn all() -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

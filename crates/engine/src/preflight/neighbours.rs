@@ -332,8 +332,11 @@ mod tests {
         };
         assert_eq!(cpus(&[]), 0.0);
         let spinner = Spinner::start(NAME);
-        let found = cpus(&[]);
-        assert!(found > 4.0 * NAMED, "{found}");
+        // A busy machine lets it run late, and gives it a small share at first.
+        let seen = (0..20)
+            .map(|_| cpus(&[]))
+            .find(|found| *found > 4.0 * NAMED);
+        assert!(seen.is_some());
         assert_eq!(cpus(&[std::process::id()]), 0.0);
         drop(spinner);
     }

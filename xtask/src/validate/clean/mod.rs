@@ -30,7 +30,7 @@ const VALID: f64 = 0.9;
 const STOLEN: f64 = 0.02;
 
 /// Checks that must not speak on an idle machine.
-const OF_NEIGHBOURS: [&str; 3] = ["neighbours", "unchecked", "foreign_cpu"];
+const OF_NEIGHBOURS: [&str; 2] = ["neighbours", "unchecked"];
 
 /// What a command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -29,14 +29,11 @@ const STOLEN: f64 = 0.02;
 /// Of all CPUs, what other programs may use.
 const OTHERS: f64 = 0.03;
 
-/// Our CPU time with what no task is charged with, as `foreign_cpu` has it.
-const UNCHARGED: f64 = 1.2;
-
 /// Says that something ran along.
 const PROFILED: &str = "profiled";
 
-/// Speaks of the machine, and is silent where it has many more CPUs.
-const FOREIGN: &str = "foreign_cpu";
+/// Speaks of other programs: what was planted as one, and what ran there anyway.
+const NEIGHBOURS: &str = "neighbours";
 
 /// Speaks of the hypervisor.
 const STEAL: &str = "steal";
@@ -70,9 +67,9 @@ impl Trial<'_> {
         !self.by.is_empty()
     }
 
-    /// Whether it would be on a machine so large that `foreign_cpu` is silent.
+    /// Whether it would be where other programs cannot be seen.
     pub fn is_convicted_by_others(&self) -> bool {
-        self.by.iter().any(|check| check != FOREIGN)
+        self.by.iter().any(|check| check != NEIGHBOURS)
     }
 }
 
@@ -110,7 +107,7 @@ impl Judged<'_> {
 
     /// Whether the machine itself took part.
     pub fn is_spoilt(&self) -> bool {
-        let foreign = self.says(FOREIGN) || self.verdict.limited_by == Some(LimitedBy::Machine);
+        let foreign = self.says(NEIGHBOURS) || self.verdict.limited_by == Some(LimitedBy::Machine);
         let point = &self.run.point;
         is_stolen(point) || (self.run.planted.is_none() && (foreign || is_shared(point)))
     }
@@ -119,7 +116,7 @@ impl Judged<'_> {
     pub fn accusation(&self) -> Option<String> {
         let limited = self.verdict.limited_by == Some(LimitedBy::Generator);
         let speaks = |reason: &&Reason| {
-            let of_machine = [STEAL, FOREIGN].contains(&reason.check.as_str());
+            let of_machine = [STEAL, NEIGHBOURS].contains(&reason.check.as_str());
             OF_GENERATORS.contains(&reason.check.as_str())
                 || (reason.is == Is::Invalid && !of_machine)
         };
@@ -139,7 +136,7 @@ impl Judged<'_> {
         };
         let speaks = |reason: &&Reason| {
             let check = reason.check.as_str();
-            let of_saturation = check == FOREIGN || OF_GENERATORS.contains(&check);
+            let of_saturation = check == NEIGHBOURS || OF_GENERATORS.contains(&check);
             reason.claims.contains(&claim)
                 && check != PROFILED
                 && (of_saturation || reason.is == Is::Invalid)
@@ -159,32 +156,19 @@ impl Judged<'_> {
     }
 }
 
-/// Ticks by the clock between the readings, as `foreign_cpu` takes them: of all CPUs,
-/// and of those that were neither idle nor stolen.
-fn by_the_clock(point: &Point) -> (f64, f64) {
-    let machine = &point.machine;
-    let idle = machine.ticks - machine.busy_ticks - machine.stolen_ticks;
-    let elapsed = machine.between_s.map_or(machine.ticks as f64, |s| {
-        s * (machine.cores * machine.ticks_per_s) as f64
-    });
-    let busy = elapsed - (idle + machine.stolen_ticks) as f64;
-    (elapsed, busy)
-}
-
 fn is_stolen(point: &Point) -> bool {
-    let stolen = point.machine.stolen_ticks as f64;
-    let (_, busy) = by_the_clock(point);
+    let stolen = point.machine.stolen_ticks;
+    let wanted = stolen + point.machine.busy_ticks;
     // A single tick may be the rest of one that was counted before.
-    stolen > 1.0 && stolen > STOLEN * (busy + stolen)
+    stolen > 1 && stolen as f64 > STOLEN * wanted as f64
 }
 
-/// Whether others were there, also where the check must allow for sampling.
+/// Whether others were there, by the scheduler's clocks.
 fn is_shared(point: &Point) -> bool {
-    let (elapsed, busy) = by_the_clock(point);
-    let server_s = point.server.and_then(|server| server.cpu_s).unwrap_or(0.0);
-    let ours_s = point.cpu_s.unwrap_or(0.0) + point.machine.harness_cpu_s + server_s;
-    let ours = ours_s * point.machine.ticks_per_s as f64;
-    busy - UNCHARGED * ours > OTHERS * elapsed
+    point.accounts.as_ref().is_some_and(|accounts| {
+        let capacity_s = accounts.between_s * accounts.cpus as f64;
+        accounts.others_s.unwrap_or(0.0) > OTHERS * capacity_s
+    })
 }
 
 /// All that came to a result.
@@ -256,7 +240,7 @@ fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f
 mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Generator, Machine, Server};
+    use jostle_model::record::{Accounts, Generator, Machine, Server};
 
     fn run(at: u32, rate: f64, busy_share: f64) -> Run {
         let planted = Planted {
@@ -329,7 +313,12 @@ mod tests {
         stolen.point.machine.stolen_ticks = 3;
         assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), stolen]), None);
         let mut shared = run(2, 100.0, 0.5);
-        shared.point.machine.busy_ticks = 130;
+        shared.point.accounts = Some(Box::new(Accounts {
+            between_s: 1.0,
+            cpus: 2,
+            others_s: Some(0.07),
+            ..Accounts::default()
+        }));
         assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), shared]), None);
         let mut unplanted = run(1, 50.0, 0.5);
         let throttle = Planted {

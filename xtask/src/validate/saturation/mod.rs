@@ -169,7 +169,7 @@ fn report(runs: &[Run], quick: bool) -> Vec<Row> {
             note: String::new(),
         },
         Row {
-            what: "guilty, acquitted but for foreign_cpu".to_owned(),
+            what: "guilty, acquitted but for neighbours".to_owned(),
             count: count(
                 guilty()
                     .filter(|trial| !trial.is_convicted_by_others())
@@ -242,7 +242,7 @@ fn table(trials: &[Trial<'_>]) {
     }
     println!(
         "\nguilty: the headline moved by a tenth; detected: share of the guilty that was \
-         convicted; but for others: without the check foreign_cpu\n"
+         convicted; but for others: without the check neighbours\n"
     );
 }
 
@@ -262,7 +262,7 @@ fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
         println!(
             "{}: session {}, {}, {} by {} %: {}; {}",
             if trial.is_convicted() {
-                "by foreign_cpu alone"
+                "by neighbours alone"
             } else {
                 "ACQUITTED"
             },
