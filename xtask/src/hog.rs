@@ -2,11 +2,12 @@
 //! than a run. Started by `cargo xtask validate busy` as the neighbour of what is
 //! measured; ends with its standard input.
 
+use crate::leash::Leash;
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::io::Read;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 
 /// One turn of the duty cycle.
 const PERIOD_NS: u64 = 10_000_000;
@@ -23,21 +24,14 @@ pub struct Hog {
     pub niceness: i32,
 }
 
-/// A hog that runs; dropping it ends it.
-pub struct Running(Child, Option<ChildStdin>);
-
 impl Hog {
-    pub fn start(self) -> anyhow::Result<Running> {
+    pub fn start(self) -> anyhow::Result<Leash> {
         // By this link, so that it is this program even after another build.
-        let mut child = Command::new("/proc/self/exe")
-            .arg("hog")
+        let mut hog = Command::new("/proc/self/exe");
+        hog.arg("hog")
             .args([self.percent.to_string(), self.cpu.to_string()])
-            .args(["--".to_owned(), self.niceness.to_string()])
-            .stdin(Stdio::piped())
-            .spawn()
-            .context("cannot start a hog")?;
-        let input = child.stdin.take();
-        Ok(Running(child, input))
+            .args(["--".to_owned(), self.niceness.to_string()]);
+        Leash::start(&mut hog)
     }
 
     /// Burns until the standard input ends.
@@ -70,19 +64,6 @@ fn burn(share_ns: u64, edge: u64) {
     let mut sum = 0u64;
     while used() < end && jostle_sys::clock::monotonic() < edge {
         (0..1_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
-    }
-}
-
-impl Running {
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.1.take());
-        let _ = self.0.wait();
     }
 }
 

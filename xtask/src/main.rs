@@ -23,6 +23,7 @@ mod hog;
 #[allow(dead_code, reason = "tests use what xtask does not")]
 mod hosts;
 mod hosts_task;
+mod leash;
 mod load;
 mod packages;
 mod peers;

@@ -8,56 +8,12 @@
 
 mod common;
 
+use common::web::Server;
 use common::{Done, Place, alone, jostle, must_be_root, must_have, reason};
-use jostle_model::record::{Accounts, Is, Point};
+use jostle_model::record::{Accounts, Is, Neighbour, Point};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-
-/// Python's web server of these tests.
-struct Server {
-    place: Place,
-    port: u16,
-    child: Child,
-    /// It ends when this closes.
-    _stop: ChildStdin,
-}
-
-impl Server {
-    fn start() -> Server {
-        must_have("python3", "python3");
-        let place = Place::new();
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .arg(place.file("log"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut port = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut port).unwrap();
-        Server {
-            place,
-            port: port.trim().parse().unwrap(),
-            _stop: child.stdin.take().unwrap(),
-            child,
-        }
-    }
-
-    fn measured(&self, line: &str) -> Point {
-        let line = format!("{line} --runs 1 --quiet --format json");
-        self.place.jostle(&line).run().measures().point()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use std::process::{Child, Command, Stdio};
 
 fn accounts(point: &Point) -> &Accounts {
     point.accounts.as_deref().unwrap()
@@ -67,13 +23,14 @@ fn accounts(point: &Point) -> &Accounts {
 #[test]
 fn a_web_server_is_the_server_and_no_neighbour() {
     let _alone = alone();
-    let server = Server::start();
+    let server = Server::plain();
     for connection in ["each", "keep"] {
         let line = format!(
             "stream http://127.0.0.1:{}/ -w 1 -n 300 --connection {connection}",
             server.port
         );
-        let point = server.measured(&line);
+        let line = format!("{line} --runs 1 --quiet --format json");
+        let point = server.place.jostle(&line).run().measures().point();
         let accounts = accounts(&point);
         // Some 200 us a request.
         assert!(
@@ -94,11 +51,11 @@ fn a_web_server_is_the_server_and_no_neighbour() {
 fn the_engine_behind_a_thin_client_is_named_by_its_port() {
     let _alone = alone();
     must_have("curl", "curl");
-    let server = Server::start();
+    let server = Server::plain();
     let command = format!("curl -so /dev/null http://127.0.0.1:{}/", server.port);
     let call = |named: &str| {
         let line = format!("call -w 1 -n 60 --null none {named} --runs 1 --quiet --format json");
-        let jostle = server.place.jostle(&line).with(&command);
+        let jostle = server.place.jostle(&line).word(&command);
         jostle.run().measures().point()
     };
     assert_eq!(accounts(&call("")).server_s, None);
@@ -200,6 +157,88 @@ fn where_others_cannot_be_seen_that_is_absent_and_a_few_workers_need_no_sight() 
     assert!(reason(&point, "unchecked").is_none(), "{:?}", point.verdict);
 }
 
+/// As proc(5) has it: others' entries are not shown (hidepid=2), to a plain user. And
+/// in a namespace of control groups the top of the hierarchy is another one.
+#[test]
+fn a_plain_user_whom_the_system_shows_little_is_not_doubted_for_that() {
+    let _alone = alone();
+    must_be_root("make a namespace");
+    must_have("unshare", "util-linux");
+    let line = "contend flock -w 1 -b 0 -t 0.3 --runs 1 --quiet --format json";
+    for (namespace, script, sees_others) in [
+        ("--mount", "mount -t proc -o hidepid=2 proc /proc", false),
+        ("--cgroup", "true", true),
+    ] {
+        let place = Place::of_a_plain_user();
+        let run = place.jostle(line).after(script);
+        let run = run.under(&format!("unshare {namespace}")).run();
+        let point = run.measures().point();
+        let accounts = accounts(&point);
+        assert_eq!(accounts.others_s.is_some(), sees_others, "{namespace}");
+        assert!(accounts.waited_s.is_some() && accounts.workers_s > 0.0);
+        let unchecked = reason(&point, "unchecked");
+        assert!(unchecked.is_none(), "{namespace}: {:?}", point.verdict);
+    }
+}
+
+/// A master whose processes serve, one of which it replaces again and again.
+const FORKING: &str = "
+import os, signal, socket, sys, threading, time
+listening = socket.socket()
+listening.bind(('127.0.0.1', 0))
+listening.listen(64)
+print(listening.getsockname()[1], flush=True)
+def serve():
+    process = os.fork()
+    if process:
+        return process
+    while True:
+        connection, _ = listening.accept()
+        connection.recv(4096)
+        sum(range(2000))
+        connection.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n')
+        connection.close()
+def end():
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+os.setpgid(0, 0)
+serving = [serve(), serve()]
+threading.Thread(target=end, daemon=True).start()
+while True:
+    time.sleep(0.1)
+    os.kill(serving[0], signal.SIGKILL)
+    os.waitpid(serving[0], 0)
+    serving = [serving[1], serve()]
+";
+
+#[test]
+fn a_server_whose_processes_come_and_go_is_still_the_server() {
+    let _alone = alone();
+    must_have("python3", "python3");
+    let mut python = Command::new("python3")
+        .args(["-c", FORKING])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    let stdout = python.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut port).unwrap();
+    let line = format!(
+        "stream http://127.0.0.1:{0}/ -w 1 -n 3000 --connection each --server :{0} \
+         --runs 1 --quiet --format json",
+        port.trim()
+    );
+    // Requests of a process that is replaced fail, which makes the point INVALID.
+    let point = jostle(&line).run().measures().point();
+    drop(python.stdin.take());
+    let _ = python.wait();
+    let accounts = accounts(&point);
+    assert!(accounts.server_s.unwrap() > 0.02, "{accounts:?}");
+    let python = |other: &Neighbour| other.name.starts_with("python");
+    assert!(!accounts.others.iter().any(python), "{accounts:?}");
+}
+
 #[test]
 fn a_server_that_cannot_be_watched_is_refused_before_anything_starts() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -227,7 +266,7 @@ fn a_server_that_cannot_be_watched_is_refused_before_anything_starts() {
 #[test]
 fn a_server_that_ends_during_the_run_is_an_error_and_no_hang() {
     let _alone = alone();
-    let mut server = Server::start();
+    let mut server = Server::plain();
     let line = format!(
         "stream http://127.0.0.1:{0}/ -w 1 -n 20000 --runs 1 --quiet --format json --server :{0}",
         server.port

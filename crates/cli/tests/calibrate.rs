@@ -170,3 +170,21 @@ fn an_interrupt_leaves_nothing_and_keeps_nothing() {
     });
     assert_eq!(left.count(), 0);
 }
+
+/// It once ended with 0 after "0 of 29 rows", in place of the good one.
+#[test]
+fn a_calibration_whose_keeper_is_killed_fails_and_replaces_nothing() {
+    let _alone = alone();
+    let place = Place::new();
+    place.make_directory("cache");
+    let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
+    let mut run = place.jostle("calibrate").after(&script).in_background();
+    let keeper = run.keeper();
+    run.until_workers(1);
+    run.kill(keeper);
+    run.end()
+        .exits(1)
+        .says("ended unexpectedly (SIGKILL)")
+        .leaves_nothing();
+    assert_eq!(place.list("cache"), [""; 0]);
+}

@@ -264,7 +264,7 @@ fn a_tracer_runs_along() {
     let place = Place::new();
     let done = place
         .jostle("connect --open 1000 --sources 1 --runs 1 --seed 1 --format json --during")
-        .with("sh -c 'cat /proc/{pid}/comm; exec sleep 60'")
+        .word("sh -c 'cat /proc/{pid}/comm; exec sleep 60'")
         .run_cleanly();
     let point = &points(&done)[0];
     let during = point.during.as_ref().unwrap();

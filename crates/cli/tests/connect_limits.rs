@@ -296,8 +296,8 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         .exits(2)
         .says("connect has no workers");
     jostle("connect --open 10 --runs 1")
-        .with("--during")
-        .with("sh -c 'x")
+        .word("--during")
+        .word("sh -c 'x")
         .run()
         .exits(2)
         .says("a quote has no end");

@@ -25,6 +25,7 @@ pub fn environment(machine: &Machine, version: &str, commit: Option<&str>) -> En
         memory_available_bytes: memory.available_bytes,
         steal_share_since_boot: machine.ticks.as_ref().and_then(steal_share),
         limits: limits(machine),
+        settings: machine.settings.clone(),
         cgroup: machine.cgroup.name.clone(),
         file_systems: BTreeMap::new(),
         hash_sizes: machine.net.hash_sizes.clone(),

@@ -132,6 +132,12 @@ impl Calibrated {
         }
     }
 
+    /// Whether not a single row could be tried.
+    pub fn tried_none(&self) -> bool {
+        let untold = |row: &Finding| row.outcome == Outcome::CannotTell;
+        self.rows.iter().all(untold)
+    }
+
     /// Whether a row failed.
     pub fn has_failed(&self) -> bool {
         self.rows.iter().any(|row| row.outcome == Outcome::Fail)

@@ -129,19 +129,19 @@ fn closing(calibrated: &Calibrated) -> String {
             .filter(|row| row.outcome == outcome)
             .count()
     };
-    let all = calibrated.rows.len();
     let (passed, failed, untold) = (
         count(Outcome::Pass),
         count(Outcome::Fail),
         count(Outcome::CannotTell),
     );
-    let mut text = format!("jostle found what was planted in {passed} of {all} rows");
+    let tried = passed + failed;
+    let mut text = format!("jostle found what was planted in {passed} of {tried} rows");
     if failed > 0 {
         text +=
             &format!(", and did NOT in {failed}: do not trust it here before that is explained");
     }
     if untold > 0 {
-        text += &format!("; {untold} could not be tried today");
+        text += &format!("; {untold} more could not be tried today");
     }
     text += &format!(". It took {:.0} s.", calibrated.elapsed_s);
     if calibrated.trials == 1 {
@@ -154,13 +154,18 @@ fn closing(calibrated: &Calibrated) -> String {
 /// What a table of results says of the last calibration.
 pub(crate) fn sentence(specimens: &Specimens) -> String {
     let day = specimens.at.get(..10).unwrap_or(&specimens.at);
-    let all = specimens.passed as usize + specimens.failed.len() + specimens.cannot_tell.len();
+    let tried = specimens.passed as usize + specimens.failed.len();
     let mut text = format!(
-        "Calibrated here on {day}: {} of {all} rows passed",
+        "Calibrated here on {day}: {} of {tried} rows passed",
         specimens.passed
     );
     if !specimens.failed.is_empty() {
         text += &format!(", FAILED: {}", specimens.failed.join(", "));
+    }
+    match specimens.cannot_tell.len() {
+        0 => {}
+        1 => text += "; 1 more could not be tried",
+        untold => text += &format!("; {untold} more could not be tried"),
     }
     text + "."
 }
@@ -271,7 +276,8 @@ mod tests {
         let text = sentence(&calibrated().summary());
         assert_eq!(
             text,
-            "Calibrated here on 2026-11-21: 1 of 3 rows passed, FAILED: 6 busted:1e-3."
+            "Calibrated here on 2026-11-21: 1 of 2 rows passed, FAILED: 6 busted:1e-3; 1 more \
+             could not be tried."
         );
     }
 }

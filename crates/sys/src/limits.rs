@@ -11,11 +11,13 @@ pub mod cgroup;
 pub mod cpu_group;
 pub mod net;
 pub mod other_group;
+pub mod settings;
 pub mod text;
 
 use crate::stat::MachineTicks;
 use cgroup::Cgroup;
 use rustix::process::{Resource, getrlimit};
+use std::collections::BTreeMap;
 use std::fs::read_to_string;
 use std::path::Path;
 use text::{Memory, Semaphores, Status};
@@ -125,6 +127,8 @@ pub struct Machine {
     pub cgroup: Cgroup,
     /// The processors.
     pub cpus: Cpus,
+    /// Settings that move what locks and wake-ups cost, by name.
+    pub settings: BTreeMap<String, String>,
     /// Memory; absent without /proc.
     pub memory: Option<Memory>,
     /// CPU time since boot.
@@ -152,6 +156,10 @@ impl Machine {
         let rlimits = rlimits();
         let counted = rlimits.tasks.soft.is_some() && !status.exempt_from_nproc();
         let loadavg = slurp("/proc/loadavg");
+        let cpus = cpus(
+            &uname.machine().to_string_lossy(),
+            &uname.release().to_string_lossy(),
+        );
         Machine {
             host: uname.nodename().to_string_lossy().into_owned(),
             kernel_release: format!(
@@ -164,10 +172,8 @@ impl Machine {
             rlimits,
             kernel: kernel(loadavg.as_deref()),
             cgroup: Cgroup::read(Path::new("/")),
-            cpus: cpus(
-                &uname.machine().to_string_lossy(),
-                &uname.release().to_string_lossy(),
-            ),
+            settings: settings::read(&uname.version().to_string_lossy(), cpus.hypervisor),
+            cpus,
             memory: slurp("/proc/meminfo").and_then(|t| text::memory(&t)),
             ticks: crate::stat::machine_ticks().ok(),
             load: loadavg.as_deref().and_then(|t| text::field(t, 0)),

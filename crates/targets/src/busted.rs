@@ -94,6 +94,7 @@ impl Target for Busted {
     }
 
     fn join(&self, worker: usize) -> Result<BustedLock, SetupError> {
+        self.shared.tallies.touch(worker);
         Ok(BustedLock {
             shared: Arc::clone(&self.shared),
             // The conversion saturates, so that 1 is nearly always.

@@ -59,6 +59,12 @@ impl Tallies {
         self.region.words64(worker * LINE, COUNTERS)
     }
 
+    /// Maps one worker's counters into the calling process. Otherwise its first count
+    /// is a page fault, between what happened and what the worker does next.
+    pub fn touch(&self, worker: usize) {
+        add(&self.of(worker)[0], 0);
+    }
+
     /// Counter number `index` of each worker, in order.
     pub fn column(&self, index: usize) -> impl Iterator<Item = u64> {
         (0..self.workers).map(move |worker| self.of(worker)[index].load(Relaxed))

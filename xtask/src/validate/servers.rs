@@ -3,12 +3,13 @@
 //! Dropping a [`Running`] ends its server. A server ends, too, when this program
 //! does, in whatever way: it has a guardian that waits for the end of its input.
 
+use crate::leash::Leash;
 use crate::slapd::{self, Slapd};
 use anyhow::{Context, anyhow, bail, ensure};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// For a server to answer, on a busy machine.
@@ -67,10 +68,10 @@ impl Server {
     }
 }
 
-/// What ends a server.
-enum Leash {
-    /// Its own input, or its guardian's.
-    Input(Child, Option<ChildStdin>),
+/// What ends a server: its own input, or its guardian's.
+#[allow(dead_code, reason = "held so that dropping it ends the server")]
+enum End {
+    Input(Leash),
     Slapd(Slapd),
 }
 
@@ -78,16 +79,16 @@ enum Leash {
 pub struct Running {
     pub server: Server,
     pub address: SocketAddr,
-    leash: Leash,
+    end: End,
 }
 
 impl Running {
     /// What the verbs that send requests are given.
     pub fn target(&self) -> String {
-        match (self.server, &self.leash) {
+        match (self.server, &self.end) {
             (Server::Lockd | Server::Slow, _) => format!("lockd://{}", self.address),
             (Server::Redis, _) => format!("redis://{}", self.address),
-            (_, Leash::Slapd(slapd)) => slapd.url("(uid=user{n})"),
+            (_, End::Slapd(slapd)) => slapd.url("(uid=user{n})"),
             (Server::Nginx | Server::Python | Server::Slapd, _) => {
                 format!("http://{}/", self.address)
             }
@@ -95,34 +96,22 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Leash::Input(child, input) = &mut self.leash {
-            drop(input.take());
-            let _ = child.wait();
-        }
-    }
-}
-
 /// A server of jostle's own: it ends with its standard input.
 fn own(server: Server, jostle: &Path, name: &str, cpu: Option<usize>) -> anyhow::Result<Running> {
-    let mut child = pinned(cpu)
+    let mut serve = pinned(cpu);
+    serve
         .arg(jostle)
         .args(["serve", name])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot run env or taskset")?;
-    let stdout = child.stdout.take().context("a server without output")?;
-    let input = child.stdin.take();
-    let leash = Leash::Input(child, input);
+        .stdout(Stdio::piped());
+    let mut leash = Leash::start(&mut serve)?;
+    let stdout = leash.stdout().context("a server without output")?;
     let mut said = String::new();
     BufReader::new(stdout).read_line(&mut said)?;
     let address = said.trim().parse();
     Ok(Running {
         server,
         address: address.with_context(|| format!("{name} does not start: it printed {said:?}"))?,
-        leash,
+        end: End::Input(leash),
     })
 }
 
@@ -146,23 +135,20 @@ fn foreign(server: Server, cpu: Option<usize>) -> anyhow::Result<Running> {
         .tempdir()?;
     let words = words(server, address, directory.path())?;
     let line = pinned(cpu);
-    let mut child = Command::new("sh")
+    let mut guardian = Command::new("sh");
+    guardian
         .args(["-c", slapd::GUARDIAN, "sh"])
         // From here on the guardian removes it.
         .arg(directory.keep())
         .arg(line.get_program())
         .args(line.get_args())
         .args(words)
-        .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot run sh")?;
-    let input = child.stdin.take();
+        .stderr(Stdio::null());
     let running = Running {
         server,
         address,
-        leash: Leash::Input(child, input),
+        end: End::Input(Leash::start(&mut guardian)?),
     };
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
@@ -224,7 +210,7 @@ fn directory(cpu: Option<usize>) -> anyhow::Result<Running> {
     Ok(Running {
         server: Server::Slapd,
         address: (Ipv4Addr::LOCALHOST, slapd.port).into(),
-        leash: Leash::Slapd(slapd),
+        end: End::Slapd(slapd),
     })
 }
 

@@ -189,6 +189,10 @@ impl Bench {
             return Err(Stop::Ended(code));
         }
         let (code, error) = (outcome.end.exit, outcome.end.error.clone());
+        if world.keeper().is_gone() {
+            // Every other row would end like this one: no finding about the tool.
+            return Err(Stop::Failed(error.unwrap_or_default()));
+        }
         let set = measure::result_set(outcome);
         match (code, set) {
             (exit::DONE | exit::INVALID, Some(set)) => {

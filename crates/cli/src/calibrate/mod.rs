@@ -69,9 +69,14 @@ pub fn calibrate(asked: &Calibrate) -> Result<u8, Failure> {
     drop(bench);
     print(&render(&asked.format, &calibrated))?;
     // Part of the rows is no proof of the tool.
-    if asked.rows.is_none()
-        && let Err(error) = proven::store(&calibrated)
-    {
+    if asked.rows.is_some() {
+        return Ok(u8::from(calibrated.has_failed()));
+    }
+    if calibrated.tried_none() {
+        complain("no row could be tried: this calibration fails and is not kept");
+        return Ok(1);
+    }
+    if let Err(error) = proven::store(&calibrated) {
         complain(&format!(
             "later results will not know of it: cannot keep it: {error}"
         ));

@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod left;
 pub mod liar;
 pub mod processes;
+pub mod web;
 
 pub use processes::{Process, Signal};
 
@@ -195,12 +196,6 @@ pub struct Jostle {
 }
 
 impl Jostle {
-    /// With one more word, which may hold spaces.
-    pub fn with(mut self, word: &str) -> Jostle {
-        self.words.push(word.to_owned());
-        self
-    }
-
     /// Started by another program, whose words come first: `prlimit --nproc=9`.
     pub fn under(mut self, line: &str) -> Jostle {
         self.under

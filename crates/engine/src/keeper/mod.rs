@@ -287,6 +287,11 @@ impl Keeper {
         process::is_halted(self.pid)
     }
 
+    /// Whether it has ended, so that nothing more can be measured with it.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
     /// Lets the keeper go and waits until it has cleaned up.
     pub fn end(&mut self) {
         if std::mem::replace(&mut self.gone, true) {

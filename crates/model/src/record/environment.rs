@@ -34,6 +34,11 @@ pub struct Environment {
     pub steal_share_since_boot: Option<f64>,
     /// Limits that matter, by name (`RLIMIT_NOFILE soft`, `pids.max`, ...).
     pub limits: BTreeMap<String, String>,
+    /// Settings of kernel and hardware that move what locks and wake-ups cost, by name
+    /// (`preemption`, `guest halt poll ns`, `huge pages`, ...); one that this kernel
+    /// lacks or this user may not read is absent, in files of older versions all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub settings: BTreeMap<String, String>,
     /// cgroup of this process, `v1` or `v2` with its path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,

@@ -25,7 +25,14 @@ pub fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
     let environments = [base, new].map(|set| fields(&set.experiment.environment));
     let plans = [base, new].map(|set| &set.experiment.plan);
     let plans = plans.map(|plan| serde_json::to_value(plan).unwrap_or_default());
-    let mut said = differing(&environments[0], &environments[1], &[]);
+    // Files of older versions have no settings: that is no difference.
+    let known = [base, new].map(|set| !set.experiment.environment.settings.is_empty());
+    let without: &[&str] = if known == [true; 2] {
+        &[]
+    } else {
+        &["settings"]
+    };
+    let mut said = differing(&environments[0], &environments[1], without);
     // What is swept shows in the points, and a seed is fresh each time.
     let without = [
         "seed",

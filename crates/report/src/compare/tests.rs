@@ -166,6 +166,20 @@ fn what_is_in_only_one_and_what_else_differs_is_said() {
 }
 
 #[test]
+fn settings_are_compared_where_both_files_have_them() {
+    let with = |poll: &str| {
+        let mut set = set(1000.0, 1.0);
+        let setting = ("guest halt poll ns".to_owned(), poll.to_owned());
+        set.experiment.environment.settings = [setting].into();
+        set
+    };
+    let context = |base: &ResultSet, new: &ResultSet| compared(base, new).unwrap().context;
+    let differ = context(&with("0"), &with("200000"));
+    assert_eq!(differ, ["settings, guest halt poll ns: 0 -> 200000"]);
+    assert!(context(&set(1000.0, 1.0), &with("0")).is_empty());
+}
+
+#[test]
 fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
     let mut one = set(1000.0, 1.0);
     for point in &mut one.points {

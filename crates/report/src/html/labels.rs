@@ -21,7 +21,8 @@ const FIRST: [&str; 7] = [
     "cores",
     "host",
 ];
-const LAST: [&str; 12] = [
+const LAST: [&str; 13] = [
+    "settings",
     "limits",
     "cgroup",
     "memory_bytes",
@@ -62,7 +63,14 @@ impl Difference {
 
 /// All that differs, in the order in which readers ask for it.
 pub fn differences(sets: &[&ResultSet]) -> Vec<Difference> {
-    let facts: Vec<BTreeMap<String, String>> = sets.iter().map(|set| facts(set)).collect();
+    let mut facts: Vec<BTreeMap<String, String>> = sets.iter().map(|set| facts(set)).collect();
+    // Files of older versions have no settings: that is no difference.
+    let unknown = |set: &&ResultSet| set.experiment.environment.settings.is_empty();
+    if sets.iter().any(unknown) {
+        for facts in &mut facts {
+            facts.retain(|name, _| !name.starts_with("settings."));
+        }
+    }
     let mut names: Vec<&String> = facts.iter().flat_map(BTreeMap::keys).collect();
     names.sort_by_key(|name| (rank(name), name.as_str()));
     names.dedup();

@@ -2,9 +2,10 @@
 //! guest's kernel that moves the rates of locks by a factor, so that a verdict has to
 //! hold on either side of it.
 
+use crate::leash::Leash;
 use anyhow::{Context, ensure};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 
 const FILE: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
@@ -20,40 +21,27 @@ fn read(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The setting as it was, to be restored when this is dropped, or when this program
-/// ends in whatever way: a shell waits for that.
-pub struct Restored(Child, Option<ChildStdin>);
-
-/// Sets it.
-pub fn set(ns: u64) -> anyhow::Result<Restored> {
+/// Sets it, until the leash is dropped or this program ends: a shell waits for that
+/// and restores what was there.
+pub fn set(ns: u64) -> anyhow::Result<Leash> {
     set_in(Path::new(FILE), ns)
 }
 
-fn set_in(file: &Path, ns: u64) -> anyhow::Result<Restored> {
+fn set_in(file: &Path, ns: u64) -> anyhow::Result<Leash> {
     const RESTORE: &str = r#"trap '' INT HUP TERM; read -r never; echo "$1" > "$2""#;
     let name = file.display();
     let before = read(file).with_context(|| {
         format!("cannot read {name}: run it without --both-halt-settings on this machine")
     })?;
-    let mut shell = Command::new("sh")
+    let mut shell = Command::new("sh");
+    shell
         .args(["-c", RESTORE, "sh", &before.to_string()])
-        .arg(file)
-        .stdin(Stdio::piped())
-        .spawn()
-        .context("cannot run sh")?;
-    let input = shell.stdin.take();
-    let restored = Restored(shell, input);
+        .arg(file);
+    let restored = Leash::start(&mut shell)?;
     std::fs::write(file, ns.to_string())
         .with_context(|| format!("cannot write {name} (as root)"))?;
     ensure!(read(file) == Some(ns), "{name} does not keep {ns}");
     Ok(restored)
-}
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        drop(self.1.take());
-        let _ = self.0.wait();
-    }
 }
 
 #[cfg(test)]
