@@ -1,5 +1,5 @@
 //! How long and how often: pure rules from what a pilot measured to windows,
-//! points and blocks. METHOD.md, "Repeats and default duration".
+//! points and blocks. docs/method/statistics.md.
 
 use jostle_model::Nanos;
 use jostle_stats::rng::Rng;

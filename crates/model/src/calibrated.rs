@@ -20,7 +20,7 @@ pub struct Calibrated {
     pub elapsed_s: f64,
     /// How often each row was tried.
     pub trials: u64,
-    /// In the order of METHOD.md.
+    /// In the order of docs/calibrate.md.
     pub rows: Vec<Finding>,
 }
 
@@ -42,7 +42,7 @@ pub struct Place {
 /// How one row came out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its number in METHOD.md.
+    /// Its number in docs/calibrate.md.
     pub row: u64,
     /// What is asked of the tool.
     pub name: String,

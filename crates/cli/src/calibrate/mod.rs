@@ -29,8 +29,8 @@ use rows::{ROWS, Row};
 use std::time::Instant;
 use trial::{Said, Trial};
 
-/// Of the trials that could tell: a greater share that surely was wrong is a
-/// failure. METHOD.md: at most 2 % of what is right may be convicted.
+/// A row fails if surely more than this share of the trials that could tell was
+/// wrong (docs/calibrate.md).
 const WRONG_AT_MOST: f64 = 0.02;
 
 /// Tries the rows and returns the exit code.

@@ -3,8 +3,8 @@
 //!
 //! Distributions are merged bucket by bucket and never by their percentiles; one
 //! value a worker or generator follows the other, in the order of ranks; counts add
-//! up. What nobody can know across hosts is left out: METHOD.md, "Several hosts", says
-//! what and why.
+//! up. What nobody can know across hosts is left out: docs/method/hosts.md says what
+//! and why.
 
 use super::machines;
 use super::{Host, Part};

@@ -1,5 +1,5 @@
 //! Two results, or two targets of one: what differs, what is the same, and what
-//! cannot be decided. METHOD.md, "Comparison".
+//! cannot be decided. docs/method/comparison.md.
 //!
 //! Within one result runs of the same block are pairs, and need no anchor.
 //! Between two, a figure is measured by what the machine itself took

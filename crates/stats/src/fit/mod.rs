@@ -2,7 +2,7 @@
 //! curve bends, and what they do not suffice to say.
 //!
 //! First lack of fit, then the choice among what fits; nothing is said of values
-//! outside of the sweep. METHOD.md, "Growth". A sweep is generic: a swept value
+//! outside of the sweep. docs/method/growth.md. A sweep is generic: a swept value
 //! and figures of its runs ([`sweeps`]), whatever the workload.
 //!
 //! Not for two points, whose quotient the closing sentences state, and not for

@@ -1,4 +1,4 @@
-//! The rows of `jostle calibrate`, one file each. METHOD.md has their numbers.
+//! The rows of `jostle calibrate`, one file each. docs/calibrate.md has their numbers.
 //!
 //! A new row is a file with a [`Row`] and one line in [`ROWS`].
 
@@ -19,7 +19,7 @@ use super::trial::Trial;
 
 /// Something that is planted, and how it is looked for.
 pub struct Row {
-    /// In METHOD.md.
+    /// In docs/calibrate.md.
     pub number: u64,
     /// What is asked of the tool.
     pub name: &'static str,
