@@ -196,6 +196,9 @@ pub struct Limits {
     pub waiters: u32,
     /// Bytes of memory for locks, waiters, names and their index.
     pub memory_bytes: usize,
+    /// How long a wait may last, in milliseconds, whatever was asked for; `None`:
+    /// as long as it takes.
+    pub wait_ms: Option<u64>,
 }
 
 impl Default for Limits {
@@ -205,6 +208,7 @@ impl Default for Limits {
             waiters_per_lock: 100_000,
             waiters: 1_000_000,
             memory_bytes: 1 << 30,
+            wait_ms: None,
         }
     }
 }

@@ -53,7 +53,7 @@ pub use events::{
     Counters, Event, Limits, LockRequest, Mode, Outcome, Output, Refusal, Reply, SessionId, Time,
 };
 pub use hash::HashKey;
-pub use view::{Holder, Waiter};
+pub use view::{BadCursor, Holder, Waiter};
 
 /// The sound table. Its tests build others, with one fault planted in each, to
 /// see that they would find it; a constant parameter costs the sound one nothing.

@@ -112,7 +112,8 @@ impl<const FAULT: u8> Table<FAULT> {
         self.queues[queue]
             .waiting
             .push_back(&mut self.claims, claim_id);
-        if let Some(wait_ms) = request.wait_ms {
+        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
+        if let Some(wait_ms) = waits.min() {
             self.set_deadline(Ref::new(Kind::Claim, claim_id), now.after_ms(wait_ms));
         }
         self.sessions[request.session.slot()].waiting = claim_id;

@@ -391,6 +391,26 @@ fn bounds_are_refusals_that_change_nothing() {
 }
 
 #[test]
+fn a_bound_on_waits_ends_those_that_would_last_for_ever() {
+    let limits = Limits {
+        wait_ms: Some(10),
+        ..Limits::default()
+    };
+    story(
+        limits,
+        &[
+            (0.0, "a LOCK x", "1"),
+            (0.0, "b LOCK x", "waits"),
+            (0.0, "c LOCK x WAIT 5", "waits"),
+            (0.0, "d LOCK x WAIT 100", "waits"),
+            (5.0, "- TICK", "-, c gets nil"),
+            (9.9, "- TICK", "-"),
+            (10.0, "- TICK", "-, b gets nil, d gets nil"),
+        ],
+    );
+}
+
+#[test]
 fn memory_is_bounded_and_freed_places_serve_again() {
     let mut table: Table = Table::new(Limits::default(), HashKey(1, 2), 1);
     let empty = table.bytes();
@@ -474,11 +494,12 @@ fn long_names_are_told_apart_to_their_last_byte() {
         );
     }
     let mut seen = Vec::new();
-    stage.table.each_hold(&mut Vec::new(), |name, _| {
+    let visit = |name: &[u8], _| {
         seen.push(String::from_utf8(name.to_vec()).unwrap());
-        true
-    });
-    assert_eq!(seen, names);
+        1
+    };
+    let end = stage.table.walk_holds(0, 1 << 20, &mut Vec::new(), visit);
+    assert_eq!((end, seen), (Ok(None), names.clone()));
     for name in &names {
         assert_eq!(stage.play(Time(0), &format!("a UNLOCK {name}")), "released");
         assert_eq!(stage.play(Time(0), &format!("a UNLOCK {name}")), "notheld");
@@ -567,4 +588,59 @@ fn very_many_leases_that_end_together_end_in_pieces_but_none_is_of_use() {
     }
     assert!(ticks >= 3, "{ticks}");
     assert_eq!(stage.table.names_held(), 3);
+}
+
+#[test]
+fn a_walk_in_pieces_sees_every_hold_that_stays() {
+    let mut stage = Stage::new(Limits::default());
+    let now = Time(0);
+    for n in 0..50 {
+        stage.play(now, &format!("a LOCK stays{n}"));
+        stage.play(now, &format!("a LOCK goes{n}"));
+        stage.play(now, &format!("s{n} LOCK shared SHARED"));
+        stage.play(now, &format!("w{n} LOCK stays0"));
+    }
+    let (mut seen, mut cursor, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let visit = |name: &[u8], holder: Holder| {
+            seen.push((String::from_utf8(name.to_vec()).unwrap(), holder.token));
+            1
+        };
+        let next = stage
+            .table
+            .walk_holds(cursor, 16, &mut Vec::new(), visit)
+            .unwrap();
+        // Others come and go in between.
+        stage.play(now, &format!("a UNLOCK goes{pages}"));
+        stage.play(now, &format!("b LOCK comes{pages}"));
+        pages += 1;
+        match next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    assert!(pages > 10);
+    let count = |start: &str| {
+        seen.iter()
+            .filter(|(name, _)| name.starts_with(start))
+            .count()
+    };
+    assert_eq!((count("stays"), count("shared")), (50, 50));
+    let (mut waiting, mut cursor) = (0, 0);
+    while let Some(next) = stage
+        .table
+        .walk_waiters(b"stays0", cursor, 16, |_| {
+            waiting += 1;
+            1
+        })
+        .unwrap()
+    {
+        cursor = next;
+    }
+    assert_eq!(waiting, 50);
+    assert_eq!(stage.table.walk_waiters(b"free", 0, 9, |_| 1), Ok(None));
+    for cursor in [1 << 33, u64::MAX] {
+        let walked = stage.table.walk_holds(cursor, 1, &mut Vec::new(), |_, _| 1);
+        assert_eq!(walked, Err(BadCursor));
+    }
 }

@@ -1,6 +1,6 @@
 //! What an administrator may know: holders, waiters, totals.
 
-use super::entries::{Lock, NEVER, State};
+use super::entries::{Claim, Lock, NEVER, State};
 use super::slab::NIL;
 use super::{Counters, Mode, SessionId, Table, Time};
 
@@ -30,6 +30,52 @@ pub struct Waiter {
     pub since: Time,
     /// Until when; `None`: as long as it takes.
     pub until: Option<Time>,
+}
+
+/// A number that no walk can have given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCursor;
+
+/// How far a walk over holds has come: an index, first of locks, then of claims.
+#[derive(Clone, Copy)]
+struct Walk {
+    claims: bool,
+    index: u32,
+}
+
+impl Walk {
+    const CLAIMS: Self = Self {
+        claims: true,
+        index: 0,
+    };
+
+    fn new(cursor: u64) -> Result<Self, BadCursor> {
+        if cursor >> 33 != 0 {
+            return Err(BadCursor);
+        }
+        Ok(Self {
+            claims: cursor >> 32 != 0,
+            index: cursor as u32,
+        })
+    }
+
+    fn cursor(self) -> u64 {
+        u64::from(self.claims) << 32 | u64::from(self.index)
+    }
+}
+
+fn waiter(claim: &Claim) -> Waiter {
+    Waiter {
+        session: SessionId(claim.session),
+        mode: if claim.exclusive {
+            Mode::Exclusive
+        } else {
+            Mode::Shared
+        },
+        ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
+        since: Time(claim.since),
+        until: time(claim.deadline),
+    }
 }
 
 fn time(deadline: u64) -> Option<Time> {
@@ -75,20 +121,10 @@ impl<const FAULT: u8> Table<FAULT> {
         } else {
             self.queues[queue].waiting.head
         };
-        self.line(head).map(|claim| Waiter {
-            session: SessionId(claim.session),
-            mode: if claim.exclusive {
-                Mode::Exclusive
-            } else {
-                Mode::Shared
-            },
-            ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
-            since: Time(claim.since),
-            until: time(claim.deadline),
-        })
+        self.line(head).map(waiter)
     }
 
-    fn line(&self, mut at: u32) -> impl Iterator<Item = &super::entries::Claim> {
+    fn line(&self, mut at: u32) -> impl Iterator<Item = &Claim> {
         std::iter::from_fn(move || {
             if at == NIL {
                 return None;
@@ -100,22 +136,96 @@ impl<const FAULT: u8> Table<FAULT> {
         })
     }
 
-    /// Calls `visit` with the name and a holder of every hold, in no order that
-    /// means anything, until it returns false. `name` is a buffer to use.
-    pub fn each_hold(&self, name: &mut Vec<u8>, mut visit: impl FnMut(&[u8], Holder) -> bool) {
-        for id in 0..self.locks.touched() {
-            let lock = &self.locks[id];
-            if !lock.used {
-                continue;
-            }
-            name.clear();
-            lock.name_into(&self.blocks, name);
-            for holder in self.holders_of(lock) {
-                if !visit(name, holder) {
-                    return;
+    /// Walks over all holds, a bounded part at a time. `visit` gets the name and a
+    /// holder, and says what that has cost; each place that was looked at costs
+    /// 1 besides. The walk begins at 0; where it goes on when `budget` is used up
+    /// is returned, `None` at the end. What is held throughout the walk is visited
+    /// at least once, whatever happens in between. `name` is a buffer to use.
+    ///
+    /// # Errors
+    /// [`BadCursor`].
+    pub fn walk_holds(
+        &self,
+        cursor: u64,
+        mut budget: u64,
+        name: &mut Vec<u8>,
+        mut visit: impl FnMut(&[u8], Holder) -> u64,
+    ) -> Result<Option<u64>, BadCursor> {
+        let mut at = Walk::new(cursor)?;
+        // Exclusive holds stand in locks, shared ones in claims; neither moves.
+        while budget > 0 {
+            let found = if at.claims {
+                if at.index >= self.claims.touched() {
+                    return Ok(None);
                 }
+                self.sharer_at(at.index)
+            } else if at.index >= self.locks.touched() {
+                at = Walk::CLAIMS;
+                continue;
+            } else {
+                self.sole_at(at.index)
+            };
+            at.index += 1;
+            budget -= 1;
+            if let Some((lock, holder)) = found {
+                name.clear();
+                lock.name_into(&self.blocks, name);
+                budget = budget.saturating_sub(visit(name, holder));
             }
         }
+        Ok(Some(at.cursor()))
+    }
+
+    fn sole_at(&self, index: u32) -> Option<(&Lock, Holder)> {
+        let lock = &self.locks[index];
+        let holder = Holder {
+            session: SessionId(lock.session),
+            token: lock.token,
+            mode: Mode::Exclusive,
+            expires: time(lock.deadline),
+        };
+        (lock.used && lock.exclusive).then_some((lock, holder))
+    }
+
+    fn sharer_at(&self, index: u32) -> Option<(&Lock, Holder)> {
+        let claim = &self.claims[index];
+        let holder = Holder {
+            session: SessionId(claim.session),
+            token: claim.token,
+            mode: Mode::Shared,
+            expires: time(claim.deadline),
+        };
+        (claim.state == State::Sharing).then(|| (&self.locks[claim.lock], holder))
+    }
+
+    /// Walks over the waiters of a lock as [`Table::walk_holds`] does over holds,
+    /// in no order.
+    ///
+    /// # Errors
+    /// [`BadCursor`].
+    pub fn walk_waiters(
+        &self,
+        name: &[u8],
+        cursor: u64,
+        mut budget: u64,
+        mut visit: impl FnMut(Waiter) -> u64,
+    ) -> Result<Option<u64>, BadCursor> {
+        let mut index = u32::try_from(cursor).map_err(|_| BadCursor)?;
+        let Some(id) = self.find(self.hash(name), name) else {
+            return Ok(None);
+        };
+        while budget > 0 {
+            if index >= self.claims.touched() {
+                return Ok(None);
+            }
+            let claim = &self.claims[index];
+            index += 1;
+            budget -= 1;
+            if claim.state == State::Waiting && claim.lock == id {
+                budget = budget.saturating_sub(visit(waiter(claim)));
+            }
+        }
+        Ok(Some(index.into()))
     }
 
     /// How often what has happened.

@@ -42,17 +42,33 @@ fn options(call: &Call<'_>, may_wait: bool) -> Result<Options, &'static str> {
     Ok(options)
 }
 
+/// What a command may do about a lock that is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Wait, as long as it says.
+    Wait,
+    /// Nothing, though it may ask for more.
+    Ignored,
+    /// Nothing.
+    None,
+}
+
 pub(super) fn lock(server: &mut Server, call: Call<'_>) {
-    acquire(server, call, true);
+    acquire(server, call, Patience::Wait);
+}
+
+/// LOCK within a transaction.
+pub(super) fn lock_within(server: &mut Server, call: Call<'_>) {
+    acquire(server, call, Patience::Ignored);
 }
 
 pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
-    acquire(server, call, false);
+    acquire(server, call, Patience::None);
 }
 
 #[inline]
-fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
-    let options = match options(&call, may_wait) {
+fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
+    let options = match options(&call, patience != Patience::None) {
         Ok(options) => options,
         Err(text) => return call.reply().error(text),
     };
@@ -60,7 +76,10 @@ fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
         session: call.conn.session,
         name: call.arg(1),
         ttl_ms: options.ttl_ms,
-        wait_ms: if may_wait { options.wait_ms } else { Some(0) },
+        wait_ms: match patience {
+            Patience::Wait => options.wait_ms,
+            _ => Some(0),
+        },
         mode: if options.shared {
             Mode::Shared
         } else {
