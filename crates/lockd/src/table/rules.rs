@@ -86,10 +86,10 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
             name,
             ttl_ms: option("TTL"),
             wait_ms: option("WAIT"),
-            mode: if words.contains(&"SHARED") {
-                Mode::Shared
-            } else {
-                Mode::Exclusive
+            mode: match option("OF") {
+                Some(of) if of > 1 => Mode::Place { of: of as u16 },
+                _ if words.contains(&"SHARED") => Mode::Shared,
+                _ => Mode::Exclusive,
             },
         }),
         ("UNLOCK", Some(session)) => Event::Unlock {
@@ -332,6 +332,49 @@ fn of_several_shared_holds_a_session_means_its_connections_else_the_latest() {
         (0.0, "a UNLOCK x 3", "notowner"),
         (0.0, "a UNLOCK x", "released"), // 2
         (0.0, "a UNLOCK x 1", "released"),
+    ]);
+}
+
+#[test]
+fn a_semaphore_has_so_many_holders_and_a_line_behind_them() {
+    rules(&[
+        (0.0, "a LOCK x OF 2", "1"),
+        (0.0, "a LOCK x OF 2", "alreadyheld"), // One place for each connection.
+        (0.0, "b LOCK x OF 2 TTL 10", "2"),
+        (0.0, "c LOCK x OF 2 WAIT 0", "nil"),
+        (0.0, "c LOCK x OF 2", "waits"),
+        (0.0, "d LOCK x OF 2 WAIT 5", "waits"),
+        (0.0, "e LOCK x OF 2", "waits"),
+        (5.0, "- TICK", "-, d gets nil"),
+        (10.0, "- TICK", "-, c gets 3"), // A place that lapses is the next one's.
+        (10.0, "b UNLOCK x 2", "notowner"),
+        (10.0, "b UNLOCK x 1", "released, e gets 4"), // With its token, from anywhere.
+        (10.0, "c CLOSE", "-"),
+        (10.0, "b LOCK x OF 2", "5"),
+        (10.0, "f LOCK x OF 2", "waits"),
+        (10.0, "- FORCE x", "forced 2, f gets 6"),
+    ]);
+}
+
+#[test]
+fn the_places_of_a_semaphore_are_the_same_as_long_as_anybody_holds_or_waits() {
+    rules(&[
+        (0.0, "a LOCK x OF 3", "1"),
+        (0.0, "b LOCK x OF 2", "Places(3)"),
+        (0.0, "b LOCK x", "Places(3)"),
+        (0.0, "b LOCK x SHARED", "Places(3)"),
+        (0.0, "a LOCK x OF 4", "Places(3)"), // Said before that it is held.
+        (0.0, "a UNLOCK x", "released"),
+        (0.0, "b LOCK x OF 2", "2"),
+        (0.0, "b UNLOCK x", "released"),
+        (0.0, "a LOCK x OF 1", "3"), // The same as without.
+        (0.0, "b LOCK x OF 2", "Places(1)"),
+        (0.0, "b LOCK x", "waits"),
+        (0.0, "a UNLOCK x", "released, b gets 4"),
+        (0.0, "b UNLOCK x", "released"),
+        (0.0, "a LOCK x SHARED", "5"),
+        (0.0, "b LOCK x OF 2", "Places(1)"),
+        (0.0, "c LOCK x", "waits"),
     ]);
 }
 

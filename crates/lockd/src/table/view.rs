@@ -64,13 +64,21 @@ impl Walk {
     }
 }
 
-fn waiter(claim: &Claim) -> Waiter {
+/// How those who do not hold a lock alone hold it.
+fn shared_mode(places: u16) -> Mode {
+    match places {
+        1 => Mode::Shared,
+        of => Mode::Place { of },
+    }
+}
+
+fn waiter(claim: &Claim, places: u16) -> Waiter {
     Waiter {
         session: SessionId(claim.session),
         mode: if claim.exclusive {
             Mode::Exclusive
         } else {
-            Mode::Shared
+            shared_mode(places)
         },
         ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
         since: Time(claim.since),
@@ -97,16 +105,17 @@ impl<const FAULT: u8> Table<FAULT> {
             mode: Mode::Exclusive,
             expires: time(lock.deadline),
         });
-        let shared = if lock.queue == NIL {
-            NIL
+        let (shared, places) = if lock.queue == NIL {
+            (NIL, 1)
         } else {
-            self.queues[lock.queue].sharing.head
+            let queue = &self.queues[lock.queue];
+            (queue.sharing.head, queue.places)
         };
         sole.into_iter()
-            .chain(self.line(shared).map(|claim| Holder {
+            .chain(self.line(shared).map(move |claim| Holder {
                 session: SessionId(claim.session),
                 token: claim.token,
-                mode: Mode::Shared,
+                mode: shared_mode(places),
                 expires: time(claim.deadline),
             }))
     }
@@ -116,12 +125,13 @@ impl<const FAULT: u8> Table<FAULT> {
         let queue = self
             .find(self.hash(name), name)
             .map_or(NIL, |id| self.locks[id].queue);
-        let head = if queue == NIL {
-            NIL
+        let (head, places) = if queue == NIL {
+            (NIL, 1)
         } else {
-            self.queues[queue].waiting.head
+            let queue = &self.queues[queue];
+            (queue.waiting.head, queue.places)
         };
-        self.line(head).map(waiter)
+        self.line(head).map(move |claim| waiter(claim, places))
     }
 
     fn line(&self, mut at: u32) -> impl Iterator<Item = &Claim> {
@@ -189,13 +199,17 @@ impl<const FAULT: u8> Table<FAULT> {
 
     fn sharer_at(&self, index: u32) -> Option<(&Lock, Holder)> {
         let claim = &self.claims[index];
+        if claim.state != State::Sharing {
+            return None;
+        }
+        let lock = &self.locks[claim.lock];
         let holder = Holder {
             session: SessionId(claim.session),
             token: claim.token,
-            mode: Mode::Shared,
+            mode: shared_mode(self.queues[lock.queue].places),
             expires: time(claim.deadline),
         };
-        (claim.state == State::Sharing).then(|| (&self.locks[claim.lock], holder))
+        Some((lock, holder))
     }
 
     /// Walks over the waiters of a lock as [`Table::walk_holds`] does over holds,
@@ -222,7 +236,8 @@ impl<const FAULT: u8> Table<FAULT> {
             index += 1;
             budget -= 1;
             if claim.state == State::Waiting && claim.lock == id {
-                budget = budget.saturating_sub(visit(waiter(claim)));
+                let places = self.queues[self.locks[id].queue].places;
+                budget = budget.saturating_sub(visit(waiter(claim, places)));
             }
         }
         Ok(Some(index.into()))

@@ -1,7 +1,7 @@
 //! The administrator's view: who holds, who waits, what it costs. Each command
 //! does a bounded amount of work; who wants more walks with a cursor.
 
-use jostle_resp::parse_u64;
+use jostle_resp::{Writer, parse_u64};
 
 use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE};
 use super::{Call, Server};
@@ -13,6 +13,7 @@ fn mode_name(mode: Mode) -> &'static [u8] {
     match mode {
         Mode::Exclusive => b"exclusive",
         Mode::Shared => b"shared",
+        Mode::Place { .. } => b"place",
     }
 }
 
@@ -42,14 +43,21 @@ fn write_client(server: &Server, call: &mut Call<'_>, session: SessionId) {
     reply.bulk(&name);
 }
 
-/// The fields of a holder; 6 pairs.
+/// `mode`, and of how many places it is one (`of`); 2 pairs.
+fn write_mode(reply: &mut Writer<'_>, mode: Mode) {
+    reply.bulk(b"mode");
+    reply.bulk(mode_name(mode));
+    reply.bulk(b"of");
+    reply.integer(mode.places().into());
+}
+
+/// The fields of a holder; 7 pairs.
 fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
     let left = ms_left(holder.expires, call.now);
     let mut reply = call.reply();
     reply.bulk(b"token");
     reply.integer(holder.token as i64);
-    reply.bulk(b"mode");
-    reply.bulk(mode_name(holder.mode));
+    write_mode(&mut reply, holder.mode);
     reply.bulk(b"ttl-ms");
     reply.integer(left);
     write_client(server, call, holder.session);
@@ -61,7 +69,7 @@ pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
     let holders: Vec<Holder> = holders.take(SHOWN_MAX).collect();
     call.reply().array(holders.len());
     for holder in &holders {
-        call.reply().map(6);
+        call.reply().map(7);
         write_holder(server, &mut call, holder);
     }
 }
@@ -144,7 +152,7 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     call.reply().array(found.len());
     for (name, holder) in &found {
         let mut reply = call.reply();
-        reply.map(7);
+        reply.map(8);
         reply.bulk(b"lock");
         reply.bulk(name);
         write_holder(server, &mut call, holder);
@@ -199,9 +207,8 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
         let waited_ms = (call.now.0 - waiter.since.0) / 1_000_000;
         let left = ms_left(waiter.until, call.now);
         let mut reply = call.reply();
-        reply.map(7);
-        reply.bulk(b"mode");
-        reply.bulk(mode_name(waiter.mode));
+        reply.map(8);
+        write_mode(&mut reply, waiter.mode);
         reply.bulk(b"waited-ms");
         reply.integer(waited_ms as i64);
         reply.bulk(b"wait-ms");

@@ -11,6 +11,7 @@ struct Options {
     ttl_ms: Option<u64>,
     wait_ms: Option<u64>,
     shared: bool,
+    places: Option<u16>,
 }
 
 /// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
@@ -35,9 +36,19 @@ fn options(call: &Call<'_>, may_wait: bool) -> Result<Options, &'static str> {
         } else if word.eq_ignore_ascii_case(b"SHARED") && !options.shared {
             options.shared = true;
             index += 1;
+        } else if word.eq_ignore_ascii_case(b"OF") && options.places.is_none() {
+            let digits = call.args.get(call.request, index + 1);
+            let places = digits
+                .and_then(parse_u64)
+                .filter(|n| (1..=65535).contains(n));
+            options.places = Some(places.ok_or("ERR OF is 1 to 65535 places")? as u16);
+            index += 2;
         } else {
             return Err("ERR syntax error");
         }
+    }
+    if options.shared && options.places.is_some() {
+        return Err("ERR SHARED has no number of places, OF has one");
     }
     Ok(options)
 }
@@ -80,10 +91,10 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
             Patience::Wait => options.wait_ms,
             _ => Some(0),
         },
-        mode: if options.shared {
-            Mode::Shared
-        } else {
-            Mode::Exclusive
+        mode: match options.places {
+            Some(of @ 2..) => Mode::Place { of },
+            _ if options.shared => Mode::Shared,
+            _ => Mode::Exclusive,
         },
     };
     match server.step(Event::Lock(request), call.now) {
@@ -199,6 +210,9 @@ impl Server {
                     limits.name_bytes
                 )
             }
+            Refusal::Places(places) => format!(
+                "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
+            ),
             Refusal::Sessions => "ERR too many connections".to_owned(),
         });
     }

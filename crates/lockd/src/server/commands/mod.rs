@@ -90,10 +90,10 @@ const ANY: usize = usize::MAX;
 pub(crate) static COMMANDS: &[Spec] = &[
     Spec {
         name: "LOCK",
-        arguments: "name [TTL ms] [WAIT ms] [SHARED]",
+        arguments: "name [TTL ms] [WAIT ms] [SHARED | OF n]",
         summary: "Acquires a lock, waiting in line if need be; returns the fencing token, or nil \
                   when WAIT has passed.",
-        arity: (2, 7),
+        arity: (2, 8),
         kind: Kind::Plain,
         run: lock,
     },
@@ -107,9 +107,9 @@ pub(crate) static COMMANDS: &[Spec] = &[
     },
     Spec {
         name: "TRYLOCK",
-        arguments: "name [TTL ms] [SHARED]",
+        arguments: "name [TTL ms] [SHARED | OF n]",
         summary: "Acquires a lock if that is possible at once; returns the fencing token, or nil.",
-        arity: (2, 5),
+        arity: (2, 6),
         kind: Kind::Plain,
         run: trylock,
     },
