@@ -16,7 +16,9 @@ fn check(table: &Table, waiting: usize) {
     for name in NAMES {
         let holders: Vec<_> = table.holders(name).collect();
         let shared = holders.iter().all(|holder| holder.mode == Mode::Shared);
-        assert!(holders.len() <= 1 || shared, "{holders:?}");
+        let places = holders.first().map_or(1, |holder| holder.mode.places());
+        let same = holders.iter().all(|holder| holder.mode.places() == places);
+        assert!(same && (holders.len() <= usize::from(places) || shared), "{holders:?}");
         let waiters = table.waiters(name).count();
         assert!(waiters == 0 || !holders.is_empty(), "somebody waits for a free lock");
         holds += holders.len();
@@ -53,7 +55,11 @@ fuzz_target!(|bytes: &[u8]| {
                 name,
                 ttl_ms: ms(step[2]),
                 wait_ms: ms(step[2] >> 4),
-                mode: if step[1] & 4 == 0 { Mode::Exclusive } else { Mode::Shared },
+                mode: match (step[1] & 4, step[0] & 8) {
+                    (0, _) => Mode::Exclusive,
+                    (_, 0) => Mode::Shared,
+                    _ => Mode::Place { of: 2 + u16::from(step[0] >> 7) },
+                },
             }),
             3 if !waits[who] => Event::Unlock { session, name, token: None },
             4 => Event::Unlock { session, name, token: Some(token) },

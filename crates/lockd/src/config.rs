@@ -30,11 +30,13 @@ pub struct Settings {
     #[arg(long, value_name = "HOST:PORT")]
     pub tls_listen: Vec<String>,
 
-    /// Certificate chain for TLS, a PEM file
+    /// Certificate chain for TLS, a PEM file. Default: the credential
+    /// jostled.cert of systemd, if there is one
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
 
-    /// Private key for TLS, a PEM file
+    /// Private key for TLS, a PEM file. Default: the credential jostled.key of
+    /// systemd, if there is one
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
 
@@ -54,7 +56,8 @@ pub struct Settings {
     #[arg(long, value_name = "DIR")]
     pub data: Option<String>,
 
-    /// File with the password (its first line); else $JOSTLED_PASSWORD
+    /// File with the password (its first line); else $JOSTLED_PASSWORD, else the
+    /// credential jostled.password of systemd, if there is one
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
 
@@ -75,6 +78,12 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub max_waiters: Option<u32>,
 
+    /// Seconds that a LOCK waits at most, also one that says nothing of WAIT; 0
+    /// as long as it takes. Ends the waits of clients that have given up and kept
+    /// their connection. Default: 0
+    #[arg(long, value_name = "SECONDS")]
+    pub max_wait: Option<u64>,
+
     /// Bytes of a lock's name, at most 65535. Default: 512
     #[arg(long, value_name = "BYTES")]
     pub max_name: Option<usize>,
@@ -92,8 +101,8 @@ pub struct Settings {
     #[arg(long, value_name = "BYTES")]
     pub max_output: Option<Size>,
 
-    /// Requests and replies of all clients that stand in memory; above it,
-    /// clients with more than 64K of them are disconnected. Default: 256M
+    /// Requests and replies of all clients that stand in memory; above it, those
+    /// with most of them are disconnected. Default: 256M
     #[arg(long, value_name = "BYTES")]
     pub max_buffers: Option<Size>,
 
@@ -110,7 +119,7 @@ pub struct Settings {
 
     /// Seconds of silence after which TCP probes whether a client's host is
     /// there; it is given up when 3 probes, a sixth of that time apart and at
-    /// least 1 second, stay unanswered. Default: 60, so 90 in all
+    /// least 1 second, stay unanswered. 1 to 32767. Default: 60, so 90 in all
     #[arg(long, value_name = "SECONDS")]
     pub tcp_keepalive: Option<u32>,
 
@@ -305,6 +314,7 @@ impl Settings {
             max_connections: self.max_connections.or(file.max_connections),
             max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
             max_waiters: self.max_waiters.or(file.max_waiters),
+            max_wait: self.max_wait.or(file.max_wait),
             max_name: self.max_name.or(file.max_name),
             max_memory: self.max_memory.or(file.max_memory),
             max_request: self.max_request.or(file.max_request),
@@ -328,7 +338,7 @@ impl Settings {
     pub fn resolve(self, env: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let password = self.password(&env)?;
         let listen = self.addresses(password.is_some())?;
-        let tls = self.tls(password.is_some())?;
+        let tls = self.tls(password.is_some(), &env)?;
         let unix = self.unix()?;
         if listen.is_empty() && tls.is_none() && unix.is_none() {
             return Err(ConfigError::NoListener);
@@ -350,6 +360,10 @@ impl Settings {
                 waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
                 waiters: self.max_waiters.unwrap_or(100_000),
                 memory_bytes: size(self.max_memory, 1 << 30),
+                wait_ms: match self.max_wait.unwrap_or(0) {
+                    0 => None,
+                    seconds => Some(seconds.saturating_mul(1000)),
+                },
             },
             max_connections: self.max_connections.unwrap_or(10_000),
             max_request: size(self.max_request, 64 << 10),
@@ -357,7 +371,7 @@ impl Settings {
             max_buffers: size(self.max_buffers, 256 << 20),
             idle_timeout: seconds(self.idle_timeout, 0),
             request_timeout: seconds(self.request_timeout, 30),
-            tcp_keepalive: Duration::from_secs(u64::from(self.tcp_keepalive.unwrap_or(60).max(1))),
+            tcp_keepalive: Duration::from_secs(u64::from(self.tcp_keepalive.unwrap_or(60))),
             busy_poll: Duration::from_micros(u64::from(self.busy_poll.unwrap_or(50))),
             busy_poll_always: self.busy_poll_always,
             drain_timeout: Duration::from_secs(self.drain_timeout.unwrap_or(5)),
@@ -371,14 +385,13 @@ impl Settings {
         env: &impl Fn(&str) -> Option<String>,
     ) -> Result<Option<String>, ConfigError> {
         let password = match &self.password_file {
-            Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
-                    path: path.clone(),
-                    error,
-                })?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
-            }
-            None => env("JOSTLED_PASSWORD").or_else(|| self.password.clone()),
+            Some(path) => Some(first_line(path)?),
+            None => match env("JOSTLED_PASSWORD").or_else(|| self.password.clone()) {
+                None => credential("jostled.password", env)
+                    .map(|path| first_line(&path))
+                    .transpose()?,
+                given => given,
+            },
         };
         if !(1..=PASSWORD_MAX).contains(&password.as_deref().map_or(1, str::len)) {
             let text = format!("the password must have 1 to {PASSWORD_MAX} bytes");
@@ -400,7 +413,11 @@ impl Settings {
         texts.iter().map(|text| guarded(text, password)).collect()
     }
 
-    fn tls(&self, password: bool) -> Result<Option<TlsConfig>, ConfigError> {
+    fn tls(
+        &self,
+        password: bool,
+        env: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<TlsConfig>, ConfigError> {
         if self.tls_listen.is_empty() {
             return Ok(None);
         }
@@ -409,7 +426,12 @@ impl Settings {
                 "this jostled was built without TLS (feature `tls`)",
             ));
         }
-        let (Some(cert), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) else {
+        let file = |given: &Option<PathBuf>, name| given.clone().or_else(|| credential(name, env));
+        let files = (
+            file(&self.tls_cert, "jostled.cert"),
+            file(&self.tls_key, "jostled.key"),
+        );
+        let (Some(cert), Some(key)) = files else {
             return Err(ConfigError::Tls(
                 "--tls-listen needs --tls-cert and --tls-key",
             ));
@@ -483,11 +505,30 @@ impl Config {
         if self.max_request > 1 << 30 {
             return wrong("--max-request is above 1G".into());
         }
+        // Beyond it the kernel refuses to set it, and nobody could connect.
+        if !(1..=32767).contains(&self.tcp_keepalive.as_secs()) {
+            return wrong("--tcp-keepalive is not within 1 to 32767 seconds".into());
+        }
         if self.max_connections == 0 || self.max_connections >= 1 << 20 {
             return wrong("--max-connections is not within 1 to 1048575".into());
         }
         Ok(())
     }
+}
+
+/// A credential that systemd has put there for the service (LoadCredential=),
+/// which reads it while it may itself read nothing of the administrator's.
+fn credential(name: &str, env: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    let path = Path::new(&env("CREDENTIALS_DIRECTORY")?).join(name);
+    path.exists().then_some(path)
+}
+
+fn first_line(path: &Path) -> Result<String, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 fn address(text: &str) -> Result<SocketAddr, ConfigError> {
@@ -564,6 +605,9 @@ mod tests {
             "max-name = 65536",
             "max-name = 1000\nmax-request = 1000",
             "max-connections = 0",
+            // 32,768 was taken, and dropped every client without a word.
+            "tcp-keepalive = 32768",
+            "tcp-keepalive = 0",
             "password = ''",
             "tls-listen = ['127.0.0.1:0']",
         ] {
@@ -592,6 +636,27 @@ mod tests {
             assert_eq!(config.data, Data::Directory(expected.into()));
         }
         assert_eq!(resolved("data = 'none'", &[]).unwrap().data, Data::None);
+    }
+
+    #[test]
+    fn credentials_of_systemd_are_found_unless_something_else_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let env = [("CREDENTIALS_DIRECTORY", directory.path().to_str().unwrap())];
+        let tls = "tls-listen = ['127.0.0.1:0']";
+        assert_eq!(resolved("", &env).unwrap().password, None);
+        assert!(resolved(tls, &env).is_err());
+        for name in ["jostled.password", "jostled.cert", "jostled.key"] {
+            std::fs::write(path(name), "secret\n").unwrap();
+        }
+        let password = |toml: &str, env: &[(&str, &str)]| resolved(toml, env).unwrap().password;
+        assert_eq!(password("", &env).unwrap(), "secret");
+        assert_eq!(password("password = 'other'", &env).unwrap(), "other");
+        let both = [env[0], ("JOSTLED_PASSWORD", "third")];
+        assert_eq!(password("", &both).unwrap(), "third");
+        let files = resolved(tls, &env).unwrap().tls.unwrap();
+        let expected = (path("jostled.cert"), path("jostled.key"));
+        assert_eq!((files.cert, files.key), expected);
     }
 
     #[test]

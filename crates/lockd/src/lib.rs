@@ -7,6 +7,7 @@
 //! that embed a daemon. Not here: anything of the benchmark.
 
 pub mod config;
+pub mod log;
 pub mod server;
 pub mod table;
 pub mod tokens;

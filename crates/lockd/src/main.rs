@@ -1,16 +1,15 @@
 //! The binary `jostled`: flags, file, signals, and the library's server.
 
-#![allow(clippy::print_stderr)] // Its log goes to standard error, for journald and people.
-
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use jostle_lockd::config::{ConfigError, Data};
-use jostle_lockd::server::StartError;
+use jostle_lockd::log::say;
+use jostle_lockd::server::{Reload, StartError};
 use jostle_lockd::{Config, Server, Settings};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A lock daemon: locks by name, exclusive or shared, owned by a connection or
 /// leased for a time, with fencing tokens, over the protocol of Redis.
@@ -27,7 +26,8 @@ Every flag can stand in the file of --config too, without its dashes, as TOML:
   max-memory = \"2G\"
 
 SIGTERM and SIGINT end it cleanly: those who wait get an error, replies are
-sent, the exit code is 0. All locks end with it.")]
+sent, the exit code is 0. All locks end with it. SIGHUP reads the password and
+the certificate again, and no lock is lost.")]
 struct Cli {
     /// TOML file with settings; flags win over it
     #[arg(long, value_name = "FILE")]
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("jostled: {failure}");
+            say(&failure.to_string());
             // Settings that cannot be followed are a matter of usage.
             ExitCode::from(if matches!(failure, Failure::Config(_)) {
                 2
@@ -63,43 +63,57 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    let settings = match &cli.config {
-        Some(path) => cli.settings.over(Settings::from_file(path)?),
-        None => cli.settings,
-    };
-    let config = settings.resolve(|name| std::env::var(name).ok())?;
+    let config = settle(&cli)?;
     // Before the first client: a signal must find its handler.
     let (stop, signal) = UnixStream::pair()?;
     for number in [SIGTERM, SIGINT] {
         signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
     }
+    let (hangup, signal) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGHUP, signal)?;
+    hangup.set_nonblocking(true)?;
     let mut server = Server::bind(config.clone())?;
     announce(&server, &config);
-    server.run(&stop)?;
-    eprintln!("jostled: ended");
+    server.run_with(
+        &stop,
+        Reload {
+            signal: hangup,
+            read: Box::new(move || settle(&cli)),
+        },
+    )?;
+    say("ended");
     Ok(())
+}
+
+/// Flags, file and environment, as they are now.
+fn settle(cli: &Cli) -> Result<Config, ConfigError> {
+    let settings = match &cli.config {
+        Some(path) => cli.settings.clone().over(Settings::from_file(path)?),
+        None => cli.settings.clone(),
+    };
+    settings.resolve(|name| std::env::var(name).ok())
 }
 
 fn announce(server: &Server, config: &Config) {
     for address in server.addresses() {
-        eprintln!("jostled: listening on {address}");
+        say(&format!("listening on {address}"));
     }
     if let Some((path, _)) = &config.unix {
-        eprintln!("jostled: listening on {}", path.display());
+        say(&format!("listening on {}", path.display()));
     }
     if let Some(address) = server.metrics_address() {
-        eprintln!("jostled: metrics on http://{address}/metrics");
+        say(&format!("metrics on http://{address}/metrics"));
     }
     if server.max_connections() < config.max_connections {
-        eprintln!(
-            "jostled: {} connections instead of {}: the limit of open files allows no more \
+        say(&format!(
+            "{} connections instead of {}: the limit of open files allows no more \
              (ulimit -n, or LimitNOFILE= of systemd)",
             server.max_connections(),
             config.max_connections
-        );
+        ));
     }
     if config.data == Data::None {
-        eprintln!("jostled: no data directory: fencing tokens start at 1 again with each start");
+        say("no data directory: fencing tokens start at 1 again with each start");
     }
-    eprintln!("jostled: ready");
+    say("ready");
 }

@@ -13,7 +13,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// How many tokens are reserved at a time. Half of it is left when the next
@@ -32,6 +32,15 @@ pub trait TokenStore: Send {
     /// # Errors
     /// Whatever kept it from being durable; then none may be.
     fn reserve(&mut self, end: u64) -> io::Result<()>;
+
+    /// Looks whether what was remembered is still where the next start will look
+    /// for it, and puts it back if that is possible. Says whether it had to.
+    ///
+    /// # Errors
+    /// Why the next start will not find it.
+    fn check(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Why a data directory cannot be used.
@@ -61,7 +70,10 @@ pub enum StoreError {
 /// The file `tokens` of a data directory.
 #[derive(Debug)]
 pub struct FileStore {
+    directory: PathBuf,
     file: File,
+    /// What the file says.
+    end: u64,
     /// Which record the next write replaces, and its number.
     generation: u64,
 }
@@ -118,7 +130,7 @@ impl FileStore {
         fs::create_dir_all(directory).map_err(io(directory, "create the data directory"))?;
         let path = directory.join("tokens");
         if !path.exists() {
-            create(directory, &path).map_err(io(&path, "create"))?;
+            create(directory, &path, 1).map_err(io(&path, "create"))?;
         }
         let mut file = OpenOptions::new()
             .read(true)
@@ -141,19 +153,50 @@ impl FileStore {
         let (generation, end) = latest.ok_or_else(|| StoreError::Damaged(path.clone()))?;
         Ok((
             Self {
+                directory: directory.to_owned(),
                 file,
+                end,
                 generation: generation + 1,
             },
             end,
         ))
     }
+
+    /// Makes a file that has vanished anew, with what it said. Only on the file
+    /// system on which it was: below a mount point that has lost its own, the
+    /// next start would not look, or would find an older one mounted over it.
+    fn restore(&mut self) -> io::Result<()> {
+        let own = self.file.metadata()?.dev();
+        let there = self.directory.ancestors().find(|path| path.exists());
+        if there
+            .map(fs::metadata)
+            .transpose()?
+            .map(|found| found.dev())
+            != Some(own)
+        {
+            return Err(io::Error::other("its file system is not mounted any more"));
+        }
+        fs::create_dir_all(&self.directory)?;
+        let path = self.directory.join("tokens");
+        create(&self.directory, &path, self.end)?;
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        file.try_lock()
+            .map_err(|_| io::Error::other("in use by another jostled"))?;
+        let mut record = [0; RECORD];
+        file.read_exact_at(&mut record, 0)?;
+        if decode(&record) != Some((0, self.end)) {
+            return Err(io::Error::other("another jostled has been here"));
+        }
+        (self.file, self.generation) = (file, 1);
+        Ok(())
+    }
 }
 
 /// Makes the file appear whole or not at all.
-fn create(directory: &Path, path: &Path) -> io::Result<()> {
+fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
     let draft = directory.join("tokens.new");
     let mut bytes = vec![0; 2 * SECTOR as usize];
-    bytes[..RECORD].copy_from_slice(&encode(0, 1));
+    bytes[..RECORD].copy_from_slice(&encode(0, end));
     let mut file = File::create(&draft)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
@@ -167,13 +210,31 @@ fn create(directory: &Path, path: &Path) -> io::Result<()> {
 
 impl TokenStore for FileStore {
     fn reserve(&mut self, end: u64) -> io::Result<()> {
+        self.check()?;
         let at = self.generation % 2 * SECTOR;
         self.file.write_all_at(&encode(self.generation, end), at)?;
         self.file.sync_data()?;
         // Only now: a failed write is tried again over the same record, so that
         // the other one stays whole.
         self.generation += 1;
+        self.end = end;
         Ok(())
+    }
+
+    fn check(&mut self) -> io::Result<bool> {
+        let path = self.directory.join("tokens");
+        match fs::metadata(&path) {
+            Ok(found) => {
+                let own = self.file.metadata()?;
+                if (found.dev(), found.ino()) == (own.dev(), own.ino()) {
+                    return Ok(false);
+                }
+                Err(io::Error::other("another file stands in its place"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.restore().map(|()| true),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     }
 }
 
@@ -225,6 +286,36 @@ mod tests {
             assert!(matches!(error, StoreError::Damaged(_)));
             assert!(error.to_string().contains("delete it"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_vanishes_is_made_anew_with_all_it_said() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("data");
+        let (mut store, _) = FileStore::open(&directory).unwrap();
+        store.reserve(100).unwrap();
+        assert!(!store.check().unwrap());
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(store.check().unwrap());
+        fs::remove_file(directory.join("tokens")).unwrap();
+        store.reserve(200).unwrap();
+        assert!(matches!(
+            FileStore::open(&directory),
+            Err(StoreError::InUse(_))
+        ));
+        drop(store);
+        assert_eq!(FileStore::open(&directory).unwrap().1, 200);
+    }
+
+    #[test]
+    fn another_file_in_its_place_is_not_touched() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut store, _) = FileStore::open(directory.path()).unwrap();
+        store.reserve(100).unwrap();
+        fs::remove_file(directory.path().join("tokens")).unwrap();
+        let _other = FileStore::open(directory.path()).unwrap();
+        let error = store.reserve(200).unwrap_err();
+        assert!(error.to_string().contains("another file"), "{error}");
     }
 
     #[test]

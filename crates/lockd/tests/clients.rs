@@ -105,6 +105,18 @@ fn the_python_example_works_with_both() {
 }
 
 #[test]
+fn the_python_example_tells_of_a_lost_lease_when_the_daemon_is_gone() {
+    let script = root().join("crates/lockd/tests/lost_lease.py");
+    for signal in ["SIGKILL", "SIGSTOP"] {
+        let daemon = Daemon::start(&[]);
+        let pid = daemon.child.id().to_string();
+        let args = [&daemon.port.to_string(), &pid, signal];
+        let text = output(python("8").arg(&script).args(args));
+        assert_eq!(text, "lost\n", "{signal}");
+    }
+}
+
+#[test]
 fn the_c_example_works_with_hiredis() {
     let daemon = Daemon::start(&[]);
     let directory = tempfile::tempdir().unwrap();

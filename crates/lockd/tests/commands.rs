@@ -52,7 +52,28 @@ fn locks_are_taken_and_released_by_their_owners() {
             (3, "FORCEUNLOCK s", "3"),
             (3, "FORCEUNLOCK s", "0"),
             (0, "lock lower ttl 60000 wait 5 shared", "8"),
+            // Semaphores.
+            (0, "LOCK sem OF 2 TTL 60000", "9"),
+            (1, "LOCK sem OF 2", "10"),
+            (1, "LOCK sem OF 2", "ALREADYHELD"),
+            (2, "TRYLOCK sem OF 2", "nil"),
+            (2, "LOCK sem OF 3", "BADLIMIT"),
+            (2, "LOCK sem", "BADLIMIT"),
+            (2, "LOCK sem SHARED", "BADLIMIT"),
+            (2, "UNLOCK sem", "NOTOWNER"),
+            (2, "UNLOCK sem 9", "1"),
+            (2, "LOCK sem of 2 ttl 60000 wait 5", "11"),
+            (1, "UNLOCK sem", "1"),
+            (2, "UNLOCK sem", "1"),
+            (0, "LOCK sem OF 1", "12"),
+            (1, "LOCK sem WAIT 5", "nil"),
             // Usage.
+            (0, "LOCK x OF 0", "ERR"),
+            (0, "LOCK x OF 65536", "ERR"),
+            (0, "LOCK x OF", "ERR"),
+            (0, "LOCK x OF 2 OF 2", "ERR"),
+            (0, "LOCK x OF 2 SHARED", "ERR"),
+            (0, "LOCK x OF 1 SHARED", "ERR"),
             (0, "LOCK", "ERR"),
             (0, "LOCK x TTL", "ERR"),
             (0, "LOCK x TTL 0", "ERR"),
@@ -92,7 +113,7 @@ fn what_tools_for_redis_ask_is_answered() {
             (0, "CLIENT SETINFO OTHER 1.0", "ERR"),
             (0, "CLIENT NONSENSE", "ERR"),
             (0, "CONFIG SET save x", "ERR"),
-            (0, "COMMAND COUNT", "19"),
+            (0, "COMMAND COUNT", "22"),
             (0, "HELLO 4", "NOPROTO"),
             (
                 0,
@@ -119,7 +140,7 @@ fn what_tools_for_redis_ask_is_answered() {
     let Value::Array(commands) = client.ask("COMMAND") else {
         panic!()
     };
-    assert_eq!(commands.len(), 19);
+    assert_eq!(commands.len(), 22);
     let Value::Array(docs) = client.ask("COMMAND DOCS lock nonsense") else {
         panic!()
     };
@@ -517,4 +538,225 @@ fn a_deep_pipeline_on_many_locks_is_answered_in_order() {
     for expected in ["19001", "19002", "ERR"] {
         assert_eq!(short(&client.read()), expected);
     }
+}
+
+#[test]
+fn transactions_run_whole_or_not_at_all() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b) = (daemon.client(), daemon.client());
+    let array = |client: &mut Client<_>, line: &str| match client.ask(line) {
+        Value::Array(values) => values.iter().map(short).collect::<Vec<_>>().join(" "),
+        other => short(&other),
+    };
+    assert_eq!(b.say("LOCK taken"), "1");
+    for (line, expected) in [
+        ("EXEC", "ERR"),
+        ("DISCARD", "ERR"),
+        ("MULTI", "OK"),
+        ("MULTI", "ERR"), // Not nested, which aborts nothing.
+        ("LOCK x TTL 60000", "QUEUED"),
+        ("LOCK taken WAIT 60000", "QUEUED"), // It does not wait within.
+        ("UNLOCK y", "QUEUED"),
+        ("ECHO end", "QUEUED"),
+    ] {
+        assert_eq!(a.say(line), expected, "{line}");
+    }
+    assert_eq!(b.say("TRYLOCK other"), "2", "nothing is executed yet");
+    assert_eq!(array(&mut a, "EXEC"), "3 nil NOTHELD end");
+    assert_eq!(a.say("EXEC"), "ERR");
+    // Errors while queueing, each of which lets EXEC execute nothing.
+    for wrong in ["NONSENSE", "LOCK", "HELLO 3", "AUTH x", "WATCH x"] {
+        assert_eq!(a.say("MULTI"), "OK");
+        assert_eq!(a.say("LOCK half"), "QUEUED");
+        assert_eq!(a.say(wrong), "ERR");
+        assert_eq!(a.say("LOCK half2"), "QUEUED");
+        assert_eq!(a.say("EXEC"), "EXECABORT");
+    }
+    for end in ["DISCARD", "RESET"] {
+        assert_eq!(a.say("MULTI"), "OK");
+        assert_eq!(a.say("LOCK half"), "QUEUED");
+        assert_ne!(a.say(end), "ERR");
+        assert_eq!(a.say("PING"), "PONG");
+    }
+    assert_eq!(a.info("grants"), 3);
+    // Bounded in commands and in bytes.
+    for (line, times) in [
+        ("PING", 1001),
+        (&"ECHO x".replace('x', &"x".repeat(9000))[..], 8),
+    ] {
+        assert_eq!(a.say("MULTI"), "OK");
+        let refused = (0..times).filter(|_| a.say(line) == "ERR").count();
+        assert_eq!((refused, a.say("EXEC")), (1, "EXECABORT".to_owned()));
+    }
+}
+
+#[test]
+fn http_is_hung_up_on_and_nothing_behind_it_is_executed() {
+    let daemon = Daemon::start(&[]);
+    let mut holder = daemon.client();
+    assert_eq!(holder.say("LOCK job"), "1");
+    let behind = "FORCEUNLOCK job\r\nQUIT\r\n";
+    let lines = [
+        "POST / HTTP/1.1\r\n",
+        "post /\r\n",
+        "GET / HTTP/1.1\r\n",
+        "OPTIONS * HTTP/1.1\r\n",
+        "host: localhost\r\n",
+        // The methods that a page of the same origin may invent.
+        "UNLOCK / HTTP/1.1\r\nHost: rebound.example\r\n",
+        "*1\r\n$4\r\nPOST\r\n",
+    ];
+    for line in lines {
+        let mut page = daemon.client();
+        page.set_timeout(Duration::from_secs(20));
+        page.stream
+            .write_all(format!("{line}Accept: */*\r\n\r\n{behind}").as_bytes())
+            .unwrap();
+        let mut answer = Vec::new();
+        // The end may be a reset, as what was behind is not read.
+        let _ = page.stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(
+            !answer.contains("OK") && !answer.contains(":1"),
+            "{line}: {answer}"
+        );
+    }
+    assert_eq!(holder.info("holds"), 1);
+    assert_eq!(holder.info("closed_http"), lines.len() as u64);
+    // Whoever takes it for Redis is told.
+    assert_eq!(holder.say("GET x"), "ERR");
+    assert_eq!(holder.say("UNLOCK job"), "1");
+}
+
+#[test]
+fn an_administrator_ends_waits_and_connections() {
+    let daemon = Daemon::start(&[]);
+    let mut clients: Vec<Client<_>> = (0..4).map(|_| daemon.client()).collect();
+    let ids: Vec<u64> = clients.iter_mut().map(|c| c.token("CLIENT ID")).collect();
+    let mut admin = daemon.client();
+    clients[0].token("LOCK x");
+    // One that has given up, and kept its connection: its lease would be nobody's.
+    for (reason, expected) in [("", "nil"), (" TIMEOUT", "nil"), (" ERROR", "UNBLOCKED")] {
+        clients[1].send("LOCK x TTL 60000");
+        clients[1].send("ECHO behind");
+        daemon.await_info("waiters", 1);
+        let unblock = format!("CLIENT UNBLOCK {}{reason}", ids[1]);
+        assert_eq!(admin.say(&unblock), "1");
+        assert_eq!(short(&clients[1].read()), expected);
+        assert_eq!(short(&clients[1].read()), "behind");
+        assert_eq!(admin.say(&unblock), "0", "it waits no more");
+    }
+    clients[2].send("LOCK x");
+    daemon.await_info("waiters", 1);
+    // A killed holder's lock goes on at once.
+    clients[3].send(&format!("CLIENT KILL {}", ids[0]));
+    assert_eq!(short(&clients[3].read()), "OK");
+    assert!(clients[2].read().as_integer().is_some());
+    assert!(clients[0].try_read().is_err());
+    for (line, expected) in [
+        (format!("CLIENT KILL {}", ids[0]), "ERR"),
+        (format!("CLIENT KILL ID {}", ids[0]), "0"),
+        (format!("CLIENT KILL ID {}", ids[2]), "1"),
+        ("CLIENT KILL x".to_owned(), "ERR"),
+        ("CLIENT KILL ADDR 127.0.0.1:1".to_owned(), "ERR"),
+        ("CLIENT UNBLOCK x".to_owned(), "ERR"),
+        ("CLIENT UNBLOCK 1 NOW".to_owned(), "ERR"),
+        ("CLIENT UNBLOCK 999999999".to_owned(), "0"),
+    ] {
+        assert_eq!(admin.say(&line), expected, "{line}");
+    }
+    assert_eq!(admin.info("holds"), 0);
+    assert_eq!(admin.info("waits_unblocked"), 3);
+    let own = admin.token("CLIENT ID");
+    assert_eq!(admin.say(&format!("CLIENT KILL {own}")), "OK");
+    assert!(admin.try_read().is_err());
+}
+
+#[test]
+fn waits_of_clients_that_have_given_up_end_with_max_wait() {
+    let daemon = Daemon::start(&["--max-wait", "1"]);
+    let (mut a, mut b) = (daemon.client(), daemon.client());
+    a.token("LOCK x");
+    let start = Instant::now();
+    assert_eq!(b.say("LOCK x"), "nil");
+    assert!(start.elapsed() >= Duration::from_secs(1));
+}
+
+/// Walks with a cursor; all rows.
+fn walk(client: &mut Client<std::net::TcpStream>, command: &str, options: &str) -> Vec<Value> {
+    let (mut rows, mut cursor) = (Vec::new(), "0".to_owned());
+    for _ in 0..10_000 {
+        let Value::Array(mut page) = client.ask(&format!("{command} CURSOR {cursor}{options}"))
+        else {
+            panic!("no page")
+        };
+        let Some(Value::Array(more)) = page.pop() else {
+            panic!("no rows")
+        };
+        rows.extend(more);
+        cursor = short(&page[0]);
+        if cursor == "0" {
+            return rows;
+        }
+    }
+    panic!("the walk does not end");
+}
+
+#[test]
+fn large_tables_are_listed_in_pages_and_nobody_is_cut_off_for_asking() {
+    let daemon = Daemon::start(&[]);
+    let mut client = daemon.client();
+    client.set_timeout(Duration::from_secs(60));
+    client.say("HELLO 3 SETNAME owner");
+    for n in 0..5000 {
+        client.token(&format!("LOCK n{n}"));
+    }
+    for n in 0..5 {
+        client.token(&format!("LOCK s{n} SHARED"));
+    }
+    let rows = |value: Value| match value {
+        Value::Array(rows) => rows.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rows(client.ask("HOLDERS")), 1000);
+    assert_eq!(rows(client.ask("HOLDERS n1* LIMIT 7")), 7);
+    let refusal = client.ask("HOLDERS LIMIT 100000");
+    assert!(refusal.as_text().unwrap().contains("CURSOR"), "{refusal:?}");
+    assert_eq!(walk(&mut client, "HOLDERS", "").len(), 5005);
+    assert_eq!(
+        walk(&mut client, "HOLDERS", " COUNT 1000 MATCH s*").len(),
+        5
+    );
+    for wrong in [
+        "x",
+        "99999999999",
+        "0 COUNT 0",
+        "0 COUNT 1001",
+        "0 MATCH",
+        "0 LIMIT 5",
+    ] {
+        assert_eq!(
+            client.say(&format!("HOLDERS CURSOR {wrong}")),
+            "ERR",
+            "{wrong}"
+        );
+    }
+    // Waiters and clients.
+    let mut waiters: Vec<Client<_>> = (0..1200).map(|_| daemon.client()).collect();
+    for waiter in &mut waiters {
+        waiter.send("LOCK n0");
+    }
+    daemon.await_info("waiters", 1200);
+    assert_eq!(rows(client.ask("WAITERS n0")), 1000);
+    assert_eq!(walk(&mut client, "WAITERS n0", " COUNT 500").len(), 1200);
+    assert_eq!(walk(&mut client, "WAITERS n0", " MATCH owner").len(), 0);
+    let list = client.ask("CLIENT LIST");
+    assert_eq!(list.as_text().unwrap().lines().count(), 1000);
+    let Value::Array(page) = client.ask("CLIENT LIST CURSOR 0 MATCH owner COUNT 1000") else {
+        panic!()
+    };
+    assert_eq!(page[1].as_text().unwrap().lines().count(), 1);
+    // It was not cut off, and has its locks.
+    assert_eq!(client.say("UNLOCK n4999"), "1");
+    assert_eq!(client.info("closed_output"), 0);
 }

@@ -58,6 +58,92 @@ fn tokens_never_repeat_or_go_back_over_kill_9() {
 }
 
 #[test]
+fn tokens_go_on_though_the_data_directory_vanished() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("data");
+    let flags = [
+        "--data",
+        directory.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let daemon = Daemon::start_exactly(&flags);
+    let token = daemon.client().token("LOCK a");
+    std::fs::remove_dir_all(&directory).unwrap();
+    eventually("it is there again", || directory.join("tokens").exists());
+    daemon.signal("-KILL");
+    daemon.finish();
+    let daemon = Daemon::start_exactly(&flags);
+    assert!(daemon.client().token("LOCK a") > token);
+}
+
+#[test]
+fn a_log_that_nobody_reads_ends_nothing() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.close_log();
+    let mut client = daemon.client();
+    client.token("LOCK a");
+    // Each is worth a line.
+    daemon.signal("-HUP");
+    assert_eq!(client.say("UNLOCK a"), "1");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.finish().0, Some(0));
+}
+
+#[test]
+fn sighup_reads_the_password_again_and_loses_no_lock() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "old").unwrap();
+    let daemon = Daemon::start(&["--password-file", file.to_str().unwrap()]);
+    let mut holder = daemon.client();
+    assert_eq!(holder.say("AUTH old"), "OK");
+    assert_eq!(holder.say("LOCK a"), "1");
+    std::fs::write(&file, "new").unwrap();
+    daemon.signal("-HUP");
+    eventually("the new password is taken", || {
+        daemon.client().say("AUTH new") == "OK"
+    });
+    // What cannot be taken over changes nothing.
+    for bad in ["", "\n"] {
+        std::fs::write(&file, bad).unwrap();
+        daemon.signal("-HUP");
+    }
+    std::fs::remove_file(&file).unwrap();
+    daemon.signal("-HUP");
+    assert_eq!(holder.say("PING"), "PONG");
+    assert_eq!(daemon.client().say("AUTH new"), "OK");
+    assert_eq!(holder.say("UNLOCK a"), "1");
+    daemon.signal("-TERM");
+    let (code, log) = daemon.finish();
+    assert_eq!(code, Some(0));
+    assert!(
+        log.contains("read again") && log.contains("not taken over"),
+        "{log}"
+    );
+}
+
+#[test]
+fn many_small_buffers_together_have_a_bound() {
+    let daemon = Daemon::start(&["--max-buffers", "1M"]);
+    let mut owner = daemon.client();
+    owner.token("LOCK a");
+    // None above 64 KiB, and 4 MB together.
+    let part = format!("*2\r\n$4\r\nECHO\r\n$60000\r\n{}", "x".repeat(50_000));
+    let greedy: Vec<_> = (0..80)
+        .map(|_| {
+            let mut client = daemon.client();
+            let _ = client.stream.write_all(part.as_bytes());
+            client
+        })
+        .collect();
+    eventually("some are closed", || owner.info("closed_output") >= 50);
+    assert!(owner.info("buffer_memory") <= 1 << 20);
+    assert_eq!(owner.say("UNLOCK a"), "1");
+    drop(greedy);
+}
+
+#[test]
 fn tokens_go_on_where_several_ranges_were_used() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
@@ -450,7 +536,7 @@ fn metrics_are_served_to_prometheus() {
     types.dedup();
     assert_eq!(types.len(), before);
     // A scraper that never ends its request does not stop the others.
-    let _loris: Vec<_> = (0..10)
+    let _loris: Vec<_> = (0..40)
         .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
         .collect();
     assert!(get("/metrics").starts_with("HTTP/1.1 200"));
@@ -517,4 +603,61 @@ fn tls_serves_redis_cli_and_nothing_else() {
     assert!(!rest.starts_with(b"+PONG"));
     let mut silent = daemon.client();
     let _ = silent.stream.read_to_end(&mut rest);
+}
+
+/// CPU time of a daemon's threads so far, by name, in nanoseconds.
+#[cfg(feature = "tls")]
+fn cpu_by_thread(daemon: &Daemon) -> std::collections::HashMap<String, u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.child.id())).unwrap();
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+    tasks
+        .map(|task| {
+            let path = task.unwrap().path();
+            let times = read(path.join("schedstat"));
+            let ran = times.split(' ').next().unwrap().parse().unwrap();
+            (read(path.join("comm")).trim().to_owned(), ran)
+        })
+        .collect()
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn handshakes_are_not_made_where_commands_are_executed() {
+    use common::{output, tool};
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    // A signature of such a key takes milliseconds.
+    output(
+        tool("openssl")
+            .args([
+                "req", "-x509", "-newkey", "rsa:4096", "-nodes", "-days", "2",
+            ])
+            .args(["-subj", "/CN=localhost", "-keyout", &key, "-out", &cert])
+            .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]),
+    );
+    let tls = [
+        "--tls-listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+    ];
+    let daemon =
+        Daemon::start_exactly(&[&["--data", "none", "--listen", "none"], &tls[..]].concat());
+    let port = daemon.port.to_string();
+    let before = cpu_by_thread(&daemon);
+    for _ in 0..10 {
+        let mut cli = tool("redis-cli");
+        let asked = cli.args(["--tls", "--cacert", &cert, "-p", &port, "PING"]);
+        assert_eq!(output(asked), "PONG\n");
+    }
+    let after = cpu_by_thread(&daemon);
+    let spent = |name: &str| after[name] - before[name];
+    let (loop_ns, handshakes_ns) = (spent("jostled"), spent("handshakes"));
+    assert!(
+        handshakes_ns > loop_ns,
+        "{handshakes_ns} ns, event loop {loop_ns} ns"
+    );
 }

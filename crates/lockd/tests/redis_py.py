@@ -21,7 +21,7 @@ for protocol in protocols:
     assert client.info("locks")["holds"] == 0
     assert len(client.client_list()) >= 1
     assert client.config_get("maxclients") == {"maxclients": "10000"}
-    assert client.command_count() == 19
+    assert client.command_count() == 22
 
     # Leases through a pool: every command may use another connection.
     counter, tokens, errors = [0], [], []
@@ -55,6 +55,15 @@ for protocol in protocols:
     for n in range(100):
         pipe.execute_command("UNLOCK", f"n{n}", granted[n])
     assert pipe.execute() == [1] * 100
+
+    # One as redis-py makes it unless told otherwise: MULTI and EXEC around it.
+    pipe = client.pipeline()
+    pipe.execute_command("LOCK", "t1", "TTL", 1000)
+    pipe.execute_command("LOCK", "t2", "TTL", 1000)
+    granted = pipe.execute()
+    for n, token in enumerate(granted):
+        pipe.execute_command("UNLOCK", f"t{n + 1}", token)
+    assert pipe.execute() == [1, 1], granted
 
     # Errors are ResponseErrors, nil is None.
     held = client.execute_command("LOCK", "x", "TTL", 60000)

@@ -26,8 +26,10 @@ Options, which stand before PROCEDURE; each has a variable of the environment:
   -a ADDRESS  where the engine listens: unix:PATH, unix:@NAME for an abstract
               socket, or HOST:PORT with a numeric host or `localhost`
               [JOSTLE_CALL_ADDRESS, unix:@procd]
-  -t MS       give up when nothing has happened for so many milliseconds
+  -t MS       give up when the call has taken so many milliseconds
               [JOSTLE_CALL_TIMEOUT, 5000]
+  -u USER     the engine at an abstract socket must run as the user with this
+              number; else as this one, or as root   [JOSTLE_CALL_USER]
   -f CODE     exit with this code if there is none of the procedure's: 0 to fail
               open, a rejecting one to fail closed  [JOSTLE_CALL_FAILURE]
   -q          say nothing on standard error
@@ -68,8 +70,10 @@ pub enum Wanted<'a> {
 pub struct Options<'a> {
     /// Where to.
     pub address: &'a [u8],
-    /// Milliseconds of patience for each wait.
+    /// Milliseconds of patience for the whole call.
     pub timeout_ms: u32,
+    /// The number of the user as whom the engine must run.
+    pub user: Option<u32>,
     /// The exit code if there is none of the procedure's.
     pub failure: Option<u8>,
     /// Say nothing.
@@ -90,6 +94,7 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
             .variable(b"JOSTLE_CALL_ADDRESS")
             .unwrap_or(b"unix:@procd"),
         timeout_ms: 5000,
+        user: None,
         failure: None,
         quiet: false,
         token: given.variable(b"JOSTLE_CALL_TOKEN"),
@@ -97,6 +102,9 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
     };
     if let Some(value) = given.variable(b"JOSTLE_CALL_TIMEOUT") {
         options.timeout_ms = timeout(value)?;
+    }
+    if let Some(value) = given.variable(b"JOSTLE_CALL_USER") {
+        options.user = Some(user(value)?);
     }
     if let Some(value) = given.variable(b"JOSTLE_CALL_FAILURE") {
         options.failure = Some(code(value)?);
@@ -107,6 +115,7 @@ pub fn options(given: &impl Given) -> Result<Wanted<'_>, &'static str> {
         match given.argument(options.procedure - 2) {
             b"-a" => options.address = value,
             b"-t" => options.timeout_ms = timeout(value)?,
+            b"-u" => options.user = Some(user(value)?),
             b"-f" => options.failure = Some(code(value)?),
             b"-q" => {
                 options.quiet = true;
@@ -128,6 +137,13 @@ fn timeout(text: &[u8]) -> Result<u32, &'static str> {
         .filter(|ms| (1..=3_600_000).contains(ms))
         .map(|ms| ms as u32)
         .ok_or("the timeout is not within 1 to 3600000 milliseconds")
+}
+
+fn user(text: &[u8]) -> Result<u32, &'static str> {
+    number(text)
+        .filter(|user| *user < u32::MAX as u64)
+        .map(|user| user as u32)
+        .ok_or("the user is not a number")
 }
 
 fn code(text: &[u8]) -> Result<u8, &'static str> {
@@ -220,6 +236,12 @@ impl SocketAddress {
     #[must_use]
     pub fn is_unix(&self) -> bool {
         self.family() == Self::UNIX
+    }
+
+    /// It is a name without a file, which whoever comes first can take.
+    #[must_use]
+    pub fn is_abstract(&self) -> bool {
+        self.is_unix() && self.bytes[2] == 0
     }
 
     /// What connect(2) wants.

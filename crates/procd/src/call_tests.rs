@@ -104,6 +104,7 @@ fn options_win_over_the_environment() {
         ("JOSTLE_CALL_ADDRESS", "1.2.3.4:5"),
         ("JOSTLE_CALL_TIMEOUT", "7"),
         ("JOSTLE_CALL_FAILURE", "3"),
+        ("JOSTLE_CALL_USER", "33"),
         ("JOSTLE_CALL_TOKEN", "s"),
     ];
     let line = Line(&[b"/a", b"-q"], &env);
@@ -113,6 +114,7 @@ fn options_win_over_the_environment() {
         (&b"1.2.3.4:5"[..], 7)
     );
     assert_eq!((options.failure, options.token), (Some(3), Some(&b"s"[..])));
+    assert_eq!(options.user, Some(33));
     assert!(!options.quiet, "what follows the procedure is its own");
     let line = Line(
         &[b"-q", b"-f", b"0", b"-a", b"unix:/x", b"-t", b"9", b"/a"],
@@ -137,6 +139,8 @@ fn wrong_usage_is_refused() {
         &[b"-f"],
         &[b"-f", b"-1", b"/a"],
         &[b"-t", b"0", b"/a"],
+        &[b"-u", b"root", b"/a"],
+        &[b"-u", b"4294967295", b"/a"],
         &[b"-t", b"1s", b"/a"],
     ] {
         assert!(options(&Line(words, &[])).is_err(), "{words:?}");

@@ -53,6 +53,11 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
+    /// Name by which clients may call the engine, beside addresses and names
+    /// without a dot; may be repeated. Only where no token is set
+    #[arg(long, value_name = "NAME")]
+    pub host: Vec<String>,
+
     /// Threads: requests that are worked on at the same time. Default: 16
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -210,6 +215,8 @@ pub struct Config {
     pub spool: Option<PathBuf>,
     /// What requests must carry.
     pub token: Option<String>,
+    /// See [`Settings::host`].
+    pub hosts: Vec<String>,
     /// See [`Settings::threads`].
     pub threads: usize,
     /// See [`Settings::max_running`].
@@ -246,13 +253,10 @@ impl Settings {
     /// These settings, and where they say nothing, those of `file`.
     #[must_use]
     pub fn over(self, file: Self) -> Self {
-        let listen = if self.listen.is_empty() {
-            file.listen
-        } else {
-            self.listen
-        };
+        let list = |mine: Vec<String>, other| if mine.is_empty() { other } else { mine };
         Self {
-            listen,
+            listen: list(self.listen, file.listen),
+            host: list(self.host, file.host),
             unix: self.unix.or(file.unix),
             unix_mode: self.unix_mode.or(file.unix_mode),
             procedures: self.procedures.or(file.procedures),
@@ -295,6 +299,7 @@ impl Settings {
             procedures: self.procedures.map_or(Procedures::None, Procedures::Folder),
             spool: self.spool,
             token,
+            hosts: self.host,
             threads,
             max_running: self.max_running.unwrap_or((threads / 4).max(1)),
             max_waiting: self.max_waiting.unwrap_or(256),

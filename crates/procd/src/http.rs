@@ -24,6 +24,8 @@ pub struct Request {
     pub path: Range<usize>,
     /// What stands behind the `?`.
     pub query: Range<usize>,
+    /// Whom the client means to ask, with the port.
+    pub host: Option<Range<usize>>,
     /// The bearer token that was sent.
     pub token: Option<Range<usize>>,
     /// The body.
@@ -147,6 +149,7 @@ pub fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
         method,
         path,
         query,
+        host: fields.host,
         token: fields.token,
         body: length..end,
         keep_alive: !fields.close && (version == 1 || fields.keep_alive),
@@ -180,6 +183,7 @@ fn split(target: &str, at: Range<usize>) -> Result<(Range<usize>, Range<usize>),
 #[derive(Default)]
 struct Fields {
     hosts: u32,
+    host: Option<Range<usize>>,
     content_length: Option<u64>,
     transfer_coding: bool,
     expects_continue: bool,
@@ -195,7 +199,10 @@ impl Fields {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             // By length first: most headers are none of these.
             match header.name.len() {
-                4 if is("host") => fields.hosts += 1,
+                4 if is("host") => {
+                    fields.hosts += 1;
+                    fields.host = Some(place(header.value, bytes));
+                }
                 6 if is("expect") => {
                     if !header.value.eq_ignore_ascii_case(b"100-continue") {
                         return Err(Refusal::Expectation);

@@ -13,6 +13,7 @@ mod call_tests;
 pub mod catalog;
 pub mod config;
 pub mod http;
+mod log;
 pub mod lua;
 pub mod query;
 pub mod server;

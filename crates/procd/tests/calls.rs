@@ -8,7 +8,7 @@ use common::{Called, Engine, curl, eventually, jostle_call};
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 #[test]
 fn curl_gets_the_exit_code_in_a_header_and_what_was_printed_in_the_body() {
@@ -257,6 +257,74 @@ fn an_abstract_socket_does_the_same_without_a_file() {
     assert_eq!(reply, "hello\tnil\tnil\n");
     drop(engine);
     assert_eq!(called(), Some(69));
+}
+
+#[test]
+fn a_stranger_at_an_abstract_name_is_neither_told_nor_believed() {
+    let name = format!("@procd-user-{}", std::process::id());
+    let engine = Engine::start(&["--unix", &name]);
+    let address = format!("unix:{name}");
+    let called = |user: &str| jostle_call(&["-a", &address, "-u", user, "/code", "7"], &[]);
+    let own = std::fs::metadata("/proc/self").unwrap().uid().to_string();
+    assert_eq!(called(&own).0, Some(7));
+    let (code, _, message) = called("4242");
+    assert_eq!(code, Some(69));
+    assert!(message.contains("another user"), "{message}");
+    assert_eq!(engine.stats_of("code")["requests"], 1);
+}
+
+/// Each byte came in time, and a call with `-t 300` lasted for as long as they
+/// came.
+#[test]
+fn the_thin_clients_time_is_that_of_the_whole_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let trickle = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let head = b"HTTP/1.1 200 OK\r\n".iter().copied();
+        let bytes = head.chain(std::iter::repeat(b'x')).take(600);
+        let mut written = 0;
+        for byte in bytes {
+            if stream.write_all(&[byte]).is_err() {
+                break;
+            }
+            written += 1;
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        written
+    });
+    let (code, _, message) = jostle_call(&["-a", &address, "-t", "300", "/accept"], &[]);
+    assert_eq!(code, Some(69));
+    assert!(message.contains("in time"), "{message}");
+    assert!(trickle.join().unwrap() < 600, "it took all that came");
+}
+
+#[test]
+fn a_name_that_somebody_else_may_have_made_up_is_not_answered_to() {
+    let ask = |engine: &Engine, host: &str| {
+        let mut client = engine.client();
+        client.send(&format!("GET /code?3 HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.read().unwrap().status
+    };
+    let engine = Engine::start(&["--host", "engine.example"]);
+    for host in [
+        "127.0.0.1",
+        "127.0.0.1:7887",
+        "[::1]:7887",
+        "localhost:7887",
+        "procd",
+        "Engine.Example:80",
+    ] {
+        assert_eq!(ask(&engine, host), 200, "{host}");
+    }
+    for host in [
+        "rebound.example",
+        "rebound.example:7887",
+        "127.0.0.1.example",
+        "::1.x",
+    ] {
+        assert_eq!(ask(&engine, host), 421, "{host}");
+    }
 }
 
 #[test]

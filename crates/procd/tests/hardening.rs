@@ -244,6 +244,38 @@ fn calls_wait_in_line_and_too_many_are_refused() {
 }
 
 #[test]
+fn clients_that_pipeline_take_turns_with_others() {
+    let engine = Engine::start(&["--threads", "4", "--max-running", "1"]);
+    let mut greedy = engine.client();
+    let calls = 400;
+    for _ in 0..calls {
+        greedy.ask("/work?20000");
+    }
+    eventually("it has begun", || {
+        engine.stats_of("work")["requests"].as_u64() > Some(0)
+    });
+    // Each call of another one waits for one of its calls, not for all.
+    let mut other = engine.client();
+    for _ in 0..5 {
+        assert_eq!(other.get("/work?1").exit_code, Some(5));
+    }
+    let begun = engine.stats_of("work")["requests"].as_u64().unwrap();
+    assert!(begun < calls, "{begun} calls, all of the other's before");
+    for _ in 0..calls {
+        assert_eq!(greedy.read().unwrap().exit_code, Some(5));
+    }
+}
+
+#[test]
+fn what_a_procedure_says_steers_no_terminal() {
+    let engine = Engine::start(&[]);
+    engine.install("rude", "error('\\27[2J\\27]0;owned\\7')");
+    eventually("it is there", || engine.get("/rude").status == 500);
+    let line = engine.await_log("owned");
+    assert!(!line.chars().any(char::is_control), "{line:?}");
+}
+
+#[test]
 fn many_callers_of_one_procedure_are_all_served() {
     let engine = Engine::start(&["--threads", "4", "--max-running", "1"]);
     let clients: Vec<_> = (0..16)

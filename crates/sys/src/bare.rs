@@ -19,6 +19,9 @@ mod number {
     pub const RECVFROM: usize = 45;
     pub const SCHED_YIELD: usize = 24;
     pub const SETSOCKOPT: usize = 54;
+    pub const GETSOCKOPT: usize = 55;
+    pub const GETEUID: usize = 107;
+    pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
 }
 
@@ -31,6 +34,9 @@ mod number {
     pub const RECVFROM: usize = 207;
     pub const SCHED_YIELD: usize = 124;
     pub const SETSOCKOPT: usize = 208;
+    pub const GETSOCKOPT: usize = 209;
+    pub const GETEUID: usize = 175;
+    pub const CLOCK_GETTIME: usize = 113;
     pub const EXIT_GROUP: usize = 94;
 }
 
@@ -144,6 +150,57 @@ pub fn set_socket_option(fd: i32, option: i32, value: &[u8]) -> Result<(), Errno
     ];
     // SAFETY: the kernel reads `value`, which is borrowed.
     unsafe { call(number::SETSOCKOPT, args) }.map(drop)
+}
+
+/// The user of the process that listens at the other end of a Unix socket
+/// (SO_PEERCRED): as it was when it began to listen.
+///
+/// # Errors
+/// The system's.
+#[inline(always)]
+pub fn peer_user(fd: i32) -> Result<u32, Errno> {
+    const SOL_SOCKET: usize = 1;
+    const PEER_CREDENTIALS: usize = 17;
+    // Process, user and group.
+    let mut credentials = [0u32; 3];
+    let mut length = size_of_val(&credentials) as u32;
+    let args = [
+        fd as usize,
+        SOL_SOCKET,
+        PEER_CREDENTIALS,
+        credentials.as_mut_ptr() as usize,
+        &raw mut length as usize,
+        0,
+    ];
+    // SAFETY: the kernel writes at most `length` bytes of `credentials`, which is
+    // as long, and `length` itself; both live until the call is over.
+    unsafe { call(number::GETSOCKOPT, args) }?;
+    let [_, user, _] = credentials;
+    Ok(user)
+}
+
+/// The user of this process.
+#[inline(always)]
+pub fn user() -> u32 {
+    // SAFETY: it has no arguments.
+    unsafe { call(number::GETEUID, [0; 6]) }.unwrap_or(usize::MAX) as u32
+}
+
+/// Milliseconds of the monotonic clock; 0 if it cannot be read.
+#[inline(always)]
+pub fn monotonic_ms() -> u64 {
+    const MONOTONIC: usize = 1;
+    let mut time = [0i64; 2];
+    let args = [MONOTONIC, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes two words, seconds and nanoseconds, to `time`.
+    let read = unsafe { call(number::CLOCK_GETTIME, args) };
+    let [seconds, nanos] = time;
+    match read {
+        Ok(_) => (seconds as u64)
+            .wrapping_mul(1000)
+            .wrapping_add(nanos as u64 / 1_000_000),
+        Err(_) => 0,
+    }
 }
 
 /// send(2) without a signal if nobody reads; how many bytes went. With `more`

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use jostle_resp::Protocol;
 
+use super::commands::Transaction;
 use super::stream::Stream;
 use crate::table::{SessionId, Time};
 
@@ -14,6 +15,11 @@ pub(crate) struct Conn {
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// Since MULTI.
+    pub(crate) transaction: Option<Box<Transaction>>,
+    /// Not authenticated, or in a transaction: one question for both, as every
+    /// command is asked.
+    pub(crate) guarded: bool,
     /// Commands are held back while a LOCK waits, or the answer to a wrong
     /// password.
     pub(crate) waiting: bool,
@@ -46,6 +52,8 @@ pub(crate) struct Conn {
     pub(crate) wanted: Vec<u8>,
     /// Leases granted after a wait, whose replies were not yet sent.
     pub(crate) fresh_leases: FreshLeases,
+    /// Bytes of its buffers that the server has counted.
+    pub(crate) accounted: usize,
     pub(crate) since: Time,
     pub(crate) last_request: Time,
     /// Since when a request is incomplete, or the client not yet known.
@@ -70,13 +78,14 @@ impl Conn {
         authenticated: bool,
         now: Time,
     ) -> Self {
-        let unknown = !authenticated || stream.is_tls();
         Self {
             stream,
             session,
             peer,
             protocol: Protocol::Resp2,
             authenticated,
+            transaction: None,
+            guarded: !authenticated,
             waiting: false,
             wrong_passwords: 0,
             rebuked_at: None,
@@ -93,15 +102,27 @@ impl Conn {
             sent: 0,
             wanted: Vec::new(),
             fresh_leases: FreshLeases::default(),
+            accounted: 0,
             since: now,
             last_request: now,
-            incomplete_since: unknown.then_some(now),
+            incomplete_since: (!authenticated).then_some(now),
             stuck_since: None,
             commands: 0,
             name: Vec::new(),
             library: Vec::new(),
             library_version: Vec::new(),
         }
+    }
+
+    pub(crate) fn set_authenticated(&mut self, authenticated: bool) {
+        self.authenticated = authenticated;
+        self.guarded = !authenticated || self.transaction.is_some();
+    }
+
+    /// What was queued since MULTI, if that was said; commands are executed again.
+    pub(crate) fn end_transaction(&mut self) -> Option<Box<Transaction>> {
+        self.guarded = !self.authenticated;
+        self.transaction.take()
     }
 
     /// Lets a wrong password cost time, twice as much with each: 1 s, 2 s, 4 s.
@@ -133,9 +154,21 @@ impl Conn {
         (self.waiting && self.hung_up) || (fresh && self.stream.peer_is_gone())
     }
 
+    /// Gives the memory of buffers back that are empty.
+    pub(crate) fn trim(&mut self) {
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+        if self.pending() == 0 {
+            (self.output, self.sent) = (Vec::new(), 0);
+        }
+    }
+
     /// Bytes of memory in its buffers.
+    #[inline]
     pub(crate) fn buffered(&self) -> usize {
-        self.input.capacity() + self.output.capacity()
+        let queued = self.transaction.as_ref().map_or(0, |queued| queued.bytes());
+        self.input.capacity() + self.output.capacity() + queued
     }
 
     /// Where it comes from, as an administrator reads it.

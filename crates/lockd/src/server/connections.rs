@@ -74,40 +74,75 @@ impl Server {
         }
         if door != Door::Unix && net::tune(&fd, self.config.tcp_keepalive).is_err() {
             // The client is gone already.
+            self.stats.rejected += 1;
             return;
         }
-        if self.table.sessions() >= self.max_connections as u64 {
+        if self.is_full() {
             self.stats.rejected += 1;
             let text = b"-ERR max number of clients reached\r\n";
-            if door != Door::Metrics {
-                let _ = rustix::net::send(&fd, text, rustix::net::SendFlags::NOSIGNAL);
+            let _ = rustix::net::send(&fd, text, rustix::net::SendFlags::NOSIGNAL);
+            return;
+        }
+        #[cfg(feature = "tls")]
+        if door == Door::Tls {
+            if let (Some(handshakes), Some(tls)) = (&self.handshakes, &self.tls) {
+                let _ = handshakes.begin(fd, peer, tls.clone());
             }
             return;
         }
-        let stream = match door {
-            #[cfg(feature = "tls")]
-            Door::Tls => match self.tls.clone().map(rustls::ServerConnection::new) {
-                Some(Ok(connection)) => Stream::tls(fd, connection),
-                _ => return,
-            },
-            _ => Stream::plain(fd),
-        };
+        self.let_in(Stream::plain(fd), peer);
+    }
+
+    fn is_full(&self) -> bool {
+        let known = self.table.sessions() as usize;
+        #[cfg(feature = "tls")]
+        let known = known
+            + self
+                .handshakes
+                .as_ref()
+                .map_or(0, |shaken| shaken.pending());
+        known >= self.max_connections
+    }
+
+    /// Lets in those whose handshakes are done.
+    #[cfg(feature = "tls")]
+    pub(super) fn admit_tls(&mut self) {
+        if let Some(handshakes) = &self.handshakes {
+            handshakes.hush();
+        }
+        while let Some(guest) = self.handshakes.as_ref().and_then(|shaken| shaken.take()) {
+            let stream = Stream::tls(guest.fd, guest.tls);
+            let Some(session) = self.let_in(stream, guest.peer) else {
+                continue;
+            };
+            // Requests may have come together with the handshake's end, of which
+            // epoll knows nothing.
+            if let Some(conn) = self.conns[session.slot()].as_mut() {
+                conn.readable = true;
+                conn.later = true;
+                self.later.push_back(session);
+            }
+        }
+    }
+
+    fn let_in(&mut self, stream: Stream, peer: Option<SocketAddr>) -> Option<SessionId> {
         let now = self.now();
         let Reply::Opened(session) = self.step(Event::Open, now) else {
-            return;
+            return None;
         };
         let open = self.config.password.is_none();
         let conn = Box::new(Conn::new(stream, session, peer, open, now));
         let data = EventData::new_u64(session.number());
         if epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST).is_err() {
             self.step(Event::Close { session }, now);
-            return;
+            return None;
         }
         self.stats.connections += 1;
         if self.conns.len() <= session.slot() {
             self.conns.resize_with(session.slot() + 1, || None);
         }
         self.conns[session.slot()] = Some(conn);
+        Some(session)
     }
 
     pub(super) fn client_ready(&mut self, number: u64, flags: EventFlags) {
@@ -142,12 +177,20 @@ impl Server {
             conn.later = true;
             self.later.push_back(conn.session);
         }
+        self.account(&mut conn);
         let slot = conn.session.slot();
         self.conns[slot] = Some(conn);
         if !self.outputs.is_empty() {
             // Its wait ended while it was out of its place.
             self.wake();
         }
+    }
+
+    #[inline]
+    pub(super) fn account(&mut self, conn: &mut Conn) {
+        let bytes = conn.buffered();
+        self.buffered = self.buffered + bytes - conn.accounted;
+        conn.accounted = bytes;
     }
 
     fn watch(&self, conn: &mut Conn) -> rustix::io::Result<()> {
@@ -161,8 +204,14 @@ impl Server {
         epoll::modify(&self.epoll, &conn.stream.fd, data, interest)
     }
 
-    pub(super) fn close(&mut self, mut conn: Box<Conn>) {
-        let (now, session) = (self.now(), conn.session);
+    pub(super) fn close(&mut self, conn: Box<Conn>) {
+        let now = self.now();
+        self.close_at(conn, now);
+    }
+
+    /// Ends a connection at the time of a command, behind which others follow.
+    pub(super) fn close_at(&mut self, mut conn: Box<Conn>, now: Time) {
+        let session = conn.session;
         if conn.waiting {
             // What is due by now may grant it a lease yet: it must be in its
             // place to be told, so that the lease can be passed on.
@@ -175,6 +224,7 @@ impl Server {
             conn = found;
         }
         self.pass_on(&mut conn, now);
+        self.buffered -= conn.accounted;
         conn.stream.close();
         self.step(Event::Close { session }, now);
     }

@@ -86,7 +86,7 @@ impl Server {
     /// Keeps the time since when the client owes us the rest of something.
     pub(super) fn note_incomplete(&self, conn: &mut Conn, now: Time) {
         let partial = !conn.input.is_empty() && !conn.waiting;
-        if partial || !conn.authenticated || conn.stream.is_handshaking() {
+        if partial || !conn.authenticated {
             // A whole request in between starts the time anew, but for those who
             // have no right to ask.
             if partial && conn.authenticated && conn.last_request == now {

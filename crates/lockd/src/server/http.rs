@@ -18,7 +18,8 @@ pub(crate) struct HttpConn {
     pub(crate) since: Time,
 }
 
-/// Scrapers at the same time; more are turned away.
+/// Scrapers at the same time; one more takes the place of the one that is there
+/// for longest, so that slow ones cannot keep the others out.
 const CONNECTIONS: usize = 16;
 const REQUEST_MAX: usize = 8192;
 
@@ -78,12 +79,18 @@ impl Server {
                 self.http.push(None);
                 self.http.len() - 1
             }
-            None => return,
+            None => self.oldest_http(),
         };
         let data = EventData::new_u64(HTTP | index as u64);
         if epoll::add(&self.epoll, &fd, data, EventFlags::IN).is_ok() {
             self.http[index] = Some(HttpConn::new(fd, now()));
         }
+    }
+
+    fn oldest_http(&self) -> usize {
+        let ages = self.http.iter().map(|conn| conn.as_ref().map(|c| c.since));
+        let oldest = ages.enumerate().min_by_key(|(_, since)| *since);
+        oldest.map_or(0, |(index, _)| index)
     }
 
     pub(super) fn http_ready(&mut self, index: usize) {

@@ -24,7 +24,10 @@ pub(crate) struct Stats {
     pub(crate) closed_slow: u64,
     pub(crate) closed_output: u64,
     pub(crate) closed_request: u64,
+    pub(crate) closed_http: u64,
     pub(crate) passed_on: u64,
+    pub(crate) killed: u64,
+    pub(crate) unblocked: u64,
     pub(crate) reservations: u64,
     pub(crate) reservation_failures: u64,
 }
@@ -129,10 +132,10 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
     );
     let state = match (
         &server.config.data,
-        server.reserver.as_ref().map(|r| &r.trouble),
+        server.reserver.as_ref().and_then(|r| r.state()),
     ) {
         (Data::None, _) => text("not kept"),
-        (_, Some(Some(trouble))) => Text(trouble.replace(['\r', '\n'], " ")),
+        (_, Some(trouble)) => Text(trouble.replace(['\r', '\n'], " ")),
         _ => text("ok"),
     };
     add("tokens", "token_store", state, "");
@@ -216,15 +219,43 @@ fn about_clients(server: &Server, add: Add<'_>) {
             "Clients closed for malformed requests or size",
         ),
         (
+            "closed_http",
+            stats.closed_http,
+            "Clients closed because they spoke HTTP",
+        ),
+        (
+            "closed_killed",
+            stats.killed,
+            "Clients closed by CLIENT KILL",
+        ),
+        (
             "protocol_errors",
             stats.protocol_errors,
             "Requests that were malformed or too long",
+        ),
+        (
+            "closed_handshake",
+            handshakes_failed(server),
+            "Clients whose TLS handshake failed or took too long",
         ),
         ("auth_failures", stats.auth_failures, "Wrong passwords"),
         ("total_net_input_bytes", stats.bytes_in, "Bytes received"),
         ("total_net_output_bytes", stats.bytes_out, "Bytes sent"),
     ] {
         add(clients, name, Counter(value), help);
+    }
+}
+
+fn handshakes_failed(server: &Server) -> u64 {
+    #[cfg(feature = "tls")]
+    return server
+        .handshakes
+        .as_ref()
+        .map_or(0, |shaken| shaken.failed());
+    #[cfg(not(feature = "tls"))]
+    {
+        let _ = server;
+        0
     }
 }
 
@@ -289,6 +320,11 @@ fn about_work(server: &Server, add: Add<'_>) {
             "wait_cancels",
             counters.wait_cancels,
             "Waits ended because the client was gone",
+        ),
+        (
+            "waits_unblocked",
+            server.stats.unblocked,
+            "Those of wait_cancels that CLIENT UNBLOCK ended",
         ),
         (
             "grants_passed_on",
@@ -466,6 +502,17 @@ pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
         ("max-output", config.max_output.to_string()),
         ("request-timeout", seconds(config.request_timeout)),
     ]
+}
+
+/// [`glob`], and what it has cost: some 30 ns each. With several stars the time
+/// can grow with the product of the lengths.
+pub(crate) fn glob_cost(pattern: &[u8], name: &[u8]) -> (bool, u64) {
+    let stars = pattern.iter().filter(|&&byte| byte == b'*').count();
+    let steps = match stars {
+        0 | 1 => pattern.len() + name.len(),
+        _ => pattern.len() * name.len(),
+    };
+    (glob(pattern, name), steps as u64 / 16)
 }
 
 /// Whether `name` matches a pattern of `*`, `?`, `[a-c]`, `[^x]` and `\` before a

@@ -12,10 +12,13 @@ mod conn;
 mod connections;
 mod drain;
 mod exchange;
+#[cfg(feature = "tls")]
+mod handshake;
 mod http;
 mod info;
 mod net;
 mod poll;
+mod reload;
 mod reserver;
 mod setup;
 mod stream;
@@ -37,6 +40,7 @@ use net::Listener;
 use poll::BusyPoll;
 use reserver::Reserver;
 
+pub use reload::Reload;
 pub use setup::StartError;
 
 /// Bytes read at a time: a few thousand pipelined commands.
@@ -48,6 +52,9 @@ const LISTENER: u64 = 1 << KIND_SHIFT;
 const HTTP: u64 = 2 << KIND_SHIFT;
 const STOP: u64 = 3 << KIND_SHIFT;
 const BELL: u64 = 4 << KIND_SHIFT;
+const RELOAD: u64 = 5 << KIND_SHIFT;
+#[cfg(feature = "tls")]
+const SHAKEN: u64 = 6 << KIND_SHIFT;
 
 /// A lock daemon that listens.
 pub struct Server {
@@ -57,6 +64,8 @@ pub struct Server {
     listeners: Vec<Listener>,
     #[cfg(feature = "tls")]
     tls: Option<std::sync::Arc<rustls::ServerConfig>>,
+    #[cfg(feature = "tls")]
+    handshakes: Option<handshake::Handshakes>,
     /// By session slot.
     conns: Vec<Option<Box<Conn>>>,
     http: Vec<Option<HttpConn>>,
@@ -64,7 +73,7 @@ pub struct Server {
     stats: Stats,
     started: Time,
     max_connections: usize,
-    /// Bytes in all clients' buffers.
+    /// Bytes in all clients' buffers, as of each client's last turn.
     buffered: usize,
     /// Those whose wait has ended: with nothing behind it, so that a client waits
     /// for nothing but the reply; and with commands behind it that may go on.

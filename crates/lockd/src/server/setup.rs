@@ -90,6 +90,8 @@ impl Server {
                 .map(load_tls)
                 .transpose()
                 .map_err(StartError::Tls)?,
+            #[cfg(feature = "tls")]
+            handshakes: None,
             conns: Vec::new(),
             http: Vec::new(),
             reserver: store.map(Reserver::start).transpose()?,
@@ -114,9 +116,22 @@ impl Server {
             deaf: false,
             config,
         };
+        #[cfg(feature = "tls")]
+        server.start_handshakes()?;
         server.first_tokens()?;
         server.listen()?;
         Ok(server)
+    }
+
+    #[cfg(feature = "tls")]
+    fn start_handshakes(&mut self) -> Result<(), StartError> {
+        if self.tls.is_some() {
+            let handshakes = super::handshake::Handshakes::start(self.config.request_timeout)?;
+            let data = EventData::new_u64(super::SHAKEN);
+            epoll::add(&self.epoll, handshakes.bell(), data, EventFlags::IN)?;
+            self.handshakes = Some(handshakes);
+        }
+        Ok(())
     }
 
     fn first_tokens(&mut self) -> Result<(), StartError> {
@@ -193,7 +208,7 @@ impl Server {
 }
 
 #[cfg(feature = "tls")]
-fn load_tls(
+pub(super) fn load_tls(
     config: &crate::config::TlsConfig,
 ) -> Result<std::sync::Arc<rustls::ServerConfig>, String> {
     use rustls::pki_types::pem::PemObject;

@@ -48,14 +48,6 @@ impl Stream {
         false
     }
 
-    /// Whether the client has not yet proved that it speaks TLS.
-    pub(crate) fn is_handshaking(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
-        #[cfg(not(feature = "tls"))]
-        false
-    }
-
     /// Whether bytes wait to be sent that were already accepted.
     pub(crate) fn wants_write(&self) -> bool {
         #[cfg(feature = "tls")]
@@ -130,7 +122,7 @@ fn send_some(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// The socket as rustls wants to see it.
 #[cfg(feature = "tls")]
-struct Socket<'a>(&'a OwnedFd);
+pub(crate) struct Socket<'a>(pub(crate) &'a OwnedFd);
 
 #[cfg(feature = "tls")]
 impl io::Read for Socket<'_> {

@@ -18,7 +18,6 @@ const HTTP_TIMEOUT_NS: u64 = 5_000_000_000;
 enum Fault {
     Slow,
     Idle,
-    Greedy,
 }
 
 impl Server {
@@ -32,12 +31,6 @@ impl Server {
         {
             reserver.request(self.table.next_token() + self.table.tokens_left());
         }
-        self.buffered = self
-            .conns
-            .iter()
-            .flatten()
-            .map(|conn| conn.buffered())
-            .sum();
         for slot in 0..self.conns.len() {
             let Some(conn) = &self.conns[slot] else {
                 continue;
@@ -58,7 +51,6 @@ impl Server {
             match fault {
                 Fault::Slow => self.stats.closed_slow += 1,
                 Fault::Idle => self.stats.closed_idle += 1,
-                Fault::Greedy => self.stats.closed_output += 1,
             }
             self.close(conn);
         }
@@ -90,8 +82,32 @@ impl Server {
         if !excused && passed(Some(conn.last_request), self.config.idle_timeout) {
             return Some(Fault::Idle);
         }
-        let full = self.buffered > self.config.max_buffers;
-        (full && conn.buffered() > 64 << 10).then_some(Fault::Greedy)
+        None
+    }
+
+    /// Keeps all clients' buffers together below their bound: what is empty is
+    /// given back; if that is not enough, those who have most are closed.
+    #[cold]
+    pub(super) fn shed(&mut self) {
+        let mut sizes = Vec::with_capacity(self.conns.len());
+        for slot in 0..self.conns.len() {
+            let Some(mut conn) = self.conns[slot].take() else {
+                continue;
+            };
+            conn.trim();
+            self.account(&mut conn);
+            sizes.push((conn.accounted, slot));
+            self.conns[slot] = Some(conn);
+        }
+        sizes.sort_unstable();
+        while self.buffered > self.config.max_buffers
+            && let Some((1.., slot)) = sizes.pop()
+        {
+            if let Some(conn) = self.conns[slot].take() {
+                self.stats.closed_output += 1;
+                self.close(conn);
+            }
+        }
     }
 
     fn hear_again(&mut self) {

@@ -10,8 +10,8 @@ use rustix::time::Timespec;
 
 use super::commands::WRONG_PASSWORD;
 use super::conn::Conn;
-use super::{BELL, HTTP, KIND_SHIFT, LISTENER, STOP, Server};
-use crate::table::{Event, Outcome, Reply, Time};
+use super::{BELL, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
+use crate::table::{Event, Outcome, Reply, SessionId, Time};
 
 /// Steps of clients whose waits have ended, before replies are sent and others
 /// are listened to: some 50 us.
@@ -29,17 +29,41 @@ impl Server {
     /// # Errors
     /// Of epoll; no client can cause one.
     pub fn run(&mut self, stop: impl AsFd) -> io::Result<()> {
+        self.serve_until(stop, None)
+    }
+
+    /// [`Server::run`], and reads the password and the certificate again when it
+    /// is told to.
+    ///
+    /// # Errors
+    /// Of epoll; no client can cause one.
+    pub fn run_with(&mut self, stop: impl AsFd, mut reload: Reload) -> io::Result<()> {
+        let data = EventData::new_u64(RELOAD);
+        // Edge-triggered: nobody reads it during the drain.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, &reload.signal, data, flags)?;
+        self.serve_until(stop, Some(&mut reload))
+    }
+
+    fn serve_until(&mut self, stop: impl AsFd, mut reload: Option<&mut Reload>) -> io::Result<()> {
         epoll::add(&self.epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
         loop {
             self.wait(&mut events)?;
             self.gather = events.len() > 1;
             for event in &events {
-                if event.data.u64() == STOP {
-                    let _ = epoll::delete(&self.epoll, &stop);
-                    return self.drain();
+                match event.data.u64() {
+                    STOP => {
+                        let _ = epoll::delete(&self.epoll, &stop);
+                        return self.drain();
+                    }
+                    RELOAD => {
+                        if let Some(reload) = reload.as_deref_mut() {
+                            self.reload(reload);
+                        }
+                    }
+                    _ => self.handle(*event),
                 }
-                self.handle(*event);
                 let many = self.unsent.len().max(self.resumed.len()) >= GATHERED;
                 if many || self.gathered >= GATHERED_BYTES {
                     self.go_on();
@@ -139,6 +163,10 @@ impl Server {
             LISTENER => self.accept(index),
             HTTP => self.http_ready(index),
             BELL => self.take_tokens(Duration::ZERO),
+            #[cfg(feature = "tls")]
+            super::SHAKEN => self.admit_tls(),
+            // A signal during the drain.
+            RELOAD => {}
             _ => self.client_ready(data, event.flags),
         }
     }
@@ -154,6 +182,9 @@ impl Server {
             self.sweep(now);
         }
         self.deliver_replies();
+        if self.buffered > self.config.max_buffers {
+            self.shed();
+        }
         for session in self.later.drain(..) {
             if let Some(conn) = self.conns[session.slot()].as_mut() {
                 conn.later = false;
@@ -240,6 +271,26 @@ impl Server {
             Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
         }
         self.let_go_on(conn);
+    }
+
+    /// Answers a client whose wait an administrator has taken out of the table.
+    /// False: it had ended before.
+    pub(super) fn unblock(&mut self, session: SessionId, error: bool) -> bool {
+        let Some(mut conn) = self.take_conn(session) else {
+            return false;
+        };
+        let waited = std::mem::take(&mut conn.waiting);
+        if waited {
+            let mut reply = Writer::new(&mut conn.output, conn.protocol);
+            if error {
+                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            } else {
+                reply.nil();
+            }
+            self.let_go_on(&conn);
+        }
+        self.conns[session.slot()] = Some(conn);
+        waited
     }
 
     /// Answers a wrong password, when the time for that has come.

@@ -300,10 +300,19 @@ impl Line {
     }
 }
 
+impl Queue {
+    /// Whether one more may share, as far as the number goes.
+    pub(crate) fn has_place(&self) -> bool {
+        self.places == 1 || self.sharing.len < u32::from(self.places)
+    }
+}
+
 /// What a lock needs when it is contended or shared.
 pub(crate) struct Queue {
     pub(crate) waiting: Line,
     pub(crate) sharing: Line,
+    /// How many a semaphore lets share; 1 for every other lock.
+    pub(crate) places: u16,
     free: u32,
 }
 
@@ -315,6 +324,7 @@ impl Slot for Queue {
         Self {
             waiting: Line::EMPTY,
             sharing: Line::EMPTY,
+            places: 1,
             free: NIL,
         }
     }

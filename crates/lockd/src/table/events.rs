@@ -45,6 +45,23 @@ pub enum Mode {
     Exclusive,
     /// Any number of holders.
     Shared,
+    /// One of so many holders, at least 2: a semaphore.
+    Place {
+        /// As long as anybody holds or waits, the same for all.
+        of: u16,
+    },
+}
+
+impl Mode {
+    /// Places of a lock that is held so: 1 unless it is a semaphore.
+    #[inline]
+    #[must_use]
+    pub fn places(self) -> u16 {
+        match self {
+            Self::Exclusive | Self::Shared => 1,
+            Self::Place { of } => of,
+        }
+    }
 }
 
 /// A wish for a lock.
@@ -127,6 +144,8 @@ pub enum Refusal {
     Name,
     /// As many sessions are open as can be.
     Sessions,
+    /// The lock has so many places, not as many as was said.
+    Places(u16),
 }
 
 /// The answer to the event's own session.
@@ -196,6 +215,9 @@ pub struct Limits {
     pub waiters: u32,
     /// Bytes of memory for locks, waiters, names and their index.
     pub memory_bytes: usize,
+    /// How long a wait may last, in milliseconds, whatever was asked for; `None`:
+    /// as long as it takes.
+    pub wait_ms: Option<u64>,
 }
 
 impl Default for Limits {
@@ -205,6 +227,7 @@ impl Default for Limits {
             waiters_per_lock: 100_000,
             waiters: 1_000_000,
             memory_bytes: 1 << 30,
+            wait_ms: None,
         }
     }
 }

@@ -46,7 +46,8 @@ impl<const FAULT: u8> Table<FAULT> {
                 self.time_out(head, outputs);
                 continue;
             }
-            if lock.exclusive || (claim.exclusive && sharing != 0) {
+            let full = sharing != 0 && (claim.exclusive || !queue.has_place());
+            if lock.exclusive || full {
                 return;
             }
             self.grant(id, head, now, outputs);

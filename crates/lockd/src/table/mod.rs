@@ -7,8 +7,9 @@
 //!
 //! # Rules
 //!
-//! - A lock is free, held by one session exclusively, or shared by several.
-//!   A free lock takes no memory and nobody waits for it.
+//! - A lock is free, held by one session exclusively, shared by several, or a
+//!   semaphore, of whose places each holder has one. A free lock takes no memory
+//!   and nobody waits for it; so how many places it has is forgotten with it.
 //! - Waiters are served in the order of their arrival. A request is granted at
 //!   once only if nobody waits before it; a shared one does not overtake a
 //!   waiting exclusive one.
@@ -53,7 +54,7 @@ pub use events::{
     Counters, Event, Limits, LockRequest, Mode, Outcome, Output, Refusal, Reply, SessionId, Time,
 };
 pub use hash::HashKey;
-pub use view::{Holder, Waiter};
+pub use view::{BadCursor, Holder, Waiter};
 
 /// The sound table. Its tests build others, with one fault planted in each, to
 /// see that they would find it; a constant parameter costs the sound one nothing.
@@ -64,6 +65,8 @@ const UNLOCK_WITHOUT_OWNER_CHECK: u8 = 3;
 const LOST_WAKE_UP: u8 = 4;
 const OVERTAKING: u8 = 5;
 const LEAKED_WAITER: u8 = 6;
+const ONE_PLACE_MORE: u8 = 7;
+const PLACES_UNCHECKED: u8 = 8;
 
 /// Holds that the end of a session releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.

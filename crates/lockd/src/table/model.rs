@@ -23,6 +23,8 @@ struct Wait {
 
 #[derive(Default, Debug)]
 struct NaiveLock {
+    /// Meaningful while there are holds.
+    places: u16,
     holds: Vec<Hold>,
     waits: Vec<Wait>,
 }
@@ -68,7 +70,8 @@ impl Naive {
             while let Some(first) = lock.waits.first() {
                 let free = lock.holds.is_empty();
                 let sharing = lock.holds.iter().all(|hold| hold.shared);
-                let possible = free || (sharing && first.shared);
+                let place = lock.places == 1 || lock.holds.len() < lock.places.into();
+                let possible = free || (sharing && first.shared && place);
                 if !possible {
                     break;
                 }
@@ -88,8 +91,14 @@ impl Naive {
     /// What the table must answer, but for the token.
     fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Reply {
         let lock = self.locks.entry(request.name.to_vec()).or_default();
-        let shared = request.mode == Mode::Shared;
+        let shared = request.mode != Mode::Exclusive;
         let session = request.session;
+        if lock.holds.is_empty() {
+            lock.places = request.mode.places();
+        }
+        if lock.places != request.mode.places() {
+            return Reply::Refused(Refusal::Places(lock.places));
+        }
         if lock
             .holds
             .iter()
@@ -97,7 +106,8 @@ impl Naive {
         {
             return Reply::AlreadyHeld;
         }
-        let compatible = lock.holds.iter().all(|hold| hold.shared && shared);
+        let place = lock.places == 1 || lock.holds.len() < lock.places.into();
+        let compatible = lock.holds.iter().all(|hold| hold.shared && shared) && place;
         if compatible && lock.waits.is_empty() {
             let deadline = request.ttl_ms.map(|ttl| now.after_ms(ttl));
             lock.holds.push(Hold {
@@ -223,7 +233,7 @@ enum Act {
         name: usize,
         ttl: Option<u64>,
         wait: Option<u64>,
-        shared: bool,
+        mode: Mode,
     },
     Unlock {
         who: usize,
@@ -255,8 +265,10 @@ fn act() -> impl Strategy<Value = Act> {
     let ttl = prop_oneof![Just(None), ms.clone().prop_map(Some)];
     let wait = prop_oneof![Just(None), Just(Some(0)), ms.clone().prop_map(Some)];
     prop_oneof![
-        8 => (who.clone(), name.clone(), ttl, wait, any::<bool>()).prop_map(
-            |(who, name, ttl, wait, shared)| Act::Lock { who, name, ttl, wait, shared }),
+        8 => (who.clone(), name.clone(), ttl, wait, 0..20u8).prop_map(
+            |(who, name, ttl, wait, dice)| {
+                Act::Lock { who, name, ttl, wait, mode: mode(name, dice) }
+            }),
         5 => (who.clone(), name.clone(), proptest::option::of(0..8usize)).prop_map(
             |(who, name, token)| Act::Unlock { who, name, token }),
         2 => (name.clone(), 0..4usize, ms.clone()).prop_map(
@@ -269,6 +281,16 @@ fn act() -> impl Strategy<Value = Act> {
             0..3_000_000u64,
         ].prop_map(|ns| Act::Pass { ns }),
     ]
+}
+
+/// One of the names is mostly a semaphore, the others are mostly not.
+fn mode(name: usize, dice: u8) -> Mode {
+    match (name, dice) {
+        (2, 0..16) | (_, 0) => Mode::Place { of: 2 },
+        (2, 16..18) => Mode::Place { of: 3 },
+        (_, 0..10) => Mode::Shared,
+        _ => Mode::Exclusive,
+    }
 }
 
 /// Both, side by side.
@@ -325,7 +347,7 @@ impl<const FAULT: u8> Pair<FAULT> {
                 name,
                 ttl,
                 wait,
-                shared,
+                mode,
             } => {
                 let session = self.people[who];
                 if self.naive.is_waiting(session) {
@@ -333,11 +355,6 @@ impl<const FAULT: u8> Pair<FAULT> {
                     // so that the wait may end.
                     return self.both(Event::Tick);
                 }
-                let mode = if shared {
-                    Mode::Shared
-                } else {
-                    Mode::Exclusive
-                };
                 let (ttl_ms, wait_ms) = (ttl, wait);
                 Event::Lock(LockRequest {
                     session,
@@ -494,4 +511,6 @@ fn every_planted_fault_is_told_from_the_model() {
     assert!(is_caught::<LOST_WAKE_UP>());
     assert!(is_caught::<OVERTAKING>());
     assert!(is_caught::<LEAKED_WAITER>());
+    assert!(is_caught::<ONE_PLACE_MORE>());
+    assert!(is_caught::<PLACES_UNCHECKED>());
 }

@@ -4,8 +4,8 @@
 use super::entries::{self, Block, Kind, NEVER, Ref, State, blocks_for};
 use super::slab::NIL;
 use super::{
-    LockRequest, Mode, OVERTAKING, Output, Refusal, Reply, SessionId, Table, Time,
-    UNLOCK_WITHOUT_OWNER_CHECK,
+    LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal, Reply,
+    SessionId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -37,7 +37,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 return self.refuse(Refusal::Memory);
             }
         }
-        if request.mode == Mode::Shared && self.no_room_for_claim() {
+        if request.mode != Mode::Exclusive && self.no_room_for_claim() {
             return self.refuse(Refusal::Memory);
         }
         let Some(token) = self.take_token() else {
@@ -53,24 +53,34 @@ impl<const FAULT: u8> Table<FAULT> {
         let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
         match request.mode {
             Mode::Exclusive => self.hold(id, session, token, ttl_ms, now),
-            Mode::Shared => self.share_at_once(id, session, token, ttl_ms, now),
+            mode => {
+                let queue = self.queue_of(id);
+                self.queues[queue].places = mode.places();
+                self.share_at_once(id, session, token, ttl_ms, now);
+            }
         }
         Reply::Granted(token)
     }
 
     /// Asks for a lock that somebody holds.
     fn lock_held(&mut self, id: u32, request: LockRequest<'_>, now: Time) -> Reply {
+        let lock = &self.locks[id];
+        let (queued, places, has_place) = if lock.queue == NIL {
+            (0, 1, true)
+        } else {
+            let queue = &self.queues[lock.queue];
+            (queue.waiting.len, queue.places, queue.has_place())
+        };
+        if places != request.mode.places() && FAULT != PLACES_UNCHECKED {
+            return self.refuse(Refusal::Places(places));
+        }
         if self.owns(id, request.session.0) {
             return Reply::AlreadyHeld;
         }
-        let lock = &self.locks[id];
-        let queued = if lock.queue == NIL {
-            0
-        } else {
-            self.queues[lock.queue].waiting.len
-        };
         let in_turn = queued == 0 || FAULT == OVERTAKING;
-        if request.mode == Mode::Shared && !lock.exclusive && in_turn {
+        let has_place = has_place || FAULT == ONE_PLACE_MORE;
+        let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
+        if shares && in_turn && has_place {
             if self.no_room_for_claim() {
                 return self.refuse(Refusal::Memory);
             }
@@ -112,7 +122,8 @@ impl<const FAULT: u8> Table<FAULT> {
         self.queues[queue]
             .waiting
             .push_back(&mut self.claims, claim_id);
-        if let Some(wait_ms) = request.wait_ms {
+        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
+        if let Some(wait_ms) = waits.min() {
             self.set_deadline(Ref::new(Kind::Claim, claim_id), now.after_ms(wait_ms));
         }
         self.sessions[request.session.slot()].waiting = claim_id;

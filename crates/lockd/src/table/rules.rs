@@ -86,10 +86,10 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
             name,
             ttl_ms: option("TTL"),
             wait_ms: option("WAIT"),
-            mode: if words.contains(&"SHARED") {
-                Mode::Shared
-            } else {
-                Mode::Exclusive
+            mode: match option("OF") {
+                Some(of) if of > 1 => Mode::Place { of: of as u16 },
+                _ if words.contains(&"SHARED") => Mode::Shared,
+                _ => Mode::Exclusive,
             },
         }),
         ("UNLOCK", Some(session)) => Event::Unlock {
@@ -336,6 +336,49 @@ fn of_several_shared_holds_a_session_means_its_connections_else_the_latest() {
 }
 
 #[test]
+fn a_semaphore_has_so_many_holders_and_a_line_behind_them() {
+    rules(&[
+        (0.0, "a LOCK x OF 2", "1"),
+        (0.0, "a LOCK x OF 2", "alreadyheld"), // One place for each connection.
+        (0.0, "b LOCK x OF 2 TTL 10", "2"),
+        (0.0, "c LOCK x OF 2 WAIT 0", "nil"),
+        (0.0, "c LOCK x OF 2", "waits"),
+        (0.0, "d LOCK x OF 2 WAIT 5", "waits"),
+        (0.0, "e LOCK x OF 2", "waits"),
+        (5.0, "- TICK", "-, d gets nil"),
+        (10.0, "- TICK", "-, c gets 3"), // A place that lapses is the next one's.
+        (10.0, "b UNLOCK x 2", "notowner"),
+        (10.0, "b UNLOCK x 1", "released, e gets 4"), // With its token, from anywhere.
+        (10.0, "c CLOSE", "-"),
+        (10.0, "b LOCK x OF 2", "5"),
+        (10.0, "f LOCK x OF 2", "waits"),
+        (10.0, "- FORCE x", "forced 2, f gets 6"),
+    ]);
+}
+
+#[test]
+fn the_places_of_a_semaphore_are_the_same_as_long_as_anybody_holds_or_waits() {
+    rules(&[
+        (0.0, "a LOCK x OF 3", "1"),
+        (0.0, "b LOCK x OF 2", "Places(3)"),
+        (0.0, "b LOCK x", "Places(3)"),
+        (0.0, "b LOCK x SHARED", "Places(3)"),
+        (0.0, "a LOCK x OF 4", "Places(3)"), // Said before that it is held.
+        (0.0, "a UNLOCK x", "released"),
+        (0.0, "b LOCK x OF 2", "2"),
+        (0.0, "b UNLOCK x", "released"),
+        (0.0, "a LOCK x OF 1", "3"), // The same as without.
+        (0.0, "b LOCK x OF 2", "Places(1)"),
+        (0.0, "b LOCK x", "waits"),
+        (0.0, "a UNLOCK x", "released, b gets 4"),
+        (0.0, "b UNLOCK x", "released"),
+        (0.0, "a LOCK x SHARED", "5"),
+        (0.0, "b LOCK x OF 2", "Places(1)"),
+        (0.0, "c LOCK x", "waits"),
+    ]);
+}
+
+#[test]
 fn a_client_that_dies_while_waiting_leaves_no_trace() {
     rules(&[
         (0.0, "a LOCK x", "1"),
@@ -386,6 +429,26 @@ fn bounds_are_refusals_that_change_nothing() {
             (0.0, "e LOCK z", "4"), // Whoever need not wait is served.
             (0.0, "a UNLOCK x", "released, b gets 5"),
             (0.0, "e LOCK y", "waits"),
+        ],
+    );
+}
+
+#[test]
+fn a_bound_on_waits_ends_those_that_would_last_for_ever() {
+    let limits = Limits {
+        wait_ms: Some(10),
+        ..Limits::default()
+    };
+    story(
+        limits,
+        &[
+            (0.0, "a LOCK x", "1"),
+            (0.0, "b LOCK x", "waits"),
+            (0.0, "c LOCK x WAIT 5", "waits"),
+            (0.0, "d LOCK x WAIT 100", "waits"),
+            (5.0, "- TICK", "-, c gets nil"),
+            (9.9, "- TICK", "-"),
+            (10.0, "- TICK", "-, b gets nil, d gets nil"),
         ],
     );
 }
@@ -474,11 +537,12 @@ fn long_names_are_told_apart_to_their_last_byte() {
         );
     }
     let mut seen = Vec::new();
-    stage.table.each_hold(&mut Vec::new(), |name, _| {
+    let visit = |name: &[u8], _| {
         seen.push(String::from_utf8(name.to_vec()).unwrap());
-        true
-    });
-    assert_eq!(seen, names);
+        1
+    };
+    let end = stage.table.walk_holds(0, 1 << 20, &mut Vec::new(), visit);
+    assert_eq!((end, seen), (Ok(None), names.clone()));
     for name in &names {
         assert_eq!(stage.play(Time(0), &format!("a UNLOCK {name}")), "released");
         assert_eq!(stage.play(Time(0), &format!("a UNLOCK {name}")), "notheld");
@@ -567,4 +631,59 @@ fn very_many_leases_that_end_together_end_in_pieces_but_none_is_of_use() {
     }
     assert!(ticks >= 3, "{ticks}");
     assert_eq!(stage.table.names_held(), 3);
+}
+
+#[test]
+fn a_walk_in_pieces_sees_every_hold_that_stays() {
+    let mut stage = Stage::new(Limits::default());
+    let now = Time(0);
+    for n in 0..50 {
+        stage.play(now, &format!("a LOCK stays{n}"));
+        stage.play(now, &format!("a LOCK goes{n}"));
+        stage.play(now, &format!("s{n} LOCK shared SHARED"));
+        stage.play(now, &format!("w{n} LOCK stays0"));
+    }
+    let (mut seen, mut cursor, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let visit = |name: &[u8], holder: Holder| {
+            seen.push((String::from_utf8(name.to_vec()).unwrap(), holder.token));
+            1
+        };
+        let next = stage
+            .table
+            .walk_holds(cursor, 16, &mut Vec::new(), visit)
+            .unwrap();
+        // Others come and go in between.
+        stage.play(now, &format!("a UNLOCK goes{pages}"));
+        stage.play(now, &format!("b LOCK comes{pages}"));
+        pages += 1;
+        match next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    assert!(pages > 10);
+    let count = |start: &str| {
+        seen.iter()
+            .filter(|(name, _)| name.starts_with(start))
+            .count()
+    };
+    assert_eq!((count("stays"), count("shared")), (50, 50));
+    let (mut waiting, mut cursor) = (0, 0);
+    while let Some(next) = stage
+        .table
+        .walk_waiters(b"stays0", cursor, 16, |_| {
+            waiting += 1;
+            1
+        })
+        .unwrap()
+    {
+        cursor = next;
+    }
+    assert_eq!(waiting, 50);
+    assert_eq!(stage.table.walk_waiters(b"free", 0, 9, |_| 1), Ok(None));
+    for cursor in [1 << 33, u64::MAX] {
+        let walked = stage.table.walk_holds(cursor, 1, &mut Vec::new(), |_, _| 1);
+        assert_eq!(walked, Err(BadCursor));
+    }
 }

@@ -1,7 +1,8 @@
 //! A world of clients that die, pause, come back late and race with time, for
 //! millions of steps, and a witness that checks after each one:
 //!
-//! - no two incompatible holders; nothing lapses before its deadline or is
+//! - no two incompatible holders, no more of them than a semaphore has places,
+//!   and those as many as were said; nothing lapses before its deadline or is
 //!   found held after it;
 //! - tokens grow;
 //! - whoever is granted after a wait was first in line, and nobody is granted
@@ -70,10 +71,18 @@ struct Queued {
 
 #[derive(Default)]
 struct Truth {
+    /// Meaningful while anybody holds or waits.
+    places: u16,
     /// By token.
     holds: BTreeMap<u64, Held>,
     /// By arrival.
     queue: BTreeMap<u64, Queued>,
+}
+
+impl Truth {
+    fn has_place(&self) -> bool {
+        self.places == 1 || self.holds.len() < self.places.into()
+    }
 }
 
 /// What must be so, kept apart from the table and in other structures.
@@ -114,7 +123,7 @@ impl Witness {
         let truth = self.locks.entry(name).or_default();
         let compatible = truth.holds.values().all(|held| held.shared && shared);
         ensure!(
-            compatible,
+            compatible && truth.has_place(),
             "two owners of {name}: {:?} and {session:?}",
             truth.holds
         );
@@ -217,7 +226,7 @@ impl Witness {
             .values()
             .any(|held| !held.shared || !first.shared);
         ensure!(
-            blocked,
+            blocked || !truth.has_place(),
             "{:?} waits for {name}, which it could have",
             first.session
         );
@@ -321,12 +330,8 @@ impl<const FAULT: u8> Play<FAULT> {
             4..6 => Some(0),
             _ => Some(self.dice.pick(&ms)),
         };
-        let shared = self.dice.percent(self.world.shared_percent);
-        let mode = if shared {
-            Mode::Shared
-        } else {
-            Mode::Exclusive
-        };
+        let mode = self.mode(name);
+        let (shared, places) = (mode != Mode::Exclusive, mode.places());
         let text = bytes_of(name);
         let request = LockRequest {
             session,
@@ -341,8 +346,15 @@ impl<const FAULT: u8> Play<FAULT> {
         let owns = |held: &Held| held.session == session && held.deadline == u64::MAX;
         let owned = truth.holds.values().any(owns);
         let in_turn = truth.queue.is_empty();
-        let free = in_turn && truth.holds.values().all(|held| held.shared && shared);
+        if in_turn && truth.holds.is_empty() {
+            truth.places = places;
+        }
+        let fits = truth.places == places;
+        let sharing = truth.holds.values().all(|held| held.shared && shared);
+        let free = in_turn && sharing && truth.has_place();
         match reply {
+            Reply::Refused(Refusal::Places(said)) if !fits && said == truth.places => {}
+            other if !fits => return Err(format!("{request:?} is answered {other:?}")),
             Reply::AlreadyHeld if owned => {}
             Reply::Granted(token) if !owned && in_turn => {
                 self.witness
@@ -373,6 +385,17 @@ impl<const FAULT: u8> Play<FAULT> {
             }
         }
         self.witness.served(name)
+    }
+
+    /// Some names are semaphores, mostly.
+    fn mode(&mut self, name: Name) -> Mode {
+        let semaphore = name % 4 == 1 && self.world.shared_percent > 0;
+        match self.dice.below(100) {
+            0..3 => Mode::Place { of: 2 },
+            _ if semaphore => Mode::Place { of: 3 },
+            _ if self.dice.percent(self.world.shared_percent) => Mode::Shared,
+            _ => Mode::Exclusive,
+        }
     }
 
     fn remember(&mut self, name: Name, token: u64) {
@@ -707,6 +730,8 @@ fn every_planted_fault_is_seen() {
         first_violation::<LOST_WAKE_UP>(),
         first_violation::<OVERTAKING>(),
         first_violation::<LEAKED_WAITER>(),
+        first_violation::<ONE_PLACE_MORE>(),
+        first_violation::<PLACES_UNCHECKED>(),
     ] {
         assert!(violation.starts_with("seed "), "{violation}");
     }

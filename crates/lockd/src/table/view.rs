@@ -1,6 +1,6 @@
 //! What an administrator may know: holders, waiters, totals.
 
-use super::entries::{Lock, NEVER, State};
+use super::entries::{Claim, Lock, NEVER, State};
 use super::slab::NIL;
 use super::{Counters, Mode, SessionId, Table, Time};
 
@@ -32,6 +32,60 @@ pub struct Waiter {
     pub until: Option<Time>,
 }
 
+/// A number that no walk can have given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadCursor;
+
+/// How far a walk over holds has come: an index, first of locks, then of claims.
+#[derive(Clone, Copy)]
+struct Walk {
+    claims: bool,
+    index: u32,
+}
+
+impl Walk {
+    const CLAIMS: Self = Self {
+        claims: true,
+        index: 0,
+    };
+
+    fn new(cursor: u64) -> Result<Self, BadCursor> {
+        if cursor >> 33 != 0 {
+            return Err(BadCursor);
+        }
+        Ok(Self {
+            claims: cursor >> 32 != 0,
+            index: cursor as u32,
+        })
+    }
+
+    fn cursor(self) -> u64 {
+        u64::from(self.claims) << 32 | u64::from(self.index)
+    }
+}
+
+/// How those who do not hold a lock alone hold it.
+fn shared_mode(places: u16) -> Mode {
+    match places {
+        1 => Mode::Shared,
+        of => Mode::Place { of },
+    }
+}
+
+fn waiter(claim: &Claim, places: u16) -> Waiter {
+    Waiter {
+        session: SessionId(claim.session),
+        mode: if claim.exclusive {
+            Mode::Exclusive
+        } else {
+            shared_mode(places)
+        },
+        ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
+        since: Time(claim.since),
+        until: time(claim.deadline),
+    }
+}
+
 fn time(deadline: u64) -> Option<Time> {
     (deadline != NEVER).then_some(Time(deadline))
 }
@@ -51,16 +105,17 @@ impl<const FAULT: u8> Table<FAULT> {
             mode: Mode::Exclusive,
             expires: time(lock.deadline),
         });
-        let shared = if lock.queue == NIL {
-            NIL
+        let (shared, places) = if lock.queue == NIL {
+            (NIL, 1)
         } else {
-            self.queues[lock.queue].sharing.head
+            let queue = &self.queues[lock.queue];
+            (queue.sharing.head, queue.places)
         };
         sole.into_iter()
-            .chain(self.line(shared).map(|claim| Holder {
+            .chain(self.line(shared).map(move |claim| Holder {
                 session: SessionId(claim.session),
                 token: claim.token,
-                mode: Mode::Shared,
+                mode: shared_mode(places),
                 expires: time(claim.deadline),
             }))
     }
@@ -70,25 +125,16 @@ impl<const FAULT: u8> Table<FAULT> {
         let queue = self
             .find(self.hash(name), name)
             .map_or(NIL, |id| self.locks[id].queue);
-        let head = if queue == NIL {
-            NIL
+        let (head, places) = if queue == NIL {
+            (NIL, 1)
         } else {
-            self.queues[queue].waiting.head
+            let queue = &self.queues[queue];
+            (queue.waiting.head, queue.places)
         };
-        self.line(head).map(|claim| Waiter {
-            session: SessionId(claim.session),
-            mode: if claim.exclusive {
-                Mode::Exclusive
-            } else {
-                Mode::Shared
-            },
-            ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
-            since: Time(claim.since),
-            until: time(claim.deadline),
-        })
+        self.line(head).map(move |claim| waiter(claim, places))
     }
 
-    fn line(&self, mut at: u32) -> impl Iterator<Item = &super::entries::Claim> {
+    fn line(&self, mut at: u32) -> impl Iterator<Item = &Claim> {
         std::iter::from_fn(move || {
             if at == NIL {
                 return None;
@@ -100,22 +146,101 @@ impl<const FAULT: u8> Table<FAULT> {
         })
     }
 
-    /// Calls `visit` with the name and a holder of every hold, in no order that
-    /// means anything, until it returns false. `name` is a buffer to use.
-    pub fn each_hold(&self, name: &mut Vec<u8>, mut visit: impl FnMut(&[u8], Holder) -> bool) {
-        for id in 0..self.locks.touched() {
-            let lock = &self.locks[id];
-            if !lock.used {
-                continue;
-            }
-            name.clear();
-            lock.name_into(&self.blocks, name);
-            for holder in self.holders_of(lock) {
-                if !visit(name, holder) {
-                    return;
+    /// Walks over all holds, a bounded part at a time. `visit` gets the name and a
+    /// holder, and says what that has cost; each place that was looked at costs
+    /// 1 besides. The walk begins at 0; where it goes on when `budget` is used up
+    /// is returned, `None` at the end. What is held throughout the walk is visited
+    /// at least once, whatever happens in between. `name` is a buffer to use.
+    ///
+    /// # Errors
+    /// [`BadCursor`].
+    pub fn walk_holds(
+        &self,
+        cursor: u64,
+        mut budget: u64,
+        name: &mut Vec<u8>,
+        mut visit: impl FnMut(&[u8], Holder) -> u64,
+    ) -> Result<Option<u64>, BadCursor> {
+        let mut at = Walk::new(cursor)?;
+        // Exclusive holds stand in locks, shared ones in claims; neither moves.
+        while budget > 0 {
+            let found = if at.claims {
+                if at.index >= self.claims.touched() {
+                    return Ok(None);
                 }
+                self.sharer_at(at.index)
+            } else if at.index >= self.locks.touched() {
+                at = Walk::CLAIMS;
+                continue;
+            } else {
+                self.sole_at(at.index)
+            };
+            at.index += 1;
+            budget -= 1;
+            if let Some((lock, holder)) = found {
+                name.clear();
+                lock.name_into(&self.blocks, name);
+                budget = budget.saturating_sub(visit(name, holder));
             }
         }
+        Ok(Some(at.cursor()))
+    }
+
+    fn sole_at(&self, index: u32) -> Option<(&Lock, Holder)> {
+        let lock = &self.locks[index];
+        let holder = Holder {
+            session: SessionId(lock.session),
+            token: lock.token,
+            mode: Mode::Exclusive,
+            expires: time(lock.deadline),
+        };
+        (lock.used && lock.exclusive).then_some((lock, holder))
+    }
+
+    fn sharer_at(&self, index: u32) -> Option<(&Lock, Holder)> {
+        let claim = &self.claims[index];
+        if claim.state != State::Sharing {
+            return None;
+        }
+        let lock = &self.locks[claim.lock];
+        let holder = Holder {
+            session: SessionId(claim.session),
+            token: claim.token,
+            mode: shared_mode(self.queues[lock.queue].places),
+            expires: time(claim.deadline),
+        };
+        Some((lock, holder))
+    }
+
+    /// Walks over the waiters of a lock as [`Table::walk_holds`] does over holds,
+    /// in no order.
+    ///
+    /// # Errors
+    /// [`BadCursor`].
+    pub fn walk_waiters(
+        &self,
+        name: &[u8],
+        cursor: u64,
+        mut budget: u64,
+        mut visit: impl FnMut(Waiter) -> u64,
+    ) -> Result<Option<u64>, BadCursor> {
+        let mut index = u32::try_from(cursor).map_err(|_| BadCursor)?;
+        let Some(id) = self.find(self.hash(name), name) else {
+            return Ok(None);
+        };
+        while budget > 0 {
+            if index >= self.claims.touched() {
+                return Ok(None);
+            }
+            let claim = &self.claims[index];
+            index += 1;
+            budget -= 1;
+            if claim.state == State::Waiting && claim.lock == id {
+                let places = self.queues[self.locks[id].queue].places;
+                budget = budget.saturating_sub(visit(waiter(claim, places)));
+            }
+        }
+        Ok(Some(index.into()))
     }
 
     /// How often what has happened.

@@ -94,6 +94,14 @@ impl Daemon {
         );
     }
 
+    /// Lets nobody read its log any more.
+    pub fn close_log(&mut self) {
+        let nothing = Command::new("true").stderr(Stdio::piped()).spawn();
+        let mut nothing = nothing.unwrap();
+        self.stderr = BufReader::new(nothing.stderr.take().unwrap());
+        let _ = nothing.wait();
+    }
+
     /// Waits for its end; its exit code and the rest of its log.
     pub fn finish(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();

@@ -93,29 +93,61 @@ fn exchange(process: &Process, options: &Options<'_>) -> Result<u8, Failure> {
         ));
     };
     let silent = |why| move |_: Errno| Failure(UNREACHABLE, why);
+    let deadline_ms = bare::monotonic_ms().wrapping_add(options.timeout_ms.into());
     let fd = bare::stream_socket(address.family()).map_err(silent("no socket can be had"))?;
     prepare(fd, &address, options).map_err(silent("the socket cannot be set up"))?;
     bare::connect(fd, address.as_bytes()).map_err(silent("the engine cannot be reached"))?;
-    let mut writer = Writer::new(|bytes: &[u8], more| send(fd, bytes, more));
+    if address.is_abstract() {
+        trust(fd, options.user)?;
+    }
+    let socket = Socket {
+        fd,
+        deadline_ms,
+        timeout_ms: options.timeout_ms.into(),
+    };
+    let mut writer = Writer::new(|bytes: &[u8], more| socket.send(bytes, more));
     let sent = writer.request(process, options);
     // An engine that refuses answers before all is sent: its answer comes first.
-    let reply = receive(fd, options);
+    let reply = receive(&socket, options);
     match (sent, reply) {
         (Err(_), Err(_)) => Err(Failure(UNREACHABLE, "the engine does not take the request")),
         (_, reply) => reply,
     }
 }
 
-fn prepare(fd: i32, address: &SocketAddress, options: &Options<'_>) -> Result<(), Errno> {
-    const LINGER: i32 = 13;
-    const RECEIVE_TIMEOUT: i32 = 20;
-    const SEND_TIMEOUT: i32 = 21;
+/// An abstract name is whoever's that takes it first. Nothing is said to a
+/// stranger, the token least of all, and nothing that it says is believed.
+fn trust(fd: i32, user: Option<u32>) -> Result<(), Failure> {
+    let peer = bare::peer_user(fd).ok();
+    let trusted = match user {
+        Some(user) => peer == Some(user),
+        None => peer == Some(0) || peer == Some(bare::user()),
+    };
+    if trusted {
+        return Ok(());
+    }
+    Err(Failure(
+        UNREACHABLE,
+        "what listens there runs as another user; name it with -u if it is the engine",
+    ))
+}
+
+const RECEIVE_TIMEOUT: i32 = 20;
+const SEND_TIMEOUT: i32 = 21;
+
+/// Lets a socket wait for so long at most; 0 would be for ever.
+fn limit(fd: i32, option: i32, ms: u64) -> Result<(), Errno> {
     let mut time = [0; 2 * size_of::<isize>()];
     let (seconds, micros) = time.split_at_mut(size_of::<isize>());
-    seconds.copy_from_slice(&((options.timeout_ms / 1000) as isize).to_ne_bytes());
-    micros.copy_from_slice(&((options.timeout_ms % 1000 * 1000) as isize).to_ne_bytes());
-    bare::set_socket_option(fd, RECEIVE_TIMEOUT, &time)?;
-    bare::set_socket_option(fd, SEND_TIMEOUT, &time)?;
+    seconds.copy_from_slice(&((ms / 1000) as isize).to_ne_bytes());
+    micros.copy_from_slice(&((ms % 1000 * 1000) as isize).to_ne_bytes());
+    bare::set_socket_option(fd, option, &time)
+}
+
+fn prepare(fd: i32, address: &SocketAddress, options: &Options<'_>) -> Result<(), Errno> {
+    const LINGER: i32 = 13;
+    // It bounds connect(2) too.
+    limit(fd, SEND_TIMEOUT, options.timeout_ms.into())?;
     if address.is_unix() {
         return Ok(());
     }
@@ -124,38 +156,66 @@ fn prepare(fd: i32, address: &SocketAddress, options: &Options<'_>) -> Result<()
     bare::set_socket_option(fd, LINGER, &[1, 0, 0, 0, 0, 0, 0, 0])
 }
 
-fn send(fd: i32, mut bytes: &[u8], more: bool) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match bare::send(fd, bytes, more) {
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(Errno(4)) => {} // EINTR
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
+/// A connection, and when the call must be over.
+struct Socket {
+    fd: i32,
+    deadline_ms: u64,
+    /// What is left of it at the beginning, as sending was limited to.
+    timeout_ms: u64,
 }
 
-/// The next bytes; an error if none come.
-fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, Failure> {
-    let mut looks = 0;
-    loop {
-        match bare::receive(fd, buffer, looks == LOOKS) {
-            Ok(0) => return Err(Failure(UNREACHABLE, "the engine closed the connection")),
-            Ok(count) => return Ok(count),
-            Err(Errno(11)) if looks < LOOKS => {
-                looks += 1;
-                bare::let_others_run();
+const LATE: Failure = Failure(UNREACHABLE, "the engine did not answer in time");
+
+impl Socket {
+    /// Milliseconds that are left, 0 if the call must be over.
+    fn left_ms(&self) -> u64 {
+        self.deadline_ms.saturating_sub(bare::monotonic_ms())
+    }
+
+    fn send(&self, mut bytes: &[u8], more: bool) -> Result<(), Errno> {
+        const TIMEDOUT: Errno = Errno(110);
+        while !bytes.is_empty() {
+            match self.left_ms() {
+                0 => return Err(TIMEDOUT),
+                left if left < self.timeout_ms => limit(self.fd, SEND_TIMEOUT, left)?,
+                _ => {}
             }
-            Err(Errno(4)) => {} // EINTR
-            Err(Errno(11)) => {
-                return Err(Failure(UNREACHABLE, "the engine did not answer in time"));
+            match bare::send(self.fd, bytes, more) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(Errno(4)) => {} // EINTR
+                Err(errno) => return Err(errno),
             }
-            Err(_) => return Err(Failure(UNREACHABLE, "the connection broke")),
+        }
+        Ok(())
+    }
+
+    /// The next bytes; an error if none come in time.
+    fn read(&self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        let mut looks = 0;
+        loop {
+            let wait = looks == LOOKS;
+            if wait {
+                let left = self.left_ms();
+                if left == 0 || limit(self.fd, RECEIVE_TIMEOUT, left).is_err() {
+                    return Err(LATE);
+                }
+            }
+            match bare::receive(self.fd, buffer, wait) {
+                Ok(0) => return Err(Failure(UNREACHABLE, "the engine closed the connection")),
+                Ok(count) => return Ok(count),
+                Err(Errno(11)) if !wait => {
+                    looks += 1;
+                    bare::let_others_run();
+                }
+                Err(Errno(4)) => {} // EINTR
+                Err(Errno(11)) => return Err(LATE),
+                Err(_) => return Err(Failure(UNREACHABLE, "the connection broke")),
+            }
         }
     }
 }
 
-fn receive(fd: i32, options: &Options<'_>) -> Result<u8, Failure> {
+fn receive(socket: &Socket, options: &Options<'_>) -> Result<u8, Failure> {
     let mut buffer = [0; 1024];
     let mut filled = 0;
     let head = loop {
@@ -163,7 +223,7 @@ fn receive(fd: i32, options: &Options<'_>) -> Result<u8, Failure> {
         if space.is_empty() {
             return Err(Failure(UNREACHABLE, "the reply's head is too long"));
         }
-        filled += read(fd, space)?;
+        filled += socket.read(space)?;
         let bytes = buffer.get(..filled).unwrap_or_default();
         if let Some(head) = call::head(bytes).map_err(|why| Failure(UNREACHABLE, why))? {
             break head;
@@ -186,13 +246,13 @@ fn receive(fd: i32, options: &Options<'_>) -> Result<u8, Failure> {
         Err(_) if options.quiet => None,
         Err(_) => Some(STDERR),
     };
-    copy(fd, head, &mut buffer, filled, to)?;
+    copy(socket, head, &mut buffer, filled, to)?;
     code
 }
 
 /// Passes the body on.
 fn copy(
-    fd: i32,
+    socket: &Socket,
     head: Head,
     buffer: &mut [u8],
     filled: usize,
@@ -209,6 +269,9 @@ fn copy(
         if left == 0 {
             return Ok(());
         }
-        (from, until) = (0, read(fd, buffer)?);
+        if socket.left_ms() == 0 {
+            return Err(LATE);
+        }
+        (from, until) = (0, socket.read(buffer)?);
     }
 }

@@ -10,6 +10,7 @@ use mlua::{Error, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, 
 
 use super::pattern::{Capture, Match, Matcher, PatternError};
 use super::{Call, Stage, exit_code};
+use crate::log::one_line;
 use crate::spool::Spool;
 
 /// Files that a call may have open at the same time.
@@ -40,6 +41,13 @@ fn flow(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {
     };
     table.set("exit", lua.create_function(exit)?)?;
 
+    // Of the system's randomness, which the standard library uses for its maps.
+    let seed = |_: &Lua, ()| {
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+        Ok(seed as i64)
+    };
+    table.set("seed", lua.create_function(seed)?)?;
+
     let mine = Rc::clone(call);
     let write = move |_: &Lua, text: LuaString| {
         let mut output = mine.output.borrow_mut();
@@ -56,19 +64,13 @@ fn flow(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {
     let log = move |_: &Lua, text: LuaString| {
         mine.logged.set(mine.logged.get() + 1);
         if mine.logged.get() <= LOG_LINES {
-            (mine.log)(&one_line(&text.as_bytes()));
+            let text = text.as_bytes();
+            let text = String::from_utf8_lossy(&text[..text.len().min(LOG_LINE)]);
+            (mine.log)(&one_line(&text));
         }
         Ok(())
     };
     table.set("log", lua.create_function(log)?)
-}
-
-/// Without line ends and other control characters: a procedure must not be able
-/// to write lines that look like another's.
-fn one_line(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&text[..text.len().min(LOG_LINE)]);
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().map(plain).collect()
 }
 
 fn searches(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {

@@ -294,6 +294,20 @@ function tables.move(from, first, last, at, to)
   return to
 end
 
+-- Random numbers -----------------------------------------------------------
+
+-- The generator is the interpreter's, and one call must not choose what the next
+-- one gets.
+local seeded = false
+
+local maths = {}
+for name, value in next, math do maths[name] = value end
+
+function maths.randomseed(...)
+  seeded = true
+  math.randomseed(...)
+end
+
 -- What calls share ---------------------------------------------------------
 
 local base = {
@@ -304,7 +318,7 @@ local base = {
   getmetatable = getmetatable,
   ipairs = ipairs,
   log = host.log,
-  math = readonly(math, "math"),
+  math = readonly(maths, "math"),
   next = next,
   pairs = pairs,
   pcall = safe_pcall,
@@ -336,6 +350,10 @@ of_strings.__metatable = false
 local environment = { __index = base, __metatable = false }
 
 local function new(args, body)
+  if seeded then
+    seeded = false
+    math.randomseed(host.seed())
+  end
   return setmetatable({ args = args, body = body }, environment)
 end
 

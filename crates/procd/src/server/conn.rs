@@ -1,11 +1,13 @@
 //! One connection, and the place where it waits while no thread works on it.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+
+use super::gate::Gate;
 
 /// Bytes read at a time.
 const READ: usize = 16 << 10;
@@ -30,6 +32,8 @@ pub(super) struct Conn {
     /// Its place, once it had to wait.
     pub(super) slot: Option<u32>,
     pub(super) awaits: Awaits,
+    /// The gate at which it stands in line, or where its place is kept.
+    pub(super) line: Option<Arc<Gate>>,
     /// Since when.
     pub(super) since: Instant,
     /// What has come and is not answered yet.
@@ -59,6 +63,7 @@ impl Conn {
             fd,
             slot: None,
             awaits: Awaits::Request,
+            line: None,
             since: Instant::now(),
             input: Vec::new(),
             output: Vec::new(),

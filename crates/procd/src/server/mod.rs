@@ -32,6 +32,7 @@ use rustix::io::Errno;
 
 use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::log::one_line;
 use crate::spool::Spool;
 use crate::stats::ServerStats;
 use conn::Slots;
@@ -129,6 +130,7 @@ impl Server {
             crate::config::Procedures::Folder(path) => path.clone(),
             _ => std::path::PathBuf::new(),
         };
+        let log: Log = Arc::new(move |line| log(&one_line(line)));
         let (catalog, look) = Catalog::load(config.procedures.clone()).map_err(at(&folder))?;
         look.news.iter().for_each(|line| log(line));
         let spare = SPARE_FILES + 16 * config.threads;

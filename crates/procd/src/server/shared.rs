@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::Shared;
 use super::conn::{Awaits, Conn};
-use crate::catalog::Procedure;
+use super::gate::Gate;
 use crate::http::Answer;
 use crate::stats::count;
 
@@ -18,14 +18,22 @@ impl Shared {
         self.draining.load(Acquire)
     }
 
-    /// A call has ended: the next one that waits may try.
-    pub(super) fn leave(&self, procedure: &Procedure) {
-        let mut next = procedure.gate.leave();
+    /// A call has ended: the next one that waits may run.
+    pub(super) fn leave(&self, gate: &Gate) {
+        self.call(gate, gate.leave());
+    }
+
+    /// A connection leaves a line, having run or not.
+    pub(super) fn give_up(&self, gate: &Gate, slot: u32) {
+        self.call(gate, gate.give_up(slot));
+    }
+
+    fn call(&self, gate: &Gate, mut next: Option<u32>) {
         while let Some(slot) = next {
             if self.resume(slot) {
                 return;
             }
-            next = procedure.gate.next();
+            next = gate.give_up(slot);
         }
     }
 
@@ -52,9 +60,12 @@ impl Shared {
 
     /// A connection has ended.
     pub(super) fn close(&self, conn: Box<Conn>) {
-        let slot = conn.slot;
+        let (slot, line) = (conn.slot, conn.line.clone());
         drop(conn);
         if let Some(slot) = slot {
+            if let Some(gate) = line {
+                self.give_up(&gate, slot);
+            }
             self.slots.release(slot);
         }
         self.stats.open.fetch_sub(1, Relaxed);
@@ -87,18 +98,6 @@ impl Shared {
                 Awaits::Rest | Awaits::Reader => count(&self.stats.slow),
             }
             self.close(conn);
-        }
-        self.nudge();
-    }
-
-    /// Whoever was to go on may just have been closed: then the next one's turn
-    /// has come, though nobody left.
-    pub(super) fn nudge(&self) {
-        for procedure in self.catalog.snapshot().values() {
-            let (running, waiting) = procedure.gate.load();
-            if waiting > 0 && running < self.config.max_running {
-                while procedure.gate.next().is_some_and(|slot| !self.resume(slot)) {}
-            }
         }
     }
 

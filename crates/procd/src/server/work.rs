@@ -53,11 +53,13 @@ impl Desk {
         }
     }
 
-    /// Answers a request into `out`.
+    /// Answers a request into `out`. `called` is the connection's number, if it
+    /// was in line.
     pub(super) fn answer(
         &mut self,
         shared: &Shared,
         (bytes, request): (&[u8], &Request),
+        called: Option<u32>,
         out: &mut Vec<u8>,
     ) -> Done {
         let mut write = |reply: &Reply<'_>| {
@@ -80,6 +82,14 @@ impl Desk {
                 "401 Unauthorized",
                 "WWW-Authenticate: Bearer\r\n",
                 b"this engine needs a token\n",
+            ));
+        }
+        if !is_meant(shared, bytes, request) {
+            count(&shared.stats.malformed);
+            return write(&refusal(
+                "421 Misdirected Request",
+                TEXT,
+                b"this engine is not known by that name (Host, --host)\n",
             ));
         }
         self.catch_up(shared);
@@ -119,7 +129,8 @@ impl Desk {
             ));
         };
         let body = &bytes[request.body.clone()];
-        self.run(shared, &procedure, &args, body, write)
+        let call = (&args, body, called);
+        self.run(shared, &procedure, call, write)
     }
 
     /// Takes over what has changed in the folder.
@@ -138,8 +149,7 @@ impl Desk {
         &mut self,
         shared: &Shared,
         procedure: &Arc<Procedure>,
-        args: &Args,
-        body: &[u8],
+        (args, body, called): (&Args, &[u8], Option<u32>),
         mut write: impl FnMut(&Reply<'_>) -> Done,
     ) -> Done {
         let stats = &*procedure.stats;
@@ -162,14 +172,14 @@ impl Desk {
             }
             Body::Lua(code) => Arc::clone(code),
         };
-        if !procedure.gate.enter(shared.config.max_running) {
+        if !procedure.gate.enter(shared.config.max_running, called) {
             return Done::Busy(Arc::clone(procedure));
         }
         begun(shared, stats);
         let started = Instant::now();
         let outcome = self.call(shared, procedure.id, &code, args, body);
         stats.took(started.elapsed());
-        shared.leave(procedure);
+        shared.leave(&procedure.gate);
         if let Outcome::Failed(why) = &outcome {
             (shared.log)(&format!("/{}: {why}", procedure.name));
         } else if !matches!(outcome, Outcome::Exit(..)) {
@@ -229,6 +239,30 @@ fn authorized(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
     };
     let given = request.token.clone().and_then(|range| bytes.get(range));
     given.is_some_and(|given| token.as_bytes().ct_eq(given).into())
+}
+
+/// Whether a request is for this engine. A web page can let its own name resolve
+/// to 127.0.0.1, and then read what the engine answers; its browser says that name.
+/// So only addresses are taken, names without a dot, which are nobody's elsewhere,
+/// and those of `--host`. Where a token is needed, the page does not know it.
+fn is_meant(shared: &Shared, bytes: &[u8], request: &Request) -> bool {
+    let Some(host) = request.host.clone().and_then(|range| bytes.get(range)) else {
+        return true;
+    };
+    let text = std::str::from_utf8(host).unwrap_or(".");
+    let name = match text.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => text,
+    };
+    let plain = name.trim_start_matches('[').trim_end_matches(']');
+    shared.config.token.is_some()
+        || !name.contains('.')
+        || plain.parse::<std::net::IpAddr>().is_ok()
+        || shared
+            .config
+            .hosts
+            .iter()
+            .any(|host| host.eq_ignore_ascii_case(name))
 }
 
 fn begun(shared: &Shared, stats: &ProcedureStats) {

@@ -125,6 +125,7 @@ impl<'a> Worker<'a> {
             let flags = match next {
                 Next::Line(procedure) => {
                     conn.await_now(Awaits::Turn);
+                    conn.line = Some(Arc::clone(&procedure.gate));
                     let config = &shared.config;
                     let (gate, stats) = (&procedure.gate, &procedure.stats);
                     match gate.wait(config.max_running, config.max_waiting, slot) {
@@ -132,10 +133,8 @@ impl<'a> Worker<'a> {
                             *place = Some(conn);
                             return;
                         }
-                        Entry::Run => {
-                            // It became free just now: try again.
+                        Entry::Called => {
                             drop(place);
-                            shared.leave(&procedure);
                             continue;
                         }
                         Entry::Refused => {
@@ -251,7 +250,13 @@ impl<'a> Worker<'a> {
                 }
             };
             let bytes = (&rest[..length], &request);
-            match self.desk.answer(shared, bytes, &mut self.out) {
+            let called = conn.line.as_ref().and(conn.slot);
+            let done = self.desk.answer(shared, bytes, called, &mut self.out);
+            if let (Some(gate), Some(slot)) = (conn.line.take(), called) {
+                // It may have asked for something that is gone by now.
+                shared.give_up(&gate, slot);
+            }
+            match done {
                 Done::Busy(procedure) => return Next::Line(procedure),
                 Done::Answered { close: false } => *used += length,
                 Done::Answered { close: true } => {

@@ -1,16 +1,19 @@
-//! The administrator's view: who holds, who waits, what it costs.
+//! The administrator's view: who holds, who waits, what it costs. Each command
+//! does a bounded amount of work; who wants more walks with a cursor.
 
-use jostle_resp::parse_u64;
+use jostle_resp::{Writer, parse_u64};
 
+use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE};
 use super::{Call, Server};
 use crate::server::conn::Conn;
 use crate::server::info;
-use crate::table::{Holder, Mode, SessionId, Time};
+use crate::table::{BadCursor, Holder, Mode, SessionId, Time, Waiter};
 
 fn mode_name(mode: Mode) -> &'static [u8] {
     match mode {
         Mode::Exclusive => b"exclusive",
         Mode::Shared => b"shared",
+        Mode::Place { .. } => b"place",
     }
 }
 
@@ -40,14 +43,21 @@ fn write_client(server: &Server, call: &mut Call<'_>, session: SessionId) {
     reply.bulk(&name);
 }
 
-/// The fields of a holder; 6 pairs.
+/// `mode`, and of how many places it is one (`of`); 2 pairs.
+fn write_mode(reply: &mut Writer<'_>, mode: Mode) {
+    reply.bulk(b"mode");
+    reply.bulk(mode_name(mode));
+    reply.bulk(b"of");
+    reply.integer(mode.places().into());
+}
+
+/// The fields of a holder; 7 pairs.
 fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
     let left = ms_left(holder.expires, call.now);
     let mut reply = call.reply();
     reply.bulk(b"token");
     reply.integer(holder.token as i64);
-    reply.bulk(b"mode");
-    reply.bulk(mode_name(holder.mode));
+    write_mode(&mut reply, holder.mode);
     reply.bulk(b"ttl-ms");
     reply.integer(left);
     write_client(server, call, holder.session);
@@ -55,41 +65,94 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
 
 pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
     server.long = true;
-    let holders: Vec<Holder> = server.table.holders(call.arg(1)).collect();
+    let holders = server.table.holders(call.arg(1));
+    let holders: Vec<Holder> = holders.take(SHOWN_MAX).collect();
     call.reply().array(holders.len());
     for holder in &holders {
-        call.reply().map(6);
+        call.reply().map(7);
         write_holder(server, &mut call, holder);
     }
 }
 
+/// HOLDERS.
+struct Query<'a> {
+    pattern: &'a [u8],
+    page: Page,
+}
+
+/// `[pattern] [LIMIT n]`, or what begins with CURSOR.
+fn holders_query<'a>(call: &Call<'a>) -> Result<Query<'a>, &'static str> {
+    if let Some(paging) = Paging::read(call, 1)? {
+        let pattern = paging.pattern.unwrap_or(b"*");
+        return Ok(Query {
+            pattern,
+            page: paging.page,
+        });
+    }
+    let even = call.args.len().is_multiple_of(2);
+    let (pattern, index) = if even {
+        (call.arg(1), 2)
+    } else {
+        (&b"*"[..], 1)
+    };
+    let mut limit = SHOWN_MAX;
+    if index < call.args.len() {
+        if !call.arg(index).eq_ignore_ascii_case(b"LIMIT") || index + 2 != call.args.len() {
+            return Err("ERR syntax error");
+        }
+        let number = parse_u64(call.arg(index + 1)).ok_or("ERR LIMIT is not a number")?;
+        if number > SHOWN_MAX as u64 {
+            return Err("ERR LIMIT is at most 1000; walk with HOLDERS CURSOR 0");
+        }
+        limit = number as usize;
+    }
+    let page = Page {
+        cursor: None,
+        count: limit,
+        budget: WALK_AT_ONCE,
+    };
+    Ok(Query { pattern, page })
+}
+
 pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     server.long = true;
-    let mut index = 1;
-    let mut pattern: &[u8] = b"*";
-    if call.args.len().is_multiple_of(2) {
-        pattern = call.arg(1);
-        index = 2;
-    }
-    let mut limit = 1000;
-    if index < call.args.len() {
-        let number = parse_u64(call.arg(index + 1));
-        match number {
-            Some(number) if call.arg(index).eq_ignore_ascii_case(b"LIMIT") => limit = number,
-            _ => return call.reply().error("ERR syntax error"),
+    let Query { pattern, page } = match holders_query(&call) {
+        Ok(query) => query,
+        Err(text) => return call.reply().error(text),
+    };
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    let walked = if page.count == 0 {
+        Ok(None)
+    } else {
+        let from = page.cursor.unwrap_or(0);
+        let visit = |name: &[u8], holder| {
+            let (matches, cost) = info::glob_cost(pattern, name);
+            if matches {
+                bytes += name.len() + 256;
+                found.push((name.to_vec(), holder));
+            }
+            let full = found.len() >= page.count || bytes >= REPLY_BYTES;
+            if full { u64::MAX } else { cost }
+        };
+        server
+            .table
+            .walk_holds(from, page.budget, &mut Vec::new(), visit)
+    };
+    let full = found.len() >= page.count || bytes >= REPLY_BYTES;
+    match (page.cursor, walked) {
+        (_, Err(BadCursor)) => return call.reply().error("ERR invalid cursor"),
+        (Some(_), Ok(next)) => page.begin(&mut call.reply(), next),
+        (None, Ok(Some(_))) if !full => {
+            return call.reply().error(
+                "ERR the table is too large to be searched at once; walk with HOLDERS CURSOR 0",
+            );
         }
+        (None, Ok(_)) => {}
     }
-    let mut found: Vec<(Vec<u8>, Holder)> = Vec::new();
-    server.table.each_hold(&mut Vec::new(), |name, holder| {
-        if info::glob(pattern, name) && (found.len() as u64) < limit {
-            found.push((name.to_vec(), holder));
-        }
-        (found.len() as u64) < limit
-    });
     call.reply().array(found.len());
     for (name, holder) in &found {
         let mut reply = call.reply();
-        reply.map(7);
+        reply.map(8);
         reply.bulk(b"lock");
         reply.bulk(name);
         write_holder(server, &mut call, holder);
@@ -98,22 +161,61 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
 
 pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     server.long = true;
-    let waiters: Vec<_> = server.table.waiters(call.arg(1)).collect();
+    let paging = match Paging::read(&call, 2) {
+        Ok(paging) => paging,
+        Err(text) => return call.reply().error(text),
+    };
+    let name = call.arg(1);
+    let Some(Paging { pattern, page }) = paging else {
+        if call.args.len() > 2 {
+            return call.reply().error("ERR syntax error");
+        }
+        let waiters: Vec<Waiter> = server.table.waiters(name).take(SHOWN_MAX).collect();
+        return write_waiters(server, &mut call, &waiters);
+    };
+    let mut found = Vec::new();
+    let visit = |waiter: Waiter| {
+        let conn = server.conn(waiter.session);
+        let matches = match (pattern, conn) {
+            (None, _) => true,
+            (Some(pattern), conn) => {
+                info::glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0
+            }
+        };
+        if matches {
+            found.push(waiter);
+        }
+        if found.len() >= page.count {
+            u64::MAX
+        } else {
+            8
+        }
+    };
+    let from = page.cursor.unwrap_or(0);
+    match server.table.walk_waiters(name, from, page.budget, visit) {
+        Err(BadCursor) => call.reply().error("ERR invalid cursor"),
+        Ok(next) => {
+            page.begin(&mut call.reply(), next);
+            write_waiters(server, &mut call, &found);
+        }
+    }
+}
+
+fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
     call.reply().array(waiters.len());
-    for waiter in &waiters {
+    for waiter in waiters {
         let waited_ms = (call.now.0 - waiter.since.0) / 1_000_000;
         let left = ms_left(waiter.until, call.now);
         let mut reply = call.reply();
-        reply.map(7);
-        reply.bulk(b"mode");
-        reply.bulk(mode_name(waiter.mode));
+        reply.map(8);
+        write_mode(&mut reply, waiter.mode);
         reply.bulk(b"waited-ms");
         reply.integer(waited_ms as i64);
         reply.bulk(b"wait-ms");
         reply.integer(left);
         reply.bulk(b"ttl-ms");
         reply.integer(waiter.ttl_ms.map_or(-1, |ms| ms as i64));
-        write_client(server, &mut call, waiter.session);
+        write_client(server, call, waiter.session);
     }
 }
 

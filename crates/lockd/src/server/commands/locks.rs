@@ -11,6 +11,7 @@ struct Options {
     ttl_ms: Option<u64>,
     wait_ms: Option<u64>,
     shared: bool,
+    places: Option<u16>,
 }
 
 /// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
@@ -35,24 +36,50 @@ fn options(call: &Call<'_>, may_wait: bool) -> Result<Options, &'static str> {
         } else if word.eq_ignore_ascii_case(b"SHARED") && !options.shared {
             options.shared = true;
             index += 1;
+        } else if word.eq_ignore_ascii_case(b"OF") && options.places.is_none() {
+            let digits = call.args.get(call.request, index + 1);
+            let places = digits
+                .and_then(parse_u64)
+                .filter(|n| (1..=65535).contains(n));
+            options.places = Some(places.ok_or("ERR OF is 1 to 65535 places")? as u16);
+            index += 2;
         } else {
             return Err("ERR syntax error");
         }
     }
+    if options.shared && options.places.is_some() {
+        return Err("ERR SHARED has no number of places, OF has one");
+    }
     Ok(options)
 }
 
+/// What a command may do about a lock that is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// Wait, as long as it says.
+    Wait,
+    /// Nothing, though it may ask for more.
+    Ignored,
+    /// Nothing.
+    None,
+}
+
 pub(super) fn lock(server: &mut Server, call: Call<'_>) {
-    acquire(server, call, true);
+    acquire(server, call, Patience::Wait);
+}
+
+/// LOCK within a transaction.
+pub(super) fn lock_within(server: &mut Server, call: Call<'_>) {
+    acquire(server, call, Patience::Ignored);
 }
 
 pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
-    acquire(server, call, false);
+    acquire(server, call, Patience::None);
 }
 
 #[inline]
-fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
-    let options = match options(&call, may_wait) {
+fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
+    let options = match options(&call, patience != Patience::None) {
         Ok(options) => options,
         Err(text) => return call.reply().error(text),
     };
@@ -60,11 +87,14 @@ fn acquire(server: &mut Server, mut call: Call<'_>, may_wait: bool) {
         session: call.conn.session,
         name: call.arg(1),
         ttl_ms: options.ttl_ms,
-        wait_ms: if may_wait { options.wait_ms } else { Some(0) },
-        mode: if options.shared {
-            Mode::Shared
-        } else {
-            Mode::Exclusive
+        wait_ms: match patience {
+            Patience::Wait => options.wait_ms,
+            _ => Some(0),
+        },
+        mode: match options.places {
+            Some(of @ 2..) => Mode::Place { of },
+            _ if options.shared => Mode::Shared,
+            _ => Mode::Exclusive,
         },
     };
     match server.step(Event::Lock(request), call.now) {
@@ -180,6 +210,9 @@ impl Server {
                     limits.name_bytes
                 )
             }
+            Refusal::Places(places) => format!(
+                "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
+            ),
             Refusal::Sessions => "ERR too many connections".to_owned(),
         });
     }

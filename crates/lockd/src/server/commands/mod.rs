@@ -2,9 +2,12 @@
 //! tests walk. What they do stands in the rooms beside it.
 
 mod admin;
+mod clients;
 mod locks;
+mod pages;
 mod session;
 mod tools;
+mod transaction;
 
 use jostle_resp::{Args, Writer};
 
@@ -16,6 +19,8 @@ use locks::{force_unlock, lock, renew, trylock, unlock};
 pub(super) use session::WRONG_PASSWORD;
 use session::{auth, client, hello, ping, reset, select};
 use tools::{command, config};
+pub(crate) use transaction::Transaction;
+use transaction::{discard, exec, multi};
 
 /// One request being executed.
 pub(crate) struct Call<'a> {
@@ -52,9 +57,30 @@ pub(crate) struct Spec {
     pub(crate) summary: &'static str,
     /// Arguments with the name, at least and at most.
     arity: (usize, usize),
-    /// Whether it works before AUTH.
-    open: bool,
+    kind: Kind,
     run: fn(&mut Server, Call<'_>),
+}
+
+/// Where a command may stand: before AUTH, within MULTI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// After AUTH; queued within MULTI.
+    Plain,
+    /// The same, and its reply may be long.
+    Listing,
+    /// Before AUTH; refused within MULTI, where its reply could come late.
+    Identity,
+    /// Before AUTH; executed at once within MULTI, which it ends.
+    Leaving,
+    /// MULTI and what belongs to it.
+    Transaction,
+}
+
+impl Kind {
+    /// Whether it works before AUTH.
+    fn is_open(self) -> bool {
+        matches!(self, Self::Identity | Self::Leaving)
+    }
 }
 
 const ANY: usize = usize::MAX;
@@ -64,11 +90,11 @@ const ANY: usize = usize::MAX;
 pub(crate) static COMMANDS: &[Spec] = &[
     Spec {
         name: "LOCK",
-        arguments: "name [TTL ms] [WAIT ms] [SHARED]",
+        arguments: "name [TTL ms] [WAIT ms] [SHARED | OF n]",
         summary: "Acquires a lock, waiting in line if need be; returns the fencing token, or nil \
                   when WAIT has passed.",
-        arity: (2, 7),
-        open: false,
+        arity: (2, 8),
+        kind: Kind::Plain,
         run: lock,
     },
     Spec {
@@ -76,15 +102,15 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name [token]",
         summary: "Releases a lock that this connection took, or the one with this token.",
         arity: (2, 3),
-        open: false,
+        kind: Kind::Plain,
         run: unlock,
     },
     Spec {
         name: "TRYLOCK",
-        arguments: "name [TTL ms] [SHARED]",
+        arguments: "name [TTL ms] [SHARED | OF n]",
         summary: "Acquires a lock if that is possible at once; returns the fencing token, or nil.",
-        arity: (2, 5),
-        open: false,
+        arity: (2, 6),
+        kind: Kind::Plain,
         run: trylock,
     },
     Spec {
@@ -92,7 +118,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name token TTL ms",
         summary: "Lets a lease end this long from now.",
         arity: (5, 5),
-        open: false,
+        kind: Kind::Plain,
         run: renew,
     },
     Spec {
@@ -100,7 +126,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[message]",
         summary: "Answers PONG, or the message.",
         arity: (1, 2),
-        open: false,
+        kind: Kind::Plain,
         run: ping,
     },
     Spec {
@@ -108,23 +134,23 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name",
         summary: "Lists the holders of a lock: none, one, or those who share it.",
         arity: (2, 2),
-        open: false,
+        kind: Kind::Listing,
         run: holder,
     },
     Spec {
         name: "HOLDERS",
-        arguments: "[pattern] [LIMIT n]",
-        summary: "Lists the holders of all locks whose names match, at most 1000 unless told.",
-        arity: (1, 4),
-        open: false,
+        arguments: "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]",
+        summary: "Lists the holders of all locks whose names match: at most 1000, or a page.",
+        arity: (1, 7),
+        kind: Kind::Listing,
         run: holders,
     },
     Spec {
         name: "WAITERS",
-        arguments: "name",
-        summary: "Lists who waits for a lock, the next one first.",
-        arity: (2, 2),
-        open: false,
+        arguments: "name [CURSOR c [MATCH pattern] [COUNT n]]",
+        summary: "Lists who waits for a lock: the first 1000, or a page in no order.",
+        arity: (2, 8),
+        kind: Kind::Listing,
         run: waiters,
     },
     Spec {
@@ -132,7 +158,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name",
         summary: "Takes a lock away from its holders; returns how many there were.",
         arity: (2, 2),
-        open: false,
+        kind: Kind::Plain,
         run: force_unlock,
     },
     Spec {
@@ -140,7 +166,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[section ...]",
         summary: "Counters and gauges.",
         arity: (1, ANY),
-        open: false,
+        kind: Kind::Listing,
         run: info_command,
     },
     Spec {
@@ -148,7 +174,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[version [AUTH user password] [SETNAME name]]",
         summary: "Agrees on the version of the protocol.",
         arity: (1, 7),
-        open: true,
+        kind: Kind::Identity,
         run: hello,
     },
     Spec {
@@ -156,15 +182,16 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[user] password",
         summary: "Gives the password; the user, if any, is `default`.",
         arity: (2, 3),
-        open: true,
+        kind: Kind::Identity,
         run: auth,
     },
     Spec {
         name: "CLIENT",
-        arguments: "ID | SETNAME name | GETNAME | SETINFO key value | LIST | INFO",
-        summary: "Names this connection, or lists all.",
+        arguments: "ID | SETNAME name | GETNAME | SETINFO key value | INFO | LIST [CURSOR c \
+                    [MATCH pattern] [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id",
+        summary: "Names this connection, lists all, ends a wait or a connection.",
         arity: (2, ANY),
-        open: false,
+        kind: Kind::Listing,
         run: client,
     },
     Spec {
@@ -172,7 +199,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "message",
         summary: "Answers the message.",
         arity: (2, 2),
-        open: false,
+        kind: Kind::Plain,
         run: |_, mut call| {
             let message = call.arg(1);
             call.reply().bulk(message);
@@ -183,7 +210,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "0",
         summary: "There is one database, and its number is 0.",
         arity: (2, 2),
-        open: false,
+        kind: Kind::Plain,
         run: select,
     },
     Spec {
@@ -191,7 +218,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
         summary: "Describes the commands.",
         arity: (1, ANY),
-        open: false,
+        kind: Kind::Listing,
         run: command,
     },
     Spec {
@@ -199,7 +226,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "GET pattern [pattern ...]",
         summary: "Settings that tools for Redis ask for.",
         arity: (2, ANY),
-        open: false,
+        kind: Kind::Listing,
         run: config,
     },
     Spec {
@@ -207,7 +234,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "",
         summary: "Forgets the connection's name, version and password; its locks stay.",
         arity: (1, 1),
-        open: true,
+        kind: Kind::Leaving,
         run: reset,
     },
     Spec {
@@ -215,11 +242,35 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "",
         summary: "Answers OK and closes the connection.",
         arity: (1, 1),
-        open: true,
+        kind: Kind::Leaving,
         run: |_, mut call| {
             call.reply().simple("OK");
             call.conn.closing = true;
         },
+    },
+    Spec {
+        name: "MULTI",
+        arguments: "",
+        summary: "Queues the commands that follow, until EXEC or DISCARD.",
+        arity: (1, 1),
+        kind: Kind::Transaction,
+        run: multi,
+    },
+    Spec {
+        name: "EXEC",
+        arguments: "",
+        summary: "Executes what was queued since MULTI; a LOCK within does not wait.",
+        arity: (1, 1),
+        kind: Kind::Transaction,
+        run: exec,
+    },
+    Spec {
+        name: "DISCARD",
+        arguments: "",
+        summary: "Drops what was queued since MULTI.",
+        arity: (1, 1),
+        kind: Kind::Transaction,
+        run: discard,
     },
 ];
 
@@ -236,8 +287,8 @@ const fn key(name: &[u8]) -> u64 {
     word
 }
 
-static KEYS: [u64; 19] = {
-    let mut keys = [0; 19];
+static KEYS: [u64; 22] = {
+    let mut keys = [0; 22];
     let mut at = 0;
     while at < keys.len() {
         keys[at] = key(COMMANDS[at].name.as_bytes());
@@ -276,22 +327,19 @@ pub(crate) type PerCommand = [u64; KEYS.len()];
 
 /// Executes a request that is not empty.
 #[inline]
-pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
+pub(crate) fn execute(server: &mut Server, call: Call<'_>) {
     server.stats.commands += 1;
     call.conn.commands += 1;
     let Some(index) = find(call.arg(0)) else {
-        return unknown(call);
+        return unknown(server, call);
     };
     let spec = &COMMANDS[index];
     server.stats.per_command[index] += 1;
     if call.args.len() < spec.arity.0 || call.args.len() > spec.arity.1 {
-        let name = spec.name.to_ascii_lowercase();
-        return call.reply().error(&format!(
-            "ERR wrong number of arguments for '{name}' command"
-        ));
+        return wrong_arity(call, spec);
     }
-    if !call.conn.authenticated && !spec.open {
-        return call.reply().error("NOAUTH Authentication required.");
+    if call.conn.guarded {
+        return transaction::execute_guarded(server, call, spec);
     }
     // The two that matter most are called by name: the compiler can look inside.
     match index {
@@ -302,7 +350,24 @@ pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
 }
 
 #[cold]
-fn unknown(mut call: Call<'_>) {
+fn wrong_arity(mut call: Call<'_>, spec: &Spec) {
+    transaction::abort(call.conn);
+    let name = spec.name.to_ascii_lowercase();
+    call.reply().error(&format!(
+        "ERR wrong number of arguments for '{name}' command"
+    ));
+}
+
+#[cold]
+fn unknown(server: &mut Server, mut call: Call<'_>) {
+    if is_http(&call) {
+        // A web page makes a browser send what it likes behind such a line: the
+        // body of a POST would be executed. Nothing is answered.
+        server.stats.closed_http += 1;
+        call.conn.closing = true;
+        return;
+    }
+    transaction::abort(call.conn);
     if !call.conn.authenticated {
         return call.reply().error("NOAUTH Authentication required.");
     }
@@ -310,6 +375,17 @@ fn unknown(mut call: Call<'_>) {
     let shown = name[..name.len().min(64)].escape_ascii();
     call.reply()
         .error(&format!("ERR unknown command '{shown}'"));
+}
+
+/// Whether a request is a line of HTTP. `POST` and `Host:` are so in any form, as
+/// in Redis; other methods by the version at the end of a line typed as it is.
+fn is_http(call: &Call<'_>) -> bool {
+    let name = call.arg(0);
+    let last = call.arg(call.args.len() - 1);
+    let inline = call.request.first() != Some(&b'*');
+    name.eq_ignore_ascii_case(b"POST")
+        || name.eq_ignore_ascii_case(b"Host:")
+        || (inline && last.starts_with(b"HTTP/"))
 }
 
 #[cfg(test)]

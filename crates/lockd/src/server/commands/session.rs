@@ -3,7 +3,7 @@
 use jostle_resp::{Protocol, parse_u64};
 use subtle::ConstantTimeEq;
 
-use super::{Call, Server};
+use super::{Call, Server, clients};
 use crate::config::PASSWORD_MAX;
 use crate::server::info;
 
@@ -39,7 +39,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
         call.conn.rebuke(call.now);
         return false;
     }
-    call.conn.authenticated = true;
+    call.conn.set_authenticated(true);
     call.conn.wrong_passwords = 0;
     true
 }
@@ -157,14 +157,9 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
             let line = info::client_line(server, call.conn, call.now);
             return call.reply().verbatim(&line);
         }
-        (b"LIST", 2) => {
-            server.long = true;
-            let mut text = info::client_line(server, call.conn, call.now);
-            for conn in server.conns.iter().flatten() {
-                text.push_str(&info::client_line(server, conn, call.now));
-            }
-            return call.reply().verbatim(&text);
-        }
+        (b"LIST", 2 | 4 | 6 | 8) => return clients::list(server, call),
+        (b"UNBLOCK", 3 | 4) => return clients::unblock(server, call),
+        (b"KILL", 3 | 4) => return clients::kill(server, call),
         _ => Err("ERR unknown subcommand or wrong number of arguments for 'client'"),
     };
     match done {
@@ -192,7 +187,9 @@ pub(super) fn select(_: &mut Server, mut call: Call<'_>) {
 pub(super) fn reset(server: &mut Server, mut call: Call<'_>) {
     call.conn.name.clear();
     call.conn.protocol = Protocol::Resp2;
-    call.conn.authenticated = server.config.password.is_none();
+    call.conn.end_transaction();
+    call.conn
+        .set_authenticated(server.config.password.is_none());
     call.reply().simple("RESET");
 }
 

@@ -66,7 +66,11 @@ fn write_spec(reply: &mut Writer<'_>, spec: &Spec) {
     reply.bulk(spec.name.to_lowercase().as_bytes());
     reply.integer(if exact { arity } else { -arity });
     reply.set(1);
-    reply.simple(if spec.open { "no_auth" } else { "fast" });
+    reply.simple(if spec.kind.is_open() {
+        "no_auth"
+    } else {
+        "fast"
+    });
     for number in [key, key, key] {
         reply.integer(number);
     }

@@ -1,0 +1,117 @@
+//! What an administrator does about other clients: list them, end their waits,
+//! close them.
+
+use jostle_resp::parse_u64;
+
+use super::pages::{Paging, SHOWN_MAX};
+use super::{Call, Server};
+use crate::server::info;
+use crate::table::{Event, SessionId};
+
+pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
+    server.long = true;
+    let paging = match Paging::read(&call, 2) {
+        Ok(paging) => paging,
+        Err(text) => return call.reply().error(text),
+    };
+    if paging.is_none() && call.args.len() > 2 {
+        return call.reply().error("ERR syntax error");
+    }
+    // Lines are short: as many as are shown at most fit into a reply.
+    let (pattern, from, count, budget) = match &paging {
+        Some(Paging { pattern, page }) => {
+            let from = page.cursor.unwrap_or(0);
+            (*pattern, from, page.count, page.budget as usize)
+        }
+        None => (None, 0, SHOWN_MAX, usize::MAX),
+    };
+    let Ok(from) = usize::try_from(from) else {
+        return call.reply().error("ERR invalid cursor");
+    };
+    // The caller is out of its place.
+    let (own, end) = (call.conn.session.slot(), server.conns.len());
+    let (mut text, mut rows, mut slot) = (String::new(), 0, from);
+    while slot < end && rows < count && slot - from < budget {
+        let conn = if slot == own {
+            Some(&*call.conn)
+        } else {
+            server.conns[slot].as_deref()
+        };
+        slot += 1;
+        if let Some(conn) = conn
+            && pattern.is_none_or(|pattern| info::glob_cost(pattern, &conn.name).0)
+        {
+            text.push_str(&info::client_line(server, conn, call.now));
+            rows += 1;
+        }
+    }
+    if let Some(paging) = &paging {
+        let next = (slot < end).then_some(slot as u64);
+        paging.page.begin(&mut call.reply(), next);
+    }
+    call.reply().verbatim(&text);
+}
+
+/// The client with the number that an argument names.
+fn named(server: &Server, call: &Call<'_>, index: usize) -> Result<Option<SessionId>, ()> {
+    let number = parse_u64(call.arg(index)).ok_or(())?;
+    let own = call.conn.session;
+    if own.number() == number {
+        return Ok(Some(own));
+    }
+    let slot = (number & 0xf_ffff) as usize;
+    let conn = server.conns.get(slot).and_then(Option::as_ref);
+    let session = conn.map(|conn| conn.session);
+    Ok(session.filter(|session| session.number() == number))
+}
+
+pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
+    let error = match call.arg(3) {
+        word if call.args.len() == 3 || word.eq_ignore_ascii_case(b"TIMEOUT") => false,
+        word if word.eq_ignore_ascii_case(b"ERROR") => true,
+        _ => {
+            return call
+                .reply()
+                .error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
+        }
+    };
+    let Ok(session) = named(server, &call, 2) else {
+        return call.reply().error("ERR value is not an integer");
+    };
+    let waits = session.is_some_and(|session| server.table.is_waiting(session));
+    let ended = match session {
+        Some(session) if waits => {
+            // What is due may end it in this step in another way.
+            server.step(Event::Cancel { session }, call.now);
+            server.unblock(session, error)
+        }
+        _ => false,
+    };
+    server.stats.unblocked += u64::from(ended);
+    call.reply().integer(ended.into());
+}
+
+pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
+    let filtered = call.args.len() == 4;
+    if filtered && !call.arg(2).eq_ignore_ascii_case(b"ID") {
+        return call.reply().error("ERR syntax error: CLIENT KILL [ID] id");
+    }
+    let index = call.args.len() - 1;
+    let Ok(session) = named(server, &call, index) else {
+        return call.reply().error("ERR client-id should be a number");
+    };
+    if let Some(session) = session {
+        server.stats.killed += 1;
+        if session == call.conn.session {
+            call.conn.closing = true;
+        } else if let Some(conn) = server.take_conn(session) {
+            server.close_at(conn, call.now);
+        }
+    }
+    // Redis answers with a number if there is a filter.
+    match (filtered, session) {
+        (true, session) => call.reply().integer(session.is_some().into()),
+        (false, Some(_)) => call.reply().simple("OK"),
+        (false, None) => call.reply().error("ERR No such client"),
+    }
+}

@@ -1,0 +1,78 @@
+//! Replies in pages: `CURSOR c [MATCH pattern] [COUNT n]`, and the bounds of
+//! those without.
+
+use jostle_resp::{Writer, parse_u64};
+
+use super::Call;
+
+/// Rows that are shown at most.
+pub(super) const SHOWN_MAX: usize = 1000;
+/// Rows of a page that names no COUNT.
+const COUNT: usize = 100;
+/// Bytes of rows, after which a page ends however few they are.
+pub(super) const REPLY_BYTES: usize = 512 << 10;
+/// What a walk may cost: places that are looked at, some hundred microseconds
+/// of them for a page, some milliseconds where a reply must be whole.
+const WALK_PAGE: u64 = 1 << 14;
+pub(super) const WALK_AT_ONCE: u64 = 1 << 18;
+/// Bytes of a pattern.
+const PATTERN_MAX: usize = 4096;
+
+/// A part of a list.
+pub(super) struct Page {
+    /// Where it begins; `None`: the reply is no page, and whole.
+    pub(super) cursor: Option<u64>,
+    /// Rows at most.
+    pub(super) count: usize,
+    /// What looking for them may cost.
+    pub(super) budget: u64,
+}
+
+impl Page {
+    /// Begins the reply: the next page's cursor, 0 at the end. The rows follow.
+    pub(super) fn begin(&self, reply: &mut Writer<'_>, next: Option<u64>) {
+        reply.array(2);
+        reply.bulk(next.unwrap_or(0).to_string().as_bytes());
+    }
+}
+
+/// What a command says about pages.
+pub(super) struct Paging<'a> {
+    pub(super) pattern: Option<&'a [u8]>,
+    pub(super) page: Page,
+}
+
+impl<'a> Paging<'a> {
+    /// Reads what stands from `index` on; `None` if that is not CURSOR and a
+    /// number or more.
+    pub(super) fn read(call: &Call<'a>, index: usize) -> Result<Option<Self>, &'static str> {
+        let begins = call.arg(index).eq_ignore_ascii_case(b"CURSOR");
+        if !begins || call.args.len() < index + 2 {
+            return Ok(None);
+        }
+        let cursor = parse_u64(call.arg(index + 1)).ok_or("ERR invalid cursor")?;
+        let (mut count, mut pattern) = (COUNT, None);
+        let mut at = index + 2;
+        while at < call.args.len() {
+            let (word, value) = (call.arg(at), call.arg(at + 1));
+            if at + 1 == call.args.len() {
+                return Err("ERR syntax error");
+            }
+            if word.eq_ignore_ascii_case(b"COUNT") {
+                let number = parse_u64(value).filter(|n| (1..=SHOWN_MAX as u64).contains(n));
+                count = number.ok_or("ERR COUNT is 1 to 1000")? as usize;
+            } else if word.eq_ignore_ascii_case(b"MATCH") && value.len() <= PATTERN_MAX {
+                pattern = Some(value);
+            } else {
+                return Err("ERR syntax error");
+            }
+            at += 2;
+        }
+        let page = Page {
+            cursor: Some(cursor),
+            count,
+            budget: WALK_PAGE,
+        };
+        Ok(Some(Self { pattern, page }))
+    }
+}

@@ -1,0 +1,274 @@
+//! TLS handshakes, in a thread of their own.
+//!
+//! A signature takes up to some milliseconds, and whoever can connect can ask for
+//! one before any password: on the event loop, a few hundred of them would stop
+//! everybody. Connections come back when they are encrypted.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::stream::Socket;
+
+/// A client that has connected.
+pub(crate) struct Guest {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) tls: ServerConnection,
+}
+
+/// What both threads know.
+struct Common {
+    /// Rings for the thread: there are new clients, or the end.
+    wake: OwnedFd,
+    /// Rings for the server: handshakes are done.
+    bell: OwnedFd,
+    /// Clients that the server has not got back.
+    pending: AtomicUsize,
+    failed: AtomicU64,
+}
+
+/// The server's side.
+pub(crate) struct Handshakes {
+    hand: Option<Sender<Guest>>,
+    done: Receiver<Guest>,
+    common: Arc<Common>,
+}
+
+impl Handshakes {
+    /// Starts the thread. Clients have `patience` for the whole handshake.
+    pub(crate) fn start(patience: Option<Duration>) -> io::Result<Self> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let common = Arc::new(Common {
+            wake: eventfd(0, flags)?,
+            bell: eventfd(0, flags)?,
+            pending: AtomicUsize::new(0),
+            failed: AtomicU64::new(0),
+        });
+        let (hand, arrivals) = channel();
+        let (give, done) = channel();
+        let worker = Worker {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            arrivals,
+            give,
+            common: Arc::clone(&common),
+            guests: HashMap::new(),
+            next: WAKE + 1,
+            patience,
+        };
+        let data = EventData::new_u64(WAKE);
+        epoll::add(&worker.epoll, &common.wake, data, EventFlags::IN)?;
+        std::thread::Builder::new()
+            .name("handshakes".into())
+            .spawn(move || worker.work())?;
+        Ok(Self {
+            hand: Some(hand),
+            done,
+            common,
+        })
+    }
+
+    /// Begins a handshake.
+    pub(crate) fn begin(
+        &self,
+        fd: OwnedFd,
+        peer: Option<SocketAddr>,
+        config: Arc<ServerConfig>,
+    ) -> Option<()> {
+        let tls = ServerConnection::new(config).ok()?;
+        self.common.pending.fetch_add(1, Relaxed);
+        self.hand.as_ref()?.send(Guest { fd, peer, tls }).ok()?;
+        ring(&self.common.wake);
+        Some(())
+    }
+
+    /// Becomes readable when a handshake is done.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.common.bell.as_fd()
+    }
+
+    /// Clients whose handshakes are not done.
+    pub(crate) fn pending(&self) -> usize {
+        self.common.pending.load(Relaxed)
+    }
+
+    /// Handshakes that failed, or took too long.
+    pub(crate) fn failed(&self) -> u64 {
+        self.common.failed.load(Relaxed)
+    }
+
+    /// The next one that is done.
+    pub(crate) fn take(&self) -> Option<Guest> {
+        let guest = self.done.try_recv().ok()?;
+        self.common.pending.fetch_sub(1, Relaxed);
+        Some(guest)
+    }
+
+    /// To be called before [`Self::take`]: a ring that comes later is of others.
+    pub(crate) fn hush(&self) {
+        hush(&self.common.bell);
+    }
+}
+
+impl Drop for Handshakes {
+    fn drop(&mut self) {
+        self.hand = None;
+        ring(&self.common.wake);
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    // It cannot fail: nobody rings 2^64 times.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+fn hush(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+const WAKE: u64 = 0;
+/// How often those who are too slow are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The thread.
+struct Worker {
+    epoll: OwnedFd,
+    arrivals: Receiver<Guest>,
+    give: Sender<Guest>,
+    common: Arc<Common>,
+    guests: HashMap<u64, (Guest, Instant)>,
+    next: u64,
+    patience: Option<Duration>,
+}
+
+/// How far a handshake has come.
+enum Progress {
+    Done,
+    Waits,
+    Failed,
+}
+
+impl Worker {
+    fn work(mut self) {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        let mut swept = Instant::now();
+        loop {
+            events.clear();
+            let pause = Timespec {
+                tv_sec: SWEEP.as_secs() as i64,
+                tv_nsec: 0,
+            };
+            let timeout = (!self.guests.is_empty()).then_some(&pause);
+            let buffer = rustix::buffer::spare_capacity(&mut events);
+            if epoll::wait(&self.epoll, buffer, timeout).is_err() {
+                continue;
+            }
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => {
+                        if !self.welcome() {
+                            return;
+                        }
+                    }
+                    id => self.step(id),
+                }
+            }
+            if swept.elapsed() >= SWEEP {
+                swept = Instant::now();
+                self.sweep();
+            }
+        }
+    }
+
+    /// Takes in new clients; false: there is no server any more.
+    fn welcome(&mut self) -> bool {
+        hush(&self.common.wake);
+        loop {
+            let guest = match self.arrivals.try_recv() {
+                Ok(guest) => guest,
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            };
+            let id = self.next;
+            self.next += 1;
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+            let data = EventData::new_u64(id);
+            if epoll::add(&self.epoll, &guest.fd, data, flags).is_err() {
+                self.lose(1);
+                continue;
+            }
+            self.guests.insert(id, (guest, Instant::now()));
+        }
+    }
+
+    fn step(&mut self, id: u64) {
+        let Some((guest, _)) = self.guests.get_mut(&id) else {
+            return;
+        };
+        let progress = advance(guest);
+        if matches!(progress, Progress::Waits) {
+            return;
+        }
+        let Some((guest, _)) = self.guests.remove(&id) else {
+            return;
+        };
+        let _ = epoll::delete(&self.epoll, &guest.fd);
+        let sent = matches!(progress, Progress::Done) && self.give.send(guest).is_ok();
+        if sent {
+            ring(&self.common.bell);
+        } else {
+            self.lose(1);
+        }
+    }
+
+    fn sweep(&mut self) {
+        let before = self.guests.len();
+        if let Some(patience) = self.patience {
+            self.guests
+                .retain(|_, (_, since)| since.elapsed() <= patience);
+        }
+        self.lose(before - self.guests.len());
+    }
+
+    fn lose(&self, count: usize) {
+        self.common.pending.fetch_sub(count, Relaxed);
+        self.common.failed.fetch_add(count as u64, Relaxed);
+    }
+}
+
+/// Goes on with a handshake as far as what has come allows. What stands behind
+/// it is left to the server.
+fn advance(guest: &mut Guest) -> Progress {
+    let Guest { fd, tls, .. } = guest;
+    let blocked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    while tls.is_handshaking() {
+        while tls.wants_write() {
+            match tls.write_tls(&mut Socket(fd)) {
+                Ok(_) => {}
+                Err(error) if blocked(&error) => return Progress::Waits,
+                Err(_) => return Progress::Failed,
+            }
+        }
+        match tls.read_tls(&mut Socket(fd)) {
+            Ok(0) => return Progress::Failed,
+            Ok(_) => {}
+            Err(error) if blocked(&error) => return Progress::Waits,
+            Err(_) => return Progress::Failed,
+        }
+        if tls.process_new_packets().is_err() {
+            // The alert tells the client why.
+            let _ = tls.write_tls(&mut Socket(fd));
+            return Progress::Failed;
+        }
+    }
+    Progress::Done
+}

@@ -1,0 +1,59 @@
+//! What is read again while the daemon runs: the password and the certificate.
+//! All of it is taken over or nothing, and no lock is touched.
+
+use std::os::unix::net::UnixStream;
+
+use super::Server;
+use crate::config::{Config, ConfigError};
+use crate::log::say;
+
+/// When to read the settings again, and how.
+pub struct Reload {
+    /// Becomes readable when they are to be read. Must not block.
+    pub signal: UnixStream,
+    /// Reads them.
+    pub read: Box<dyn FnMut() -> Result<Config, ConfigError>>,
+}
+
+impl Server {
+    /// Does what SIGHUP asks for.
+    pub(super) fn reload(&mut self, reload: &mut Reload) {
+        let mut bytes = [0; 64];
+        while let Ok(1..) = rustix::io::read(&reload.signal, &mut bytes) {}
+        let outcome = (reload.read)()
+            .map_err(|error| error.to_string())
+            .and_then(|config| self.take_over(config));
+        match outcome {
+            Ok(()) => say("settings read again: password and certificate are in force"),
+            Err(why) => say(&format!(
+                "settings not taken over, the old ones stay: {why}"
+            )),
+        }
+    }
+
+    fn take_over(&mut self, config: Config) -> Result<(), String> {
+        if self.config.password.is_some() && config.password.is_none() {
+            return Err("a password cannot be taken away while the daemon runs".to_owned());
+        }
+        #[cfg(feature = "tls")]
+        if self.config.tls.is_some() {
+            let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
+            self.tls = Some(super::setup::load_tls(tls)?);
+        }
+        let changed = elsewhere(&self.config) != elsewhere(&config);
+        self.config.password = config.password;
+        if changed {
+            say("other settings have changed too: they take effect with the next start");
+        }
+        Ok(())
+    }
+}
+
+/// Everything that is not read again.
+fn elsewhere(config: &Config) -> String {
+    let rest = Config {
+        password: None,
+        ..config.clone()
+    };
+    format!("{rest:?}")
+}
