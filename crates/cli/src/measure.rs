@@ -324,7 +324,17 @@ fn preflight(
             Failure::Failed(anyhow!("{}: {}{refusal}", spec.typed, one.whose()))
         })?;
     }
-    Ok(Vec::new())
+    Ok(unseen_servers(resolved))
+}
+
+/// A note for each server of this machine whose processes this user cannot find. Locks'
+/// servers name themselves.
+fn unseen_servers(resolved: &Resolved) -> Vec<String> {
+    let named = resolved.plan.server.as_ref();
+    let asked = resolved.specs.iter().filter(|spec| spec.entry.is_asked());
+    asked
+        .filter_map(|spec| keeper::unseen_server(named, &spec.typed))
+        .collect()
 }
 
 /// What one host needs for the largest point of a target.

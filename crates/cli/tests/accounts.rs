@@ -157,6 +157,36 @@ fn where_others_cannot_be_seen_that_is_absent_and_a_few_workers_need_no_sight() 
     assert!(reason(&point, "unchecked").is_none(), "{:?}", point.verdict);
 }
 
+/// Its CPU time was once called another program's without a word.
+#[test]
+fn a_server_of_another_user_has_to_be_named_and_that_is_said() {
+    let _alone = alone();
+    let server = Server::plain();
+    let place = Place::of_a_plain_user();
+    let call = |named: &str| {
+        let line = format!("http://127.0.0.1:{}/ -w 1 -n 100 {named}", server.port);
+        place.jostle(&format!("stream {line} --runs 1 --format json"))
+    };
+    let unseen = call("").run().measures();
+    let pid = server.child.id();
+    assert!(
+        unseen.stderr.contains("--server pid:N"),
+        "{}",
+        unseen.stderr
+    );
+    assert_eq!(accounts(&unseen.point()).server_s, None);
+    let named = call(&format!("--server pid:{pid}")).run().measures();
+    let named = named.does_not_say("--server pid:N").point();
+    let accounts = accounts(&named);
+    assert!(accounts.server_s.unwrap() > 0.005, "{accounts:?}");
+    assert!(
+        accounts
+            .others
+            .iter()
+            .all(|other| other.pid != u64::from(pid))
+    );
+}
+
 /// As proc(5) has it: others' entries are not shown (hidepid=2), to a plain user. And
 /// in a namespace of control groups the top of the hierarchy is another one.
 #[test]

@@ -13,7 +13,7 @@ mod server;
 
 pub use owners::Owner;
 pub use queues::Queues;
-pub use server::{Server, check, processes};
+pub use server::{Server, check, processes, unseen};
 
 use crate::order::RunOrder;
 use jostle_model::record::{Accounts, Neighbour};

@@ -156,6 +156,22 @@ pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
     server.roots()
 }
 
+/// What to tell whoever measures a server of this machine that belongs to another user:
+/// its process cannot be found behind our connections then, and counts as one more
+/// program beside us. None where it is seen, named, or elsewhere.
+pub fn unseen(named: Option<&ServerAt>, target: &str) -> Option<String> {
+    let address = Spec::parse(target).ok().as_ref().and_then(Spec::address)?;
+    let is_hidden =
+        named.is_none() && serving::is_served(&address) && serving::serving(&address).is_empty();
+    is_hidden.then(|| {
+        format!(
+            "the process behind {target} belongs to another user and cannot be found, so that \
+             its CPU time counts as another program's; name it (--server pid:N), or run jostle \
+             as root"
+        )
+    })
+}
+
 /// Whether `--server` names a server of this machine that can be watched.
 ///
 /// # Errors
