@@ -1,16 +1,19 @@
 //! The lock table, through its public face. Oracles: what it tells of holders
 //! after each step has no two incompatible ones; tokens grow; nobody waits for
-//! a free lock; its totals agree with its lists.
+//! a free lock, unless somebody waits for several; its totals agree with its
+//! lists.
 #![no_main]
 
 use jostle_lockd::table::{
-    Event, HashKey, Limits, LockRequest, Mode, Outcome, Reply, SessionId, Table, Time,
+    Event, HashKey, Limits, LockAllRequest, LockRequest, Mode, Outcome, Reply, SessionId, Table,
+    Time,
 };
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"exactly twenty-four byte", &[b'n'; 100]];
 
-fn check(table: &Table, waiting: usize) {
+/// In how many lines each session waits.
+fn check(table: &Table, waits: &[usize]) {
     let mut holds = 0;
     let mut queued = 0;
     for name in NAMES {
@@ -20,13 +23,15 @@ fn check(table: &Table, waiting: usize) {
         let same = holders.iter().all(|holder| holder.mode.places() == places);
         assert!(same && (holders.len() <= usize::from(places) || shared), "{holders:?}");
         let waiters = table.waiters(name).count();
-        assert!(waiters == 0 || !holders.is_empty(), "somebody waits for a free lock");
+        let several = waits.iter().any(|lines| *lines > 1);
+        let blocked = !holders.is_empty() || several;
+        assert!(waiters == 0 || blocked, "somebody waits for a free lock");
         holds += holders.len();
         queued += waiters;
     }
     assert_eq!(table.holds(), holds as u64);
     assert_eq!(table.waiting(), queued as u64);
-    assert_eq!(queued, waiting);
+    assert_eq!(queued, waits.iter().sum());
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -40,7 +45,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let sessions: Vec<SessionId> = (0..8).map(|_| open()).collect();
     let mut closed = [false; 8];
-    let mut waits = [false; 8];
+    let mut waits = [0; 8];
     let mut last = 0;
     for step in bytes.chunks_exact(4) {
         let who = usize::from(step[0] >> 4 & 7);
@@ -48,9 +53,11 @@ fuzz_target!(|bytes: &[u8]| {
         now.0 += u64::from(step[3]) << (step[1] >> 3);
         let token = u64::from(step[2]);
         let ms = |bits: u8| (bits & 3 != 0).then_some(1 << (bits & 0xf));
+        let (from, count) = (usize::from(step[1] & 3), 1 + usize::from(step[3] & 3));
+        let several: Vec<&[u8]> = (0..count).map(|n| NAMES[(from + n) % 4]).collect();
         let event = match step[0] & 7 {
             _ if closed[who] => Event::Tick,
-            0..=2 if !waits[who] => Event::Lock(LockRequest {
+            0..=2 if waits[who] == 0 => Event::Lock(LockRequest {
                 session,
                 name,
                 ttl_ms: ms(step[2]),
@@ -61,7 +68,13 @@ fuzz_target!(|bytes: &[u8]| {
                     _ => Mode::Place { of: 2 + u16::from(step[0] >> 7) },
                 },
             }),
-            3 if !waits[who] => Event::Unlock { session, name, token: None },
+            7 if waits[who] == 0 => Event::LockAll(LockAllRequest {
+                session,
+                names: &several,
+                ttl_ms: ms(step[2]),
+                wait_ms: ms(step[2] >> 4),
+            }),
+            3 if waits[who] == 0 => Event::Unlock { session, name, token: None },
             4 => Event::Unlock { session, name, token: Some(token) },
             5 => Event::Renew { name, token, ttl_ms: 1 + token },
             6 if step[2] == 0 => Event::Force { name },
@@ -74,25 +87,33 @@ fuzz_target!(|bytes: &[u8]| {
         let mut granted: Vec<u64> = Vec::new();
         for output in &outputs {
             let at = sessions.iter().position(|session| *session == output.session);
-            waits[at.expect("one of ours")] = false;
-            if let Outcome::Granted { token, .. } = output.outcome {
-                granted.push(token);
+            waits[at.expect("one of ours")] = 0;
+            match output.outcome {
+                Outcome::Granted { token, .. } => granted.push(token),
+                Outcome::GrantedAll { first, count, .. } => {
+                    granted.extend(first..first + u64::from(count));
+                }
+                _ => {}
             }
         }
         match (event, reply) {
-            (Event::Lock(_), Reply::Queued) => waits[who] = true,
+            (Event::Lock(_), Reply::Queued) => waits[who] = 1,
+            (Event::LockAll(_), Reply::Queued) => waits[who] = count,
+            (_, Reply::GrantedAll { first, count }) => {
+                granted.extend(first..first + u64::from(count));
+            }
             (_, Reply::Granted(token)) => granted.push(token),
             (Event::Close { .. }, _) => {
                 closed[who] = true;
-                waits[who] = false;
+                waits[who] = 0;
             }
-            (Event::Cancel { .. }, _) => waits[who] = false,
+            (Event::Cancel { .. }, _) => waits[who] = 0,
             _ => {}
         }
         for token in granted {
             assert!(token > last, "token {token} after {last}");
             last = token;
         }
-        check(&table, waits.iter().filter(|waits| **waits).count());
+        check(&table, &waits);
     }
 });

@@ -113,7 +113,7 @@ fn what_tools_for_redis_ask_is_answered() {
             (0, "CLIENT SETINFO OTHER 1.0", "ERR"),
             (0, "CLIENT NONSENSE", "ERR"),
             (0, "CONFIG SET save x", "ERR"),
-            (0, "COMMAND COUNT", "22"),
+            (0, "COMMAND COUNT", "23"),
             (0, "HELLO 4", "NOPROTO"),
             (
                 0,
@@ -140,7 +140,7 @@ fn what_tools_for_redis_ask_is_answered() {
     let Value::Array(commands) = client.ask("COMMAND") else {
         panic!()
     };
-    assert_eq!(commands.len(), 22);
+    assert_eq!(commands.len(), 23);
     let Value::Array(docs) = client.ask("COMMAND DOCS lock nonsense") else {
         panic!()
     };
@@ -588,6 +588,55 @@ fn transactions_run_whole_or_not_at_all() {
         let refused = (0..times).filter(|_| a.say(line) == "ERR").count();
         assert_eq!((refused, a.say("EXEC")), (1, "EXECABORT".to_owned()));
     }
+}
+
+#[test]
+fn several_locks_are_taken_together_or_not_at_all() {
+    let daemon = Daemon::start(&[]);
+    let mut clients: Vec<Client<_>> = (0..4).map(|_| daemon.client()).collect();
+    let tokens = |value: Value| match value {
+        Value::Array(values) => values.iter().map(short).collect::<Vec<_>>().join(" "),
+        other => short(&other),
+    };
+    for (who, line, expected) in [
+        (0, "LOCKALL 3 a b c", "1 2 3"),
+        (0, "LOCKALL 2 d a", "ALREADYHELD"),
+        (1, "LOCKALL 2 c d WAIT 0", "nil"),
+        (1, "LOCKALL 2 c d WAIT 5", "nil"),
+        (1, "TRYLOCK d", "4"),
+        // Usage; nothing is taken.
+        (1, "LOCKALL 0 x", "ERR"),
+        (1, "LOCKALL 65 x", "ERR"),
+        (1, "LOCKALL 2 x x", "ERR"),
+        (1, "LOCKALL 2 x", "ERR"),
+        (1, "LOCKALL 1 x SHARED", "ERR"),
+        (1, "LOCKALL 1 x OF 2", "ERR"),
+        (1, "LOCKALL 1 x NOW", "ERR"),
+        (1, "LOCKALL 2 x ", "BADNAME"),
+        (2, "LOCK x OF 2", "5"),
+        (2, "LOCKALL 2 y x", "BADLIMIT"),
+    ] {
+        assert_eq!(tokens(clients[who].ask(line)), expected, "{line}");
+    }
+    clients[2].send("LOCKALL 2 b free TTL 60000");
+    daemon.await_info("waiters", 2);
+    // Reserved: nobody holds it, and nobody else gets it.
+    assert_eq!(clients[3].say("TRYLOCK free"), "nil");
+    assert_eq!(clients[3].say("UNLOCK free"), "NOTHELD");
+    assert_eq!(clients[0].say("UNLOCK b"), "1");
+    assert_eq!(tokens(clients[2].read()), "6 7");
+    assert_eq!(clients[3].say("UNLOCK free 7"), "1");
+    // Leases for one who leaves in that moment, and the end of all waits.
+    clients[3].send("LOCKALL 2 b free");
+    daemon.await_info("waiters", 2);
+    let id = 4;
+    assert_eq!(clients[0].say(&format!("CLIENT UNBLOCK {id}")), "1");
+    assert_eq!(short(&clients[3].read()), "nil");
+    assert_eq!(clients[0].say("TRYLOCK free"), "8");
+    // Within a transaction it does not wait.
+    assert_eq!(clients[3].say("MULTI"), "OK");
+    assert_eq!(clients[3].say("LOCKALL 2 b e WAIT 60000"), "QUEUED");
+    assert_eq!(clients[3].ask("EXEC"), Value::Array(vec![Value::Nil]));
 }
 
 #[test]

@@ -46,6 +46,22 @@ fn a_lease_for_one_who_left_goes_to_the_one_that_gave_the_lock_back_and_waits_ag
 }
 
 #[test]
+fn all_leases_for_one_who_left_are_passed_on() {
+    let daemon = Daemon::start(&[]);
+    let (mut first, mut second) = (daemon.client(), daemon.client());
+    assert_eq!(first.say("LOCK x"), "1");
+    second.send("LOCKALL 3 w x y TTL 60000");
+    daemon.await_info("waiters", 3);
+    at_once(&daemon, || {
+        first.send("UNLOCK x");
+        drop(second);
+    });
+    assert_eq!(short(&first.read()), "1");
+    daemon.await_info("connected_clients", 2);
+    assert_eq!(daemon.info("holds"), 0);
+}
+
+#[test]
 fn one_who_left_is_not_served_further_after_a_lease_was_granted_to_it() {
     // With something behind the wait already, and without.
     for behind in [0, 1] {

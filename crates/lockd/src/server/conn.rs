@@ -48,8 +48,8 @@ pub(crate) struct Conn {
     /// Replies not yet sent, from `sent` on.
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
-    /// The name that the LOCK in progress wants, if it wants a lease.
-    pub(crate) wanted: Vec<u8>,
+    /// The names that the LOCK or LOCKALL in progress wants, if it wants leases.
+    pub(crate) wanted: Wanted,
     /// Leases granted after a wait, whose replies were not yet sent.
     pub(crate) fresh_leases: FreshLeases,
     /// Bytes of its buffers that the server has counted.
@@ -100,7 +100,7 @@ impl Conn {
             needed: 0,
             output: Vec::new(),
             sent: 0,
-            wanted: Vec::new(),
+            wanted: Wanted::default(),
             fresh_leases: FreshLeases::default(),
             accounted: 0,
             since: now,
@@ -211,6 +211,24 @@ impl Conn {
     }
 }
 
+/// Names, one behind the other.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    names: Vec<u8>,
+    lengths: Vec<usize>,
+}
+
+impl Wanted {
+    pub(crate) fn set(&mut self, names: &[&[u8]]) {
+        self.names.clear();
+        self.lengths.clear();
+        for name in names {
+            self.names.extend_from_slice(name);
+            self.lengths.push(name.len());
+        }
+    }
+}
+
 /// Tokens and names of leases.
 #[derive(Default)]
 pub(crate) struct FreshLeases {
@@ -224,9 +242,11 @@ impl FreshLeases {
         self.tokens.is_empty()
     }
 
-    pub(crate) fn push(&mut self, token: u64, name: &[u8]) {
-        self.tokens.push((token, name.len()));
-        self.names.extend_from_slice(name);
+    /// Adds what was wanted, with this token and those that follow it.
+    pub(crate) fn push(&mut self, first: u64, wanted: &Wanted) {
+        let lengths = wanted.lengths.iter().copied();
+        self.tokens.extend((first..).zip(lengths));
+        self.names.extend_from_slice(&wanted.names);
     }
 
     pub(crate) fn clear(&mut self) {

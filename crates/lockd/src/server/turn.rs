@@ -8,7 +8,7 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::WRONG_PASSWORD;
+use super::commands::{WRONG_PASSWORD, write_tokens};
 use super::conn::Conn;
 use super::{BELL, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
 use crate::table::{Event, Outcome, Reply, SessionId, Time};
@@ -265,6 +265,16 @@ impl Server {
                 reply.integer(token as i64);
                 if lease {
                     conn.fresh_leases.push(token, &conn.wanted);
+                }
+            }
+            Outcome::GrantedAll {
+                first,
+                count,
+                lease,
+            } => {
+                write_tokens(&mut reply, first, count);
+                if lease {
+                    conn.fresh_leases.push(first, &conn.wanted);
                 }
             }
             Outcome::TimedOut => reply.nil(),

@@ -116,8 +116,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     pub(super) fn time_out(&mut self, claim: u32, outputs: &mut Vec<Output>) {
         let session = SessionId(self.claims[claim].session);
-        self.counters.wait_timeouts += 1;
-        self.end_wait(claim);
+        self.counters.wait_timeouts += self.give_up(claim);
         outputs.push(Output {
             session,
             outcome: Outcome::TimedOut,

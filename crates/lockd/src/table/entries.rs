@@ -176,6 +176,10 @@ pub(crate) struct Claim {
     prev: u32,
     next: u32,
     pub(crate) lock: u32,
+    /// Of a claim that waits for several locks: the first of its group, and the
+    /// one behind it.
+    pub(crate) leader: u32,
+    pub(crate) next_in_group: u32,
     owner_hash: u32,
     owner_chain: u32,
     token_chain: u32,
@@ -198,6 +202,8 @@ impl Slot for Claim {
             prev: NIL,
             next: NIL,
             lock: NIL,
+            leader: NIL,
+            next_in_group: NIL,
             owner_hash: 0,
             owner_chain: NIL,
             token_chain: NIL,

@@ -80,6 +80,19 @@ pub struct LockRequest<'n> {
     pub mode: Mode,
 }
 
+/// A wish for several locks, each alone: all of them in one step, or none.
+#[derive(Clone, Copy, Debug)]
+pub struct LockAllRequest<'n> {
+    /// Who asks.
+    pub session: SessionId,
+    /// At least one; no two are the same.
+    pub names: &'n [&'n [u8]],
+    /// As in [`LockRequest::ttl_ms`].
+    pub ttl_ms: Option<u64>,
+    /// As in [`LockRequest::wait_ms`].
+    pub wait_ms: Option<u64>,
+}
+
 /// What happens to the table.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'n> {
@@ -87,6 +100,8 @@ pub enum Event<'n> {
     Open,
     /// A session wants a lock. It must not be waiting already.
     Lock(LockRequest<'n>),
+    /// A session wants several locks. It must not be waiting already.
+    LockAll(LockAllRequest<'n>),
     /// A session gives a lock back.
     Unlock {
         /// Who asks.
@@ -153,6 +168,14 @@ pub enum Refusal {
 pub enum Reply {
     /// The lock is held, with this token.
     Granted(u64),
+    /// The locks are held, with this token and those that follow it, in the
+    /// order in which they were named.
+    GrantedAll {
+        /// The first lock's token.
+        first: u64,
+        /// How many locks.
+        count: u32,
+    },
     /// The session waits; an [`Output`] will end it.
     Queued,
     /// The lock is held by another, or waited for, and the request does not wait.
@@ -187,6 +210,15 @@ pub enum Outcome {
         /// The fencing token.
         token: u64,
         /// Whether it is a lease, which the end of the session would not end.
+        lease: bool,
+    },
+    /// The locks are held, with this token and those that follow it.
+    GrantedAll {
+        /// The first lock's token.
+        first: u64,
+        /// How many locks.
+        count: u32,
+        /// Whether they are leases.
         lease: bool,
     },
     /// The time to wait has passed.

@@ -3,7 +3,7 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{Outcome, Output, Refusal, SessionId, TOKEN_REUSE, Table, Time};
+use super::{GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, SessionId, TOKEN_REUSE, Table, Time};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[inline]
@@ -31,9 +31,15 @@ impl<const FAULT: u8> Table<FAULT> {
             return;
         }
         self.serve_queue(id, at, now, outputs);
+        if !self.unserved.is_empty() {
+            if FAULT == GROUP_LEAVES_UNSERVED {
+                return self.unserved.clear();
+            }
+            self.serve_others(at, now, outputs);
+        }
     }
 
-    fn serve_queue(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
+    pub(super) fn serve_queue(&mut self, id: u32, at: u64, now: Time, outputs: &mut Vec<Output>) {
         loop {
             let lock = &self.locks[id];
             let queue = &self.queues[lock.queue];
@@ -42,7 +48,11 @@ impl<const FAULT: u8> Table<FAULT> {
                 break;
             }
             let claim = &self.claims[head];
-            if claim.deadline <= at {
+            let deadline = match claim.leader {
+                NIL => claim.deadline,
+                leader => self.claims[leader].deadline,
+            };
+            if deadline <= at {
                 self.time_out(head, outputs);
                 continue;
             }
@@ -50,7 +60,12 @@ impl<const FAULT: u8> Table<FAULT> {
             if lock.exclusive || full {
                 return;
             }
-            self.grant(id, head, now, outputs);
+            match claim.leader {
+                NIL => self.grant(id, head, now, outputs),
+                leader if self.group_is_ready(leader) => self.grant_group(leader, now, outputs),
+                // Reserved.
+                _ => return,
+            }
         }
         let lock = &self.locks[id];
         if self.queues[lock.queue].sharing.len == 0 {

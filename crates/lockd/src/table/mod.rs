@@ -10,6 +10,10 @@
 //! - A lock is free, held by one session exclusively, shared by several, or a
 //!   semaphore, of whose places each holder has one. A free lock takes no memory
 //!   and nobody waits for it; so how many places it has is forgotten with it.
+//! - Who wants several locks enters all lines in one step, and gets all locks in
+//!   one step, once it is first in all lines and all are free. Until then a lock
+//!   that is free and in whose line it is first is reserved: it takes memory, and
+//!   whoever comes later waits.
 //! - Waiters are served in the order of their arrival. A request is granted at
 //!   once only if nobody waits before it; a shared one does not overtake a
 //!   waiting exclusive one.
@@ -27,6 +31,7 @@ mod deadlines;
 mod entries;
 mod events;
 mod grants;
+mod groups;
 mod hash;
 mod holders;
 mod index;
@@ -51,7 +56,8 @@ use timers::Timers;
 
 pub(crate) use ahead::AHEAD;
 pub use events::{
-    Counters, Event, Limits, LockRequest, Mode, Outcome, Output, Refusal, Reply, SessionId, Time,
+    Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal, Reply,
+    SessionId, Time,
 };
 pub use hash::HashKey;
 pub use view::{BadCursor, Holder, Waiter};
@@ -67,6 +73,9 @@ const OVERTAKING: u8 = 5;
 const LEAKED_WAITER: u8 = 6;
 const ONE_PLACE_MORE: u8 = 7;
 const PLACES_UNCHECKED: u8 = 8;
+const GROUP_HALF_READY: u8 = 9;
+const UNRESERVED: u8 = 10;
+const GROUP_LEAVES_UNSERVED: u8 = 11;
 
 /// Holds that the end of a session releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
@@ -96,6 +105,8 @@ pub struct Table<const FAULT: u8 = SOUND> {
     free_slots: Vec<u32>,
     /// Slots of closed sessions that still own something.
     closing: Vec<u32>,
+    /// Locks whose lines groups have left in this step.
+    unserved: Vec<u32>,
     open: u32,
     waiting: u32,
     leases: u64,
@@ -135,6 +146,7 @@ impl<const FAULT: u8> Table<FAULT> {
             sessions: vec![nobody],
             free_slots: Vec::new(),
             closing: Vec::new(),
+            unserved: Vec::new(),
             open: 0,
             waiting: 0,
             leases: 0,
@@ -154,6 +166,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         match event {
             Event::Lock(request) => self.lock(request, now, outputs),
+            Event::LockAll(request) => self.lock_all(request, now, outputs),
             Event::Unlock {
                 session,
                 name,

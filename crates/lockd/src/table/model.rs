@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 struct Hold {
     session: SessionId,
     token: u64,
+    /// Which of several locks that were granted together.
+    order: usize,
     shared: bool,
     deadline: Option<u64>,
 }
@@ -16,6 +18,8 @@ struct Hold {
 #[derive(Clone, Debug)]
 struct Wait {
     session: SessionId,
+    /// Those it wants together, this one among them; empty: this one alone.
+    group: Vec<Vec<u8>>,
     shared: bool,
     ttl_ms: Option<u64>,
     deadline: Option<u64>,
@@ -23,7 +27,7 @@ struct Wait {
 
 #[derive(Default, Debug)]
 struct NaiveLock {
-    /// Meaningful while there are holds.
+    /// Meaningful while there are holds or waits.
     places: u16,
     holds: Vec<Hold>,
     waits: Vec<Wait>,
@@ -58,34 +62,110 @@ impl Naive {
             for lock in self.locks.values_mut() {
                 lock.holds.retain(|hold| hold.deadline != Some(due));
                 for wait in lock.waits.extract_if(.., |wait| wait.deadline == Some(due)) {
-                    told.push((wait.session, Told::TimedOut));
+                    // Once, in however many lines it stood.
+                    let end = (wait.session, Told::TimedOut);
+                    if !told.contains(&end) {
+                        told.push(end);
+                    }
                 }
             }
             self.serve(now, told);
         }
     }
 
+    /// Whether the first in line can be served.
+    fn is_ready(&self, name: &[u8]) -> bool {
+        let lock = &self.locks[name];
+        let Some(first) = lock.waits.first() else {
+            return false;
+        };
+        let free = |lock: &NaiveLock| lock.holds.is_empty();
+        if !first.group.is_empty() {
+            return first.group.iter().all(|name| {
+                let lock = &self.locks[name];
+                let head = lock.waits.first();
+                free(lock) && head.is_some_and(|wait| wait.session == first.session)
+            });
+        }
+        let sharing = lock.holds.iter().all(|hold| hold.shared);
+        let place = lock.places == 1 || lock.holds.len() < lock.places.into();
+        free(lock) || (sharing && first.shared && place)
+    }
+
     fn serve(&mut self, now: Time, told: &mut Tellings) {
-        for lock in self.locks.values_mut() {
-            while let Some(first) = lock.waits.first() {
-                let free = lock.holds.is_empty();
-                let sharing = lock.holds.iter().all(|hold| hold.shared);
-                let place = lock.places == 1 || lock.holds.len() < lock.places.into();
-                let possible = free || (sharing && first.shared && place);
-                if !possible {
-                    break;
-                }
+        loop {
+            let names: Vec<Vec<u8>> = self.locks.keys().cloned().collect();
+            let Some(name) = names.into_iter().find(|name| self.is_ready(name)) else {
+                break;
+            };
+            let first = self.locks[&name].waits[0].clone();
+            let names = match &first.group[..] {
+                [] => vec![name],
+                group => group.to_vec(),
+            };
+            told.push((first.session, Told::Granted));
+            for (order, name) in names.iter().enumerate() {
+                let lock = self.locks.get_mut(name).unwrap();
                 let wait = lock.waits.remove(0);
-                told.push((wait.session, Told::Granted));
                 lock.holds.push(Hold {
                     session: wait.session,
                     token: 0,
+                    order,
                     shared: wait.shared,
                     deadline: wait.ttl_ms.map(|ttl| now.after_ms(ttl)),
                 });
             }
         }
-        self.locks.retain(|_, lock| !lock.holds.is_empty());
+        self.locks
+            .retain(|_, lock| !lock.holds.is_empty() || !lock.waits.is_empty());
+    }
+
+    /// As [`Naive::lock`], of several.
+    fn lock_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Reply {
+        let (session, names) = (request.session, request.names);
+        for name in names {
+            let Some(lock) = self.locks.get(*name) else {
+                continue;
+            };
+            let mut holds = lock.holds.iter();
+            if lock.places != 1 {
+                return Reply::Refused(Refusal::Places(lock.places));
+            }
+            if holds.any(|hold| hold.session == session && hold.deadline.is_none()) {
+                return Reply::AlreadyHeld;
+            }
+        }
+        let free = names.iter().all(|name| !self.locks.contains_key(*name));
+        if !free && request.wait_ms == Some(0) {
+            return Reply::Busy;
+        }
+        for (order, name) in names.iter().enumerate() {
+            let lock = self.locks.entry(name.to_vec()).or_default();
+            lock.places = 1;
+            if free {
+                lock.holds.push(Hold {
+                    session,
+                    token: 0,
+                    order,
+                    shared: false,
+                    deadline: request.ttl_ms.map(|ttl| now.after_ms(ttl)),
+                });
+            } else {
+                lock.waits.push(Wait {
+                    session,
+                    group: names.iter().map(|name| name.to_vec()).collect(),
+                    shared: false,
+                    ttl_ms: request.ttl_ms,
+                    deadline: request.wait_ms.map(|wait| now.after_ms(wait)),
+                });
+            }
+        }
+        if free {
+            let count = names.len() as u32;
+            Reply::GrantedAll { first: 0, count }
+        } else {
+            Reply::Queued
+        }
     }
 
     /// What the table must answer, but for the token.
@@ -93,7 +173,7 @@ impl Naive {
         let lock = self.locks.entry(request.name.to_vec()).or_default();
         let shared = request.mode != Mode::Exclusive;
         let session = request.session;
-        if lock.holds.is_empty() {
+        if lock.holds.is_empty() && lock.waits.is_empty() {
             lock.places = request.mode.places();
         }
         if lock.places != request.mode.places() {
@@ -113,6 +193,7 @@ impl Naive {
             lock.holds.push(Hold {
                 session,
                 token: 0,
+                order: 0,
                 shared,
                 deadline,
             });
@@ -124,6 +205,7 @@ impl Naive {
         let deadline = request.wait_ms.map(|wait| now.after_ms(wait));
         lock.waits.push(Wait {
             session,
+            group: Vec::new(),
             shared,
             ttl_ms: request.ttl_ms,
             deadline,
@@ -132,7 +214,11 @@ impl Naive {
     }
 
     fn unlock(&mut self, session: SessionId, name: &[u8], token: Option<u64>) -> Reply {
-        let Some(lock) = self.locks.get_mut(name) else {
+        let Some(lock) = self
+            .locks
+            .get_mut(name)
+            .filter(|lock| !lock.holds.is_empty())
+        else {
             return Reply::NotHeld;
         };
         let meant = |hold: &Hold| match token {
@@ -179,6 +265,7 @@ impl Naive {
         self.advance(now, told);
         let reply = match event {
             Event::Lock(request) => self.lock(request, now),
+            Event::LockAll(request) => self.lock_all(request, now),
             Event::Unlock {
                 session,
                 name,
@@ -207,13 +294,11 @@ impl Naive {
         reply
     }
 
-    /// The hold of this session that has no token yet.
+    /// The first hold of this session that has no token yet.
     fn name_token(&mut self, session: SessionId, token: u64) {
         let holds = self.locks.values_mut().flat_map(|lock| &mut lock.holds);
-        if let Some(hold) = holds
-            .into_iter()
-            .find(|hold| hold.session == session && hold.token == 0)
-        {
+        let unnamed = holds.filter(|hold| hold.session == session && hold.token == 0);
+        if let Some(hold) = unnamed.min_by_key(|hold| hold.order) {
             hold.token = token;
         }
     }
@@ -234,6 +319,13 @@ enum Act {
         ttl: Option<u64>,
         wait: Option<u64>,
         mode: Mode,
+    },
+    LockAll {
+        who: usize,
+        /// In this order.
+        names: Vec<usize>,
+        ttl: Option<u64>,
+        wait: Option<u64>,
     },
     Unlock {
         who: usize,
@@ -264,7 +356,14 @@ fn act() -> impl Strategy<Value = Act> {
     let ms = prop_oneof![1..5u64, 60..70u64, Just(4096), Just(300_000)];
     let ttl = prop_oneof![Just(None), ms.clone().prop_map(Some)];
     let wait = prop_oneof![Just(None), Just(Some(0)), ms.clone().prop_map(Some)];
+    let all = (0..NAMES.len()).collect::<Vec<_>>();
+    let several = (Just(all).prop_shuffle(), 1..4usize).prop_map(|(mut names, count)| {
+        names.truncate(count);
+        names
+    });
     prop_oneof![
+        3 => (who.clone(), several, ttl.clone(), wait.clone()).prop_map(
+            |(who, names, ttl, wait)| Act::LockAll { who, names, ttl, wait }),
         8 => (who.clone(), name.clone(), ttl, wait, 0..20u8).prop_map(
             |(who, name, ttl, wait, dice)| {
                 Act::Lock { who, name, ttl, wait, mode: mode(name, dice) }
@@ -337,7 +436,23 @@ impl<const FAULT: u8> Pair<FAULT> {
     }
 
     fn play(&mut self, act: &Act) -> Result<(), TestCaseError> {
+        let several: Vec<&[u8]> = match act {
+            Act::LockAll { names, .. } => names.iter().map(|name| NAMES[*name]).collect(),
+            _ => Vec::new(),
+        };
         let event = match *act {
+            Act::LockAll { who, ttl, wait, .. } => {
+                let session = self.people[who];
+                if self.naive.is_waiting(session) {
+                    return self.both(Event::Tick);
+                }
+                Event::LockAll(LockAllRequest {
+                    session,
+                    names: &several,
+                    ttl_ms: ttl,
+                    wait_ms: wait,
+                })
+            }
             Act::Pass { ns } => {
                 self.now.0 += ns;
                 Event::Tick
@@ -407,6 +522,11 @@ impl<const FAULT: u8> Pair<FAULT> {
                             granted.push((output.session, token));
                             Told::Granted
                         }
+                        Outcome::GrantedAll { first, count, .. } => {
+                            let tokens = first..first + u64::from(count);
+                            granted.extend(tokens.map(|token| (output.session, token)));
+                            Told::Granted
+                        }
                         Outcome::TimedOut => Told::TimedOut,
                         Outcome::Refused(refusal) => panic!("{refusal:?}"),
                     },
@@ -416,6 +536,11 @@ impl<const FAULT: u8> Pair<FAULT> {
         if let (Reply::Granted(token), Event::Lock(request)) = (found, event) {
             granted.push((request.session, token));
             prop_assert_eq!(expected, Reply::Granted(0));
+        } else if let (Reply::GrantedAll { first, count }, Event::LockAll(request)) = (found, event)
+        {
+            let tokens = first..first + u64::from(count);
+            granted.extend(tokens.map(|token| (request.session, token)));
+            prop_assert_eq!(expected, Reply::GrantedAll { first: 0, count });
         } else {
             prop_assert_eq!(found, expected);
         }
@@ -513,4 +638,7 @@ fn every_planted_fault_is_told_from_the_model() {
     assert!(is_caught::<LEAKED_WAITER>());
     assert!(is_caught::<ONE_PLACE_MORE>());
     assert!(is_caught::<PLACES_UNCHECKED>());
+    assert!(is_caught::<GROUP_HALF_READY>());
+    assert!(is_caught::<UNRESERVED>());
+    assert!(is_caught::<GROUP_LEAVES_UNSERVED>());
 }

@@ -5,7 +5,7 @@ use super::entries::{self, Block, Kind, NEVER, Ref, State, blocks_for};
 use super::slab::NIL;
 use super::{
     LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal, Reply,
-    SessionId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK,
+    SessionId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -43,12 +43,7 @@ impl<const FAULT: u8> Table<FAULT> {
         let Some(token) = self.take_token() else {
             return self.refuse(Refusal::Tokens);
         };
-        let id = self.locks.take();
-        let lock = &mut self.locks[id];
-        lock.used = true;
-        lock.hash = hash;
-        lock.set_name(&mut self.blocks, request.name);
-        self.names.insert(&mut self.locks, id);
+        let id = self.new_lock(hash, request.name);
         self.counters.granted_at_once += 1;
         let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
         match request.mode {
@@ -62,7 +57,19 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Granted(token)
     }
 
-    /// Asks for a lock that somebody holds.
+    /// A lock that nobody holds yet.
+    #[inline]
+    pub(super) fn new_lock(&mut self, hash: u32, name: &[u8]) -> u32 {
+        let id = self.locks.take();
+        let lock = &mut self.locks[id];
+        lock.used = true;
+        lock.hash = hash;
+        lock.set_name(&mut self.blocks, name);
+        self.names.insert(&mut self.locks, id);
+        id
+    }
+
+    /// Asks for a lock that somebody holds, or that is reserved.
     fn lock_held(&mut self, id: u32, request: LockRequest<'_>, now: Time) -> Reply {
         let lock = &self.locks[id];
         let (queued, places, has_place) = if lock.queue == NIL {
@@ -79,6 +86,14 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let in_turn = queued == 0 || FAULT == OVERTAKING;
         let has_place = has_place || FAULT == ONE_PLACE_MORE;
+        if FAULT == UNRESERVED && queued != 0 && self.is_reserved(id) {
+            let token = self.next_token;
+            self.next_token += 1;
+            self.counters.granted_at_once += 1;
+            let ttl_ms = request.ttl_ms.unwrap_or(0);
+            self.hold(id, request.session.0, token, ttl_ms, now);
+            return Reply::Granted(token);
+        }
         let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
         if shares && in_turn && has_place {
             if self.no_room_for_claim() {
@@ -107,6 +122,12 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         self.enqueue(id, request, now);
         Reply::Queued
+    }
+
+    /// Whether nobody holds a lock that is there.
+    fn is_reserved(&self, id: u32) -> bool {
+        let lock = &self.locks[id];
+        !lock.exclusive && self.queues[lock.queue].sharing.len == 0
     }
 
     fn enqueue(&mut self, id: u32, request: LockRequest<'_>, now: Time) {
@@ -159,6 +180,9 @@ impl<const FAULT: u8> Table<FAULT> {
                 return Reply::NotOwner;
             }
             self.end_hold(id);
+        } else if self.is_reserved(id) {
+            self.counters.not_held += 1;
+            return Reply::NotHeld;
         } else {
             let claim = match token {
                 Some(token) => self.sharer_by_token(id, token),

@@ -63,6 +63,7 @@ impl Stage {
             let who = name.map_or("?", |(name, _)| name.as_str());
             match output.outcome {
                 Outcome::Granted { token, .. } => format!("{who} gets {token}"),
+                Outcome::GrantedAll { first, count, .. } => format!("{who} gets {first}+{count}"),
                 Outcome::TimedOut => format!("{who} gets nil"),
                 Outcome::Refused(refusal) => format!("{who} gets {refusal:?}"),
             }
@@ -73,6 +74,21 @@ impl Stage {
 
 fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
     let number = |word: &str| word.parse().unwrap();
+    if let ("LOCKALL", Some(session)) = (words[0], session) {
+        // A test's names may live as long as the test.
+        let count: usize = words[1].parse().unwrap();
+        let names: Vec<&[u8]> = words[2..2 + count].iter().map(|w| w.as_bytes()).collect();
+        let option = |key: &str| {
+            let at = words.iter().position(|word| *word == key)?;
+            Some(number(words[at + 1]))
+        };
+        return Event::LockAll(LockAllRequest {
+            session,
+            names: names.leak(),
+            ttl_ms: option("TTL"),
+            wait_ms: option("WAIT"),
+        });
+    }
     let option = |key: &str| {
         words
             .iter()
@@ -113,6 +129,7 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
 fn said(reply: Reply) -> String {
     match reply {
         Reply::Granted(token) => token.to_string(),
+        Reply::GrantedAll { first, count } => format!("{first}+{count}"),
         Reply::Queued => "waits".into(),
         Reply::Busy => "nil".into(),
         Reply::Done => "-".into(),
@@ -376,6 +393,91 @@ fn the_places_of_a_semaphore_are_the_same_as_long_as_anybody_holds_or_waits() {
         (0.0, "b LOCK x OF 2", "Places(1)"),
         (0.0, "c LOCK x", "waits"),
     ]);
+}
+
+#[test]
+fn several_locks_are_taken_together_or_not_at_all() {
+    rules(&[
+        (0.0, "a LOCKALL 2 x y", "1+2"),
+        (0.0, "b LOCKALL 2 y z WAIT 0", "nil"),
+        (0.0, "b LOCK z", "3"), // Nothing was kept of it.
+        (0.0, "b LOCKALL 2 z w", "alreadyheld"),
+        (0.0, "a UNLOCK x", "released"), // Each by itself.
+        (0.0, "c LOCKALL 3 y z w TTL 10", "waits"),
+        (0.0, "d LOCK w", "waits"), // Free, and reserved.
+        (0.0, "e LOCK w WAIT 0", "nil"),
+        (0.0, "e UNLOCK w", "notheld"),
+        (0.0, "a UNLOCK y", "released"),
+        (5.0, "b UNLOCK z", "released, c gets 4+3"),
+        (15.0, "- TICK", "-, d gets 7"), // The leases began with the grant.
+    ]);
+}
+
+#[test]
+fn who_wants_several_locks_keeps_its_place_in_every_line() {
+    rules(&[
+        (0.0, "a LOCK x", "1"),
+        (0.0, "a LOCK y", "2"),
+        (0.0, "b LOCKALL 2 x y", "waits"),
+        (0.0, "c LOCKALL 2 y x", "waits"), // The other way round: no deadlock.
+        (0.0, "a UNLOCK y", "released"),
+        (0.0, "a UNLOCK x", "released, b gets 3+2"),
+        (0.0, "b CLOSE", "-, c gets 5+2"),
+        (0.0, "d LOCK y SHARED", "waits"),
+        (0.0, "c UNLOCK x", "released"),
+        (0.0, "c UNLOCK y", "released, d gets 7"),
+    ]);
+}
+
+#[test]
+fn one_who_gives_up_several_locks_lets_those_behind_it_go_on() {
+    for (leaves, told) in [
+        ("b CANCEL", "-, d gets 2, c gets 3"),
+        ("b CLOSE", "-, d gets 2, c gets 3"),
+    ] {
+        rules(&[
+            (0.0, "a LOCK x", "1"),
+            (0.0, "b LOCKALL 3 x y z", "waits"),
+            (0.0, "c LOCK y", "waits"),
+            (0.0, "d LOCK z", "waits"),
+            (0.0, leaves, told),
+            (0.0, "a UNLOCK x", "released"),
+        ]);
+    }
+    rules(&[
+        (0.0, "a LOCK x", "1"),
+        (0.0, "b LOCKALL 2 x y WAIT 5", "waits"),
+        (0.0, "c LOCK y", "waits"),
+        (5.0, "- TICK", "-, b gets nil, c gets 2"),
+        // A place whose time is over does not hold up what becomes free late.
+        (5.0, "b LOCKALL 2 x z WAIT 5", "waits"),
+        (5.0, "d LOCK x", "waits"),
+        (10.0, "a UNLOCK x", "released, b gets nil, d gets 3"),
+        (10.0, "b LOCK s OF 2", "4"),
+        (10.0, "e LOCKALL 2 s t", "Places(2)"),
+    ]);
+}
+
+#[test]
+fn bounds_count_each_place_of_several_locks() {
+    let limits = Limits {
+        waiters_per_lock: 2,
+        waiters: 4,
+        ..Limits::default()
+    };
+    story(
+        limits,
+        &[
+            (0.0, "a LOCK x", "1"),
+            (0.0, "b LOCKALL 5 x y z v w", "Waiters"),
+            (0.0, "b LOCKALL 3 x y z", "waits"),
+            (0.0, "c LOCKALL 2 x y", "Waiters"),
+            (0.0, "c LOCK x", "waits"),
+            (0.0, "d LOCK x", "WaitersOfLock"),
+            (0.0, "d LOCKALL 2 w ", "Name"),
+            (0.0, "d LOCKALL 2 v w", "2+2"),
+        ],
+    );
 }
 
 #[test]

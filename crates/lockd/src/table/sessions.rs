@@ -46,9 +46,8 @@ impl<const FAULT: u8> Table<FAULT> {
         if !self.is_open(session) || claim == NIL || FAULT == LEAKED_WAITER {
             return;
         }
-        self.counters.wait_cancels += 1;
         let lock = self.claims[claim].lock;
-        self.end_wait(claim);
+        self.counters.wait_cancels += self.give_up(claim);
         self.serve(lock, now.0, now, outputs);
     }
 

@@ -5,7 +5,8 @@
 //!   and those as many as were said; nothing lapses before its deadline or is
 //!   found held after it;
 //! - tokens grow;
-//! - whoever is granted after a wait was first in line, and nobody is granted
+//! - whoever is granted after a wait was first in line, in all lines if it
+//!   wants several locks, and gets all of them, and nobody is granted
 //!   at once while others wait;
 //! - nobody waits for a lock that he could have, or beyond his time;
 //! - every answer is the one that the rules demand; the totals are right.
@@ -89,7 +90,8 @@ impl Truth {
 #[derive(Default)]
 struct Witness {
     locks: HashMap<Name, Truth>,
-    waiting: HashMap<SessionId, (Name, u64)>,
+    /// The names that each wants, and when it came.
+    waiting: HashMap<SessionId, (Vec<Name>, u64)>,
     owned: HashMap<SessionId, BTreeSet<(Name, u64)>>,
     leases: BTreeSet<(u64, Name, u64)>,
     waits: BTreeSet<(u64, Name, u64)>,
@@ -158,11 +160,28 @@ impl Witness {
         }
     }
 
-    fn leave(&mut self, session: SessionId) -> Option<(Name, Queued)> {
-        let (name, arrival) = self.waiting.remove(&session)?;
-        let queued = self.locks.get_mut(&name)?.queue.remove(&arrival)?;
-        self.waits.remove(&(queued.deadline, name, arrival));
-        Some((name, queued))
+    /// Takes a session out of its lines.
+    fn leave(&mut self, session: SessionId) -> Option<(Vec<Name>, Queued)> {
+        let (names, arrival) = self.waiting.remove(&session)?;
+        let mut left = None;
+        for name in &names {
+            let queued = self.locks.get_mut(name)?.queue.remove(&arrival)?;
+            self.waits.remove(&(queued.deadline, *name, arrival));
+            left = Some(queued);
+        }
+        Some((names, left?))
+    }
+
+    /// Puts a session into the lines of these names.
+    fn enter(&mut self, names: Vec<Name>, queued: Queued) {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        for name in &names {
+            let truth = self.locks.entry(*name).or_default();
+            truth.queue.insert(arrival, queued);
+            self.waits.insert((queued.deadline, *name, arrival));
+        }
+        self.waiting.insert(queued.session, (names, arrival));
     }
 
     /// Ends the leases that have run out; says which names they held.
@@ -178,39 +197,48 @@ impl Witness {
         names
     }
 
-    fn hear(&mut self, output: &Output, now: Time) -> Result<Name, Violation> {
+    fn hear(&mut self, output: &Output, now: Time) -> Result<Vec<Name>, Violation> {
         let session = output.session;
-        let Some(&(name, arrival)) = self.waiting.get(&session) else {
+        let Some((names, arrival)) = self.waiting.get(&session).cloned() else {
             return Err(format!(
                 "{session:?} is told {:?} but does not wait",
                 output.outcome
             ));
         };
-        let first = self.locks[&name]
-            .queue
-            .first_key_value()
-            .map(|(first, _)| *first);
+        let first = names.iter().all(|name| self.is_first(*name, arrival));
         let Some((_, queued)) = self.leave(session) else {
             return Err(format!("{session:?} waits nowhere"));
         };
-        match output.outcome {
+        let (token, count, leased) = match output.outcome {
             Outcome::TimedOut => {
                 ensure!(
                     queued.deadline <= now.0,
                     "{session:?} timed out early: {queued:?}"
                 );
+                return Ok(names);
             }
-            Outcome::Granted { token, lease } => {
-                ensure!(first == Some(arrival), "{session:?} overtook on {name}");
-                ensure!(
-                    lease == queued.ttl_ms.is_some(),
-                    "{session:?}: lease {lease}"
-                );
-                self.grant(name, session, token, queued.shared, queued.ttl_ms, now)?;
-            }
+            Outcome::Granted { token, lease } => (token, 1, lease),
+            Outcome::GrantedAll {
+                first,
+                count,
+                lease,
+            } => (first, count as usize, lease),
             Outcome::Refused(refusal) => return Err(format!("refused: {refusal:?}")),
+        };
+        ensure!(first, "{session:?} overtook on {names:?}");
+        ensure!(
+            leased == queued.ttl_ms.is_some() && count == names.len(),
+            "{session:?}: lease {leased}, {count} of {names:?}"
+        );
+        for (name, token) in names.iter().zip(token..) {
+            self.grant(*name, session, token, queued.shared, queued.ttl_ms, now)?;
         }
-        Ok(name)
+        Ok(names)
+    }
+
+    fn is_first(&self, name: Name, arrival: u64) -> bool {
+        let first = self.locks[&name].queue.first_key_value();
+        first.is_some_and(|(first, _)| *first == arrival)
     }
 
     /// Nobody waits for what he could have.
@@ -218,16 +246,21 @@ impl Witness {
         let Some(truth) = self.locks.get(&name) else {
             return Ok(());
         };
-        let Some(first) = truth.queue.values().next() else {
+        let Some((arrival, first)) = truth.queue.first_key_value() else {
             return Ok(());
         };
-        let blocked = truth
-            .holds
-            .values()
-            .any(|held| !held.shared || !first.shared);
+        let (names, _) = &self.waiting[&first.session];
+        let blocked = if names.len() > 1 {
+            let possible =
+                |name: &Name| self.locks[name].holds.is_empty() && self.is_first(*name, *arrival);
+            !names.iter().all(possible)
+        } else {
+            let incompatible = |held: &Held| !held.shared || !first.shared;
+            truth.holds.values().any(incompatible) || !truth.has_place()
+        };
         ensure!(
-            blocked || !truth.has_place(),
-            "{:?} waits for {name}, which it could have",
+            blocked,
+            "{:?} waits for {names:?}, which it could have",
             first.session
         );
         Ok(())
@@ -294,13 +327,14 @@ impl<const FAULT: u8> Play<FAULT> {
         let unruly = self.world.unruly;
         // A session that waits sends nothing that would be looked at.
         match self.dice.below(100) {
-            0..50 if !self.witness.waiting.contains_key(&session) => self.lock(session, name),
+            0..44 if !self.witness.waiting.contains_key(&session) => self.lock(session, name),
+            44..50 if !self.witness.waiting.contains_key(&session) => self.lock_all(session),
             50..74 if !self.witness.waiting.contains_key(&session) => self.unlock(session, name),
             74..80 => self.renew(),
             80..88 if unruly => self.race(),
             88..92 if unruly => {
-                let waited = self.witness.leave(session).map(|(name, _)| name);
-                self.step(Event::Cancel { session }, waited.into_iter().collect())
+                let waited = self.witness.leave(session).map(|(names, _)| names);
+                self.step(Event::Cancel { session }, waited.unwrap_or_default())
                     .map(drop)
             }
             92..96 if unruly => self.die(who),
@@ -363,20 +397,14 @@ impl<const FAULT: u8> Play<FAULT> {
             }
             Reply::Busy if !owned && !free && wait_ms == Some(0) => {}
             Reply::Queued if !owned && !free && wait_ms != Some(0) => {
-                self.witness.arrivals += 1;
-                let arrival = self.witness.arrivals;
                 let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
-                truth.queue.insert(
-                    arrival,
-                    Queued {
-                        session,
-                        shared,
-                        ttl_ms,
-                        deadline,
-                    },
-                );
-                self.witness.waiting.insert(session, (name, arrival));
-                self.witness.waits.insert((deadline, name, arrival));
+                let queued = Queued {
+                    session,
+                    shared,
+                    ttl_ms,
+                    deadline,
+                };
+                self.witness.enter(vec![name], queued);
             }
             other => {
                 return Err(format!(
@@ -385,6 +413,74 @@ impl<const FAULT: u8> Play<FAULT> {
             }
         }
         self.witness.served(name)
+    }
+
+    fn lock_all(&mut self, session: SessionId) -> Result<(), Violation> {
+        let ms = [1, 2, 3, 64, 65, 1000, 30_000];
+        let mut names: Vec<Name> = Vec::new();
+        for _ in 0..2 + self.dice.below(4) {
+            let name = self.dice.below(self.world.names) as Name;
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let ttl_ms = self.dice.percent(60).then(|| self.dice.pick(&ms));
+        let wait_ms = match self.dice.below(10) {
+            0..3 => None,
+            3..5 => Some(0),
+            _ => Some(self.dice.pick(&ms)),
+        };
+        let texts: Vec<Vec<u8>> = names.iter().map(|name| bytes_of(*name)).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
+        let request = LockAllRequest {
+            session,
+            names: &texts,
+            ttl_ms,
+            wait_ms,
+        };
+        let reply = self.step(Event::LockAll(request), names.clone())?;
+        let (now, witness) = (self.now, &mut self.witness);
+        let (mut free, mut owned, mut places) = (true, false, None);
+        for name in &names {
+            let truth = witness.locks.entry(*name).or_default();
+            if truth.queue.is_empty() && truth.holds.is_empty() {
+                truth.places = 1;
+                continue;
+            }
+            free = false;
+            let owns = |held: &Held| held.session == session && held.deadline == u64::MAX;
+            if truth.places != 1 {
+                places = Some(truth.places);
+            }
+            owned |= truth.holds.values().any(owns);
+        }
+        match reply {
+            // Which of the two is said first depends on the names' order.
+            Reply::Refused(Refusal::Places(_)) if places.is_some() => {}
+            Reply::AlreadyHeld if owned => {}
+            other if owned || places.is_some() => {
+                return Err(format!("{request:?} is answered {other:?}"));
+            }
+            Reply::GrantedAll { first, count } if free && count as usize == names.len() => {
+                for (name, token) in names.iter().zip(first..) {
+                    witness.grant(*name, session, token, false, ttl_ms, now)?;
+                    self.remembered[0] = (*name, token);
+                }
+            }
+            Reply::Busy if !free && wait_ms == Some(0) => {}
+            Reply::Queued if !free && wait_ms != Some(0) => {
+                let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
+                let queued = Queued {
+                    session,
+                    shared: false,
+                    ttl_ms,
+                    deadline,
+                };
+                witness.enter(names.clone(), queued);
+            }
+            other => return Err(format!("{request:?} is answered {other:?}; free {free}")),
+        }
+        names.iter().try_for_each(|name| self.witness.served(*name))
     }
 
     /// Some names are semaphores, mostly.
@@ -529,7 +625,8 @@ impl<const FAULT: u8> Play<FAULT> {
     fn die(&mut self, who: usize) -> Result<(), Violation> {
         let session = self.sessions[who];
         let mut touched = self.witness.lapse(self.now);
-        touched.extend(self.witness.leave(session).map(|(name, _)| name));
+        let left = self.witness.leave(session);
+        touched.extend(left.into_iter().flat_map(|(names, _)| names));
         for (name, token) in self.witness.owned.remove(&session).unwrap_or_default() {
             self.witness.end(name, token);
             touched.push(name);
@@ -577,11 +674,13 @@ impl<const FAULT: u8> Play<FAULT> {
             self.table.step(Event::Tick, self.now, &mut self.outputs);
         }
         for output in std::mem::take(&mut self.outputs) {
-            touched.push(self.witness.hear(&output, self.now)?);
-            if let Outcome::Granted { token, .. } = output.outcome {
-                let name = *touched.last().unwrap_or(&0);
-                self.remember(name, token);
+            let names = self.witness.hear(&output, self.now)?;
+            if let Outcome::Granted { token, .. } | Outcome::GrantedAll { first: token, .. } =
+                output.outcome
+            {
+                self.remember(names[0], token);
             }
+            touched.extend(names);
         }
         touched.sort_unstable();
         touched.dedup();
@@ -600,8 +699,8 @@ impl<const FAULT: u8> Play<FAULT> {
             ));
         }
         // The witness learns of a new hold or wait from the answer to the event.
-        if !matches!(event, Event::Lock(_)) {
-            let waiting = self.witness.waiting.len() as u64;
+        if !matches!(event, Event::Lock(_) | Event::LockAll(_)) {
+            let waiting = self.witness.waits.len() as u64;
             ensure!(
                 self.table.waiting() == waiting,
                 "{} wait, not {waiting}",
@@ -732,6 +831,9 @@ fn every_planted_fault_is_seen() {
         first_violation::<LEAKED_WAITER>(),
         first_violation::<ONE_PLACE_MORE>(),
         first_violation::<PLACES_UNCHECKED>(),
+        first_violation::<GROUP_HALF_READY>(),
+        first_violation::<UNRESERVED>(),
+        first_violation::<GROUP_LEAVES_UNSERVED>(),
     ] {
         assert!(violation.starts_with("seed "), "{violation}");
     }

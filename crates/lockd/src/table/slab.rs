@@ -79,6 +79,13 @@ impl<T: Slot> Slab<T> {
         }
     }
 
+    /// Bytes by which the next `count` takes may grow the slab.
+    pub(crate) fn growth_by(&self, count: u32) -> usize {
+        let room = (self.chunks.len() << CHUNK_BITS) - self.live as usize;
+        let missing = (count as usize).saturating_sub(room);
+        missing.div_ceil(CHUNK as usize) * Self::chunk_bytes()
+    }
+
     const fn chunk_bytes() -> usize {
         CHUNK as usize * (size_of::<T>() + size_of::<T::Side>())
     }

@@ -72,7 +72,7 @@ fn shared_mode(places: u16) -> Mode {
     }
 }
 
-fn waiter(claim: &Claim, places: u16) -> Waiter {
+fn waiter(claim: &Claim, deadline: u64, places: u16) -> Waiter {
     Waiter {
         session: SessionId(claim.session),
         mode: if claim.exclusive {
@@ -82,7 +82,7 @@ fn waiter(claim: &Claim, places: u16) -> Waiter {
         },
         ttl_ms: (claim.ttl_ms != 0).then_some(claim.ttl_ms),
         since: Time(claim.since),
-        until: time(claim.deadline),
+        until: time(deadline),
     }
 }
 
@@ -131,7 +131,15 @@ impl<const FAULT: u8> Table<FAULT> {
             let queue = &self.queues[queue];
             (queue.waiting.head, queue.places)
         };
-        self.line(head).map(move |claim| waiter(claim, places))
+        self.line(head)
+            .map(move |claim| waiter(claim, self.wait_deadline(claim), places))
+    }
+
+    fn wait_deadline(&self, claim: &Claim) -> u64 {
+        match claim.leader {
+            NIL => claim.deadline,
+            leader => self.claims[leader].deadline,
+        }
     }
 
     fn line(&self, mut at: u32) -> impl Iterator<Item = &Claim> {
@@ -237,7 +245,8 @@ impl<const FAULT: u8> Table<FAULT> {
             budget -= 1;
             if claim.state == State::Waiting && claim.lock == id {
                 let places = self.queues[self.locks[id].queue].places;
-                budget = budget.saturating_sub(visit(waiter(claim, places)));
+                budget =
+                    budget.saturating_sub(visit(waiter(claim, self.wait_deadline(claim), places)));
             }
         }
         Ok(Some(index.into()))
@@ -249,7 +258,7 @@ impl<const FAULT: u8> Table<FAULT> {
         &self.counters
     }
 
-    /// Names that are held.
+    /// Names that are held, or reserved for one who wants several.
     #[must_use]
     pub fn names_held(&self) -> u64 {
         u64::from(self.locks.live())

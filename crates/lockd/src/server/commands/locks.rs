@@ -3,7 +3,7 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::{Call, Server};
-use crate::table::{Event, LockRequest, Mode, Refusal, Reply};
+use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply};
 
 /// What can stand behind the name.
 #[derive(Default)]
@@ -17,9 +17,10 @@ struct Options {
 /// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
 const MS_MAX: u64 = 1 << 40;
 
-fn options(call: &Call<'_>, may_wait: bool) -> Result<Options, &'static str> {
+/// Those from `index` on.
+#[inline]
+fn options(call: &Call<'_>, may_wait: bool, mut index: usize) -> Result<Options, &'static str> {
     let mut options = Options::default();
-    let mut index = 2;
     while index < call.args.len() {
         let word = call.arg(index);
         let number = || {
@@ -79,7 +80,7 @@ pub(super) fn trylock(server: &mut Server, call: Call<'_>) {
 
 #[inline]
 fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
-    let options = match options(&call, patience != Patience::None) {
+    let options = match options(&call, patience != Patience::None, 2) {
         Ok(options) => options,
         Err(text) => return call.reply().error(text),
     };
@@ -103,8 +104,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
             call.conn.waiting = true;
             if request.ttl_ms.is_some() {
                 // For the case that the client is gone when the lease comes.
-                call.conn.wanted.clear();
-                call.conn.wanted.extend_from_slice(request.name);
+                call.conn.wanted.set(&[request.name]);
             }
         }
         Reply::Busy => call.reply().nil(),
@@ -112,6 +112,76 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         _ => call
             .reply()
             .error("ALREADYHELD this connection holds the lock"),
+    }
+}
+
+/// Locks that one LOCKALL takes at most.
+const NAMES_MAX: usize = 64;
+
+/// The names of LOCKALL, and its options.
+fn names_and_options<'a>(call: &Call<'a>) -> Result<(Vec<&'a [u8]>, Options), &'static str> {
+    let count = parse_u64(call.arg(1)).filter(|count| (1..=NAMES_MAX as u64).contains(count));
+    let count = count.ok_or("ERR LOCKALL takes 1 to 64 names")? as usize;
+    let names: Vec<&[u8]> = call.rest(2).take(count).collect();
+    if names.len() < count {
+        return Err("ERR there are fewer names than LOCKALL says");
+    }
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    if sorted.windows(2).any(|two| two[0] == two[1]) {
+        return Err("ERR LOCKALL takes different names");
+    }
+    let options = options(call, true, 2 + count)?;
+    if options.shared || options.places.is_some() {
+        return Err("ERR LOCKALL takes locks alone: neither SHARED nor OF");
+    }
+    Ok((names, options))
+}
+
+pub(super) fn lock_all(server: &mut Server, call: Call<'_>) {
+    acquire_all(server, call, Patience::Wait);
+}
+
+/// LOCKALL within a transaction.
+pub(super) fn lock_all_within(server: &mut Server, call: Call<'_>) {
+    acquire_all(server, call, Patience::Ignored);
+}
+
+fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
+    let (names, options) = match names_and_options(&call) {
+        Ok(both) => both,
+        Err(text) => return call.reply().error(text),
+    };
+    let request = LockAllRequest {
+        session: call.conn.session,
+        names: &names,
+        ttl_ms: options.ttl_ms,
+        wait_ms: match patience {
+            Patience::Wait => options.wait_ms,
+            _ => Some(0),
+        },
+    };
+    match server.step(Event::LockAll(request), call.now) {
+        Reply::GrantedAll { first, count } => write_tokens(&mut call.reply(), first, count),
+        Reply::Queued => {
+            call.conn.waiting = true;
+            if request.ttl_ms.is_some() {
+                call.conn.wanted.set(&names);
+            }
+        }
+        Reply::Busy => call.reply().nil(),
+        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
+        _ => call
+            .reply()
+            .error("ALREADYHELD this connection holds one of the locks"),
+    }
+}
+
+/// An array of tokens that follow each other.
+pub(in crate::server) fn write_tokens(reply: &mut Writer<'_>, first: u64, count: u32) {
+    reply.array(count as usize);
+    for token in first..first + u64::from(count) {
+        reply.integer(token as i64);
     }
 }
 

@@ -15,7 +15,8 @@ use super::Server;
 use super::conn::Conn;
 use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
-use locks::{force_unlock, lock, renew, trylock, unlock};
+pub(super) use locks::write_tokens;
+use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
 pub(super) use session::WRONG_PASSWORD;
 use session::{auth, client, hello, ping, reset, select};
 use tools::{command, config};
@@ -265,6 +266,15 @@ pub(crate) static COMMANDS: &[Spec] = &[
         run: exec,
     },
     Spec {
+        name: "LOCKALL",
+        arguments: "count name [name ...] [TTL ms] [WAIT ms]",
+        summary: "Acquires several locks in one step, waiting in all their lines if need be; \
+                  returns their tokens, or nil.",
+        arity: (3, ANY),
+        kind: Kind::Plain,
+        run: lock_all,
+    },
+    Spec {
         name: "DISCARD",
         arguments: "",
         summary: "Drops what was queued since MULTI.",
@@ -287,8 +297,8 @@ const fn key(name: &[u8]) -> u64 {
     word
 }
 
-static KEYS: [u64; 22] = {
-    let mut keys = [0; 22];
+static KEYS: [u64; 23] = {
+    let mut keys = [0; 23];
     let mut at = 0;
     while at < keys.len() {
         keys[at] = key(COMMANDS[at].name.as_bytes());

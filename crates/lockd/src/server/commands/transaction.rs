@@ -5,7 +5,7 @@
 use jostle_resp::request::{decode, encode};
 use jostle_resp::{Args, Limits, Progress};
 
-use super::locks::lock_within;
+use super::locks::{lock_all_within, lock_within};
 use super::{COMMANDS, Call, Kind, Server, Spec, find};
 use crate::server::conn::Conn;
 
@@ -141,6 +141,7 @@ fn execute_queued(server: &mut Server, mut call: Call<'_>, start: usize) {
     match index {
         // While it waited, the commands behind it could not be executed with it.
         0 => lock_within(server, call),
+        _ if spec.name == "LOCKALL" => lock_all_within(server, call),
         _ => (spec.run)(server, call),
     }
 }

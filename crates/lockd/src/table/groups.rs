@@ -1,0 +1,231 @@
+//! LOCKALL: several locks in one step, or a place in each of their lines.
+//!
+//! A group's claims enter all lines in one step, so that of two groups with
+//! several names in common the same one is first in all of them: they cannot
+//! block each other. A claim that has come to the head of its line while the
+//! group cannot be served yet keeps the lock reserved: it is free, and nobody
+//! else gets it.
+
+use super::entries::{Block, Kind, Ref, State, blocks_for};
+use super::slab::NIL;
+use super::{
+    GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, SessionId, Table, Time,
+};
+
+impl<const FAULT: u8> Table<FAULT> {
+    pub(super) fn lock_all(
+        &mut self,
+        request: LockAllRequest<'_>,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        let names = request.names;
+        let fits = |name: &&[u8]| !name.is_empty() && name.len() <= self.limits.name_bytes;
+        if !names.iter().all(fits) {
+            return self.refuse(Refusal::Name);
+        }
+        // First what has lapsed of any of them ends, which may serve others.
+        for name in names {
+            self.look_up(self.hash(name), name, now, outputs);
+        }
+        let find = |name: &&[u8]| self.find(self.hash(name), name);
+        let found: Vec<Option<u32>> = names.iter().map(find).collect();
+        for id in found.iter().flatten() {
+            let queue = self.locks[*id].queue;
+            if queue != NIL && self.queues[queue].places != 1 {
+                return self.refuse(Refusal::Places(self.queues[queue].places));
+            }
+            if self.owns(*id, request.session.0) {
+                return Reply::AlreadyHeld;
+            }
+        }
+        let free = found.iter().all(Option::is_none);
+        if !free && request.wait_ms == Some(0) {
+            self.counters.busy += 1;
+            return Reply::Busy;
+        }
+        if let Some(refusal) = self.no_room_for_group(names, &found, free) {
+            return self.refuse(refusal);
+        }
+        if free {
+            self.take_all(request, now)
+        } else {
+            self.enqueue_all(request, &found, now)
+        }
+    }
+
+    /// Why a group cannot be served, or cannot wait.
+    fn no_room_for_group(
+        &self,
+        names: &[&[u8]],
+        found: &[Option<u32>],
+        free: bool,
+    ) -> Option<Refusal> {
+        let count = names.len() as u32;
+        let mut growth = self.locks.growth_by(count);
+        growth += names
+            .iter()
+            .map(|name| blocks_for(name.len()) * size_of::<Block>())
+            .sum::<usize>();
+        if !free {
+            growth += self.claims.growth_by(count) + self.queues.growth_by(count);
+            let queued = |id: &u32| match self.locks[*id].queue {
+                NIL => 0,
+                queue => self.queues[queue].waiting.len,
+            };
+            let longest = found.iter().flatten().map(queued).max().unwrap_or(0);
+            if longest >= self.limits.waiters_per_lock {
+                return Some(Refusal::WaitersOfLock);
+            }
+            if self.waiting + count > self.limits.waiters {
+                return Some(Refusal::Waiters);
+            }
+        } else if self.tokens_left() < u64::from(count) {
+            return Some(Refusal::Tokens);
+        }
+        let full = self.locks.touched() > Ref::COUNT - count;
+        let memory = growth != 0 && self.bytes() + growth > self.limits.memory_bytes;
+        (full || memory).then_some(Refusal::Memory)
+    }
+
+    /// Takes locks that nobody holds or waits for.
+    fn take_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Reply {
+        let first = self.next_token;
+        for name in request.names {
+            let id = self.new_lock(self.hash(name), name);
+            // As many as are needed are left.
+            let token = self.take_token().unwrap_or(first);
+            let ttl_ms = request.ttl_ms.unwrap_or(0);
+            self.hold(id, request.session.0, token, ttl_ms, now);
+            self.counters.granted_at_once += 1;
+        }
+        Reply::GrantedAll {
+            first,
+            count: request.names.len() as u32,
+        }
+    }
+
+    fn enqueue_all(
+        &mut self,
+        request: LockAllRequest<'_>,
+        found: &[Option<u32>],
+        now: Time,
+    ) -> Reply {
+        let (mut leader, mut last) = (NIL, NIL);
+        for (name, id) in request.names.iter().zip(found) {
+            let id = id.unwrap_or_else(|| self.new_lock(self.hash(name), name));
+            let claim_id = self.claims.take();
+            if leader == NIL {
+                leader = claim_id;
+            } else {
+                self.claims[last].next_in_group = claim_id;
+            }
+            last = claim_id;
+            let claim = &mut self.claims[claim_id];
+            claim.session = request.session.0;
+            claim.since = now.0;
+            claim.ttl_ms = request.ttl_ms.unwrap_or(0);
+            claim.lock = id;
+            claim.state = State::Waiting;
+            claim.exclusive = true;
+            claim.leader = leader;
+            let queue = self.queue_of(id);
+            self.queues[queue]
+                .waiting
+                .push_back(&mut self.claims, claim_id);
+        }
+        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
+        if let Some(wait_ms) = waits.min() {
+            self.set_deadline(Ref::new(Kind::Claim, leader), now.after_ms(wait_ms));
+        }
+        self.sessions[request.session.slot()].waiting = leader;
+        self.waiting += request.names.len() as u32;
+        self.counters.waits += request.names.len() as u64;
+        Reply::Queued
+    }
+
+    /// The claims of a group, in the order of its names.
+    fn group(&self, leader: u32) -> Vec<u32> {
+        let next = |claim: &u32| {
+            let next = self.claims[*claim].next_in_group;
+            (next != NIL).then_some(next)
+        };
+        std::iter::successors(Some(leader), next).collect()
+    }
+
+    /// Whether all locks of a group are free, and it is first in all lines.
+    pub(super) fn group_is_ready(&self, leader: u32) -> bool {
+        let ready = |claim: &u32| {
+            let lock = &self.locks[self.claims[*claim].lock];
+            let queue = &self.queues[lock.queue];
+            !lock.exclusive && queue.sharing.len == 0 && queue.waiting.head == *claim
+        };
+        let claims = self.group(leader);
+        let skipped = usize::from(FAULT == GROUP_HALF_READY);
+        claims.iter().skip(skipped).all(ready)
+    }
+
+    /// Ends the wait of a group that is ready: with all locks, or, if there are
+    /// not enough tokens, with a refusal.
+    pub(super) fn grant_group(&mut self, leader: u32, now: Time, outputs: &mut Vec<Output>) {
+        let claim = &self.claims[leader];
+        let (session, ttl_ms) = (claim.session, claim.ttl_ms);
+        let waited_ns = now.0 - claim.since;
+        let count = self.group(leader).len() as u64;
+        let enough = self.tokens_left() >= count;
+        let locks = self.end_group(leader);
+        let outcome = if enough {
+            let first = self.next_token;
+            for id in &locks {
+                let token = self.take_token().unwrap_or(first);
+                self.counters.waited(waited_ns);
+                self.hold(*id, session, token, ttl_ms, now);
+            }
+            Outcome::GrantedAll {
+                first,
+                count: count as u32,
+                lease: ttl_ms != 0,
+            }
+        } else {
+            self.counters.refused += count;
+            Outcome::Refused(Refusal::Tokens)
+        };
+        outputs.push(Output {
+            session: SessionId(session),
+            outcome,
+        });
+    }
+
+    /// Takes a group out of all its lines, which are to be served then; its
+    /// locks, in the order of its names.
+    pub(super) fn end_group(&mut self, leader: u32) -> Vec<u32> {
+        let claims = self.group(leader);
+        let locks: Vec<u32> = claims.iter().map(|id| self.claims[*id].lock).collect();
+        claims.into_iter().for_each(|claim| self.end_wait(claim));
+        self.unserved.extend(&locks);
+        locks
+    }
+
+    /// Takes a waiter out of its line, or its group out of all; how many places
+    /// those were.
+    pub(super) fn give_up(&mut self, claim: u32) -> u64 {
+        match self.claims[claim].leader {
+            NIL => {
+                self.end_wait(claim);
+                1
+            }
+            leader => self.end_group(leader).len() as u64,
+        }
+    }
+
+    /// Serves the lines that groups have left.
+    #[cold]
+    pub(super) fn serve_others(&mut self, at: u64, now: Time, outputs: &mut Vec<Output>) {
+        while let Some(id) = self.unserved.pop() {
+            let lock = &self.locks[id];
+            if lock.used && lock.queue != NIL {
+                self.serve_queue(id, at, now, outputs);
+            }
+        }
+    }
+}
