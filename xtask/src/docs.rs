@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 /// A page and the arguments of `jostle` that print it.
 const PAGES: &[(&str, &[&str])] = &[
     ("docs/targets.md", &["targets", "--format", "markdown"]),
+    ("docs/verdicts.md", &["explain", "--format", "markdown"]),
     ("dist/jostle.1", &["man"]),
     ("dist/jostle-contend.1", &["man", "contend"]),
     ("dist/jostle-stream.1", &["man", "stream"]),
@@ -19,6 +20,7 @@ const PAGES: &[(&str, &[&str])] = &[
     ("dist/jostle-run.1", &["man", "run"]),
     ("dist/jostle-report.1", &["man", "report"]),
     ("dist/jostle-compare.1", &["man", "compare"]),
+    ("dist/jostle-explain.1", &["man", "explain"]),
     ("dist/jostle-calibrate.1", &["man", "calibrate"]),
 ];
 

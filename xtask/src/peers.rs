@@ -214,7 +214,8 @@ fn read(text: &str) -> anyhow::Result<Answer> {
         match serde_json::from_str(line)? {
             Record::Experiment(record) => experiment = Some(record),
             Record::Point(record) => point = Some((record, line.len() as u64 + 1)),
-            Record::Closing(_) | Record::Fit(_) | Record::End(_) | Record::Calibrated(_) => {}
+            Record::Closing(_) | Record::Verdict(_) | Record::Fit(_) => {}
+            Record::End(_) | Record::Calibrated(_) => {}
         }
     }
     let experiment = *experiment.context("no experiment record")?;

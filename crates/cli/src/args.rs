@@ -59,6 +59,8 @@ pub enum Verb {
     Calibrate(Calibrate),
     /// List the targets and what each can do
     Targets(Targets),
+    /// Explain a check: what it asks, its threshold and source, what fools it, what to do
+    Explain(Explain),
     /// Show this machine's limits that would bend a measurement, with remedies
     Doctor,
     /// Be a server that a target brings along; the keeper's business
@@ -94,6 +96,7 @@ impl Verb {
             // What a keeper starts is as its rank is.
             Verb::Serve { .. } | Verb::Disturb { .. } => true,
             Verb::Report(_) | Verb::Compare(_) | Verb::Calibrate(_) | Verb::Targets(_) => false,
+            Verb::Explain(_) => false,
             Verb::Doctor | Verb::Completions { .. } | Verb::Man { .. } => false,
         }
     }
@@ -332,14 +335,28 @@ pub struct Report {
     /// Also write a page with tables and plots for a browser, the results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Exit with 3 if a point is INVALID
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The check, as it stands in a verdict; without it, all are listed
+    #[arg(value_name = "CHECK")]
+    pub check: Option<String>,
+    /// text, or markdown with all checks
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "markdown"])]
+    pub format: String,
 }
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "A figure differs if its interval excludes 1 and it lies beyond the threshold, is the same\n\
-    if the whole interval lies within, and is undecided else. Between two results it is measured\n\
-    by what the machine itself took before and after each run (docs/compare.md).\n\
-    Exit codes: 4 a figure got worse; 0 none surely did; 1 there is nothing to compare."
+    if the whole interval lies within, and is otherwise undecided. Between two results it is\n\
+    measured by what the machine itself took before and after each run (docs/compare.md).\n\
+    Exit codes: 4 a figure got worse; 3 no figure could be decided, with --strict: not all could,\n\
+    or a point is INVALID; 0 none surely got worse; 1 there is nothing to compare."
 )]
 pub struct Compare {
     /// The result that is compared with
@@ -357,6 +374,9 @@ pub struct Compare {
     /// Compare every figure, not only the throughput (of connections the median)
     #[arg(long)]
     pub all: bool,
+    /// Exit with 3 if a figure is undecided or of an INVALID point
+    #[arg(long)]
+    pub strict: bool,
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = compare_formats())]
     pub format: String,
@@ -620,6 +640,27 @@ mod tests {
         for workload in Workload::ALL {
             assert_eq!(plan(workload.as_str()), Plan::of(*workload));
         }
+    }
+
+    /// The remedies of the checks, as they are printed.
+    #[test]
+    fn what_checks_advise_can_be_typed() {
+        let contend = plan("contend -t 11 -w 20 -b 1ms --runs 12 --warmup 2s --wait-quiet 60s");
+        assert_eq!(contend.duration, Some(Nanos::from_millis(11_000)));
+        assert_eq!(contend.warmup, Some(Nanos::from_millis(2_000)));
+        let contend = plan("contend --place same --measure counts");
+        assert_eq!(contend.place, Some(Place::Same));
+        assert_eq!(contend.measure, Some(Measure::Counts));
+        for line in [
+            "stream -n 10000 --generator-threads 2",
+            "hold --keys 30",
+            "connect --open 100 --sources 2",
+            "rate lockd --rate 100:500",
+            "spread lockd --generators 3:6:12",
+        ] {
+            plan(line);
+        }
+        Cli::try_parse_from(["jostle", "doctor"]).unwrap();
     }
 
     #[test]

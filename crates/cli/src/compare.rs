@@ -7,9 +7,6 @@ use jostle_report::ResultSet;
 use jostle_report::compare::{CompareError, Input};
 use std::path::Path;
 
-/// A figure got worse: stronger than an INVALID point.
-const REGRESSION: u8 = 4;
-
 /// Prints the comparison and returns the exit code.
 ///
 /// # Errors
@@ -27,6 +24,7 @@ pub fn compare(asked: &Compare) -> Result<u8, Failure> {
         targets: targets.map(|pair| pair.0.each_ref().map(String::as_str)),
         within: asked.threshold,
         all: asked.all,
+        strict: asked.strict,
     };
     let compared = jostle_report::compare::compare(&input).map_err(|error| match error {
         CompareError::NothingInCommon { .. } => Failure::Failed(error.into()),
@@ -35,11 +33,7 @@ pub fn compare(asked: &Compare) -> Result<u8, Failure> {
         }
     })?;
     print(&compared.render(&asked.format))?;
-    Ok(if compared.has_regressed() {
-        REGRESSION
-    } else {
-        0
-    })
+    Ok(compared.exit_code())
 }
 
 fn read(path: &Path) -> Result<Vec<ResultSet>, Failure> {

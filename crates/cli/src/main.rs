@@ -5,6 +5,7 @@ mod args;
 mod calibrate;
 mod compare;
 mod doctor;
+mod explain;
 mod html;
 mod measure;
 mod plan_file;
@@ -18,8 +19,10 @@ mod targets;
 use anyhow::Context;
 use args::{Cli, Report, Run, Verb};
 use clap::{CommandFactory, Parser};
+use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
 use jostle_engine::preflight::neighbours::{Look, between};
+use jostle_report::ResultSet;
 use jostle_sys::limits::Machine;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Compare(compare) => compare::compare(&compare),
         Verb::Calibrate(calibrate) => calibrate::calibrate(&calibrate),
         Verb::Targets(targets) => list(&targets.format),
+        Verb::Explain(asked) => explain::explain(&asked),
         Verb::Doctor => examine(),
         Verb::Serve { server } => serve::serve(&server),
         Verb::Disturb { words } => calibrate::disturb(&words),
@@ -135,7 +139,8 @@ fn render(report: &Report) -> Result<u8, Failure> {
         .for_each(|note| complain(note));
     print(&jostle_report::render(&report.format, &sets))?;
     html::write(page, &sets)?;
-    Ok(0)
+    let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
+    Ok(if invalid { exit::INVALID } else { exit::DONE })
 }
 
 fn list(format: &str) -> Result<u8, Failure> {

@@ -183,8 +183,8 @@ fn a_host_with_too_little_cpu_is_convicted_by_name() {
             .map(|r| r["text"].as_str().unwrap().to_owned())
             .collect()
     };
-    assert_eq!(point["verdict"]["is"], "INVALID", "{point}");
-    let convicted = reasons(&point["verdict"]);
+    assert_eq!(point["run_verdict"]["is"], "INVALID", "{point}");
+    let convicted = reasons(&point["run_verdict"]);
     assert!(
         matches!(&convicted[..], [text] if text.starts_with("h2: ") && !text.contains("likewise")),
         "{convicted:?}"

@@ -137,7 +137,7 @@ fn little_s_law_catches_a_generator_that_pauses() {
     let paused = run.end().measures().leaves_nothing().point();
     let found = reason(&paused, "concurrency").expect("a pause that was noticed");
     assert_eq!(found.is, Is::Invalid);
-    assert!(found.text.contains("stood still for up to"), "{found:?}");
+    assert!(found.text.contains("was stopped for up to"), "{found:?}");
     let still: Vec<f64> = paused
         .generators
         .iter()
@@ -197,12 +197,13 @@ fn weak_generators_are_convicted_and_their_lower_counts_are_printed() {
     let table = in_five_tries("a table of weak generators", || {
         let line = format!("spread --quiet --runs 1 {line} --generator-cpu 0.1");
         let done = jostle(&line).run_cleanly();
-        done.stdout.contains("client").then_some(done)
+        let told = done.stdout.contains("the generators were the limit");
+        (told || done.is_disturbed()).then_some(done)
     });
     let is_disturbed = table.is_disturbed();
     let table = table.prints("acquire  release");
     if !is_disturbed {
-        table.prints(">=").prints("the generators were the limit");
+        table.prints(">=");
     }
 }
 

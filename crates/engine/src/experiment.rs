@@ -24,7 +24,7 @@ use crate::world::{self, Ran, World};
 use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{
-    At, End, Environment, Experiment, Fit, Is, Null, Point, Record, SCHEMA,
+    At, End, Environment, Experiment, Fit, Is, Judged, Null, Point, Record, SCHEMA,
 };
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::{fit, harm, intervals, spoilt, summary};
@@ -193,7 +193,7 @@ impl Course<'_, '_> {
         self.sink(Record::Experiment(Box::new(experiment.clone())))?;
         self.experiment = Some(experiment.clone());
         self.blocks(&experiment, &points, &schedule)?;
-        self.fit()
+        self.conclude()
     }
 
     fn asked(&self) -> Asked {
@@ -359,13 +359,17 @@ impl Course<'_, '_> {
             .run(order, &mut || (self.hooks.ended)().is_some())
     }
 
-    /// How the figures grow over what was swept.
-    fn fit(&mut self) -> Result<(), Stop> {
+    /// The verdicts of the points, and how the figures grow over what was swept.
+    fn conclude(&mut self) -> Result<(), Stop> {
         let Some(experiment) = &self.experiment else {
             return Ok(());
         };
         let points = summary::summarize(experiment, &self.points);
         self.fits = fit::fits(experiment, &points);
+        let verdicts: Vec<Judged> = points.iter().map(|point| point.judged()).collect();
+        for verdict in verdicts {
+            self.sink(Record::Verdict(Box::new(verdict)))?;
+        }
         for fit in self.fits.clone() {
             self.sink(Record::Fit(Box::new(fit)))?;
         }

@@ -12,7 +12,7 @@ mod one_host;
 mod survey;
 
 pub use allow::{Need, Refusal, allow, fits};
-pub use connect::{Load, bound, explain, forecast, limits, memory_floor};
+pub use connect::{Load, bound, explain, forecast, limits, memory_floor, remedy};
 pub use one_host::OneHost;
 pub use survey::{Finding, Severity, survey};
 

@@ -3,6 +3,7 @@
 
 use crate::plan::{Plan, words};
 use crate::record::{Anchor, At, Buckets, Distribution, Point};
+use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -227,6 +228,9 @@ pub struct Stopped {
     pub error: String,
     /// Which limit that is, and what lifts it.
     pub text: String,
+    /// What lifts it, where an option does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub remedy: Option<Remedy>,
 }
 
 /// Medians of one decade.

@@ -12,10 +12,12 @@ pub mod list;
 pub mod open_loop;
 pub mod plan;
 pub mod record;
+pub mod remedy;
 pub mod server_at;
 pub mod time;
 
 pub use list::List;
 pub use plan::Plan;
+pub use remedy::Remedy;
 pub use server_at::ServerAt;
 pub use time::{Busy, Nanos};

@@ -13,13 +13,13 @@ use jostle_model::plan::{
     Arrivals, Carrier, Connection, Measure, Names, Place, Plan, Range, Workload,
 };
 use jostle_model::record::*;
-use jostle_model::{Busy, List, Nanos};
+use jostle_model::{Busy, List, Nanos, Remedy};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 13] = [
+const KEYED_BY_DATA: [&str; 14] = [
     "codes",
     "decades",
     "errors",
@@ -27,6 +27,7 @@ const KEYED_BY_DATA: [&str; 13] = [
     "hash_sizes",
     "histograms",
     "limits",
+    "settings",
     "over",
     "own_cost",
     "setup",
@@ -112,6 +113,7 @@ fn environment() -> Environment {
         memory_available_bytes: 1,
         steal_share_since_boot: Some(0.0),
         limits: map("pids.max", "500".to_owned()),
+        settings: map("preemption", "full".to_owned()),
         cgroup: Some("v2 /".to_owned()),
         file_systems: map("flock", "tmpfs".to_owned()),
         hash_sizes: map("TCP bind", 65_536),
@@ -293,9 +295,19 @@ fn exclusion() -> Exclusion {
 
 fn verdict() -> Verdict {
     let reason = Reason {
-        check: "exclusion".to_owned(),
+        check: "neighbours".to_owned(),
         is: Is::Invalid,
         claims: vec![Claim::Absolute],
+        measured: Some(0.3),
+        limit: Some(0.25),
+        unit: "share".to_owned(),
+        bound: Some(Bound {
+            low: 0.9,
+            high: Some(1.3),
+        }),
+        seen: Some("cc1 (812) 90 %".to_owned()),
+        hosts: vec!["h2".to_owned()],
+        remedy: Some(Remedy::with("--wait-quiet", "60s")),
         text: "one".to_owned(),
     };
     Verdict {
@@ -521,6 +533,7 @@ fn connections() -> Connections {
             call: "connect".to_owned(),
             error: "EADDRNOTAVAIL".to_owned(),
             text: "no port is left".to_owned(),
+            remedy: Some(Remedy::without("--port-range")),
         }),
         decades: map("1..10", decade()),
     }
@@ -589,7 +602,22 @@ fn fit() -> Fit {
     }
 }
 
-fn records() -> [Value; 5] {
+fn judged() -> Judged {
+    Judged {
+        target: "flock".to_owned(),
+        at: At::default(),
+        figure: Some(Figure {
+            of: "throughput_per_s".to_owned(),
+            median: 2.0,
+            low: 1.0,
+            high: 3.0,
+            runs: 6,
+        }),
+        verdict: verdict(),
+    }
+}
+
+fn records() -> [Value; 6] {
     let end = End {
         exit: 0,
         error: Some("interrupted".to_owned()),
@@ -599,6 +627,7 @@ fn records() -> [Value; 5] {
         Record::Experiment(Box::new(experiment())),
         Record::Point(Box::new(point())),
         Record::Closing(Box::new(closing())),
+        Record::Verdict(Box::new(judged())),
         Record::Fit(Box::new(fit())),
         Record::End(end),
     ]

@@ -61,7 +61,7 @@ pub const fn once(title: [&'static str; 2], cell: Cell) -> Column {
     }
 }
 
-/// A swept value, or what an INVALID point is convicted of.
+/// A swept value, or what made a point INVALID.
 pub const fn always(title: [&'static str; 2], cell: Cell) -> Column {
     Column {
         title,

@@ -1,4 +1,5 @@
-//! A plan as the command that asks for it, with defaults left out.
+//! A plan as the command that asks for it, with defaults left out; and a plan with an
+//! option changed as it is typed.
 
 use jostle_model::{Plan, defaults};
 use serde_json::Value;
@@ -79,6 +80,35 @@ pub fn command(plan: &Plan) -> String {
         .chain(targets)
         .chain(options(plan, &[]));
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// The plan with one option more, as typed: `-t` and `11`. None where no plan has the
+/// option, or where it does not take the value.
+pub fn with(plan: &Plan, option: &str, value: &str) -> Option<Plan> {
+    let number = value.parse::<u64>().ok().map(Value::from);
+    let share = value.parse::<f64>().ok().map(Value::from);
+    // Some fields take numbers alone, others text alone; a bare time is in seconds.
+    let seconds = (option == "-t").then(|| Value::from(format!("{value}s")));
+    let typed = [seconds, Some(Value::from(value)), number, share];
+    let mut plans = typed.into_iter().flatten();
+    plans.find_map(|value| set(plan, option, Some(value)))
+}
+
+/// The plan with an option left out; None where no plan has it.
+pub fn without(plan: &Plan, option: &str) -> Option<Plan> {
+    set(plan, option, None)
+}
+
+fn set(plan: &Plan, option: &str, value: Option<Value>) -> Option<Plan> {
+    let field = OPTIONS.iter().find(|opt| opt.option == option)?.field;
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(plan) else {
+        return None;
+    };
+    match value {
+        Some(value) => drop(fields.insert(field.to_owned(), value)),
+        None => drop(fields.remove(field)),
+    }
+    serde_json::from_value(Value::Object(fields)).ok()
 }
 
 /// The options that are not at their default, but for those of these fields.
@@ -224,6 +254,34 @@ mod tests {
         }
         // And none is invented. All fields are filled in.
         assert_eq!(fields.len(), OPTIONS.len() + 2);
+    }
+
+    #[test]
+    fn an_option_is_applied_as_it_is_typed() {
+        let plan = Plan::of(Workload::Contend);
+        let with = |option, value| with(&plan, option, value);
+        let plan = |option, value| with(option, value).unwrap();
+        assert_eq!(plan("-t", "11").duration, Some(Nanos::from_millis(11_000)));
+        assert_eq!(plan("-w", "10:1000").workers, Some(List(vec![10, 1000])));
+        let hold = Some(Busy::Sleep(Nanos::from_millis(1)));
+        assert_eq!(plan("-b", "1ms").hold, hold);
+        assert_eq!(plan("--runs", "12").runs, Some(12));
+        assert_eq!(
+            plan("--warmup", "2s").warmup,
+            Some(Nanos::from_millis(2000))
+        );
+        assert_eq!(plan("--place", "same").place, Some(Place::Same));
+        assert_eq!(plan("--rate", "500").rate, Some(List(vec![500])));
+        assert_eq!(plan("--generator-cpu", "0.5").generator_cpu, Some(0.5));
+        assert_eq!(with("--nonsense", "1"), None);
+        assert_eq!(with("--place", "nowhere"), None);
+    }
+
+    #[test]
+    fn an_option_can_be_left_out() {
+        let mut plan = Plan::of(Workload::Connect);
+        plan.during = Some("perf record".to_owned());
+        assert_eq!(without(&plan, "--during").unwrap().during, None);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! The header is the same for every result; a column's unit stands in its name;
 //! what was not measured is empty. Quoting is RFC 4180's, lines end as Unix
 //! lines do. Histograms, series and columns with a value for each worker are in
-//! `--format json` only. Where runs were made by several hosts, an empty line, a
+//! `--format json` only. `verdict`, `checks` and `figure` are those of the run's point, as
+//! in the table; `run_verdict` and `run_checks` judge the run alone. Where runs were made by several hosts, an empty line, a
 //! second header and a row for each host of each run follow.
 
 mod hosts;
@@ -12,8 +13,10 @@ use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{
-    Accounts, Distribution, Exclusion, Experiment, PerWorker, Point, Spread,
+    Accounts, Distribution, Exclusion, Experiment, Figure, Judged, PerWorker, Point, Spread,
+    Verdict,
 };
+use jostle_stats::summary::{PointSummary, summarize};
 use std::fmt::Display;
 
 /// One run, and the experiment that it belongs to.
@@ -22,6 +25,8 @@ struct Row<'a> {
     number: usize,
     experiment: &'a Experiment,
     point: &'a Point,
+    /// The point that the run belongs to.
+    judged: &'a Judged,
 }
 
 struct Column {
@@ -55,8 +60,16 @@ static COLUMNS: &[Column] = &[
     column("hold", |row| or_empty(row.experiment.plan.hold)),
     column("idle", |row| or_empty(row.experiment.plan.idle)),
     column("placement", |row| row.point.placement.clone()),
-    column("verdict", |row| row.point.verdict.is.to_string()),
-    column("checks", checks),
+    column("verdict", |row| row.judged.verdict.is.to_string()),
+    column("checks", |row| checks(&row.judged.verdict)),
+    column("figure", |row| of_figure(row, |figure| figure.of.clone())),
+    column("figure_median", |row| {
+        of_figure(row, |figure| figure.median)
+    }),
+    column("figure_low", |row| of_figure(row, |figure| figure.low)),
+    column("figure_high", |row| of_figure(row, |figure| figure.high)),
+    column("run_verdict", |row| row.point.verdict.is.to_string()),
+    column("run_checks", |row| checks(&row.point.verdict)),
     column("window_s", |row| row.point.window_s.to_string()),
     column("warmup_s", |row| row.point.warmup_s.to_string()),
     column("ramp_s", |row| row.point.ramp_s.to_string()),
@@ -327,11 +340,16 @@ const KAPLAN_MEIER: [&str; 4] = ["p50", "p90", "p99", "p999"];
 pub fn render(sets: &[ResultSet]) -> String {
     let mut text = line(&header());
     for (at, set) in sets.iter().enumerate() {
+        let summaries = summarize(&set.experiment, &set.points);
+        let judged: Vec<Judged> = summaries.iter().map(PointSummary::judged).collect();
         for point in &set.points {
+            let of_run = |judged: &&Judged| judged.target == point.target && judged.at == point.at;
+            let judged = judged.iter().find(of_run);
             text += &line(&cells(&Row {
                 number: at + 1,
                 experiment: &set.experiment,
                 point,
+                judged: judged.unwrap_or(&Judged::default()),
             }));
         }
     }
@@ -373,12 +391,16 @@ fn figure(distribution: &Distribution, name: &str) -> String {
     }
 }
 
-fn checks(row: &Row<'_>) -> String {
-    let reasons = row.point.verdict.reasons.iter();
+fn checks(verdict: &Verdict) -> String {
+    let reasons = verdict.reasons.iter();
     reasons
         .map(|reason| reason.check.as_str())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+fn of_figure<T: Display>(row: &Row<'_>, part: fn(&Figure) -> T) -> String {
+    or_empty(row.judged.figure.as_ref().map(part))
 }
 
 fn of_accounts(row: &Row<'_>, figure: fn(&Accounts) -> Option<f64>) -> String {

@@ -4,7 +4,7 @@
 //! Several experiments may stand in one file, one after the other.
 
 use crate::ResultSet;
-use jostle_model::record::{Record, SCHEMA};
+use jostle_model::record::{Experiment, READS, Record, SCHEMA};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::Path;
@@ -42,8 +42,8 @@ pub enum FileError {
     },
     /// It was written in another version of the format.
     #[error(
-        "{path}, line {line}: the file is in format {found}, and this jostle reads {SCHEMA}; \
-         use the version of jostle that wrote it"
+        "{path}, line {line}: the file is in format {found}, and this jostle reads {}; use the \
+         version of jostle that wrote it", READS.join(" and ")
     )]
     Schema {
         /// The file.
@@ -232,7 +232,12 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
     let open = sets.last_mut().filter(|set| set.end.is_none());
     match (record, open) {
         (Record::Experiment(experiment), _) => {
-            sets.push(ResultSet::new(*experiment, Vec::new(), None));
+            // What follows is held, and printed, as this version has it.
+            let experiment = Experiment {
+                schema: SCHEMA.to_owned(),
+                ..*experiment
+            };
+            sets.push(ResultSet::new(experiment, Vec::new(), None));
         }
         (Record::Point(point), Some(set)) => set.points.push(*point),
         (Record::Fit(fit), Some(set)) => set.fits.push(*fit),
@@ -242,11 +247,14 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
                 return Err("a closing that belongs to no point");
             }
         }
+        // It follows from the runs, and is made again from them.
+        (Record::Verdict(_), Some(_)) => {}
         // It stands for itself, after the experiments on which it rests.
         (Record::Calibrated(_), _) => {}
         (Record::Closing(_), None) => return Err("a closing that belongs to no experiment"),
         (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
         (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),
+        (Record::Verdict(_), None) => return Err("a verdict that belongs to no experiment"),
         (Record::End(_), None) => return Err("an end that belongs to no experiment"),
     }
     Ok(())
@@ -262,7 +270,7 @@ fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
     // Only an experiment has a schema, and another version's may not parse as
     // ours.
     if let Ok(Head { schema }) = serde_json::from_slice(bytes)
-        && schema != SCHEMA
+        && !READS.contains(&schema.as_str())
     {
         return Err(FileError::Schema {
             path: path.to_owned(),
@@ -347,7 +355,7 @@ mod tests {
             let torn = &lines[kept][..lines[kept].len() / 2];
             let text = format!("{}\n{torn}", lines[..kept].join("\n"));
             let read = parse(&text).unwrap().remove(0);
-            assert_eq!(read.points, set.points[..kept - 1]);
+            assert_eq!(read.points, set.points[..set.points.len().min(kept - 1)]);
             assert_eq!(read.end, None);
             assert_eq!(read.notes.len(), 1);
             assert!(read.notes[0].contains(&format!("line {}", kept + 1)));
@@ -388,13 +396,13 @@ mod tests {
     #[test]
     fn another_version_is_refused_and_both_are_named() {
         let ours = text_of(&made::set());
-        let same_shape = ours.replace("\"jostle/1\"", "\"jostle/7\"");
+        let same_shape = ours.replace(SCHEMA, "jostle/7");
         let other_shape = "{\"record\":\"experiment\",\"schema\":\"jostle/7\"}\n";
         for text in [same_shape.as_str(), other_shape] {
             assert_eq!(
                 parse(text).unwrap_err(),
                 "x.jsonl, line 1: the file is in format jostle/7, and this jostle reads \
-                 jostle/1; use the version of jostle that wrote it"
+                 jostle/1 and jostle/2; use the version of jostle that wrote it"
             );
         }
     }

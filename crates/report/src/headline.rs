@@ -5,6 +5,7 @@ use crate::columns::{
     figure, half_interval, measured_by, micros, once, server_cpu, throughput,
 };
 use crate::connections;
+use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
 use crate::rates;
@@ -18,7 +19,7 @@ use jostle_stats::summary::PointSummary;
 pub struct Headline {
     /// The verdicts refer to `notes` as `[1]`, `[2]`.
     pub grid: Grid,
-    /// Reasons of the verdicts; equal ones stand once.
+    /// Reasons of the verdicts, grouped by their rows.
     pub notes: Vec<String>,
     /// What the sign `±` means here; None where it does not occur.
     pub plus_minus: Option<&'static str>,
@@ -123,14 +124,14 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         .collect();
     let mut headings: Vec<Heading> = columns.iter().map(|c| heading(c, points)).collect();
     headings.push(Heading::left("verdict"));
-    let mut notes = Vec::new();
+    let notes = Footnotes::of(points);
     let mut rows = Vec::new();
     let mut before = None;
-    for point in points {
+    for (at, point) in points.iter().enumerate() {
         let first = before != Some(point.target);
         before = Some(point.target);
         let mut row: Vec<String> = columns.iter().map(|c| cell(c, point, first)).collect();
-        row.push(verdict(point, &mut notes));
+        row.push(format!("{}{}", point.verdict.is, notes.marks(at)));
         rows.push(row);
     }
     Some(Headline {
@@ -138,7 +139,7 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
             columns: headings,
             rows,
         },
-        notes,
+        notes: notes.texts(),
         plus_minus: legend(points),
     })
 }
@@ -168,19 +169,6 @@ fn cell(column: &Column, point: &PointSummary<'_>, first: bool) -> String {
         _ => (column.cell)(point),
     };
     text.unwrap_or_else(|| "-".to_owned())
-}
-
-fn verdict(point: &PointSummary<'_>, notes: &mut Vec<String>) -> String {
-    let mut text = point.verdict.is.to_string();
-    for reason in &point.verdict.reasons {
-        let known = notes.iter().position(|note| *note == reason.text);
-        let at = known.unwrap_or_else(|| {
-            notes.push(reason.text.clone());
-            notes.len() - 1
-        });
-        text += &format!("[{}]", at + 1);
-    }
-    text
 }
 
 fn legend(points: &[PointSummary<'_>]) -> Option<&'static str> {
@@ -249,7 +237,7 @@ mod tests {
         let headline = of(&made::set());
         assert_eq!(
             column(&headline, "verdict"),
-            ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[2]"]
+            ["VALID", "SUSPECT[1]", "VALID", "SUSPECT[1]"]
         );
         let mut set = made::set();
         for point in &mut set.points {

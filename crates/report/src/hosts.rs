@@ -334,11 +334,11 @@ impl Notes<'_> {
         let gravest = said.iter().map(|(is, _)| *is).max()?;
         let told = said.iter().find(|(_, text)| {
             let mut notes = self.headline.iter();
-            notes.any(|note| note.starts_with(text.as_str()))
+            notes.any(|note| note.contains(text.as_str()))
         });
         let (_, text) = told.or(said.iter().find(|(is, _)| *is == gravest))?;
         let mut headline = self.headline.iter();
-        if let Some(at) = headline.position(|note| note.starts_with(text.as_str())) {
+        if let Some(at) = headline.position(|note| note.contains(text.as_str())) {
             return Some(format!("[{}]", at + 1));
         }
         if let Some((mark, _)) = self.own.iter().find(|(_, note)| note == text) {

@@ -17,6 +17,7 @@ mod connections;
 mod csv;
 mod failures;
 mod file;
+mod footnotes;
 pub mod format;
 mod gnuplot;
 mod grid;
@@ -35,12 +36,17 @@ mod spread;
 mod table;
 
 #[cfg(test)]
+mod agree;
+#[cfg(test)]
 mod made;
+#[cfg(test)]
+mod planted;
 
 pub use file::{FileError, Writer, read};
 pub use html::{MARK, html};
 
-use jostle_model::record::{End, Experiment, Fit, Point, Record};
+use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
+use jostle_stats::summary::{PointSummary, summarize};
 
 /// One experiment with everything that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,13 +76,26 @@ impl ResultSet {
         }
     }
 
-    /// As a result file has them, in order.
+    /// Whether a point is INVALID over all its runs.
+    pub fn is_invalid(&self) -> bool {
+        let points = summarize(&self.experiment, &self.points);
+        points.iter().any(|point| point.verdict.is_invalid())
+    }
+
+    /// As a result file has them, in order. The verdicts of the points are made from
+    /// their runs.
     pub fn records(&self) -> impl Iterator<Item = Record> {
+        let judged = summarize(&self.experiment, &self.points);
+        let judged: Vec<Judged> = judged.iter().map(PointSummary::judged).collect();
+        let verdicts = judged.into_iter().map(Box::new).map(Record::Verdict);
         let experiment = Record::Experiment(Box::new(self.experiment.clone()));
         let points = self.points.iter().cloned().map(Box::new).map(Record::Point);
         let fits = self.fits.iter().cloned().map(Box::new).map(Record::Fit);
         let end = self.end.clone().map(Record::End);
-        let records = std::iter::once(experiment).chain(points).chain(fits);
+        let records = std::iter::once(experiment)
+            .chain(points)
+            .chain(verdicts)
+            .chain(fits);
         records.chain(end)
     }
 }
@@ -106,7 +125,7 @@ pub static FORMATS: &[Format] = &[
     },
     Format {
         name: "csv",
-        summary: "one row for each run with its figures; of several hosts also one for each of them",
+        summary: "one row for each run with its figures, and its point's verdict; of several hosts also one for each of them",
         render: csv::render,
     },
     Format {

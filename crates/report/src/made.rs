@@ -7,7 +7,7 @@ use jostle_model::record::{
     At, Buckets, Calibration, Distribution, End, Environment, Exclusion, Experiment, Generator,
     Machine, Null, OwnCost, Phase, Point, SCHEMA, Server, Slice, Spread, Waits, Workers,
 };
-use jostle_model::{Busy, List, Nanos, Plan};
+use jostle_model::{Busy, List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{Evidence, verdict};
 
 mod hosts;
@@ -352,6 +352,7 @@ pub fn exhausted() -> ResultSet {
                 error: "EADDRNOTAVAIL".to_owned(),
                 text: "EADDRNOTAVAIL after 14,500 connections: no port is left; --sources 2"
                     .to_owned(),
+                remedy: Some(Remedy::with("--sources", 2)),
             });
         }
     }

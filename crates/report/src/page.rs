@@ -84,10 +84,11 @@ fn page(set: &ResultSet) -> Page {
     }
 }
 
-/// As the file has it; made from the points where it has none, which an
-/// experiment that was cut short does not.
+/// As the file has it; made from the points where it has none, which an experiment that
+/// was cut short does not, and where a point is INVALID, from which older files drew too.
 pub fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
-    match set.fits.is_empty() {
+    let invalid = points.iter().any(|point| point.verdict.is_invalid());
+    match set.fits.is_empty() || invalid {
         true => Cow::Owned(fits(&set.experiment, points)),
         false => Cow::Borrowed(&set.fits),
     }

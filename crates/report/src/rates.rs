@@ -27,7 +27,7 @@ pub static COLUMNS: &[Column] = &[
     figure(["no slot", "p99"], |point| {
         Some(time(open_loop::target_lag_p99(&point.runs)? as f64))
     }),
-    // It is what an INVALID point is convicted of.
+    // It is what made a point INVALID.
     always(["sent late", "p99"], |point| {
         Some(time(open_loop::generator_lag_p99(&point.runs)? as f64))
     }),

@@ -9,7 +9,7 @@ use crate::columns::{
 use crate::format::{counted, grouped, percent, significant};
 use crate::grid::{Grid, Heading};
 use jostle_model::record::{Is, Point};
-use jostle_stats::requested::noun;
+use jostle_stats::requested::{is_resolved, noun};
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,9 @@ pub fn are(points: &[PointSummary<'_>]) -> bool {
 const PHASES: [&str; 6] = [
     "phase 0", "phase 1", "phase 2", "phase 3", "phase 4", "phase 5",
 ];
+
+/// In place of a difference that may as well be none.
+const UNRESOLVED: &str = "unresolved";
 
 const RATE: &str = "requests/s";
 
@@ -50,7 +53,11 @@ pub static COLUMNS: &[Column] = &[
     figure([PHASES[4], "us"], phase::<4>),
     figure([PHASES[5], "us"], phase::<5>),
     figure(["less", "null us"], |point| {
-        micros(point.requests.as_ref()?.net_ns)
+        let net = point.requests.as_ref()?.net_ns?;
+        match is_resolved(&net) {
+            true => micros(Some(net)),
+            false => Some(UNRESOLVED.to_owned()),
+        }
     }),
     cpu(["CPU", "us"]),
     server_cpu(["server", "us"]),

@@ -9,7 +9,7 @@ use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
 use jostle_model::Nanos;
-use jostle_model::record::{Claim, Is, LimitedBy, Point, Waits};
+use jostle_model::record::{Is, LimitedBy, Point, Waits};
 use jostle_stats::attribution::busy;
 use jostle_stats::bursts;
 use jostle_stats::checks::concurrency;
@@ -44,8 +44,8 @@ pub static COLUMNS: &[Column] = &[
     cpu(["CPU us", "/req."]),
     server_cpu(["server", "us/req."]),
     always(["", "limit"], |point| {
-        Some(match point.verdict.limited_by? {
-            LimitedBy::Generator => "client".to_owned(),
+        Some(match point.limited_by()? {
+            LimitedBy::Generator => "generator".to_owned(),
             LimitedBy::Target => "server".to_owned(),
             LimitedBy::Path => "path".to_owned(),
             LimitedBy::Machine => "machine".to_owned(),
@@ -226,18 +226,13 @@ fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Grid {
             .map(|time| Heading::right("over", &exact(*time))),
     );
     let rows = labelled(points, |point| {
-        let hidden = by_generators(point) || spoils_distributions(point);
+        let hidden = by_generators(point) || point.verdict.is_invalid();
         let share = |time: &Nanos| share(point, *time).filter(|_| !hidden);
         let each = times.iter();
         each.map(|time| share(time).map_or("-".to_owned(), percent))
             .collect()
     });
     Grid { columns, rows }
-}
-
-fn spoils_distributions(point: &PointSummary<'_>) -> bool {
-    let mut reasons = point.verdict.reasons.iter();
-    reasons.any(|r| r.is == Is::Invalid && r.claims.contains(&Claim::Distribution))
 }
 
 /// Over all runs together, each weighed by its answers.
@@ -260,7 +255,7 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
     columns.extend((1..=slices).map(|nth| Heading::right("", &nth.to_string())));
     columns.push(Heading::right("runs with", "bursts"));
     let rows = labelled(points, |point| {
-        let hidden = by_generators(point) || spoils_distributions(point);
+        let hidden = by_generators(point) || point.verdict.is_invalid();
         let run = point.median_run().filter(|_| !hidden);
         let course = run.map(bursts::along).unwrap_or_default();
         let mut cells: Vec<String> = (0..slices)
@@ -274,7 +269,10 @@ fn along(points: &[&PointSummary<'_>]) -> Grid {
             let course = bursts::along(run);
             course.iter().flatten().any(|(_, burst)| *burst)
         });
-        cells.push(format!("{} of {}", bursting.count(), point.runs.len()));
+        cells.push(match hidden {
+            true => "-".to_owned(),
+            false => format!("{} of {}", bursting.count(), point.runs.len()),
+        });
         cells
     });
     Grid { columns, rows }

@@ -6,28 +6,20 @@
 //! side takes CPU time from the other: with shared CPUs more generators may slow
 //! the server, or the same cores be the limit of both.
 
-use crate::checks::neighbours;
+use crate::checks::{attribution, neighbours};
 use crate::harm;
 use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
-use jostle_model::record::{Claim, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_model::Plan;
+use jostle_model::record::{LimitedBy, Point, Verdict};
 
 /// More than this, as the lower end of the ratio's interval, is more.
-const MORE: f64 = 1.05;
+pub const MORE: f64 = 1.05;
 /// An interval within these is the same.
-const SAME: (f64, f64) = (0.95, 1.05);
+pub const SAME: (f64, f64) = (0.95, 1.05);
 /// Up to here a generator has time to ask for more.
 pub const IDLE_ENOUGH: f64 = 0.7;
-
-/// As it stands in a result file, beside the names of checks.
-pub const NAME: &str = "attribution";
-
-/// The rule, for the method's table.
-pub const THRESHOLD: &str = "only where generators and server have disjoint CPU budgets; of pairs \
-    of runs with k and at least 2k generators, six blocks or more: a lower bound of the ratio of \
-    their rates above 1.05: the generators are the limit; an interval within 0.95 to 1.05 and all \
-    generators busy at most 0.7: the server is; else undecided";
 
 /// What a pair of points says of the one with fewer generators.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +44,7 @@ pub struct Attribution {
 }
 
 /// Finds out of each point with generators who its limit is.
-pub fn judge(points: &mut [PointSummary<'_>]) {
+pub fn judge(plan: &Plan, points: &mut [PointSummary<'_>]) {
     for at in 0..points.len() {
         if points[at].at.generators.is_none() {
             continue;
@@ -60,7 +52,8 @@ pub fn judge(points: &mut [PointSummary<'_>]) {
         let attribution = attribute(points, at);
         let limit = limit(&points[at], &attribution);
         let point = &mut points[at];
-        if let Some(reason) = conviction(&attribution) {
+        let pair = attribution.pair.as_ref();
+        if let Some(reason) = pair.and_then(|pair| attribution::reason(plan, pair)) {
             let mut reasons = std::mem::take(&mut point.verdict.reasons);
             reasons.push(reason);
             point.verdict = Verdict {
@@ -82,7 +75,12 @@ fn attribute(points: &[PointSummary<'_>], at: usize) -> Attribution {
             ..Attribution::default()
         };
     }
-    let same = |other: &&PointSummary<'_>| other.target == point.target;
+    // Nothing is drawn from what is INVALID.
+    let usable = |other: &PointSummary<'_>| !other.verdict.is_invalid();
+    if !usable(point) {
+        return Attribution::default();
+    }
+    let same = |other: &&PointSummary<'_>| other.target == point.target && usable(other);
     let k = point.at.generators.unwrap_or(0);
     // The nearest point with twice as many; for the largest, the pair that it ends.
     let more = points
@@ -170,7 +168,7 @@ fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
     let ratio = by_block(&few.runs, &many.runs, |run| Some(run.throughput_per_s))?;
     let idle = |point| busy(point).is_some_and(|busy| busy <= IDLE_ENOUGH);
     let limit = match ratio {
-        _ if !ratio.interval || is_spoilt(few) || is_spoilt(many) => LimitedBy::Undecided,
+        _ if !ratio.interval => LimitedBy::Undecided,
         _ if ratio.low > MORE => LimitedBy::Generator,
         _ if ratio.low >= SAME.0 && ratio.high <= SAME.1 && idle(few) && idle(many) => {
             LimitedBy::Target
@@ -194,37 +192,12 @@ pub fn busy(point: &PointSummary<'_>) -> Option<f64> {
     median(&busiest.collect::<Vec<_>>())
 }
 
-/// Whether its rate is none of the load that it is said to be of. Too little in
-/// flight is what a generator at its limit brings about, and no reason to spare it.
-fn is_spoilt(point: &PointSummary<'_>) -> bool {
-    let mut reasons = point.verdict.reasons.iter();
-    reasons.any(|reason| {
-        reason.is == Is::Invalid
-            && reason.claims.contains(&Claim::Ratio)
-            && reason.check != crate::checks::concurrency::CHECK.name
-    })
-}
-
 fn limit(point: &PointSummary<'_>, attribution: &Attribution) -> LimitedBy {
     match attribution.pair {
         Some(pair) if Some(pair.few) == point.at.generators => pair.limit,
         Some(pair) if pair.limit == LimitedBy::Target => LimitedBy::Target,
         _ => LimitedBy::Undecided,
     }
-}
-
-fn conviction(attribution: &Attribution) -> Option<Reason> {
-    let pair = attribution.pair?;
-    (pair.limit == LimitedBy::Generator).then(|| Reason {
-        check: NAME.to_owned(),
-        is: Is::Suspect,
-        claims: vec![Claim::Absolute, Claim::Distribution],
-        text: format!(
-            "{} generators did {:.2} times as much as {} ({:.2} to {:.2}): {} were the limit, and \
-             the server does at least this much",
-            pair.many, pair.ratio.ratio, pair.few, pair.ratio.low, pair.ratio.high, pair.few
-        ),
-    })
 }
 
 /// One sentence for each target: who was the limit, with how many generators.
@@ -240,10 +213,10 @@ pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
 
 fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
     let with = |limit: LimitedBy| -> Vec<&PointSummary<'_>> {
-        let limited = |point: &&&PointSummary<'_>| point.verdict.limited_by == Some(limit);
+        let limited = |point: &&&PointSummary<'_>| point.limited_by() == Some(limit);
         points.iter().filter(limited).copied().collect()
     };
-    let mut said: Vec<String> = Vec::new();
+    let mut said: Vec<String> = invalid(points).into_iter().collect();
     let weak = with(LimitedBy::Generator);
     if !weak.is_empty() {
         let busiest = weak.iter().filter_map(|p| busy(p)).reduce(f64::max);
@@ -256,7 +229,7 @@ fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
             generators(&weak)
         ));
     }
-    said.extend(acquitted(&with(LimitedBy::Target)));
+    said.extend(server_limited(&with(LimitedBy::Target)));
     let open = with(LimitedBy::Undecided);
     if !open.is_empty() {
         let why = open.iter().find_map(|point| {
@@ -286,7 +259,15 @@ fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
     (!said.is_empty()).then(|| format!("{}.", said.join("; ")))
 }
 
-fn acquitted(points: &[&PointSummary<'_>]) -> Option<String> {
+/// Of INVALID points nothing else is told.
+fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
+    let bad = points.iter().filter(|point| point.verdict.is_invalid());
+    let bad: Vec<&PointSummary<'_>> = bad.copied().collect();
+    let why = bad.first()?.verdict.why_invalid()?;
+    Some(format!("INVALID with {}: {}", generators(&bad), why.text))
+}
+
+fn server_limited(points: &[&PointSummary<'_>]) -> Option<String> {
     let pair = points.iter().find_map(|p| p.attribution.as_ref()?.pair)?;
     let spread = points
         .iter()
@@ -327,7 +308,7 @@ mod tests {
     use crate::summary::summarize;
     use jostle_model::hosts::HostPart;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{At, Experiment, Generator, Point, Spread};
+    use jostle_model::record::{At, Claim, Experiment, Generator, Is, Point, Reason, Spread};
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -386,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn more_generators_that_bring_more_convict_and_idle_ones_that_bring_none_acquit() {
+    fn more_generators_that_bring_more_are_the_limit_and_idle_ones_that_bring_none_are_not() {
         use LimitedBy::{Generator, Target, Undecided};
         const SAME: &[f64] = &[1.0, 1.01, 0.99, 1.0, 1.02, 0.98];
         type Case = (&'static [f64], [f64; 2], [LimitedBy; 2], &'static str);
@@ -463,6 +444,7 @@ mod tests {
                 is: Is::Suspect,
                 claims: vec![Claim::Absolute],
                 text: String::new(),
+                ..Reason::default()
             }]);
             run.hosts = vec![HostPart {
                 verdict,
@@ -482,7 +464,10 @@ mod tests {
         let runs = runs(&[1.6; 6], [0.6, 0.5], |_| {});
         let points = summarize(&experiment, &runs);
         let reason = &points[0].verdict.reasons[0];
-        assert_eq!((reason.check.as_str(), reason.is), (NAME, Is::Suspect));
+        assert_eq!(
+            (reason.check.as_str(), reason.is),
+            (attribution::CHECK.name, Is::Suspect)
+        );
         assert!(
             reason.text.contains("6 generators did 1.60 times"),
             "{}",
@@ -493,9 +478,14 @@ mod tests {
     }
 
     #[test]
-    fn too_little_in_flight_does_not_spare_who_brought_it_about() {
+    fn of_an_invalid_point_no_limit_is_told() {
         let starved = |spread: &mut Spread| spread.effective = 20.0;
-        let (limits, _) = found(&runs(&[1.6; 6], [0.6, 0.5], starved));
-        assert_eq!(limits[0], Some(LimitedBy::Generator));
+        let (limits, said) = found(&runs(&[1.6; 6], [0.6, 0.5], starved));
+        assert_eq!(limits, [Some(LimitedBy::Undecided); 2]);
+        assert!(
+            said.starts_with("INVALID with 3 and 6 generators: only"),
+            "{said}"
+        );
+        assert!(!said.contains("the limit"), "{said}");
     }
 }

@@ -14,7 +14,7 @@ use crate::numbers::workers;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
-use jostle_model::record::{At, Claim, Experiment, Is};
+use jostle_model::record::{At, Experiment};
 
 /// One closing sentence for each target, in the order of the summaries: the
 /// target, and the text.
@@ -46,8 +46,8 @@ pub struct Comparison {
 
 /// Each other target against the first at the largest number of workers that
 /// both have, where the paired runs decide: "the same" and "differs" are said,
-/// "undecided" is not. INVALID points are left out, unless what speaks against
-/// them spares ratios.
+/// "undecided" is not. INVALID points are left out; `jostle compare --targets` decides
+/// what may be said of their ratios.
 pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
     // Connections have no rate to compare: what one costs stands in the table.
@@ -78,7 +78,7 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
         .max_by_key(|point| (point.at.workers, point.at.operations, point.at.keys))?
         .at;
     let (base, point) = (find(first, at)?, find(other, at)?);
-    if invalid_ratio(base) || invalid_ratio(point) {
+    if base.verdict.is_invalid() || point.verdict.is_invalid() {
         return None;
     }
     let ratio = by_block(&base.runs, &point.runs, |run| Some(run.throughput_per_s))?;
@@ -108,12 +108,6 @@ fn compare(points: &[PointSummary<'_>], first: &str, other: &str) -> Option<Comp
         ratio,
         text,
     })
-}
-
-fn invalid_ratio(point: &PointSummary<'_>) -> bool {
-    let spoils = |is: Is, claims: &[Claim]| is == Is::Invalid && claims.contains(&Claim::Ratio);
-    let mut reasons = point.verdict.reasons.iter();
-    reasons.any(|reason| spoils(reason.is, &reason.claims))
 }
 
 /// Each once, in order.
@@ -172,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_noisy_hour_spares_comparisons_and_a_broken_lock_does_not() {
+    fn nothing_is_compared_with_an_invalid_point() {
         let mut made = made(6).with("flock", 1000.0, 40.0, &queue(100, 47)).with(
             "sysv",
             1310.0,
@@ -182,12 +176,10 @@ mod tests {
         for point in &mut made.points {
             point.machine.stolen_ticks = 100;
         }
-        assert_eq!(made.compares().len(), 1);
+        assert_eq!(made.compares().len(), 0);
         assert!(
             made.says("sysv")
                 .starts_with("INVALID with 100 workers: the hypervisor")
         );
-        made.points[0].exclusion.as_mut().unwrap().violations = 1;
-        assert_eq!(made.compares().len(), 0);
     }
 }

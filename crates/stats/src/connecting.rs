@@ -8,7 +8,7 @@ use crate::numbers::grouped;
 use crate::ratio::{Outcome, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Plan;
-use jostle_model::record::{At, Is, Point};
+use jostle_model::record::{At, Point};
 
 /// Neighbours this many times apart are a jump: twice is what a virtual
 /// machine's own two speeds can do.
@@ -34,7 +34,7 @@ pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, Strin
             .iter()
             .filter(|(other, at)| *other == target && at.sources > sources && at.sources > Some(1));
         others
-            .find(|curve| jump(&of_curve(points, **curve)).is_none())
+            .find(|curve| is_flat(&of_curve(points, **curve)))
             .and_then(|(_, at)| at.sources)
     };
     curves
@@ -80,7 +80,7 @@ fn name(points: &[PointSummary<'_>], (target, at): (&str, At)) -> String {
 /// The median of the call that is measured, in nanoseconds, where the table
 /// prints it.
 fn cost(point: &PointSummary<'_>) -> Option<f64> {
-    if point.verdict.is == Is::Invalid {
+    if point.verdict.is_invalid() {
         return None;
     }
     Some(point.connect_p50_ns.or(point.bind_p50_ns)?.median)
@@ -112,6 +112,11 @@ fn jump<'a, 'b>(
         .filter_map(|pair| Some((pair[0], pair[1], cost(pair[1])? / cost(pair[0])?)))
         .filter(|(.., times)| *times >= JUMP)
         .max_by(|one, other| one.2.total_cmp(&other.2))
+}
+
+/// Whether all its points may be used, and none of them is a jump.
+fn is_flat(points: &[&PointSummary<'_>]) -> bool {
+    points.iter().all(|point| cost(point).is_some()) && jump(points).is_none()
 }
 
 fn sentence(plan: &Plan, points: &[&PointSummary<'_>], flat_with: Option<u64>) -> Option<String> {
@@ -232,7 +237,8 @@ fn course(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
 
 /// How evenly several acceptors were served.
 fn skew(points: &[&PointSummary<'_>]) -> Option<String> {
-    let last = points.iter().rev().find(|p| p.per_worker.is_some())?;
+    let usable = |p: &&&PointSummary<'_>| p.per_worker.is_some() && !p.verdict.is_invalid();
+    let last = points.iter().rev().find(usable)?;
     let mut sums: Vec<u64> = Vec::new();
     for run in last.runs.iter().filter_map(|run| run.connections.as_ref()) {
         sums.resize(sums.len().max(run.accepted.len()), 0);
@@ -253,11 +259,9 @@ fn skew(points: &[&PointSummary<'_>]) -> Option<String> {
 
 /// Which limit ended it, and what else makes a point INVALID.
 fn ended(points: &[&PointSummary<'_>]) -> Option<String> {
-    let bad = points.iter().find_map(|point| {
-        let mut reasons = point.verdict.reasons.iter();
-        let reason = reasons.find(|reason| reason.is == Is::Invalid)?;
-        Some((point.at.open?, reason))
-    });
+    let bad = points
+        .iter()
+        .find_map(|point| Some((point.at.open?, point.verdict.why_invalid()?)));
     let (open, reason) = bad?;
     Some(match reason.check.as_str() {
         "limit" => format!("it ends before {}: {}", grouped(open), reason.text),

@@ -9,7 +9,7 @@ use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
 use jostle_model::plan::Range;
-use jostle_model::record::{Is, PerWorker, Reason};
+use jostle_model::record::{PerWorker, Reason};
 
 /// Probability under which a lottery is ruled out.
 const P: f64 = 0.01;
@@ -120,8 +120,7 @@ fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
     let mut bad: Vec<(usize, u64, &str)> = points
         .iter()
         .filter_map(|point| {
-            let mut reasons = point.verdict.reasons.iter();
-            let reason = reasons.find(|reason| reason.is == Is::Invalid)?;
+            let reason = point.verdict.why_invalid()?;
             Some((gravity(reason), point.at.workers?, reason.text.as_str()))
         })
         .collect();

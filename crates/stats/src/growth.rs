@@ -13,7 +13,7 @@ use crate::ratio::{Outcome, Ratio, by_block};
 use crate::requested::{self, makes_requests};
 use crate::summary::PointSummary;
 use jostle_model::plan::{Names, Plan, Workload};
-use jostle_model::record::{At, Is, Point};
+use jostle_model::record::{At, Point};
 
 /// One sentence for each target of such an experiment.
 pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
@@ -30,9 +30,8 @@ pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, Strin
 }
 
 fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
-    if let Some(bad) = points.iter().find(|p| p.verdict.is == Is::Invalid) {
-        let mut reasons = bad.verdict.reasons.iter();
-        let why = reasons.find(|reason| reason.is == Is::Invalid)?;
+    if let Some(bad) = points.iter().find(|p| p.verdict.is_invalid()) {
+        let why = bad.verdict.why_invalid()?;
         return Some(format!(
             "INVALID with {}: {}.",
             place(plan, bad.at),

@@ -9,11 +9,10 @@
 //! highest rate that holds; beyond it the generator bent if its lag says so, else
 //! the target.
 
-use crate::checks::lag;
 use crate::numbers::grouped;
 use crate::open_loop::{self, Response};
 use crate::summary::PointSummary;
-use jostle_model::record::{Is, LimitedBy, Reason};
+use jostle_model::record::LimitedBy;
 
 /// Share of the plan that must be done.
 const DONE: f64 = 0.99;
@@ -55,7 +54,7 @@ pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
 fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
     let mut least = f64::INFINITY;
     let holds = rates.iter().map(|point| {
-        let usable = point.verdict.is != Is::Invalid;
+        let usable = !point.verdict.is_invalid();
         let done = open_loop::share_done(&point.runs).is_some_and(|done| done >= DONE);
         let in_time = match open_loop::response(&point.runs, "p99") {
             // Too few requests for a percentile: only what was done decides.
@@ -82,7 +81,7 @@ fn sentence(rates: &[&PointSummary<'_>]) -> Option<String> {
         None => format!("holds up to {held}, the most that was tried."),
         Some(next) => {
             let bent = bent(next)?;
-            let at_least = match next.verdict.limited_by {
+            let at_least = match next.limited_by() {
                 Some(LimitedBy::Generator | LimitedBy::Machine) => {
                     ": the target does at least that"
                 }
@@ -110,13 +109,8 @@ fn bent(point: &PointSummary<'_>) -> Option<String> {
         Some(LimitedBy::Machine) => "the machine",
         _ => "the target",
     };
-    if point.verdict.is == Is::Invalid {
-        let invalid = |reason: &&Reason| reason.is == Is::Invalid;
-        let why = point.verdict.reasons.iter().find(invalid)?;
-        return Some(match why.check == lag::CHECK.name {
-            true => format!("INVALID at {rate}/s, where {who} bends: {}", why.text),
-            false => format!("INVALID at {rate}/s: {}", why.text),
-        });
+    if let Some(why) = point.verdict.why_invalid() {
+        return Some(format!("INVALID at {rate}/s: {}", why.text));
     }
     let done = open_loop::share_done(&point.runs)?;
     let mut parts = vec![format!("{:.0} % of the plan done", 100.0 * done)];
@@ -216,8 +210,8 @@ mod tests {
                         ..Run::at(10_000)
                     },
                 ],
-                "holds up to 1,000/s, with a response of 400 us (p99): the target does at least \
-                 that; INVALID at 10,000/s, where the generator bends: requests were sent",
+                "holds up to 1,000/s, with a response of 400 us (p99); INVALID at 10,000/s: \
+                 requests were sent",
             ),
             (
                 &[Run {

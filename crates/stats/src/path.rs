@@ -10,7 +10,7 @@
 use crate::numbers::workers;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
-use jostle_model::record::{Claim, Is, LimitedBy};
+use jostle_model::record::LimitedBy;
 
 /// The target that only answers, over TCP.
 pub const ECHO: &str = "echo";
@@ -55,19 +55,13 @@ fn beside_echo(points: &[PointSummary<'_>], point: &PointSummary<'_>) -> Option<
         return None;
     }
     let served = point.runs.iter().any(|run| run.server.is_some());
-    let answering = answering(point.target).filter(|_| served && !is_spoilt(point))?;
+    let answering = answering(point.target).filter(|_| served && !point.verdict.is_invalid())?;
     let mut others = points.iter();
     let echo = others.find(|other| other.target == answering && other.at == point.at)?;
-    if is_spoilt(echo) {
+    if echo.verdict.is_invalid() {
         return None;
     }
     by_block(&echo.runs, &point.runs, |run| Some(run.throughput_per_s))
-}
-
-/// Whether its ratios must not be used.
-fn is_spoilt(point: &PointSummary<'_>) -> bool {
-    let mut reasons = point.verdict.reasons.iter();
-    reasons.any(|reason| reason.is == Is::Invalid && reason.claims.contains(&Claim::Ratio))
 }
 
 fn limit(ratio: &Ratio) -> LimitedBy {

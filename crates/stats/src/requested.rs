@@ -126,10 +126,16 @@ fn net(point: &PointSummary<'_>) -> Option<String> {
         true => format!("95 %: {} to {}", time(net.low), time(net.high)),
         false => format!("range: {} to {}", time(net.low), time(net.high)),
     };
-    Some(match net.low > 0.0 {
+    Some(match is_resolved(&net) {
         true => format!("{} more than {null} ({bounds})", time(net.median)),
-        false => format!("not surely more than {null} ({bounds} more)"),
+        false => format!("the difference to {null} is not resolved ({bounds})"),
     })
+}
+
+/// Whether requests surely take longer than those that do nothing: a difference is
+/// printed as a figure only then.
+pub fn is_resolved(net_ns: &Estimate) -> bool {
+    net_ns.low > 0.0
 }
 
 fn more_workers(
@@ -253,7 +259,7 @@ mod tests {
         );
         assert!(
             said(&runs(1, 150.0, 150.3))
-                .contains("not surely more than exec:true (95 %: -200 ns to")
+                .contains("the difference to exec:true is not resolved (95 %: -200 ns to")
         );
     }
 

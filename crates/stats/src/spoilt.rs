@@ -5,12 +5,10 @@
 //! others used ([`crate::harm::is_spoilt`]), never the figure. All runs stay in the
 //! file.
 
+use crate::checks::selection;
 use crate::intervals::estimate;
-use jostle_model::record::{Claim, Is, Point, Reason};
+use jostle_model::record::{Point, Reason};
 use std::collections::BTreeSet;
-
-/// As it stands in a result file, beside the names of checks.
-pub const NAME: &str = "selection";
 
 /// Clean blocks that can stand for all: an interval needs as many.
 pub const ENOUGH: usize = 6;
@@ -37,23 +35,11 @@ pub fn choose<'a>(
         return (runs, None);
     }
     if clean.len() < ENOUGH {
-        let text = format!(
-            "other programs or the hypervisor took over 10 % of the CPUs in {bad} of {} blocks, \
-             which leaves fewer than {ENOUGH}: all are counted; run it again on a quieter machine \
-             (--wait-quiet 60s)",
-            runs.len()
-        );
-        return (runs, Some(reason(text)));
+        let reason = selection::too_few(clean.len(), runs.len());
+        return (runs, Some(reason));
     }
-    let reason = moved(&runs, &clean).map(|(all, without)| {
-        reason(format!(
-            "with the {bad} blocks in which others took over 10 % of the CPUs it would be {:.2} \
-             times as much, which is outside of the other {} blocks' interval: they may have been \
-             chosen by their figure; run it again on a quieter machine (--wait-quiet 60s)",
-            all / without,
-            clean.len()
-        ))
-    });
+    let reason = moved(&runs, &clean)
+        .map(|(all, without)| selection::moved(clean.len(), bad, all / without));
     (clean, reason)
 }
 
@@ -65,15 +51,6 @@ fn moved(all: &[&Point], clean: &[&Point]) -> Option<(f64, f64)> {
     let clean = estimate(&rates(clean))?;
     let outside = all < clean.low || all > clean.high;
     outside.then_some((all, clean.median))
-}
-
-fn reason(text: String) -> Reason {
-    Reason {
-        check: NAME.to_owned(),
-        is: Is::Suspect,
-        claims: vec![Claim::Absolute],
-        text,
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use crate::path;
 use crate::ratio::Ratio;
 use crate::requested::{self, RequestSummary};
 use crate::spoilt;
-use jostle_model::record::{At, Distribution, Experiment, Is, OwnCost, PerWorker, Point, Verdict};
+use jostle_model::record::{
+    At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Verdict,
+};
 use std::collections::BTreeSet;
 
 /// A figure over several runs.
@@ -109,6 +111,43 @@ pub struct PointSummary<'a> {
 }
 
 impl<'a> PointSummary<'a> {
+    /// What the point is measured by, and its name in the runs.
+    pub fn figure(&self) -> Option<(&'static str, Estimate)> {
+        match self.at.open {
+            None => Some(("throughput_per_s", self.throughput_per_s?)),
+            Some(_) => {
+                let connect = self.connect_p50_ns.map(|ns| ("connect_ns", ns));
+                connect.or_else(|| Some(("bind_ns", self.bind_p50_ns?)))
+            }
+        }
+    }
+
+    /// What bounds the throughput, where it may be used.
+    pub fn limited_by(&self) -> Option<LimitedBy> {
+        let limit = self.verdict.limited_by;
+        limit.filter(|_| !self.verdict.is_invalid())
+    }
+
+    /// The point as the result file has it.
+    pub fn judged(&self) -> Judged {
+        let figure = self.figure().filter(|_| !self.verdict.is_invalid());
+        Judged {
+            target: self.target.to_owned(),
+            at: self.at,
+            figure: figure.map(|(of, estimate)| Figure {
+                of: of.to_owned(),
+                median: estimate.median,
+                low: estimate.low,
+                high: estimate.high,
+                runs: estimate.runs as u64,
+            }),
+            verdict: Verdict {
+                limited_by: self.limited_by(),
+                ..self.verdict.clone()
+            },
+        }
+    }
+
     /// What the undisturbed throughput is at least, where other programs make the point
     /// INVALID and nothing else does: its upper side is unknown.
     pub fn at_least_per_s(&self) -> Option<f64> {
@@ -160,7 +199,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
         }
     }
     path::judge(&mut summaries);
-    attribution::judge(&mut summaries);
+    attribution::judge(plan, &mut summaries);
     summaries
 }
 

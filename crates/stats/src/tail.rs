@@ -8,10 +8,10 @@ use jostle_model::record::{Buckets, Distribution, Point};
 use std::collections::BTreeMap;
 
 /// Of all hosts together: how often one is named where none differs.
-const P: f64 = 0.001;
+pub const P: f64 = 0.001;
 /// Requests of one host do not come independently of each other, a single pause makes
 /// many of them slow: what is named must also be large.
-const TIMES_ITS_SHARE: f64 = 2.0;
+pub const TIMES_ITS_SHARE: f64 = 2.0;
 
 /// One host's part in the slowest requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

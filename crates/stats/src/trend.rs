@@ -93,10 +93,10 @@ fn normal_p(n: usize, s: u64, ties: &[usize]) -> f64 {
 }
 
 /// What a drift must exceed to be worth a word, as a share of the mean.
-const WORTH: f64 = 0.10;
+pub const WORTH: f64 = 0.10;
 
 /// Probability of a drift without a trend under which it is taken for one.
-const P: f64 = 0.01;
+pub const P: f64 = 0.01;
 
 /// Share of the runs that must drift in the same direction.
 const RUNS_SHARE: f64 = 2.0 / 3.0;

@@ -107,6 +107,7 @@ fn said(trial: &Trial<'_>, workers: u64) -> Option<Said> {
         targets: trial.targets,
         within: 0.05,
         all: false,
+        strict: false,
     });
     compared.ok()?.rows.first().map(|(_, row)| row.said)
 }

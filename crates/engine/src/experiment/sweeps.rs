@@ -72,7 +72,7 @@ impl Course<'_, '_> {
             let planned = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
             let repeated = schedule::repeats(planned, block, self.spoilt_blocks());
             if !self.another_block(block - repeated.min(block), took) {
-                return self.fit();
+                return self.conclude();
             }
         }
     }

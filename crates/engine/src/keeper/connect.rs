@@ -8,7 +8,7 @@ use super::during::During;
 use super::run::{Aborted, LOOK_UP};
 use super::serve::Desk;
 use crate::order::{Closed, Reached, Reply, Request, SweepOrder};
-use crate::preflight::{explain, memory_floor};
+use crate::preflight::{explain, memory_floor, remedy};
 use crate::workloads::connect::board::{Board, Count, Own, order};
 use crate::workloads::connect::{Crew, Size, stretches};
 use jostle_model::connect::{Accept, Close, Stopped};
@@ -273,14 +273,23 @@ impl<'a> Sweep<'a> {
     }
 
     fn explain(&self, (call, error, nth): (String, String, u64)) -> Stopped {
-        let text = match self.deaths.first() {
+        let load = &self.order.load;
+        let (text, remedy) = match self.deaths.first() {
             Some(death) => {
                 let opened = self.board.get(Count::Opened);
-                format!("{death}; {opened} connections were open")
+                (format!("{death}; {opened} connections were open"), None)
             }
-            None => explain(&call, &error, nth, &self.order.load, &self.machine),
+            None => (
+                explain(&call, &error, nth, load, &self.machine),
+                remedy(&error, &call, load),
+            ),
         };
-        Stopped { call, error, text }
+        Stopped {
+            call,
+            error,
+            text,
+            remedy,
+        }
     }
 
     /// Waits until the client has stopped, and says why: which call failed, with which

@@ -5,6 +5,7 @@
 
 use super::{Refusal, bytes};
 use crate::workloads::connect::{RESERVE, Size};
+use jostle_model::Remedy;
 use jostle_model::connect::{NextLimit, Only, PortRange};
 use jostle_model::plan::Plan;
 use jostle_model::record::At;
@@ -146,7 +147,7 @@ fn more_ports(load: &Load, range: PortRange) -> String {
         }
         _ => "another network namespace".to_owned(),
     };
-    let more = (2 * load.sources).max(2);
+    let more = more_sources(load);
     match (load.embedded, load.binds_port) {
         (true, false) => format!("--sources {more}, --ports {}, or {wider}", 2 * load.ports),
         (_, true) => format!("--sources {more}, or {wider}"),
@@ -366,6 +367,23 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Load, machine: &Machine
     };
     let things = if load.alone { "sockets" } else { "connections" };
     format!("{error} after {open} {things}: {call}{what}")
+}
+
+/// The same as an option, where one lifts it.
+pub fn remedy(error: &str, call: &str, load: &Load) -> Option<Remedy> {
+    let by_sources = load.embedded || load.binds_port;
+    match (error, call) {
+        ("EADDRNOTAVAIL", _) if load.has_ports && by_sources => {
+            Some(Remedy::with("--sources", more_sources(load)))
+        }
+        ("EADDRINUSE", _) if by_sources => Some(Remedy::with("--sources", more_sources(load))),
+        ("EINVAL", "connect") => Some(Remedy::with("--sources", 1)),
+        _ => None,
+    }
+}
+
+fn more_sources(load: &Load) -> u64 {
+    (2 * load.sources).max(2)
 }
 
 /// Where fewer were open than there are ports: what else has some.

@@ -378,6 +378,7 @@ pub mod tests {
             call: "connect".to_owned(),
             error: "EADDRNOTAVAIL".to_owned(),
             text: "no port is left".to_owned(),
+            ..Stopped::default()
         };
         let short = Reached {
             stopped: Some(stopped),

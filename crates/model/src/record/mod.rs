@@ -11,6 +11,7 @@ mod distribution;
 mod environment;
 mod exclusion;
 mod fit;
+mod judged;
 mod point;
 mod spread;
 mod verdict;
@@ -21,17 +22,22 @@ pub use distribution::{Buckets, Distribution, Waits};
 pub use environment::{Calibration, Environment, OwnCost};
 pub use exclusion::{Across, Exclusion};
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
+pub use judged::{Figure, Judged};
 pub use point::{Anchor, Machine, Null, PerWorker, Phase, Point, Server, Slice, Workers};
 pub use spread::{Generator, GeneratorProcess, Spread};
-pub use verdict::{Claim, Is, LimitedBy, Reason, Verdict};
+pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 
 use crate::calibrated::Calibrated;
 use crate::connect::Closing;
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
-/// The version that this build writes and reads.
-pub const SCHEMA: &str = "jostle/1";
+/// The version that this build writes.
+pub const SCHEMA: &str = "jostle/2";
+
+/// The versions that this build reads. In `jostle/1` a run's own verdict is called
+/// `verdict`, reasons have a text and no data, and points have no verdict of their own.
+pub const READS: [&str; 2] = ["jostle/1", SCHEMA];
 
 /// One line of a result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +51,8 @@ pub enum Record {
     Closing(Box<Closing>),
     /// How a figure grows over a sweep; after its points.
     Fit(Box<Fit>),
+    /// The verdict of a point over all its runs; after its points.
+    Verdict(Box<Judged>),
     /// Closes an experiment.
     End(End),
     /// What a calibration found, after the experiments on which it rests.

@@ -235,7 +235,9 @@ pub struct Point {
     /// Merged over the workers, by the name of the figure.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub histograms: BTreeMap<String, Buckets>,
-    /// Whether these numbers may be believed.
+    /// Whether these numbers may be believed, by this run alone; that of the point is
+    /// the record `verdict`. Schema `jostle/1` called it `verdict`.
+    #[serde(rename = "run_verdict", alias = "verdict")]
     pub verdict: Verdict,
 }
 

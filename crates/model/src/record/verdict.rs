@@ -1,5 +1,6 @@
 //! Whether a number may be believed, and what bounds it.
 
+use crate::remedy::Remedy;
 use serde::{Deserialize, Serialize};
 
 /// Whether a number may be believed.
@@ -39,17 +40,49 @@ pub enum Claim {
     Distribution,
 }
 
-/// One reason for a verdict.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One reason for a verdict, as data; `text` is formatted from the other fields.
+/// Files of schema `jostle/1` have `check`, `is`, `claims` and `text` alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
-    /// The check that found it; METHOD.md has its threshold and source.
+    /// The check that found it; `jostle explain CHECK` has its threshold and source.
     pub check: String,
     /// How bad it is.
     pub is: Is,
     /// The claims that it touches.
     pub claims: Vec<Claim>,
+    /// What was measured, in `unit`; absent where nothing bounds it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub measured: Option<f64>,
+    /// The threshold that `measured` crossed, in `unit`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limit: Option<f64>,
+    /// The unit of both, such as `share`, `rotations`, `us`.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub unit: String,
+    /// Where the figure would lie without this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bound: Option<Bound>,
+    /// What no number tells: names of programs, errors, an example.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seen: Option<String>,
+    /// The hosts that it is about; empty where it is about all of them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hosts: Vec<String>,
+    /// What would make the check pass; absent where nothing that can be typed does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub remedy: Option<Remedy>,
     /// One sentence with the figures, and what to do about it.
     pub text: String,
+}
+
+/// Limits of a figure, as multiples of the measured one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// It is at least this many times the measured one.
+    pub low: f64,
+    /// It is at most this many times the measured one; absent where nothing bounds it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub high: Option<f64>,
 }
 
 /// What bounds a throughput.
@@ -83,6 +116,22 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether its figures must not be used.
+    pub fn is_invalid(&self) -> bool {
+        self.is == Is::Invalid
+    }
+
+    /// The gravest reason for INVALID: reasons stand in the order of the checks.
+    pub fn why_invalid(&self) -> Option<&Reason> {
+        self.reasons.iter().find(|reason| reason.is == Is::Invalid)
+    }
+
+    /// Whether a reason is INVALID for this claim.
+    pub fn spoils(&self, claim: Claim) -> bool {
+        let mut reasons = self.reasons.iter();
+        reasons.any(|reason| reason.is == Is::Invalid && reason.claims.contains(&claim))
+    }
+
     /// The verdict that these reasons make.
     pub fn of(reasons: Vec<Reason>) -> Verdict {
         Verdict {

@@ -24,8 +24,10 @@ enum Line<'a> {
         new_target: &'a str,
         at: &'a At,
         figure: &'a str,
-        base: f64,
-        new: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        base: Option<f64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        new: Option<f64>,
         #[serde(skip_serializing_if = "Option::is_none")]
         ratio: Option<Interval>,
         runs: [usize; 2],
@@ -51,7 +53,7 @@ pub fn render(comparison: &Comparison) -> String {
         only: &comparison.only,
     };
     let end = Line::End {
-        exit: if comparison.has_regressed() { 4 } else { 0 },
+        exit: comparison.exit_code(),
     };
     std::iter::once(head)
         .chain(comparison.rows.iter().map(row))
@@ -61,15 +63,16 @@ pub fn render(comparison: &Comparison) -> String {
 }
 
 fn row((experiment, row): &(usize, Compared)) -> Line<'_> {
-    let ratio = row.ratio.filter(|ratio| ratio.interval);
+    let ratio = row.ratio_told().filter(|ratio| ratio.interval);
     Line::Compared {
         experiment: *experiment,
         target: &row.base_target,
         new_target: &row.new_target,
         at: &row.at,
         figure: row.figure.name,
-        base: row.base,
-        new: row.new,
+        // What must not be used must not stand where it could be copied.
+        base: Some(row.base).filter(|_| !row.invalid),
+        new: Some(row.new).filter(|_| !row.invalid),
         ratio: ratio.map(|ratio| Interval {
             estimate: ratio.ratio,
             low: ratio.low,

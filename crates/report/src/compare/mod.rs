@@ -30,6 +30,8 @@ pub struct Input<'a> {
     pub within: f64,
     /// Every figure, not only the headline.
     pub all: bool,
+    /// Whether what is undecided or INVALID counts as a failure.
+    pub strict: bool,
 }
 
 /// What came of it.
@@ -50,6 +52,8 @@ pub struct Comparison {
     pub rows: Vec<(usize, Compared)>,
     /// Points in only one of them, one sentence each.
     pub only: Vec<String>,
+    /// Whether what is undecided or INVALID counts as a failure.
+    pub strict: bool,
 }
 
 /// Why there is nothing to say.
@@ -80,6 +84,12 @@ pub enum CompareError {
     },
 }
 
+/// Exit code: a figure got worse; stronger than [`UNDECIDED`].
+const REGRESSION: u8 = 4;
+
+/// Exit code: nothing could be decided.
+const UNDECIDED: u8 = 3;
+
 /// The ways to print a comparison, the default first.
 pub static COMPARE_FORMATS: &[(&str, &str)] = &[
     ("text", "a row for each point, for a terminal"),
@@ -88,9 +98,18 @@ pub static COMPARE_FORMATS: &[(&str, &str)] = &[
 ];
 
 impl Comparison {
-    /// Whether a figure got worse.
-    pub fn has_regressed(&self) -> bool {
-        self.rows.iter().any(|(_, row)| row.said == Said::Worse)
+    /// For scripts: 4 if a figure got worse; 3 if no figure could be decided, and with
+    /// `strict` if one could not, or is of a point that is INVALID; otherwise 0.
+    pub fn exit_code(&self) -> u8 {
+        let open = |row: &Compared| row.said == Said::Undecided;
+        let rows = || self.rows.iter().map(|(_, row)| row);
+        if rows().any(|row| row.said == Said::Worse) {
+            REGRESSION
+        } else if rows().all(open) || self.strict && rows().any(|row| open(row) || row.invalid) {
+            UNDECIDED
+        } else {
+            0
+        }
     }
 
     /// In the format of this name; as the first of [`COMPARE_FORMATS`] where
@@ -125,6 +144,7 @@ pub fn compare(input: &Input<'_>) -> Result<Comparison, CompareError> {
         context: Vec::new(),
         rows: Vec::new(),
         only: Vec::new(),
+        strict: input.strict,
     };
     for (number, (base, new)) in (1..).zip(matched(input.base, new)) {
         add(&mut comparison, input, number, base, new);

@@ -34,6 +34,7 @@ fn compared(base: &ResultSet, new: &ResultSet) -> Result<Comparison, CompareErro
         targets: None,
         within: 0.05,
         all: false,
+        strict: false,
     })
 }
 
@@ -80,7 +81,7 @@ fn where_only_a_part_of_the_machine_moved_nothing_is_decided() {
             .unwrap()
             .contains("the machine itself changed")
     );
-    assert!(!found.has_regressed());
+    assert_eq!(found.exit_code(), 3);
 }
 
 #[test]
@@ -130,7 +131,7 @@ fn invalid_points_never_gate_and_are_said() {
     let why = found.rows[0].1.why.clone().unwrap();
     assert!(why.starts_with("INVALID in NEW: "), "{why}");
     assert_eq!(found.rows[1].1.said, Said::Worse);
-    assert!(found.has_regressed());
+    assert_eq!(found.exit_code(), 4);
 }
 
 #[test]
@@ -199,6 +200,7 @@ fn two_targets_of_one_result_are_paired_and_need_no_anchor() {
         targets: Some(["flock", "sysv"]),
         within: 0.05,
         all: false,
+        strict: false,
     };
     let found = compare(&input).unwrap();
     assert_eq!(found.rows.len(), 1);
@@ -247,6 +249,7 @@ fn every_figure_has_its_direction() {
         targets: None,
         within: 0.05,
         all: true,
+        strict: false,
     })
     .unwrap();
     let of = |name: &str| {
@@ -271,4 +274,52 @@ fn it_is_printed_in_every_format() {
             .collect::<Vec<_>>()
             .join("\n")
     );
+}
+
+/// CI went green on two results that were INVALID throughout.
+#[test]
+fn of_a_hundred_pairs_that_are_invalid_or_undecided_none_passes_under_strict() {
+    for nth in 0..100 {
+        let [mut base, mut new] = [set(1000.0, 1.0), set(1000.0, 1.0)];
+        for (side, set) in [&mut base, &mut new].into_iter().enumerate() {
+            let spoils = nth % 3 == 2 || nth % 3 == side;
+            match nth / 3 % 4 {
+                // Nothing to anchor it.
+                0 if spoils => set.points.iter_mut().for_each(|point| point.anchor = None),
+                // Too few runs.
+                1 => set.points.retain(|point| point.run <= 1 + nth as u32 % 3),
+                2 if spoils => broken(set, nth),
+                // Neither surely the same nor surely different.
+                3 if spoils => set.points.iter_mut().for_each(|point| {
+                    point.throughput_per_s *= 1.0 - 0.1 * f64::from(point.run % 3);
+                }),
+                _ => {}
+            }
+        }
+        let mut found = compared(&base, &new).unwrap();
+        found.strict = true;
+        assert_ne!(found.exit_code(), 0, "{nth}: {:?}", said(&base, &new));
+        let json = found.render("json");
+        let end = format!("\"exit\":{}", found.exit_code());
+        assert!(json.lines().last().unwrap().contains(&end), "{json}");
+    }
+}
+
+fn broken(set: &mut ResultSet, nth: usize) {
+    let point = &mut set.points[nth % 18];
+    point.errors.insert("EIO".to_owned(), 1);
+}
+
+#[test]
+fn what_decides_nothing_exits_with_3_and_what_decides_something_with_0_unless_strict() {
+    let base = set(1000.0, 1.0);
+    let mut new = set(1000.0, 1.0);
+    assert_eq!(compared(&base, &new).unwrap().exit_code(), 0);
+    broken(&mut new, 0); // flock
+    let mut found = compared(&base, &new).unwrap();
+    assert_eq!(found.exit_code(), 0, "sysv is the same");
+    found.strict = true;
+    assert_eq!(found.exit_code(), 3);
+    broken(&mut new, 9); // sysv
+    assert_eq!(compared(&base, &new).unwrap().exit_code(), 3);
 }

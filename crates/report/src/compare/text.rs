@@ -123,16 +123,12 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
         true => row.base_target.clone(),
         false => format!("{} -> {}", row.base_target, row.new_target),
     };
-    let invalid = row
-        .why
-        .as_ref()
-        .is_some_and(|why| why.starts_with("INVALID"));
-    let figure = |value: f64| match invalid {
+    let figure = |value: f64| match row.invalid {
         // What must not be used must not stand where it could be copied.
         true => "-".to_owned(),
         false => significant(value, 3),
     };
-    let ratio = row.ratio.filter(|_| !invalid);
+    let ratio = row.ratio_told();
     let interval = ratio.filter(|ratio| ratio.interval);
     let mut said = row.said.name().to_owned();
     if let Some(why) = &row.why {

@@ -87,5 +87,6 @@ fn reasons(point: &Point, rank: u64, all: u64) -> Option<Reason> {
         is,
         claims: vec![Claim::Absolute],
         text,
+        ..Reason::default()
     })
 }

@@ -1,29 +1,44 @@
 //! Was every connection that was opened accepted too?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, seen};
+use jostle_model::Remedy;
 use jostle_model::record::{Is, Reason};
+
+/// Connections that may be missing on one side.
+const MOST: i64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "accepted",
     asks: "Did the server accept as many connections as its clients opened?",
-    threshold: "a difference of one: INVALID",
+    unit: "connections",
+    threshold: || format!("a difference of more than {MOST}: INVALID"),
     source: "both sides count every connection of the sweep; the server is ours, and nobody else \
              knows its ports",
+    fooled_by: "nothing known of an embedded server; another one is not asked",
+    advice: "run it again; where it comes back, look for what else connects there",
+    words: seen,
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let (opened, accepted) = evidence.runs.iter().find_map(|run| {
+    let (opened, accepted, difference) = evidence.runs.iter().find_map(|run| {
         let connections = run.connections.as_ref()?;
         let server = run.server?;
-        (server.difference? != 0).then_some((connections.opened, server.counted?))
+        let difference = server.difference.filter(|n| n.abs() > MOST)?;
+        Some((connections.opened, server.counted?, difference))
     })?;
-    let text = format!(
-        "{opened} connections were opened and {accepted} accepted; somebody else used the \
-         server's port, or the server fell behind"
-    );
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    let found = Found {
+        measured: Some(difference as f64),
+        limit: Some(MOST as f64),
+        seen: Some(format!(
+            "{opened} connections were opened and {accepted} accepted: another program used the \
+             server's port, or the server fell behind"
+        )),
+        remedy: Some(Remedy::Again),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]
@@ -33,7 +48,7 @@ mod tests {
     use jostle_model::record::{Is, Server};
 
     #[test]
-    fn one_apart_convicts_either_way_and_locks_are_not_asked() {
+    fn one_apart_is_flagged_either_way_and_locks_are_not_asked() {
         for (difference, is) in [(0, Is::Valid), (1, Is::Invalid), (-1, Is::Invalid)] {
             let found = |connections: bool| {
                 after(&CHECK, |point| {

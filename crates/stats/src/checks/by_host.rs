@@ -1,30 +1,30 @@
-//! What convicts one host of several convicts the whole, and is said of that host.
+//! A host whose own figures are INVALID makes the whole INVALID, by that host's name.
 //!
 //! Each row of a host carries the verdict of the same checks on its own figures. No
 //! check by itself: the reasons keep the names of those that found them.
 
-use super::CHECKS;
+use super::{CHECKS, with_text};
 use jostle_model::record::{Is, Point, Reason};
 use std::collections::BTreeMap;
 
 /// Hosts that are named in one reason.
 const NAMED: usize = 3;
 
-/// The reasons against the whole, with what its hosts are accused of:
+/// The reasons against the whole, with what the checks report of its hosts:
 ///
 /// - a host's own figures that are INVALID in half of the runs or more make the whole
 ///   so;
-/// - what a check finds in the whole and in a host is said of the host.
+/// - what a check finds in the whole and in a host is reported of the host.
 ///
 /// What is SUSPECT of a host alone stands in its row only: the others average it out.
 pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
-    let accused = accused(runs);
-    if accused.is_empty() {
+    let flagged = flagged(runs);
+    if flagged.is_empty() {
         return reasons;
     }
     for check in CHECKS {
-        let of_check = accused.iter().filter(|one| one.reason.check == check.name);
-        let mut of_check: Vec<&Accused<'_>> = of_check.collect();
+        let of_check = flagged.iter().filter(|one| one.reason.check == check.name);
+        let mut of_check: Vec<&Flagged<'_>> = of_check.collect();
         of_check.sort_by_key(|one| std::cmp::Reverse(one.reason.is));
         let Some(worst) = of_check.first() else {
             continue;
@@ -36,10 +36,16 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
         if !counts || worst.reason.is < is {
             continue;
         }
-        let reason = Reason {
-            text: text(&of_check, worst.reason.is),
+        let alike = of_check
+            .iter()
+            .filter(|one| one.reason.is == worst.reason.is);
+        let hosts: Vec<String> = alike.map(|one| one.host.to_owned()).collect();
+        let reason = with_text(Reason {
+            // Of a reason without data nothing else is changed.
+            text: named(&hosts, &worst.reason.text),
+            hosts,
             ..worst.reason.clone()
-        };
+        });
         match whole {
             Some(at) => reasons[at] = reason,
             None => reasons.push(reason),
@@ -50,13 +56,13 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
     reasons
 }
 
-/// What a host is accused of in half of the runs or more.
-struct Accused<'a> {
+/// What a check reports of a host in half of the runs or more.
+struct Flagged<'a> {
     host: &'a str,
     reason: Reason,
 }
 
-fn accused<'a>(runs: &[&'a Point]) -> Vec<Accused<'a>> {
+fn flagged<'a>(runs: &[&'a Point]) -> Vec<Flagged<'a>> {
     let mut found = BTreeMap::<(u64, &str), (&'a str, Vec<&'a Reason>)>::new();
     for row in runs.iter().flat_map(|run| &run.hosts) {
         for reason in &row.verdict.reasons {
@@ -65,32 +71,33 @@ fn accused<'a>(runs: &[&'a Point]) -> Vec<Accused<'a>> {
             entry.1.push(reason);
         }
     }
-    let accused = found.into_values().filter_map(|(host, said)| {
-        let often = |said: &[&Reason]| !said.is_empty() && 2 * said.len() >= runs.len();
-        let invalid: Vec<&Reason> = said
+    let flagged = found.into_values().filter_map(|(host, all)| {
+        let often = |some: &[&Reason]| !some.is_empty() && 2 * some.len() >= runs.len();
+        let invalid: Vec<&Reason> = all
             .iter()
             .copied()
             .filter(|r| r.is == Is::Invalid)
             .collect();
-        let reason = match (often(&invalid), often(&said)) {
+        let reason = match (often(&invalid), often(&all)) {
             (true, _) => invalid[0].clone(),
             (false, true) => Reason {
                 is: Is::Suspect,
-                ..said[0].clone()
+                ..all[0].clone()
             },
             _ => return None,
         };
-        Some(Accused { host, reason })
+        Some(Flagged { host, reason })
     });
-    accused.collect()
+    flagged.collect()
 }
 
-/// The first one's words, and who else.
-fn text(accused: &[&Accused<'_>], is: Is) -> String {
-    let alike: Vec<&&Accused<'_>> = accused.iter().filter(|one| one.reason.is == is).collect();
-    let first = alike[0];
-    let others: Vec<&str> = alike[1..].iter().map(|one| one.host).collect();
-    let also = match others.as_slice() {
+/// What is found of these hosts: the first one's words, and who else. As it is where
+/// none is named.
+pub fn named(hosts: &[String], text: &str) -> String {
+    let Some((first, others)) = hosts.split_first() else {
+        return text.to_owned();
+    };
+    let also = match others {
         [] => String::new(),
         few if few.len() < NAMED => format!("; likewise {}", few.join(", ")),
         many => format!(
@@ -99,7 +106,7 @@ fn text(accused: &[&Accused<'_>], is: Is) -> String {
             many.len() - (NAMED - 1)
         ),
     };
-    format!("{}: {}{also}", first.host, first.reason.text)
+    format!("{first}: {text}{also}")
 }
 
 #[cfg(test)]
@@ -117,6 +124,7 @@ mod tests {
                 is,
                 claims: vec![Claim::Absolute],
                 text: format!("found by {check}"),
+                ..Reason::default()
             }],
         };
         HostPart {
@@ -173,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_runs_convict() {
+    fn half_of_the_runs_are_flagged() {
         let bad = || run(&[(Is::Invalid, "steal")]);
         let good = || run(&[(Is::Valid, "")]);
         assert_eq!(found(&[bad(), good()]).is, Is::Invalid);

@@ -1,6 +1,7 @@
 //! Do the CPUs' clocks agree well enough to time a hand-off?
 
-use super::{Check, Evidence, percent};
+use super::{Check, Evidence, Found, measured, percent};
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Reason};
 
 /// Under this name a point counts, among its errors, the hand-offs that ended
@@ -8,16 +9,32 @@ use jostle_model::record::{Claim, Is, Reason};
 /// no histogram.
 pub const BEFORE_RELEASE: &str = "handoff_before_release";
 
+/// Share of the hand-offs.
 const MOST: f64 = 0.001;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "clock",
     asks: "Did hand-offs end before they began?",
-    threshold: "above 0.1 % of the hand-offs: INVALID; silent where owners overlapped, which \
-                explains it without the clocks",
+    unit: "share",
+    threshold: || {
+        format!(
+            "above {} of the hand-offs: INVALID; not judged where owners overlapped, which \
+             explains it without the clocks",
+            percent(MOST)
+        )
+    },
     source: "no grant precedes the release that allowed it (Lamport, CACM 21, 1978); \
              up to 0.1 % leaves p99 in place",
+    fooled_by: "an offset below the clocks' known uncertainty; where that could not be measured, \
+                no hand-off counts as early",
+    advice: "put all workers on one CPU, which has one clock",
+    words: |reason| {
+        format!(
+            "{} of the hand-offs ended before they began: the CPUs' clocks disagree",
+            percent(measured(reason))
+        )
+    },
     judge,
 };
 
@@ -30,12 +47,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let handoffs = evidence.sum(|run| run.handoff_ns.as_ref().map_or(0, |d| d.count));
     let share = early as f64 / handoffs.max(early).max(1) as f64;
     (share > MOST).then(|| {
-        let text = format!(
-            "{} of the hand-offs ended before they began: the CPUs' clocks disagree \
-             (--place same uses one)",
-            percent(share)
-        );
-        CHECK.reason(Is::Invalid, &[Claim::Distribution], text)
+        let found = Found {
+            measured: Some(share),
+            limit: Some(MOST),
+            remedy: Some(Remedy::with("--place", "same")),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Invalid, &[Claim::Distribution], found)
     })
 }
 
@@ -46,7 +64,7 @@ mod tests {
     use jostle_model::record::Is;
 
     #[test]
-    fn more_than_one_early_hand_off_in_a_thousand_convicts() {
+    fn more_than_one_early_hand_off_in_a_thousand_is_flagged() {
         let with = |early| {
             after(&CHECK, |point| {
                 point.handoff_ns.as_mut().unwrap().count = 4000;

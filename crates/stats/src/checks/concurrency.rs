@@ -1,19 +1,30 @@
 //! Were there as many requests in flight as there should have been?
 
-use super::{Check, EVERYTHING, Evidence, percent};
+use super::{Check, EVERYTHING, Evidence, Found, measured, more_generators, percent, seen};
 use crate::intervals::median;
 use jostle_model::record::{Is, Reason};
 
+/// Share of the nominal number.
 const LEAST: f64 = 0.95;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "concurrency",
     asks: "Was as much in flight as was asked for?",
-    threshold: "the mean number of requests in flight, median over the runs, under 95 % of the \
-                nominal number: INVALID; time in which a generator stood still does not count",
+    unit: "share",
+    threshold: || {
+        format!(
+            "the mean number of requests in flight, median over the runs, under {} of the nominal \
+             number: INVALID; time in which a generator was stopped does not count",
+            percent(LEAST)
+        )
+    },
     source: "Little's law (Operations Research 9, 1961): the number in flight is throughput by \
              latency; what is missing, the server was never asked for",
+    fooled_by: "a generator that is stopped for less than 20 ms at a time, and one that runs but \
+                does nothing with an answer that is there; `generator` sees the latter",
+    advice: "more generators, or more CPU time for them",
+    words: |reason| format!("only {} of {}", percent(measured(reason)), seen(reason)),
     judge,
 };
 
@@ -24,27 +35,32 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .collect();
     let share = median(&shares).filter(|share| *share < LEAST)?;
     let nominal = spreads().next()?.in_flight;
-    let still = evidence
-        .runs
-        .iter()
-        .flat_map(|run| &run.generators)
+    let found = Found {
+        measured: Some(share),
+        limit: Some(LEAST),
+        seen: Some(format!(
+            "{nominal} requests were in flight on average{}",
+            stopped(evidence)
+        )),
+        remedy: more_generators(&evidence.experiment.plan),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
+}
+
+fn stopped(evidence: &Evidence<'_>) -> String {
+    let generators = evidence.runs.iter().flat_map(|run| &run.generators);
+    let still = generators
         .filter_map(|generator| Some(generator.process?.still_share))
         .fold(0.0, f64::max);
-    let why = match still > 0.0 {
+    match still > 0.0 {
         true => format!(
-            "; a generator stood still for up to {} of the window (stopped, or its CPU quota \
-             was used up)",
+            ", while a generator was stopped for up to {} of the window (by a signal, or by its \
+             CPU quota)",
             percent(still)
         ),
         false => String::new(),
-    };
-    let text = format!(
-        "{:.1} requests were in flight of {nominal} ({}), so that this is another load than it \
-         says{why}",
-        share * nominal as f64,
-        percent(share)
-    );
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    }
 }
 
 #[cfg(test)]
@@ -85,12 +101,12 @@ mod tests {
     }
 
     #[test]
-    fn the_text_says_how_many_there_were_and_who_stood_still() {
+    fn the_text_says_how_many_there_were_and_what_was_stopped() {
         let text = judge(&CHECK, &[run(45.0, 0.5)]).unwrap().text;
         assert!(
-            text.starts_with("45.0 requests were in flight of 90 (50.0 %)"),
+            text.starts_with("only 50.0 % of 90 requests were in flight on average"),
             "{text}"
         );
-        assert!(text.contains("stood still for up to 50.0 %"), "{text}");
+        assert!(text.contains("was stopped for up to 50.0 %"), "{text}");
     }
 }

@@ -1,25 +1,38 @@
 //! Did every worker live to the end of the window?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::record::{Is, Reason};
+
+/// Deaths.
+const MOST: usize = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "deaths",
     asks: "Did a worker end before its time?",
-    threshold: "one death: INVALID",
+    unit: "deaths",
+    threshold: || format!("more than {MOST}: INVALID"),
     source: "the figures are those of the workers that were asked for, or of nothing",
+    fooled_by: "nothing known; processes are reaped one by one with their cause",
+    advice: "find out who killed it: the sentence names the signal (SIGKILL is often the kernel's \
+             out-of-memory killer; see `dmesg`)",
+    words: seen,
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let mut deaths = evidence.runs.iter().flat_map(|run| &run.deaths);
-    let first = deaths.next()?;
-    let text = match deaths.count() {
-        0 => first.clone(),
-        more => format!("{first} (and {more} more)"),
+    let deaths: Vec<&String> = evidence.runs.iter().flat_map(|run| &run.deaths).collect();
+    let first = deaths.first().filter(|_| deaths.len() > MOST)?;
+    let found = Found {
+        measured: Some(deaths.len() as f64),
+        limit: Some(MOST as f64),
+        seen: Some(match deaths.len() {
+            1 => (*first).clone(),
+            n => format!("{first} (and {} more)", n - 1),
+        }),
+        ..Found::default()
     };
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]
@@ -28,7 +41,7 @@ mod tests {
     use crate::fixtures::{judge, point};
 
     #[test]
-    fn one_death_convicts_and_more_are_counted() {
+    fn one_death_is_flagged_and_more_are_counted() {
         assert_eq!(judge(&CHECK, &[point()]), None);
         let mut bad = point();
         bad.deaths = vec!["worker 7 was killed by SIGKILL".to_string()];

@@ -1,21 +1,38 @@
 //! Did requests become slower, or faster, along the run?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
 /// Requests of a tenth; of fewer the mean is that of its slowest.
 const LEAST_PER_SLICE: u64 = 10;
 
+/// How many times as many operations average a trend out that ends.
+const MORE: u64 = 10;
+
 /// The check.
 pub static CHECK: Check = Check {
     name: "drift",
     asks: "Does a request take as long at the end of a run as at its beginning?",
-    threshold: "over the tenths of a run a Theil-Sen drift of the mean time above 10 % with \
-                Mann-Kendall p < 0.01, in the same direction in two thirds of the runs: SUSPECT; \
-                judged from 10 requests a tenth on",
+    unit: "share",
+    threshold: || {
+        format!(
+            "over the tenths of a run {} of the mean time: SUSPECT; judged from \
+             {LEAST_PER_SLICE} requests a tenth on",
+            trending::threshold()
+        )
+    },
     source: "the thresholds of `steadiness`; a published rate of 10,000 calls once hid that one \
              of six set-ups had lost 45 % of it along the run",
+    fooled_by: "a drift slower than a run; a single slow tenth is none",
+    advice: "more operations, so that the trend ends or shows in full",
+    words: |reason| {
+        trending::words(
+            reason,
+            "from the beginning of the run to its end the time of a request",
+        )
+    },
     judge,
 };
 
@@ -23,15 +40,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let asked = evidence.runs.iter().filter(|run| run.service_ns.is_some());
     let judged: Vec<Drift> = asked.filter_map(|run| drift(run)).collect();
     let agreed = trend::agreed(&judged)?;
-    let text = format!(
-        "from the beginning of the run to its end the time of a request {} by {:.0} % in {} of {} \
-         runs; the mean is of no one moment",
-        if agreed.share > 0.0 { "rises" } else { "falls" },
-        100.0 * agreed.share.abs(),
-        agreed.runs,
-        judged.len()
-    );
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+    let operations = evidence.runs.first()?.at.operations;
+    let found = Found {
+        remedy: Some(match operations {
+            Some(n) => Remedy::with("-n", n.saturating_mul(MORE)),
+            None => Remedy::Again,
+        }),
+        ..trending::found(&agreed, judged.len())
+    };
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found))
 }
 
 /// None where the tenths are too few or too poor.

@@ -1,16 +1,24 @@
 //! Did every call succeed?
 
-use super::{Check, EVERYTHING, Evidence, clock};
+use super::{Check, EVERYTHING, Evidence, Found, clock, seen};
 use jostle_model::plan::Workload;
 use jostle_model::record::{Is, Reason};
 use std::collections::BTreeMap;
+
+/// Failed calls.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "errors",
     asks: "Did any call fail, apart from refused tries and timeouts?",
-    threshold: "one failed call: INVALID",
+    unit: "calls",
+    threshold: || format!("more than {MOST} failed calls: INVALID"),
     source: "a failed call is quicker than a lock: counting on would make an error look like speed",
+    fooled_by: "a lock that reports success without locking; the witness of exclusion sees that",
+    advice: "look the error up: the first of each kind stands under the table, in the words of \
+             the system or server",
+    words: seen,
     judge,
 };
 
@@ -26,13 +34,19 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             *failed.entry(name).or_default() += count;
         }
     }
+    let all: u64 = failed.values().sum();
     let list: Vec<String> = failed
         .iter()
         .map(|(name, count)| format!("{name} {count} times"))
         .collect();
-    (!list.is_empty()).then(|| {
-        let text = format!("calls failed: {}", list.join(", "));
-        CHECK.reason(Is::Invalid, EVERYTHING, text)
+    (all > MOST).then(|| {
+        let found = Found {
+            measured: Some(all as f64),
+            limit: Some(MOST as f64),
+            seen: Some(format!("calls failed: {}", list.join(", "))),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Invalid, EVERYTHING, found)
     })
 }
 
@@ -43,7 +57,7 @@ mod tests {
     use jostle_model::record::Is;
 
     #[test]
-    fn one_failed_call_convicts_and_a_counted_zero_does_not() {
+    fn one_failed_call_is_flagged_and_a_counted_zero_is_not() {
         let with = |name: &str, count| {
             after(&CHECK, |point| {
                 point.errors.insert(name.to_string(), count);

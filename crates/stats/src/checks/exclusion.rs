@@ -1,41 +1,65 @@
 //! Did the lock let two owners in at once, on one host or on two?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::record::{Across, Exclusion, Is, Reason};
+
+/// Violations.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "exclusion",
     asks: "Did any acquisition find another owner inside, or overlap with one of another host?",
-    threshold: "one violation, one wrong fencing token: INVALID",
+    unit: "acquisitions",
+    threshold: || format!("more than {MOST} violations, or wrong fencing tokens: INVALID"),
     source: "the lock's own contract; so the kernel's locktorture counts writers that meet another",
+    fooled_by: "overlaps shorter than the time for which the owner's mark stands (printed as \
+                \"watched for\"), wrong memory ordering, a reader that was not drawn, and between \
+                hosts a clock that is off by more than its uncertainty",
+    advice: "do not use the lock; fewer workers show whether it takes a crowd",
+    words: seen,
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
     let violations = sum(|exclusion| exclusion.violations);
-    let checked = sum(|exclusion| exclusion.checked);
-    if violations == 0 {
+    if violations == MOST {
         return across(evidence);
     }
-    let mut text = format!(
-        "{violations} of {checked} acquisitions found another owner inside: this lock does not exclude"
-    );
-    let mut examples = evidence.exclusions().flat_map(|seen| &seen.examples);
-    if let Some(example) = examples.next() {
-        text.push_str(&format!(" ({example})"));
-    }
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    let example = evidence.exclusions().flat_map(|seen| &seen.examples).next();
+    Some(reason(
+        violations,
+        format!(
+            "{violations} of {} acquisitions found another owner inside: this lock does not \
+             exclude{}",
+            sum(|exclusion| exclusion.checked),
+            such_as(example)
+        ),
+    ))
+}
+
+fn reason(violations: u64, seen: String) -> Reason {
+    let found = Found {
+        measured: Some(violations as f64),
+        limit: Some(MOST as f64),
+        seen: Some(seen),
+        ..Found::default()
+    };
+    CHECK.reason(Is::Invalid, EVERYTHING, found)
+}
+
+fn such_as(example: Option<&String>) -> String {
+    example.map_or(String::new(), |example| format!(" ({example})"))
 }
 
 /// What only the logs of several hosts together show.
 fn across(evidence: &Evidence<'_>) -> Option<Reason> {
-    let seen: Vec<&Across> = evidence
+    let logs: Vec<&Across> = evidence
         .exclusions()
         .filter_map(|exclusion| exclusion.across.as_deref())
         .collect();
-    let sum = |figure: fn(&Across) -> u64| seen.iter().map(|across| figure(across)).sum::<u64>();
+    let sum = |figure: fn(&Across) -> u64| logs.iter().map(|across| figure(across)).sum::<u64>();
     let checked = sum(|across| across.checked);
     let faults = [
         (
@@ -51,14 +75,13 @@ fn across(evidence: &Evidence<'_>) -> Option<Reason> {
             "came with an older fencing token than that of a hold that was over",
         ),
     ];
+    let all: u64 = faults.iter().map(|(count, _)| count).sum();
     let found = faults.iter().filter(|(count, _)| *count > 0);
-    let said: Vec<String> = found
+    let list: Vec<String> = found
         .map(|(count, what)| format!("{count} of {checked} acquisitions {what}"))
         .collect();
-    let example = seen.iter().flat_map(|across| &across.examples).next();
-    let example = example.map_or(String::new(), |example| format!(" ({example})"));
-    let text = format!("{}{example}", said.join("; "));
-    (!said.is_empty()).then(|| CHECK.reason(Is::Invalid, EVERYTHING, text))
+    let example = logs.iter().flat_map(|across| &across.examples).next();
+    (all > MOST).then(|| reason(all, list.join("; ") + &such_as(example)))
 }
 
 #[cfg(test)]
@@ -79,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn one_violation_convicts_and_a_dead_holder_does_not() {
+    fn one_violation_is_flagged_and_a_dead_holder_is_not() {
         assert_eq!(with(1, 0), Is::Invalid);
         assert_eq!(with(0, 0), Is::Valid);
         assert_eq!(with(0, 7), Is::Valid);
@@ -101,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_across_hosts_convicts_and_what_is_undecided_does_not() {
+    fn what_is_certain_across_hosts_is_flagged_and_what_is_undecided_is_not() {
         let judged = |across: Across| {
             let mut run = point();
             run.exclusion.as_mut().unwrap().across = Some(Box::new(across));

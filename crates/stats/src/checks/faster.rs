@@ -1,7 +1,8 @@
 //! Did connecting get suspiciously faster as more connections were open?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, measured};
 use crate::intervals::median;
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Reason};
 
 /// Half of the time before is what a virtual machine's own two speeds can do; a
@@ -12,10 +13,23 @@ const SUSPICIOUS: f64 = 0.4;
 pub static CHECK: Check = Check {
     name: "faster",
     asks: "Did a connection take far less time than with fewer of them open?",
-    threshold: "a median under 0.4 times that of the point before, median over the runs: SUSPECT",
+    unit: "ratio",
+    threshold: || {
+        format!(
+            "a median under {SUSPICIOUS} times that of the point before, median over the runs: SUSPECT"
+        )
+    },
     source: "nothing that the kernel does for a connection gets cheaper with their number; its \
              ancestor got faster once its calls began to fail. Not judged where the point before \
              holds fewer than 1000 connections, which pay for cold caches",
+    fooled_by: "a curve that gets faster little by little",
+    advice: "run it again",
+    words: |reason| {
+        format!(
+            "a connection takes {:.2} times as long as with fewer open, which none should",
+            measured(reason)
+        )
+    },
     judge,
 };
 
@@ -26,11 +40,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .filter_map(|run| run.connections.as_ref()?.to_previous)
         .collect();
     let ratio = median(&ratios).filter(|ratio| *ratio < SUSPICIOUS)?;
-    let text = format!(
-        "a connection takes {ratio:.2} times as long as with fewer open, which none should; \
-         run it again"
-    );
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+    let found = Found {
+        measured: Some(ratio),
+        limit: Some(SUSPICIOUS),
+        remedy: Some(Remedy::Again),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found))
 }
 
 #[cfg(test)]

@@ -1,17 +1,27 @@
 //! Did enough happen to speak of a rate?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use jostle_model::Remedy;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
+/// Grants of a window.
 const LEAST: u64 = 30;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "few_operations",
     asks: "Did enough happen within the window to speak of a rate?",
-    threshold: "a window with fewer than 30 grants: SUSPECT, without any: INVALID",
+    unit: "operations",
+    threshold: || format!("a run with fewer than {LEAST} grants: SUSPECT, without any: INVALID"),
     source: "where a window's edges fall among the grants decides about one of them: of 30 \
              that is 3 %",
+    fooled_by: "many grants in one burst; see `steadiness`",
+    advice: "a longer window, or more operations",
+    words: |reason| match measured(reason) {
+        0.0 => seen(reason),
+        n => format!("only {n} {}", seen(reason)),
+    },
     judge,
 };
 
@@ -23,30 +33,46 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     };
     let runs = evidence.runs.iter().filter(|run| !ended(run));
     let fewest = runs.min_by_key(|run| run.operations)?;
-    let window_s = fewest.window_s;
-    match fewest.operations {
-        0 if fewest.failed_ns.is_some() => {
-            let text = "no request was a success".to_owned();
-            Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    if fewest.operations >= LEAST {
+        return None;
+    }
+    let found = |seen: String, remedy| Found {
+        measured: Some(fewest.operations as f64),
+        limit: Some(LEAST as f64),
+        seen: Some(seen),
+        remedy,
+        ..Found::default()
+    };
+    if fewest.operations == 0 {
+        let what = match fewest.failed_ns.is_some() {
+            true => "no request was a success".to_owned(),
+            false => format!(
+                "nothing was granted within a window of {:.1} s",
+                fewest.window_s
+            ),
+        };
+        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found(what, None)));
+    }
+    let what = match evidence.experiment.plan.workload.has_window() {
+        true if evidence.is_contention() => "acquisitions within the window",
+        true => "answers within the window",
+        false => "operations in the whole run",
+    };
+    let found = found(what.to_owned(), more(evidence, fewest));
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], found))
+}
+
+/// What is enough, at the same rate.
+fn more(evidence: &Evidence<'_>, fewest: &Point) -> Option<Remedy> {
+    let each = LEAST.div_ceil(fewest.at.workers.unwrap_or(1).max(1));
+    match evidence.experiment.plan.workload {
+        Workload::Stream => Some(Remedy::with("-n", each)),
+        Workload::Hold => Some(Remedy::with("--keys", each)),
+        Workload::Connect => None,
+        Workload::Contend | Workload::Rate | Workload::Spread => {
+            let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window_s).ceil();
+            Some(Remedy::with("-t", seconds))
         }
-        0 => {
-            let text = format!("nothing was granted within a window of {window_s:.1} s");
-            Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
-        }
-        n if n < LEAST => {
-            if !evidence.experiment.plan.workload.has_window() {
-                let text = format!("only {n} operations in the whole run; do more of them");
-                return Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text));
-            }
-            let seconds = (LEAST as f64 / n as f64 * window_s).ceil();
-            let what = match evidence.is_contention() {
-                true => "acquisitions",
-                false => "answers",
-            };
-            let text = format!("only {n} {what} within the window (-t {seconds})");
-            Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text))
-        }
-        _ => None,
     }
 }
 
@@ -92,14 +118,19 @@ mod tests {
     #[test]
     fn what_would_do_is_a_longer_window_or_more_operations() {
         const LONGER: &str = "only 7 answers within the window (-t 22)";
-        const MORE: &str = "only 7 operations in the whole run; do more of them";
         let mut poor = point();
         poor.operations = 7;
         for (workload, text) in [
             (Workload::Rate, LONGER),
             (Workload::Spread, LONGER),
-            (Workload::Stream, MORE),
-            (Workload::Hold, MORE),
+            (
+                Workload::Stream,
+                "only 7 operations in the whole run (-n 3)",
+            ),
+            (
+                Workload::Hold,
+                "only 7 operations in the whole run (--keys 3)",
+            ),
         ] {
             let mut experiment = experiment();
             experiment.plan.workload = workload;

@@ -1,10 +1,14 @@
 //! Were the workers themselves the limit?
 
-use super::{Check, EVERYTHING, Evidence, percent};
+use super::{
+    Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, more_generators, percent, seen,
+};
 use crate::intervals::median;
+use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
-use jostle_model::record::{Claim, Generator, Is, Point, Reason};
+use jostle_model::record::{Bound, Claim, Generator, Is, Point, Reason};
 
+/// Share of its time that a thread is busy.
 const BUSY: f64 = 0.9;
 
 /// Of a generator thread's time, runnable and not running. Left alone, threads
@@ -21,16 +25,32 @@ const WAITING: f64 = 0.1;
 pub static CHECK: Check = Check {
     name: "generator",
     asks: "Was the busiest thread that asked a server at its own limit?",
-    threshold: "(CPU time + time runnable but not running) / wall time of the busiest generator \
-                thread, or of the busiest worker that has its own, median over the runs, at 0.9 \
-                and above: SUSPECT, and the rate is a lower bound; so are generator threads \
-                (--as tasks), and workers that do not outnumber their CPUs, that were runnable \
-                and not running for 0.2 of their time, and generators (spread) that kept their \
-                requests waiting for a CPU for 0.1 of the time in flight; judged for closed loops \
-                over a network, and of generators with a CPU quota also by the share of it that \
-                they used",
+    unit: "share",
+    threshold: || {
+        format!(
+            "(CPU time + time runnable but not running) / wall time of the busiest generator \
+             thread, or of the busiest worker that has its own, median over the runs, at {BUSY} \
+             and above: SUSPECT, and the rate is a lower bound; so are generator threads \
+             (--as tasks), and workers that do not outnumber their CPUs, that were runnable \
+             and not running for {QUEUED} of their time, and generators (spread) that kept their \
+             requests waiting for a CPU for {WAITING} of the time in flight; judged for closed \
+             loops over a network, and of generators with a CPU quota also by the share of it \
+             that they used"
+        )
+    },
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \
              Denning & Buzen, Computing Surveys 10, 1978)",
+    fooled_by: "a kernel without schedstat counts no run-queue time, so that several workers on \
+                one CPU seem idle; a worker that sleeps between polls (`redis`, contended) is not \
+                busy, and limits all the same",
+    advice: "more workers or generators, or more CPU time for them",
+    words: |reason| {
+        format!(
+            "{} for {} of the time: the server does at least this much",
+            seen(reason),
+            percent(measured(reason))
+        )
+    },
     judge,
 };
 
@@ -44,39 +64,55 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let queued = busiest(evidence, |generator| generator.runqueue_share)?;
     let is_spread = evidence.runs.iter().any(|run| run.spread.is_some());
     let is_tasks = evidence.experiment.plan.carrier == Some(Carrier::Tasks) && !is_spread;
-    let (who, remedy) = match (is_spread, is_tasks) {
-        (true, _) => ("generator", "more of them (--generators)"),
-        (_, true) => ("generator thread", "more of them (--generator-threads)"),
-        _ => ("worker", "more workers (-w)"),
+    let who = match (is_spread, is_tasks) {
+        (true, _) => "generator",
+        (_, true) => "generator thread",
+        _ => "worker",
     };
     let rate_only: &[Claim] = &[Claim::Absolute, Claim::Ratio];
-    let (claims, text) = if busy >= BUSY {
-        let text = format!(
-            "the busiest {who} was busy for {} of its time: the server does at least this much; \
-             {remedy}, or give them more CPUs",
-            percent(busy.min(1.0))
-        );
-        (rate_only, text)
+    let (claims, found) = if busy >= BUSY {
+        let what = format!("the busiest {who} was busy");
+        (rate_only, found(busy.min(1.0), BUSY, what, more(evidence)))
     } else if (is_tasks || each_has_a_cpu(evidence)) && queued >= QUEUED {
         // Processes that outnumber the CPUs always queue for them.
-        let text = format!(
-            "a {who} waited for a CPU for {} of its time: the server does at least this much; \
-             give it a CPU of its own (--place), or stop what else runs there",
-            percent(queued)
-        );
-        (rate_only, text)
+        let what = format!("a {who} waited for a CPU");
+        let alone = Some(Remedy::wait_quiet());
+        (rate_only, found(queued, QUEUED, what, alone))
     } else if let Some(waited) = waiting(evidence).filter(|waited| *waited >= WAITING) {
-        let text = format!(
-            "requests waited for a CPU of their generator for {} of the time in flight: the \
-             server does at least this much; give the generators more CPUs (--place), or stop \
-             what else runs there",
-            percent(waited)
-        );
-        (EVERYTHING, text)
+        let what = "requests in flight waited for a CPU of their generator".to_owned();
+        let alone = Some(Remedy::wait_quiet());
+        (EVERYTHING, found(waited, WAITING, what, alone))
     } else {
         return None;
     };
-    Some(CHECK.reason(Is::Suspect, claims, text))
+    Some(CHECK.reason(Is::Suspect, claims, found))
+}
+
+fn found(measured: f64, limit: f64, seen: String, remedy: Option<Remedy>) -> Found {
+    Found {
+        measured: Some(measured),
+        limit: Some(limit),
+        bound: Some(Bound {
+            low: 1.0,
+            high: None,
+        }),
+        seen: Some(seen),
+        remedy,
+    }
+}
+
+/// Twice as many of those who ask.
+fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
+    let plan = &evidence.experiment.plan;
+    let workers = evidence.workers();
+    match (plan.workload, plan.generator_threads) {
+        (Workload::Spread, _) => more_generators(plan),
+        (_, Some(threads)) if 2 * threads <= workers => {
+            Some(Remedy::with("--generator-threads", 2 * threads))
+        }
+        (_, None) if 2 * workers <= MOST_WORKERS => Some(Remedy::with("-w", 2 * workers)),
+        _ => None,
+    }
 }
 
 /// Whether workers, one CPU each, leave nothing for which they must queue: where
@@ -145,7 +181,7 @@ mod tests {
     #[test]
     fn the_text_says_at_least() {
         let text = judge(&CHECK, &[run(0.956)]).unwrap().text;
-        assert!(text.contains("95.6 % of its time"), "{text}");
+        assert!(text.contains("95.6 % of the time"), "{text}");
         assert!(text.contains("at least this much"), "{text}");
     }
 
@@ -153,12 +189,13 @@ mod tests {
     fn the_remedy_is_that_of_the_carrier() {
         let mut experiment = experiment();
         experiment.plan.carrier = Some(Carrier::Tasks);
+        experiment.plan.generator_threads = Some(1);
         let run = run(0.95);
         let verdict = verdict(&Evidence {
             experiment: &experiment,
             runs: &[&run],
         });
-        assert!(verdict.reasons[0].text.contains("--generator-threads"));
+        assert!(verdict.reasons[0].text.ends_with("(--generator-threads 2)"));
     }
 
     #[test]

@@ -1,26 +1,42 @@
 //! Did a signal stop the workers?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, measured};
+use jostle_model::Remedy;
 use jostle_model::record::{Is, Reason};
+
+/// Stops.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "halted",
     asks: "Was a worker process stopped (SIGSTOP) while it was measured?",
-    threshold: "one stop that the keeper was told of: INVALID",
-    source: "waitid(2): the kernel tells the parent of each stop; whoever is stopped neither \
+    unit: "stops",
+    threshold: || format!("more than {MOST} stops that the keeper was told of: INVALID"),
+    source: "waitid(2): the kernel tells the parent of each stop; a stopped process neither \
              asks nor waits, and no CPU clock shows it",
+    fooled_by: "a frozen control group, and a stop of the whole virtual machine, of which no \
+                parent is told",
+    advice: "run it again without the program that sends the signal",
+    words: |reason| {
+        format!(
+            "workers were stopped by a signal (SIGSTOP), {} times or more",
+            measured(reason)
+        )
+    },
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let halts = evidence.sum(|run| run.machine.halts.unwrap_or(0));
-    (halts > 0).then(|| {
-        let text = format!(
-            "workers were stopped by a signal (SIGSTOP), {halts} times or more; \
-             measure again without whoever did it"
-        );
-        CHECK.reason(Is::Invalid, EVERYTHING, text)
+    (halts > MOST).then(|| {
+        let found = Found {
+            measured: Some(halts as f64),
+            limit: Some(MOST as f64),
+            remedy: Some(Remedy::Again),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Invalid, EVERYTHING, found)
     })
 }
 
@@ -31,7 +47,7 @@ mod tests {
     use jostle_model::record::Is;
 
     #[test]
-    fn one_stop_convicts() {
+    fn one_stop_is_flagged() {
         let with = |halts| after(&CHECK, |point| point.machine.halts = halts);
         assert_eq!(with(Some(1)), Is::Invalid);
         assert_eq!(with(Some(0)), Is::Valid);

@@ -1,8 +1,9 @@
 //! Did the generator send its requests when they were due?
 
-use super::{Check, EVERYTHING, Evidence, percent};
+use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::open_loop::{self, pooled};
 use crate::sleeping;
+use jostle_model::Remedy;
 use jostle_model::record::{Is, LimitedBy, Point, Reason};
 
 /// Of the response's p99, and in nanoseconds: what the generator may be late by.
@@ -26,38 +27,87 @@ const REACHED: f64 = 0.99;
 pub static CHECK: Check = Check {
     name: "lag",
     asks: "Did the generator of an open loop send its requests when they were due?",
-    threshold: "p99 of the time from the intended start, or from a slot's coming free if that is \
-                later, to the sending, over all runs: above 50 us, twice what one sleep in ten \
-                is late by on this machine, and 10 % of the response's p99: SUSPECT, above \
-                200 us, four times that lateness, and 25 %, or over 1 % of the plan not sent \
-                although a slot was free: INVALID. 50 us and 10 %, 200 us and 25 %, of means, \
-                for the time that the generator's threads waited for a CPU for each request of a \
-                server, against its time from sending to answer. A canary that is half as late \
-                beyond twice that lateness makes it the machine's",
+    unit: "us",
+    threshold,
     source: "the response is counted from the intended start and holds this time in full: at \
              10 % it moves the figure by as much as a difference that matters; 50 us is a wake-up \
              on a busy virtual machine, and one whose idle CPUs halt at once takes longer",
+    fooled_by: "a kernel without schedstat, on which answers that are read late look like a slow \
+                target; steal, which no task's waiting holds",
+    advice: "a lower rate, more CPUs for the generators (--place), or a quieter hour",
+    words: |reason| match reason.unit.as_str() {
+        SHARE => format!(
+            "{} of the planned requests were not sent although a slot was free{}",
+            percent(measured(reason)),
+            seen(reason)
+        ),
+        _ => seen(reason),
+    },
     judge,
 };
 
-fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let fault = fault(evidence)?;
-    let text = fault.text
-        + &match fault.who {
-            LimitedBy::Machine => format!(
-                "; a canary beside them woke {:.0} us late (p99): it is the machine; more CPUs \
-                 for the generators (--place), or a quieter hour",
-                open_loop::canary_lag_p99(evidence.runs).unwrap_or(0) as f64 / 1e3
-            ),
-            _ => "; a lower --rate, or more CPUs for the generators (--place)".to_owned(),
-        };
-    Some(CHECK.reason(fault.is, EVERYTHING, text))
+/// The unit of requests that were not sent.
+const SHARE: &str = "share";
+
+fn threshold() -> String {
+    let us = |(share, ns): (f64, f64)| (percent(share), ns / 1e3);
+    let ((suspect, suspect_us), (invalid, invalid_us)) = (us(SUSPECT), us(INVALID));
+    format!(
+        "p99 of the time from the intended start, or from a slot's coming free if that is later, \
+         to the sending, over all runs: above {suspect_us} us, twice what one sleep in ten is late \
+         by on this machine, and {suspect} of the response's p99: SUSPECT, above {invalid_us} us, \
+         four times that lateness, and {invalid}, or over {} of the plan not sent although a slot \
+         was free: INVALID. {suspect_us} us and {suspect}, {invalid_us} us and {invalid}, of \
+         means, for the time that the generator's threads waited for a CPU for each request of a \
+         server, against its time from sending to answer. A canary that is half as late beyond \
+         twice that lateness makes it the machine's",
+        percent(UNSENT)
+    )
 }
 
-/// What the generator is guilty of, and who is behind it.
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let fault = fault(evidence)?;
+    let canary = match fault.who {
+        LimitedBy::Machine => format!(
+            "; a canary beside them woke {:.0} us late (p99), so that the machine is the limit",
+            open_loop::canary_lag_p99(evidence.runs).unwrap_or(0) as f64 / 1e3
+        ),
+        _ => String::new(),
+    };
+    let found = Found {
+        measured: Some(fault.measured),
+        limit: Some(fault.limit),
+        seen: Some(fault.text + &canary),
+        remedy: slower(evidence),
+        ..Found::default()
+    };
+    let reason = CHECK.reason_in(fault.unit, fault.is, EVERYTHING, found);
+    Some(reason)
+}
+
+/// The listed rates below this one; a tenth of it where it is the lowest.
+fn slower(evidence: &Evidence<'_>) -> Option<Remedy> {
+    let rate = evidence.runs.first()?.at.rate?;
+    let listed = evidence.experiment.plan.rate.as_ref();
+    let lower = listed.map_or(Vec::new(), |list| {
+        let lower = list.0.iter().filter(|other| **other < rate);
+        lower.map(u64::to_string).collect()
+    });
+    match lower.is_empty() {
+        false => Some(Remedy::with("--rate", lower.join(":"))),
+        true => (rate >= 10).then(|| Remedy::with("--rate", rate / 10)),
+    }
+}
+
+/// One way to be late, and who is behind it.
 struct Fault {
     is: Is,
     who: LimitedBy,
+    /// In `unit`.
+    measured: f64,
+    /// The least that would be flagged as badly, in `unit`.
+    limit: f64,
+    unit: &'static str,
     text: String,
 }
 
@@ -78,10 +128,11 @@ fn unsent(evidence: &Evidence<'_>) -> Option<Fault> {
     (unsent > UNSENT).then(|| Fault {
         is: Is::Invalid,
         who: who(evidence, late_p99(evidence)),
-        text: format!(
-            "{} of the planned requests were not sent although a slot was free",
-            percent(unsent)
-        ),
+        measured: unsent,
+        limit: UNSENT,
+        unit: SHARE,
+        // The words have the share.
+        text: String::new(),
     })
 }
 
@@ -95,9 +146,13 @@ fn late(evidence: &Evidence<'_>) -> Option<Fault> {
     let late_ns = open_loop::generator_lag_p99(evidence.runs)? as f64;
     let response_ns = response_p99(evidence);
     let own_ns = own_lateness(evidence);
+    let (is, limit_ns) = beyond(late_ns, response_ns, own_ns)?;
     Some(Fault {
-        is: beyond(late_ns, response_ns, own_ns)?,
+        is,
         who: who(evidence, late_ns),
+        measured: late_ns / 1e3,
+        limit: limit_ns / 1e3,
+        unit: CHECK.unit,
         text: format!(
             "requests were sent {:.0} us late although a slot was free (p99; the response's is \
              {:.0} us)",
@@ -119,10 +174,14 @@ fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
     let answered: u64 = runs().map(|run| run.operations).sum();
     let queued_ns = waited_s? * 1e9 / answered.max(1) as f64;
     let service_ns = pooled(evidence.runs, "service_ns").mean()?;
+    // No sleep ends in there.
+    let (is, limit_ns) = beyond(queued_ns, service_ns, 0.0)?;
     Some(Fault {
-        // No sleep ends in there.
-        is: beyond(queued_ns, service_ns, 0.0)?,
+        is,
         who: who(evidence, queued_ns),
+        measured: queued_ns / 1e3,
+        limit: limit_ns / 1e3,
+        unit: CHECK.unit,
         text: format!(
             "the workers waited {:.0} us for a CPU for each request (mean; from sending to \
              answer {:.0} us)",
@@ -132,15 +191,16 @@ fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
     })
 }
 
-/// What `own_ns` explains, and for INVALID twice that, is no fault.
-fn beyond(ns: f64, response_ns: f64, own_ns: f64) -> Option<Is> {
-    let exceeds =
-        |(share, least): (f64, f64), own_ns: f64| ns > least.max(own_ns).max(share * response_ns);
-    if exceeds(INVALID, 2.0 * own_ns) {
-        Some(Is::Invalid)
-    } else {
-        exceeds(SUSPECT, own_ns).then_some(Is::Suspect)
-    }
+/// How bad it is, and beyond which time. What `own_ns` explains, and for INVALID twice
+/// that, is no fault.
+fn beyond(ns: f64, response_ns: f64, own_ns: f64) -> Option<(Is, f64)> {
+    let limit_ns =
+        |(share, least): (f64, f64), own_ns: f64| least.max(own_ns).max(share * response_ns);
+    let limits = [
+        (Is::Invalid, limit_ns(INVALID, 2.0 * own_ns)),
+        (Is::Suspect, limit_ns(SUSPECT, own_ns)),
+    ];
+    limits.into_iter().find(|(_, limit_ns)| ns > *limit_ns)
 }
 
 /// What one sleep in a hundred is late by on this machine by itself.
@@ -265,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_a_hundred_that_a_free_slot_could_have_sent_convicts_the_generator() {
+    fn one_in_a_hundred_that_a_free_slot_could_have_sent_flags_the_generator() {
         let with = |dropped_with_slot| {
             let mut point = Run::at(100).point();
             let open = point.open_loop.as_mut().unwrap();
@@ -290,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_that_reads_its_answers_late_is_guilty_too() {
+    fn a_generator_that_reads_its_answers_late_is_flagged_too() {
         use jostle_model::record::Server;
         let with = |queued_us: f64, served: bool| {
             let mut point = Run::at(100).point();
@@ -330,6 +390,6 @@ mod tests {
         assert_eq!(limited(&late(490).point()), Some(LimitedBy::Generator));
         assert_eq!(limited(&late(510).point()), Some(LimitedBy::Machine));
         let text = judge(&CHECK, &[late(900).point()]).unwrap().text;
-        assert!(text.contains("it is the machine"), "{text}");
+        assert!(text.contains("the machine is the limit"), "{text}");
     }
 }

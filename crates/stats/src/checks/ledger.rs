@@ -1,16 +1,28 @@
 //! Is every request that was planned accounted for?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, seen};
+use jostle_model::Remedy;
 use jostle_model::record::{Is, Reason};
+
+/// Requests of a run that may be missing or counted twice.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "ledger",
     asks: "Is every planned request of an open loop accounted for, once?",
-    threshold: "planned other than done + failed + dropped + in flight, by one request in one \
-                run: INVALID",
+    unit: "requests",
+    threshold: || {
+        format!(
+            "planned other than done + failed + dropped + in flight, by more than {MOST} requests \
+             in one run: INVALID"
+        )
+    },
     source: "what is planned is counted from the schedule and what became of it by the workers: \
              a difference is a fault of jostle, and a request that it lost may be the slowest one",
+    fooled_by: "two faults that cancel",
+    advice: "run it again, and report it: it is a fault of jostle",
+    words: seen,
     judge,
 };
 
@@ -19,14 +31,27 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .runs
         .iter()
         .filter_map(|run| run.open_loop.as_ref());
-    let wrong = ledgers.find(|ledger| !ledger.adds_up())?;
-    let found = wrong.done + wrong.failed + wrong.dropped + wrong.in_flight;
-    let text = format!(
-        "{} requests were planned and {found} are accounted for ({} done, {} failed, {} dropped, \
-         {} in flight)",
-        wrong.planned, wrong.done, wrong.failed, wrong.dropped, wrong.in_flight
-    );
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    let known = |ledger: &jostle_model::open_loop::OpenLoop| {
+        ledger.done + ledger.failed + ledger.dropped + ledger.in_flight
+    };
+    let wrong = ledgers.find(|ledger| ledger.planned.abs_diff(known(ledger)) > MOST)?;
+    let found = Found {
+        measured: Some(wrong.planned.abs_diff(known(wrong)) as f64),
+        limit: Some(MOST as f64),
+        seen: Some(format!(
+            "{} requests were planned and {} are accounted for ({} done, {} failed, {} dropped, \
+             {} in flight)",
+            wrong.planned,
+            known(wrong),
+            wrong.done,
+            wrong.failed,
+            wrong.dropped,
+            wrong.in_flight
+        )),
+        remedy: Some(Remedy::Again),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]
@@ -47,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_ledger_that_adds_up_is_acquitted_and_one_request_more_or_less_convicts(
+        fn a_ledger_that_adds_up_passes_and_one_request_more_or_less_is_flagged(
             done in 0..1_000_000u64,
             failed in 0..1_000u64,
             dropped in 0..1_000u64,

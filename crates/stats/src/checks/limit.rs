@@ -1,15 +1,27 @@
 //! Did a limit end the sweep of connections?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::record::{Is, Reason};
+
+/// Calls that may fail.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "limit",
     asks: "Could as many connections be opened as the point names?",
-    threshold: "one call that failed, or one connection too few: INVALID; the sweep ends there",
+    unit: "calls",
+    threshold: || {
+        format!(
+            "more than {MOST} calls that failed, or connections missing: INVALID; the sweep ends there"
+        )
+    },
     source: "a call that fails is quicker than a connection: its ancestor did not look, and got \
              faster beyond the limit",
+    fooled_by: "nothing known; connections that opened and were closed again are reported by \
+                `lost`",
+    advice: "raise the limit that the sentence names, or open fewer connections",
+    words: seen,
     judge,
 };
 
@@ -18,7 +30,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .runs
         .iter()
         .find_map(|run| run.connections.as_ref()?.stopped.as_ref())?;
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, stopped.text.clone()))
+    let found = Found {
+        measured: Some((MOST + 1) as f64),
+        limit: Some(MOST as f64),
+        seen: Some(stopped.text.clone()),
+        remedy: stopped.remedy.clone(),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
 }
 
 #[cfg(test)]
@@ -29,7 +48,7 @@ mod tests {
     use jostle_model::record::Is;
 
     #[test]
-    fn one_run_that_was_stopped_convicts_in_its_own_words() {
+    fn one_run_that_was_stopped_is_flagged_in_its_own_words() {
         let mut whole = point();
         whole.connections = Some(Box::default());
         let mut short = point();
@@ -38,6 +57,7 @@ mod tests {
                 call: "connect".to_owned(),
                 error: "EADDRNOTAVAIL".to_owned(),
                 text: "EADDRNOTAVAIL: all ports are taken; --sources 2".to_owned(),
+                ..Stopped::default()
             }),
             ..Connections::default()
         }));

@@ -1,22 +1,41 @@
 //! Were the connections still open at both ends?
 
-use super::{Check, EVERYTHING, Evidence, percent};
+use super::{Check, EVERYTHING, Evidence, Found, measured, percent, seen};
 use crate::numbers::grouped;
+use jostle_model::Remedy;
 use jostle_model::connect::Connections;
 use jostle_model::record::{Is, Reason};
+
+/// Shares of the connections: beyond the second the number open is not the one named.
+const SUSPECT: f64 = 0.0;
+const INVALID: f64 = 0.001;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "lost",
     asks: "Did the server still hold the connections that its clients hold?",
-    threshold: "one that the server has closed or reset: SUSPECT; above 1 in 1,000: INVALID",
+    unit: "share",
+    threshold: || {
+        format!(
+            "any that the server has closed or reset: SUSPECT; above {} of them: INVALID",
+            percent(INVALID)
+        )
+    },
     source: "a connection is open while both sides hold it; one in a thousand moves no median, \
              and no number of open connections by more than its third digit",
+    fooled_by: "a server that closes later than the look, and a peer that vanishes without a \
+                packet (power, a firewall that forgets the connection): its kernel never sent that \
+                it is gone",
+    advice: "raise the server's limit on connections or its idle timeout, or open fewer",
+    words: |reason| {
+        let (share, what) = (percent(measured(reason)), seen(reason));
+        format!(
+            "the server had closed or reset {}: its limit on connections or its idle timeout",
+            what.replacen("connections", &format!("connections ({share})"), 1)
+        )
+    },
     judge,
 };
-
-/// The share above which the number of open connections is not the one named.
-const FEW: f64 = 0.001;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let connections = evidence
@@ -25,18 +44,28 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         .filter_map(|run| run.connections.as_deref());
     let worst = connections.max_by(|one, other| share(one).total_cmp(&share(other)))?;
     let share = share(worst);
-    let is = match share > FEW {
-        true => Is::Invalid,
-        false => Is::Suspect,
+    let (is, limit) = match share {
+        share if share > INVALID => (Is::Invalid, INVALID),
+        share if share > SUSPECT => (Is::Suspect, SUSPECT),
+        _ => return None,
     };
-    (share > 0.0).then(|| CHECK.reason(is, EVERYTHING, text(worst, share)))
+    let fewer = worst.first_lost.filter(|first| *first > 1);
+    let found = Found {
+        measured: Some(share),
+        limit: Some(limit),
+        seen: Some(which(worst)),
+        remedy: fewer.map(|first| Remedy::with("--open", first - 1)),
+        ..Found::default()
+    };
+    Some(CHECK.reason(is, EVERYTHING, found))
 }
 
 fn share(connections: &Connections) -> f64 {
     connections.lost.unwrap_or(0) as f64 / connections.opened.max(1) as f64
 }
 
-fn text(connections: &Connections, share: f64) -> String {
+/// `47 of 1,000 connections, from number 954 on; the first loss was seen with 960 open`.
+fn which(connections: &Connections) -> String {
     let first = connections.first_lost.map_or_else(String::new, |first| {
         format!(", from number {} on", grouped(first))
     });
@@ -46,20 +75,10 @@ fn text(connections: &Connections, share: f64) -> String {
         }
         _ => String::new(),
     };
-    let remedy = match connections.first_lost {
-        Some(first) if first > 1 => format!(
-            "its limit on connections or its idle timeout: raise it, or --open {}",
-            first - 1
-        ),
-        _ => {
-            "its idle timeout or its limit on connections: raise it, or a smaller --open".to_owned()
-        }
-    };
     format!(
-        "the server had closed or reset {} of {} connections ({}){first}{seen_at}; {remedy}",
+        "{} of {} connections{first}{seen_at}",
         grouped(connections.lost.unwrap_or(0)),
-        grouped(connections.opened),
-        percent(share),
+        grouped(connections.opened)
     )
 }
 
@@ -106,14 +125,14 @@ mod tests {
         assert_eq!(
             reason.text,
             "the server had closed or reset 1,400 of 1,500 connections (93.3 %), from number 101 \
-             on; the first loss was seen with 500 open; its limit on connections or its idle \
-             timeout: raise it, or --open 100"
+             on; the first loss was seen with 500 open: its limit on connections or its idle \
+             timeout (--open 100)"
         );
         let idle = judge(&CHECK, &[with(500, Some(500), Some(1))]).unwrap();
         assert_eq!(
             idle.text,
-            "the server had closed or reset 500 of 500 connections (100.0 %), from number 1 on; \
-             its idle timeout or its limit on connections: raise it, or a smaller --open"
+            "the server had closed or reset 500 of 500 connections (100.0 %), from number 1 on: \
+             its limit on connections or its idle timeout"
         );
     }
 }

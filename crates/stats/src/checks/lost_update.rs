@@ -1,24 +1,42 @@
 //! Did an update that was made under the lock get lost?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::record::{Exclusion, Is, Reason};
+
+/// Lost updates.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "lost_update",
     asks: "Does the counter that each owner increments agree with the acquisitions?",
-    threshold: "one lost update: INVALID",
+    unit: "updates",
+    threshold: || format!("more than {MOST} lost updates: INVALID"),
     source: "the lock's own contract: a load, an add and a store lose nothing under exclusion",
+    fooled_by: "an overlap shorter than the two marks, and a worker killed between its two \
+                counters (one lost update for each death is excused)",
+    advice: "do not use the lock; fewer workers show whether it takes a crowd",
+    words: |reason| {
+        format!(
+            "{} of {} updates made under the lock were lost",
+            measured(reason),
+            seen(reason)
+        )
+    },
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
     let lost = sum(|exclusion| exclusion.lost_updates);
-    let checked = sum(|exclusion| exclusion.checked);
-    (lost > 0).then(|| {
-        let text = format!("{lost} of {checked} updates made under the lock were lost");
-        CHECK.reason(Is::Invalid, EVERYTHING, text)
+    (lost > MOST).then(|| {
+        let found = Found {
+            measured: Some(lost as f64),
+            limit: Some(MOST as f64),
+            seen: Some(sum(|exclusion| exclusion.checked).to_string()),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Invalid, EVERYTHING, found)
     })
 }
 
@@ -29,7 +47,7 @@ mod tests {
     use jostle_model::record::Is;
 
     #[test]
-    fn one_lost_update_convicts() {
+    fn one_lost_update_is_flagged() {
         let with = |lost| {
             after(&CHECK, |point| {
                 point.exclusion.as_mut().unwrap().lost_updates = lost;

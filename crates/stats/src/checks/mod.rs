@@ -5,13 +5,17 @@
 //! over the runs, so that a verdict gains certainty with every run. What a
 //! record does not hold is not judged.
 //!
-//! A new check is a file with a [`Check`] and one line in [`CHECKS`]; METHOD.md
-//! has a section for each.
+//! A new check is a file with a [`Check`] and one line in [`CHECKS`];
+//! `jostle explain` and docs/verdicts.md are made from that table.
 
 use jostle_model::plan::Workload;
-use jostle_model::record::{Claim, Exclusion, Experiment, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_model::record::{
+    Bound, Claim, Exclusion, Experiment, Is, LimitedBy, Point, Reason, Verdict,
+};
+use jostle_model::{Plan, Remedy};
 
 pub mod accepted;
+pub mod attribution;
 pub mod by_host;
 pub mod clock;
 pub mod concurrency;
@@ -35,12 +39,14 @@ pub mod own_cost;
 pub mod precision;
 pub mod profiled;
 pub mod rotations;
+pub mod selection;
 pub mod server_counts;
 pub mod steadiness;
 pub mod steal;
 pub mod tail_host;
 pub mod throttled;
 pub mod together;
+mod trending;
 pub mod unchecked;
 
 /// What a check may look at.
@@ -59,10 +65,19 @@ pub struct Check {
     pub name: &'static str,
     /// What it asks, in one sentence.
     pub asks: &'static str,
-    /// From where on it speaks, and how loudly.
-    pub threshold: &'static str,
+    /// The unit of what it measures and of its threshold.
+    pub unit: &'static str,
+    /// The threshold and what follows, in words made from the constants that the rule
+    /// itself uses.
+    pub threshold: fn() -> String,
     /// Where the threshold comes from.
     pub source: &'static str,
+    /// What it does not see, or takes for something else.
+    pub fooled_by: &'static str,
+    /// What to do about it.
+    pub advice: &'static str,
+    /// The sentence of its reasons, without the remedy.
+    pub words: fn(&Reason) -> String,
     /// The rule; None where nothing speaks against the runs.
     pub judge: fn(&Evidence<'_>) -> Option<Reason>,
 }
@@ -85,8 +100,10 @@ pub static CHECKS: &[&Check] = &[
     &together::CHECK,
     &steal::CHECK,
     &neighbours::CHECK,
+    &selection::CHECK,
     &unchecked::CHECK,
     &generator::CHECK,
+    &attribution::CHECK,
     &lag::CHECK,
     &faster::CHECK,
     &profiled::CHECK,
@@ -119,35 +136,90 @@ pub fn verdict(evidence: &Evidence<'_>) -> Verdict {
 
 const EVERYTHING: &[Claim] = &[Claim::Absolute, Claim::Ratio, Claim::Distribution];
 
+/// Workers that a remedy asks for at most: what one machine carries.
+const MOST_WORKERS: u64 = 10_000;
+
+/// The check of this name.
+pub fn named(name: &str) -> Option<&'static Check> {
+    CHECKS.iter().copied().find(|check| check.name == name)
+}
+
+/// What a check found; the fields of [`Reason`] that it decides for itself.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// In the check's unit.
+    pub measured: Option<f64>,
+    /// In the check's unit.
+    pub limit: Option<f64>,
+    /// Where the figure would lie without this.
+    pub bound: Option<Bound>,
+    /// What no number tells.
+    pub seen: Option<String>,
+    /// What would make the check pass.
+    pub remedy: Option<Remedy>,
+}
+
 impl Check {
-    fn reason(&self, is: Is, claims: &[Claim], text: String) -> Reason {
-        Reason {
-            check: self.name.to_string(),
-            is,
-            claims: claims.to_vec(),
-            text,
-        }
+    /// A reason of this check, with its text.
+    pub fn reason(&self, is: Is, claims: &[Claim], found: Found) -> Reason {
+        self.reason_in(self.unit, is, claims, found)
     }
 
-    /// A share of the machine's time that was not ours: it bends absolute
-    /// figures first, and when it is large the percentiles too; the ratio of
-    /// two runs side by side is judged by its own interval.
-    fn disturbance(&self, share: f64, limits: Limits, text: String) -> Option<Reason> {
-        if share > limits.invalid {
-            Some(self.reason(Is::Invalid, &[Claim::Absolute, Claim::Distribution], text))
-        } else if share > limits.suspect {
-            Some(self.reason(Is::Suspect, &[Claim::Absolute], text))
-        } else {
-            None
-        }
+    /// The same of a check with thresholds in several units.
+    fn reason_in(&self, unit: &str, is: Is, claims: &[Claim], found: Found) -> Reason {
+        with_text(Reason {
+            check: self.name.to_owned(),
+            is,
+            claims: claims.to_vec(),
+            measured: found.measured,
+            limit: found.limit,
+            unit: unit.to_owned(),
+            bound: found.bound,
+            seen: found.seen,
+            hosts: Vec::new(),
+            remedy: found.remedy,
+            text: String::new(),
+        })
     }
 }
 
-/// Shares above which a figure is SUSPECT or INVALID.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    suspect: f64,
-    invalid: f64,
+/// The reason with the sentence that its data make, the remedy in brackets at its end.
+/// A reason without data, of an older file, or of a check that this build does not
+/// know, keeps the sentence that it has.
+pub fn with_text(mut reason: Reason) -> Reason {
+    let Some(check) = named(&reason.check).filter(|_| !reason.unit.is_empty()) else {
+        return reason;
+    };
+    let mut text = (check.words)(&reason);
+    if let Some(remedy) = &reason.remedy
+        && !text.contains(&remedy.to_string())
+    {
+        text += &format!(" ({remedy})");
+    }
+    reason.text = by_host::named(&reason.hosts, &text);
+    reason
+}
+
+/// What a reason measured; not a number where it has none.
+fn measured(reason: &Reason) -> f64 {
+    reason.measured.unwrap_or(f64::NAN)
+}
+
+/// What a reason has beside its numbers.
+fn seen(reason: &Reason) -> String {
+    reason.seen.clone().unwrap_or_default()
+}
+
+/// Twice as many generators as the most; with CPU quotas, none of these.
+fn more_generators(plan: &Plan) -> Option<Remedy> {
+    let generators = &plan.generators.as_ref()?.0;
+    let most = 2 * generators.iter().max()?;
+    if plan.generator_cpu.is_some() {
+        return Some(Remedy::without("--generator-cpu"));
+    }
+    let list = generators.iter().chain([&most]).map(u64::to_string);
+    let list: Vec<String> = list.collect();
+    (most <= plan.in_flight?).then(|| Remedy::with("--generators", list.join(":")))
 }
 
 impl Evidence<'_> {
@@ -197,7 +269,16 @@ mod tests {
         let names: BTreeSet<_> = CHECKS.iter().map(|check| check.name).collect();
         assert_eq!(names.len(), CHECKS.len());
         for check in CHECKS {
-            for text in [check.name, check.asks, check.threshold, check.source] {
+            let threshold = (check.threshold)();
+            for text in [
+                check.name,
+                check.asks,
+                check.unit,
+                &threshold,
+                check.source,
+                check.fooled_by,
+                check.advice,
+            ] {
                 assert!(!text.trim().is_empty(), "{check:?}");
             }
             assert!(check.asks.ends_with('?'), "{}", check.name);

@@ -1,10 +1,11 @@
 //! Did the workers contend at all?
 
-use super::{Check, EVERYTHING, Evidence, percent};
-use jostle_model::Plan;
+use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, percent};
 use jostle_model::plan::Range;
 use jostle_model::record::{Is, Reason};
+use jostle_model::{Nanos, Plan, Remedy};
 
+/// Share of the grants.
 const LEAST: f64 = 0.01;
 
 /// None contended of n stamped grants bounds the share at 3/n with 95 %
@@ -16,10 +17,25 @@ const LEAST_STAMPED: f64 = 300.0;
 pub static CHECK: Check = Check {
     name: "not_contended",
     asks: "Where several workers want one lock, does any of them ever wait?",
-    threshold: "under 1 % of the stamped grants contended: SUSPECT; judged from 300 grants on, \
-                with several workers, one key, exclusive and blocking acquisitions, and ranges \
-                that meet",
+    unit: "share",
+    threshold: || {
+        format!(
+            "under {} of the stamped grants contended: SUSPECT; judged from {LEAST_STAMPED} \
+             grants on, with several workers, one key, exclusive and blocking acquisitions, and \
+             ranges that meet",
+            percent(LEAST)
+        )
+    },
     source: "the plan's own demand; 300 by the rule of three (Hanley & Lippman-Hand 1983)",
+    fooled_by: "waiters that begin their attempts within release calls; `null` and `delay` are \
+                reported although nobody can wait for them",
+    advice: "a longer hold (-b), or more workers (-w)",
+    words: |reason| {
+        format!(
+            "not contended: {} of the acquisitions had to wait",
+            percent(measured(reason))
+        )
+    },
     judge,
 };
 
@@ -40,12 +56,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if stamped < LEAST_STAMPED || contended / stamped >= LEAST {
         return None;
     }
-    let text = format!(
-        "not contended: {} of the acquisitions had to wait; \
-         a longer hold (-b) or more workers (-w) would make them",
-        percent(contended / stamped)
-    );
-    Some(CHECK.reason(Is::Suspect, EVERYTHING, text))
+    let found = Found {
+        measured: Some(contended / stamped),
+        limit: Some(LEAST),
+        remedy: more(evidence),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Suspect, EVERYTHING, found))
+}
+
+/// A hold where there is none, else ten times the workers.
+fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
+    let hold = evidence.experiment.plan.hold;
+    let workers = evidence.workers().saturating_mul(10);
+    match hold.is_none_or(|hold| hold.span() == Nanos::ZERO) {
+        true => Some(Remedy::with("-b", "1ms")),
+        false => (workers <= MOST_WORKERS).then(|| Remedy::with("-w", workers)),
+    }
 }
 
 /// Several keys, readers, tries and disjoint ranges are there to avoid waiting.
@@ -94,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_avoids_waiting_is_not_accused_of_it() {
+    fn a_plan_that_avoids_waiting_is_not_flagged_for_it() {
         let mut idle = point();
         idle.blocked_share = Some(0.0);
         let judged = |change: fn(&mut Plan)| {

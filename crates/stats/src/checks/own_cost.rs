@@ -1,19 +1,30 @@
 //! Did the tool's own work bend the figure?
 
-use super::{Check, Evidence, percent};
-use jostle_model::Busy;
+use super::{Check, Evidence, Found, measured, percent};
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Claim, Is, OwnCost, Reason};
+use jostle_model::{Busy, Remedy};
 
+/// Share of a cycle.
 const MOST: f64 = 0.10;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "own_cost",
     asks: "By how much do stamps and witness lengthen a cycle of pair, hold and idle?",
-    threshold: "above 10 %: SUSPECT",
+    unit: "share",
+    threshold: || format!("above {}: SUSPECT", percent(MOST)),
     source: "measured beside each target, uncontended; between contenders the same nanoseconds \
              also lengthen the time that others wait, so that the share is a lower bound",
+    fooled_by: "contention: between contenders the same nanoseconds also lengthen the time that \
+                others wait, so that the share is a lower bound",
+    advice: "count only, for the bare rate",
+    words: |reason| {
+        format!(
+            "measuring makes an uncontended cycle {} longer",
+            percent(measured(reason))
+        )
+    },
     judge,
 };
 
@@ -33,11 +44,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let cycle_ns = cost.pair_ns + busy(plan.hold) + busy(plan.idle);
     let share = added_ns(plan.workload, cost, experiment.calibration.stamp_ns) / cycle_ns;
     (share > MOST).then(|| {
-        let text = format!(
-            "measuring makes an uncontended cycle {} longer; --measure counts gives the bare rate",
-            percent(share)
-        );
-        CHECK.reason(Is::Suspect, &[Claim::Absolute], text)
+        let found = Found {
+            measured: Some(share),
+            limit: Some(MOST),
+            remedy: Some(Remedy::with("--measure", Measure::Counts)),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Suspect, &[Claim::Absolute], found)
     })
 }
 

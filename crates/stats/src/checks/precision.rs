@@ -1,33 +1,44 @@
 //! Do the runs agree on the figure?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, measured, percent};
 use crate::intervals::{estimate, relative_half_width};
+use jostle_model::Remedy;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
 /// Half of the interval, or of the range under six runs, by the median.
 const WIDEST: f64 = 0.25;
 
+/// Twice as many as an interval needs.
+const MORE_RUNS: usize = 12;
+
 /// The check.
 pub static CHECK: Check = Check {
     name: "precision",
     asks: "Do the runs agree on the figure?",
-    threshold: "half of the median's interval (of the range under six runs) above 25 % of the \
-                median: SUSPECT for `absolute`",
+    unit: "share",
+    threshold: || {
+        format!(
+            "half of the median's interval (of the range under six runs) above {} of the \
+             median: SUSPECT for `absolute`",
+            percent(WIDEST)
+        )
+    },
     source: "a figure that is off by a quarter either way orders nothing; a sweep beside three \
              busy loops once printed +-256 % as VALID",
+    fooled_by: "runs that are all wrong alike",
+    advice: "more runs, longer ones (-t), or a quieter machine (--wait-quiet 60s)",
+    words: |reason| format!("the runs lie apart by ±{:.0} %", 100.0 * measured(reason)),
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let connects = evidence.experiment.plan.workload == Workload::Connect;
     let figure = |run: &&Point| match connects {
-        true => run
-            .connect_ns
-            .as_ref()?
-            .percentiles
-            .get("p50")
-            .map(|ns| *ns as f64),
+        true => {
+            let percentiles = &run.connect_ns.as_ref()?.percentiles;
+            percentiles.get("p50").map(|ns| *ns as f64)
+        }
         false => Some(run.throughput_per_s),
     };
     let values: Vec<f64> = evidence.runs.iter().filter_map(figure).collect();
@@ -35,12 +46,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if values.len() < 2 || half_width <= WIDEST {
         return None;
     }
-    let text = format!(
-        "the runs lie apart by ±{:.0} %: more runs (--runs), longer ones (-t), or a quieter machine \
-         (--wait-quiet 60s)",
-        100.0 * half_width
-    );
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], text))
+    let found = Found {
+        measured: Some(half_width),
+        limit: Some(WIDEST),
+        remedy: Some(Remedy::with("--runs", MORE_RUNS.max(2 * values.len()))),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], found))
 }
 
 #[cfg(test)]

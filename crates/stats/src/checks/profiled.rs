@@ -1,22 +1,39 @@
 //! Did a profiler or tracer run along?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, seen};
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Reason};
+
+/// Runs with one.
+const MOST: usize = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "profiled",
     asks: "Did a profiler or tracer run along (--during)?",
-    threshold: "one run with it: SUSPECT",
+    unit: "runs",
+    threshold: || format!("more than {MOST} runs with it: SUSPECT"),
     source: "what looks at every call, or interrupts many times a second, takes time of what it \
              looks at",
+    fooled_by: "a profiler that somebody else started; `neighbours` may see it",
+    advice: "measure without it, for figures",
+    words: |reason| format!("`{}` ran along and took its share", seen(reason)),
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let command = evidence.runs.iter().find_map(|run| run.during.as_ref())?;
-    let text = format!("`{command}` ran along and took its share; leave --during out for figures");
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+    let commands = || evidence.runs.iter().filter_map(|run| run.during.as_ref());
+    let runs = commands().count();
+    (runs > MOST).then(|| {
+        let found = Found {
+            measured: Some(runs as f64),
+            limit: Some(MOST as f64),
+            seen: commands().next().cloned(),
+            remedy: Some(Remedy::without("--during")),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found)
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Is the window long enough to speak of fairness?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, measured};
 use crate::fairness;
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Reason};
 
 /// Turns that each worker should have had.
@@ -11,10 +12,21 @@ pub const LEAST: f64 = 10.0;
 pub static CHECK: Check = Check {
     name: "rotations",
     asks: "Could each worker have had enough turns to speak of fairness?",
-    threshold: "under 10 rotations (acquisitions for each worker, mean over the runs) with \
-                several workers: SUSPECT",
+    unit: "rotations",
+    threshold: || {
+        format!(
+            "under {LEAST} rotations (acquisitions for each worker, mean over the runs) with \
+             several workers: SUSPECT"
+        )
+    },
     source: "a perfect queue gives counts that differ by 1, at the window's edges: of 10 turns \
              that is 10 %, of fewer it looks like unfairness",
+    fooled_by: "unfairness with a period longer than the window",
+    advice: "a longer window",
+    words: |reason| {
+        let turns = in_words(measured(reason));
+        format!("the window holds {turns}; fairness needs {LEAST}")
+    },
     judge,
 };
 
@@ -29,12 +41,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if workers < 2 || turns >= LEAST {
         return None;
     }
-    let mut text = format!("the window holds {}; fairness needs 10", in_words(turns));
-    if turns > 0.0 {
-        let seconds = (LEAST / turns * evidence.mean_window_s()).ceil();
-        text.push_str(&format!(" (-t {seconds})"));
-    }
-    Some(CHECK.reason(Is::Suspect, &[Claim::Distribution], text))
+    let enough_s = (LEAST / turns * evidence.mean_window_s()).ceil();
+    let found = Found {
+        measured: Some(turns),
+        limit: Some(LEAST),
+        remedy: (turns > 0.0).then(|| Remedy::with("-t", enough_s)),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Suspect, &[Claim::Distribution], found))
 }
 
 /// Cut off, not rounded: 9.97 must not read as the 10 that are needed.

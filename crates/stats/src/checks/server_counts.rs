@@ -1,46 +1,75 @@
 //! Did the server count what its clients counted?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, seen};
+use jostle_model::Remedy;
 use jostle_model::record::{Is, Point, Reason};
+
+/// For each worker, or each request in flight, of a run.
+const MOST_EACH: u64 = 1;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "server_counts",
     asks: "Does the server's own count (of grants, of searches) agree with what the workers received?",
-    threshold: "a difference of more than one for each worker, or for each request in flight, in a \
-                run: INVALID",
+    unit: "operations",
+    threshold: || {
+        format!(
+            "a difference of more than {MOST_EACH} for each worker, or for each request in \
+             flight, in a run: INVALID"
+        )
+    },
     source: "both sides count from before the first worker to after the last; a worker that is \
              interrupted while it waits may miss the one grant that was on its way",
+    fooled_by: "a server that counts wrongly in step with its clients, and one that does not count \
+                (Redis counts commands, not locks: there is nothing to compare)",
+    advice: "let nobody else use the server, and run it again",
+    words: seen,
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
-    let (difference, counted, what) = evidence
-        .runs
-        .iter()
-        .filter_map(|run| beyond_flight(run))
-        .max_by_key(|(difference, ..)| difference.unsigned_abs())?;
-    let (many, side) = match difference {
+    let apart = evidence.runs.iter().filter_map(|run| beyond_flight(run));
+    let worst = apart.max_by_key(|apart| apart.difference.unsigned_abs())?;
+    let (many, side) = match worst.difference {
         d if d > 0 => (d.unsigned_abs(), "more"),
         d => (d.unsigned_abs(), "fewer"),
     };
-    let text = format!(
-        "the server counted {counted} {what}, {many} {side} than the workers did; \
-         somebody else used it, or one of the two miscounts"
-    );
-    Some(CHECK.reason(Is::Invalid, EVERYTHING, text))
+    let found = Found {
+        measured: Some(worst.difference as f64),
+        limit: Some(worst.most as f64),
+        seen: Some(format!(
+            "the server counted {} {}, {many} {side} than the workers did: another client used \
+             it, or one of the two miscounts",
+            worst.counted, worst.what
+        )),
+        remedy: Some(Remedy::Again),
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Invalid, EVERYTHING, found))
 }
 
-fn beyond_flight(run: &Point) -> Option<(i64, u64, &'static str)> {
+/// The server's count less the workers', where that is more than was in flight.
+struct Apart {
+    difference: i64,
+    counted: u64,
+    most: u64,
+    what: &'static str,
+}
+
+fn beyond_flight(run: &Point) -> Option<Apart> {
     let server = run.server?;
-    let (difference, counted) = (server.difference?, server.counted?);
-    let what = match run.codes.is_empty() {
-        true => "grants",
-        false => "requests",
-    };
     let in_flight = run.spread.as_ref().map(|spread| spread.in_flight);
-    let most = run.at.workers.or(in_flight)?;
-    (difference.unsigned_abs() > most).then_some((difference, counted, what))
+    let most = MOST_EACH * run.at.workers.or(in_flight)?;
+    let difference = server.difference.filter(|d| d.unsigned_abs() > most)?;
+    Some(Apart {
+        difference,
+        counted: server.counted?,
+        most,
+        what: match run.codes.is_empty() {
+            true => "grants",
+            false => "requests",
+        },
+    })
 }
 
 #[cfg(test)]
@@ -50,7 +79,7 @@ mod tests {
     use jostle_model::record::{Is, Server};
 
     #[test]
-    fn more_than_what_was_in_flight_convicts_either_way() {
+    fn more_than_what_was_in_flight_is_flagged_either_way() {
         // The fixture has ten workers.
         for (difference, is) in [
             (0, Is::Valid),

@@ -1,7 +1,8 @@
 //! Did the rate drift within the window?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, trending};
 use crate::trend::{self, Drift};
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
 /// Under this mean a slice's count says little: of 30 the chance deviation of
@@ -12,11 +13,20 @@ const LEAST_PER_SLICE: f64 = 30.0;
 pub static CHECK: Check = Check {
     name: "steadiness",
     asks: "Did the rate drift from the beginning of the window to its end?",
-    threshold: "over ten slices a Theil-Sen drift above 10 % of the mean with Mann-Kendall \
-                p < 0.01, in the same direction in two thirds of the runs: SUSPECT; judged from \
-                30 acquisitions a slice on",
+    unit: "share",
+    threshold: || {
+        format!(
+            "over ten slices {} of the mean: SUSPECT; judged from {LEAST_PER_SLICE} acquisitions \
+             a slice on",
+            trending::threshold()
+        )
+    },
     source: "Sen, J. Am. Stat. Assoc. 63 (1968); Mann, Econometrica 13 (1945); p < 0.01 with \
-             ten slices accuses at most one steady run in a hundred",
+             ten slices flags at most one steady run in a hundred",
+    fooled_by: "a change that goes up and down again, or that is slower than the window; drift \
+                between runs is what blocks are for",
+    advice: "a longer warm-up, so that the drift ends before the window",
+    words: |reason| trending::words(reason, "within the window the rate"),
     judge,
 };
 
@@ -28,14 +38,13 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     }
     let judged: Vec<Drift> = evidence.runs.iter().filter_map(|run| drift(run)).collect();
     let agreed = trend::agreed(&judged)?;
-    let text = format!(
-        "the rate {} by {:.0} % within the window in {} of {} runs; a longer --warmup may settle it",
-        if agreed.share > 0.0 { "rises" } else { "falls" },
-        100.0 * agreed.share.abs(),
-        agreed.runs,
-        judged.len()
-    );
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], text))
+    let warmups = evidence.runs.iter().map(|run| run.warmup_s);
+    let longer_s = (2.0 * warmups.fold(0.0, f64::max)).ceil().max(1.0);
+    let found = Found {
+        remedy: Some(Remedy::with("--warmup", format!("{longer_s}s"))),
+        ..trending::found(&agreed, judged.len())
+    };
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute, Claim::Distribution], found))
 }
 
 /// None where the slices are too few or too poor.
@@ -74,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_no_trend_is_not_convicted() {
+    fn a_change_that_is_no_trend_is_not_flagged() {
         let mut jagged = point();
         jagged.series = slices(&[100, 300, 100, 300, 200, 100, 300, 200, 300, 250]);
         assert_eq!(judge(&CHECK, &[jagged]), None);
@@ -103,8 +112,7 @@ mod tests {
         };
         assert_eq!(
             runs(4, 2, 0).unwrap(),
-            "the rate rises by 20 % within the window in 4 of 6 runs; \
-             a longer --warmup may settle it"
+            "within the window the rate rises by 20 % in 4 of 6 runs (--warmup 1s)"
         );
         assert!(runs(1, 0, 5).unwrap().contains("falls by 20 %"));
         assert_eq!(runs(3, 3, 0), None);

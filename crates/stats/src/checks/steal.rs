@@ -1,12 +1,12 @@
 //! Did the hypervisor take CPU time away?
 
-use super::{Check, Evidence, Limits, percent};
-use jostle_model::record::Reason;
+use super::{Check, Evidence, Found, measured, percent};
+use jostle_model::Remedy;
+use jostle_model::record::{Claim, Is, Reason};
 
-const LIMITS: Limits = Limits {
-    suspect: 0.02,
-    invalid: 0.10,
-};
+/// Shares of the time in which a CPU was wanted.
+const SUSPECT: f64 = 0.02;
+const INVALID: f64 = 0.10;
 
 /// Ticks under which a share of them is not judged: of 200, one tick is 0.5 %,
 /// a quarter of the finer threshold.
@@ -16,13 +16,29 @@ const LEAST_TICKS: f64 = 200.0;
 pub static CHECK: Check = Check {
     name: "steal",
     asks: "How much of the time in which we wanted a CPU did the hypervisor take?",
-    threshold: "stolen / (busy + stolen) above 2 %: SUSPECT, above 10 %: INVALID; \
-                judged from 200 ticks on, pooled over the runs",
+    unit: "share",
+    threshold: || {
+        format!(
+            "stolen / (busy + stolen) above {}: SUSPECT, above {}: INVALID; judged from \
+             {LEAST_TICKS} ticks on, pooled over the runs",
+            percent(SUSPECT),
+            percent(INVALID)
+        )
+    },
     source: "proc_stat(5), steal; a quiet virtual machine shows under 1 %, \
              a noisy one 3 to 11 % with round trips at half their rate",
+    fooled_by: "a hypervisor that does not report steal, a neighbour that takes caches or memory \
+                bandwidth instead of CPU time, and short experiments under 200 ticks",
+    advice: "run it again in a quieter hour, or on a machine of your own",
+    words: |reason| {
+        let share = percent(measured(reason));
+        format!("the hypervisor took {share} of the CPU time")
+    },
     judge,
 };
 
+/// It bends absolute figures first, and when it is large the percentiles too; the
+/// ratio of two runs side by side is judged by its own interval.
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let stolen = evidence.sum(|run| run.machine.stolen_ticks) as f64;
     let wanted = stolen + evidence.sum(|run| run.machine.busy_ticks) as f64;
@@ -30,11 +46,22 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
         return None;
     }
     let share = stolen / wanted;
-    let text = format!(
-        "the hypervisor took {} of the CPU time; run it again in a quieter hour",
-        percent(share)
-    );
-    CHECK.disturbance(share, LIMITS, text)
+    let (is, limit, claims): (_, _, &[Claim]) = match share {
+        share if share > INVALID => (
+            Is::Invalid,
+            INVALID,
+            &[Claim::Absolute, Claim::Distribution],
+        ),
+        share if share > SUSPECT => (Is::Suspect, SUSPECT, &[Claim::Absolute]),
+        _ => return None,
+    };
+    let found = Found {
+        measured: Some(share),
+        limit: Some(limit),
+        remedy: Some(Remedy::Again),
+        ..Found::default()
+    };
+    Some(CHECK.reason(is, claims, found))
 }
 
 #[cfg(test)]

@@ -1,18 +1,30 @@
 //! Do the slowest requests belong to one host?
 
-use super::{Check, Evidence, percent};
+use super::{Check, Evidence, Found, percent, seen};
 use crate::tail::{self, Part};
+use jostle_model::Remedy;
 use jostle_model::record::{Claim, Is, Reason};
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "tail_host",
     asks: "Do the slowest requests belong to one host of several?",
-    threshold: "a host with at least twice its share of the requests beyond the 99th percentile \
-                of all hosts, and with more than chance explains (binomial, p < 0.001 over the \
-                number of hosts), pooled over the runs: SUSPECT",
+    unit: "hosts",
+    threshold: || {
+        format!(
+            "a host with at least {} times its share of the requests beyond the 99th percentile \
+             of all hosts, and with more than chance explains (binomial, p < {} over the number \
+             of hosts), pooled over the runs: SUSPECT",
+            tail::TIMES_ITS_SHARE,
+            tail::P
+        )
+    },
     source: "Clopper & Pearson, Biometrika 26, 1934, for the binomial tail; what is slow on one \
              host only is that host or its way to the server, and not the server",
+    fooled_by: "half of the hosts being slow, each of them then with at most twice its share; a \
+                server that treats hosts differently",
+    advice: "look at that host and its way to the server, then run it again",
+    words: seen,
     judge,
 };
 
@@ -21,7 +33,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let owners = tail::owners(&parts);
     let all = |figure: fn(&Part) -> u64| parts.iter().map(figure).sum::<u64>() as f64;
     let (count, beyond) = (all(|part| part.count), all(|part| part.beyond));
-    let said: Vec<String> = owners
+    let list: Vec<String> = owners
         .iter()
         .map(|at| {
             format!(
@@ -32,12 +44,15 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             )
         })
         .collect();
-    (!said.is_empty()).then(|| {
-        let text = format!(
-            "{}; look at that host and its way to the server",
-            said.join("; ")
-        );
-        CHECK.reason(Is::Suspect, &[Claim::Distribution], text)
+    (!list.is_empty()).then(|| {
+        let found = Found {
+            measured: Some(list.len() as f64),
+            limit: Some(0.0),
+            seen: Some(list.join("; ")),
+            remedy: Some(Remedy::Again),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Suspect, &[Claim::Distribution], found)
     })
 }
 

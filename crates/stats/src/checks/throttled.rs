@@ -1,26 +1,43 @@
 //! Did a CPU quota stop the workers?
 
-use super::{Check, EVERYTHING, Evidence};
+use super::{Check, EVERYTHING, Evidence, Found, measured};
+use jostle_model::Remedy;
 use jostle_model::record::{Is, Reason};
+
+/// Periods.
+const MOST: u64 = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "throttled",
     asks: "Did the cgroup's CPU quota stop us within the window?",
-    threshold: "one throttled period: INVALID",
+    unit: "periods",
+    threshold: || format!("more than {MOST} throttled periods: INVALID"),
     source: "sched-bwc in the kernel's documentation: a throttled group stands still for the \
              rest of its period (100 ms), owner and waiters alike",
+    fooled_by: "a quota of a parent group that is not visible from inside the container: the \
+                symptom is a low share of the ideal with idle CPUs",
+    advice: "raise the quota: `jostle doctor` names the group and the command (cpu.max; version \
+             1: cpu.cfs_quota_us)",
+    words: |reason| {
+        format!(
+            "the cgroup's CPU quota (cpu.max) stopped the workers in {} periods",
+            measured(reason)
+        )
+    },
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let periods = evidence.sum(|run| run.machine.throttled_periods.unwrap_or(0));
-    (periods > 0).then(|| {
-        let text = format!(
-            "the cgroup's CPU quota stopped the workers in {periods} periods; \
-             raise cpu.max (v1: cpu.cfs_quota_us)"
-        );
-        CHECK.reason(Is::Invalid, EVERYTHING, text)
+    (periods > MOST).then(|| {
+        let found = Found {
+            measured: Some(periods as f64),
+            limit: Some(MOST as f64),
+            remedy: Some(Remedy::doctor()),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Invalid, EVERYTHING, found)
     })
 }
 
@@ -31,7 +48,7 @@ mod tests {
     use jostle_model::record::Is;
 
     #[test]
-    fn one_throttled_period_convicts() {
+    fn one_throttled_period_is_flagged() {
         let with = |periods| after(&CHECK, |point| point.machine.throttled_periods = periods);
         assert_eq!(with(Some(1)), Is::Invalid);
         assert_eq!(with(Some(0)), Is::Valid);

@@ -1,10 +1,12 @@
 //! Did the hosts work at the same time?
 
-use super::{Check, EVERYTHING, Evidence, percent};
+use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
 use crate::intervals::median;
+use jostle_model::Remedy;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
+/// Shares of the window.
 const SUSPECT: f64 = 0.01;
 const INVALID: f64 = 0.1;
 
@@ -12,34 +14,58 @@ const INVALID: f64 = 0.1;
 pub static CHECK: Check = Check {
     name: "together",
     asks: "Did all hosts work at the same time?",
-    threshold: "between the first host's start and the last one's, the uncertainty of their \
-                clocks added, median over the runs, above 1 % of the window: SUSPECT, above 10 %: \
-                INVALID",
+    unit: "share",
+    threshold: || {
+        format!(
+            "between the first host's start and the last one's, the uncertainty of their clocks \
+             added, median over the runs, above {} of the window: SUSPECT, above {}: INVALID",
+            percent(SUSPECT),
+            percent(INVALID)
+        )
+    },
     source: "each host counts in a window of its own: for so long at either end not all of them \
              were at it, and the figures of all together are wrong by up to that share",
+    fooled_by: "a path that is slower in one direction than in the other by more than the least \
+                round trip shows: half of that is all that the clocks' offset can be bounded by",
+    advice: "a longer window, or more operations",
+    words: |reason| {
+        format!(
+            "the hosts' starts, with what is not known of their clocks, lie {} of the window apart",
+            percent(measured(reason))
+        )
+    },
     judge,
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let apart: Vec<f64> = evidence.runs.iter().filter_map(|run| apart(run)).collect();
     let share = median(&apart).filter(|share| *share > SUSPECT)?;
-    let remedy = match evidence.experiment.plan.workload {
-        Workload::Stream | Workload::Hold => "more operations (-n, --keys)".to_owned(),
-        Workload::Connect => "more connections (--open)".to_owned(),
-        _ => {
-            let enough_s = share * evidence.mean_window_s() / SUSPECT;
-            format!("a longer window (-t {})", enough_s.ceil())
-        }
+    let (is, limit, claims): (_, _, &[Claim]) = match share > INVALID {
+        true => (Is::Invalid, INVALID, EVERYTHING),
+        false => (Is::Suspect, SUSPECT, &[Claim::Absolute]),
     };
-    let text = format!(
-        "the hosts' starts, with what is not known of their clocks, lie {} of the window apart; \
-         {remedy}",
-        percent(share)
-    );
-    Some(match share > INVALID {
-        true => CHECK.reason(Is::Invalid, EVERYTHING, text),
-        false => CHECK.reason(Is::Suspect, &[Claim::Absolute], text),
-    })
+    let found = Found {
+        measured: Some(share),
+        limit: Some(limit),
+        remedy: longer(evidence, share / SUSPECT),
+        ..Found::default()
+    };
+    Some(CHECK.reason(is, claims, found))
+}
+
+/// So many times as long.
+fn longer(evidence: &Evidence<'_>, times: f64) -> Option<Remedy> {
+    let at = evidence.runs.first()?.at;
+    let more = |option, n: u64| Remedy::with(option, (times * n as f64).ceil());
+    match evidence.experiment.plan.workload {
+        Workload::Stream => at.operations.map(|n| more("-n", n)),
+        Workload::Hold => at.keys.map(|n| more("--keys", n)),
+        Workload::Connect => at.open.map(|n| more("--open", n)),
+        Workload::Contend | Workload::Rate | Workload::Spread => {
+            let seconds = (times * evidence.mean_window_s()).ceil();
+            Some(Remedy::with("-t", seconds))
+        }
+    }
 }
 
 /// As a share of the window; None of a host alone.
@@ -90,11 +116,12 @@ mod tests {
     fn the_text_says_what_would_do() {
         let mut run = point();
         run.hosts = vec![HostPart::default(), HostPart::default()];
-        run.hosts[1].late_ns = 120_000_000;
+        run.hosts[1].late_ns = 120_500_000;
+        (run.at.operations, run.at.open) = (Some(100), Some(100));
         for (workload, remedy) in [
-            (Workload::Contend, "a longer window (-t 12)"),
-            (Workload::Stream, "more operations (-n, --keys)"),
-            (Workload::Connect, "more connections (--open)"),
+            (Workload::Contend, "(-t 13)"),
+            (Workload::Stream, "(-n 241)"),
+            (Workload::Connect, "(--open 241)"),
         ] {
             let mut experiment = experiment();
             experiment.plan.workload = workload;
@@ -103,7 +130,7 @@ mod tests {
                 runs: &[&run],
             };
             let text = (CHECK.judge)(&evidence).unwrap().text;
-            let expected = format!("2.4 % of the window apart; {remedy}");
+            let expected = format!("2.4 % of the window apart {remedy}");
             assert!(text.ends_with(&expected), "{text}");
         }
     }

@@ -1,17 +1,30 @@
 //! Could everything be looked at that the figure's verdict rests on?
 
-use super::{Check, Evidence};
+use super::{Check, Evidence, Found, seen};
 use crate::harm;
+use jostle_model::Remedy;
 use jostle_model::record::{Accounts, Claim, Is, Reason};
+
+/// Questions that may stay open.
+const MOST: usize = 0;
 
 /// The check.
 pub static CHECK: Check = Check {
     name: "unchecked",
     asks: "Could everything be looked at that the verdict rests on?",
-    threshold: "how long our threads waited for a CPU was not counted, or other processes could \
-                not be seen while our own waited for each other: SUSPECT for `absolute`",
-    source: "silence is no consent: a sweep beside three busy loops was once VALID at +-256 %, \
-             since what would have told was absent",
+    unit: "questions",
+    threshold: || {
+        format!(
+            "more than {MOST} of two questions open: how long our threads waited for a CPU, and \
+             what other processes did while our own waited for each other: SUSPECT for `absolute`"
+        )
+    },
+    source: "what could not be looked at is no evidence: a sweep beside three busy loops was once \
+             VALID at +-256 %, since what would have shown it was absent",
+    fooled_by: "nothing known; result files of versions without accounts are not judged by it",
+    advice: "use fewer workers than CPUs, the host's own PID namespace, or a kernel with \
+             CONFIG_SCHED_INFO",
+    words: seen,
     judge,
 };
 
@@ -23,22 +36,31 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             .filter_map(|run| run.accounts.as_deref())
     };
     let any = |misses: fn(&Accounts) -> bool| accounts().any(misses);
-    if accounts().next().is_none() || harm::bound(evidence.experiment, evidence.runs).is_some() {
+    let cpus = accounts().map(|accounts| accounts.cpus).min()?;
+    if harm::bound(evidence.experiment, evidence.runs).is_some() {
         return None;
     }
-    let why = match any(|accounts| accounts.waited_s.is_none()) {
-        true => {
+    let (why, remedy) = match any(|accounts| accounts.waited_s.is_none()) {
+        true => (
             "unchecked: the kernel does not count how long threads wait for a CPU \
-             (/proc/PID/schedstat), so that nobody can say what other programs cost; use a kernel \
-             with CONFIG_SCHED_INFO"
-        }
-        false => {
+             (/proc/PID/schedstat, CONFIG_SCHED_INFO), so that the cost of other programs is \
+             unknown",
+            None,
+        ),
+        false => (
             "unchecked: other processes cannot be seen (a container, or hidepid), and the workers \
-             outnumber the CPUs, so that they may have waited for each other; use fewer workers \
-             (-w), or the host's own PID namespace"
-        }
+             outnumber the CPUs, so that they may have waited for each other",
+            Some(Remedy::with("-w", cpus)).filter(|_| evidence.workers() > cpus),
+        ),
     };
-    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], why.to_owned()))
+    let found = Found {
+        measured: Some((MOST + 1) as f64),
+        limit: Some(MOST as f64),
+        seen: Some(why.to_owned()),
+        remedy,
+        ..Found::default()
+    };
+    Some(CHECK.reason(Is::Suspect, &[Claim::Absolute], found))
 }
 
 #[cfg(test)]

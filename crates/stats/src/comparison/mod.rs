@@ -66,6 +66,18 @@ pub struct Compared {
     pub said: Said,
     /// Why nothing was decided, and what would help.
     pub why: Option<String>,
+    /// Whether the point is INVALID in one of them, so that its figures must not be
+    /// printed.
+    pub invalid: bool,
+}
+
+impl Compared {
+    /// The ratio, where it may be printed: one with an INVALID point only where that
+    /// decided something, since what speaks against the point spares ratios.
+    pub fn ratio_told(&self) -> Option<Ratio> {
+        let spoilt = self.invalid && self.said == Said::Undecided;
+        self.ratio.filter(|_| !spoilt)
+    }
 }
 
 /// How to compare.
@@ -116,6 +128,7 @@ fn one(
         machine: None,
         said: Said::Undecided,
         why: None,
+        invalid: base.verdict.is_invalid() || new.verdict.is_invalid(),
     };
     if how.paired {
         compared.ratio = by_block(&base.runs, &new.runs, figure.of).map(|ratio| Ratio {

@@ -8,7 +8,7 @@ use crate::ratio::Ratio;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
 use jostle_model::record::{
-    At, Claim, Distribution, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Is, Point,
+    At, Distribution, Experiment, Fit, FitBend, FitLaw, FitPart, Interval, Point,
 };
 
 /// A value that workloads sweep.
@@ -148,7 +148,7 @@ pub fn fits(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<Fit> {
         let of_sweep: Vec<&PointSummary<'_>> = points
             .iter()
             .filter(|point| point.target == target && rest(point.at, swept) == at)
-            .filter(|point| !is_invalid(point))
+            .filter(|point| !point.verdict.is_invalid())
             .collect();
         for figure in FIGURES {
             let samples = samples(&of_sweep, swept, figure);
@@ -195,11 +195,6 @@ pub fn beside(at: At, over: &str) -> At {
 fn rest(mut at: At, swept: &Swept) -> At {
     *(swept.field)(&mut at) = None;
     at
-}
-
-fn is_invalid(point: &PointSummary<'_>) -> bool {
-    let mut reasons = point.verdict.reasons.iter();
-    reasons.any(|r| r.is == Is::Invalid && r.claims.contains(&Claim::Ratio))
 }
 
 fn samples(points: &[&PointSummary<'_>], swept: &Swept, figure: &Figure) -> Vec<Sample> {

@@ -394,6 +394,7 @@ mod tests {
             is: Is::Suspect,
             claims: Vec::new(),
             text: "unchecked: others".to_owned(),
+            ..Reason::default()
         });
         let points: Vec<&Judged<'_>> = judged.iter().collect();
         assert_eq!(required("all", &points)[0].count, 1);

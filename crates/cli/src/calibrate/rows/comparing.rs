@@ -56,6 +56,7 @@ fn told(base: &ResultSet, new: &ResultSet, targets: [&str; 2]) -> Result<Told, S
         targets: Some(targets),
         within: WITHIN,
         all: false,
+        strict: false,
     });
     let compared = compared.map_err(|error| Stop::CannotTell(error.to_string()))?;
     let (_, row) = compared

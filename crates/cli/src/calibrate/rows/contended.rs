@@ -124,6 +124,7 @@ mod tests {
             is: jostle_model::record::Is::Suspect,
             claims: Vec::new(),
             text: String::new(),
+            ..Reason::default()
         }]);
         assert!(matches!(judge(&[&run], 1).said, Said::Differs(_)));
     }

@@ -132,6 +132,7 @@ mod tests {
             is: Is::Invalid,
             claims: Vec::new(),
             text: String::new(),
+            ..Reason::default()
         };
         Point {
             truth: [("planted".to_owned(), planted)].into(),

@@ -156,6 +156,7 @@ mod tests {
             is: Is::Suspect,
             claims: Vec::new(),
             text: String::new(),
+            ..Reason::default()
         });
         Point {
             throughput_per_s: rate,

@@ -133,6 +133,7 @@ mod tests {
             is: Is::Invalid,
             claims: Vec::new(),
             text: String::new(),
+            ..Reason::default()
         }])
     }
 

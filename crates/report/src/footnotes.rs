@@ -1,0 +1,173 @@
+//! The reasons of verdicts at the foot of a table: one sentence, and the rows that it is
+//! for.
+//!
+//! Reasons that differ by their numbers alone share a note, which quotes the worst of
+//! them; the others stand in the result file.
+
+use jostle_model::record::{Is, Reason};
+use jostle_stats::summary::PointSummary;
+
+/// One note: its rows, from 0, each with the reason that it has.
+type Note<'a> = Vec<(usize, &'a Reason)>;
+
+/// All notes, in the order of the rows.
+pub struct Footnotes<'a> {
+    notes: Vec<Note<'a>>,
+}
+
+impl<'a> Footnotes<'a> {
+    /// Of a table with a row for each point.
+    pub fn of(points: &'a [PointSummary<'_>]) -> Footnotes<'a> {
+        let mut notes: Vec<Note<'a>> = Vec::new();
+        for (row, point) in points.iter().enumerate() {
+            for reason in &point.verdict.reasons {
+                let known = notes.iter_mut().find(|note| is_alike(note[0].1, reason));
+                match known {
+                    Some(note) => note.push((row, reason)),
+                    None => notes.push(vec![(row, reason)]),
+                }
+            }
+        }
+        Footnotes { notes }
+    }
+
+    /// What refers to the notes of a row: `[1][3]`.
+    pub fn marks(&self, row: usize) -> String {
+        let of_row = |note: &Note<'_>| note.iter().any(|(other, _)| *other == row);
+        let numbered = self.notes.iter().zip(1..);
+        let marks = numbered.filter(|(note, _)| of_row(note));
+        marks.map(|(_, number)| format!("[{number}]")).collect()
+    }
+
+    /// The notes without their numbers: `rows 2, 4-6: the window holds 2 rotations`.
+    pub fn texts(&self) -> Vec<String> {
+        self.notes.iter().map(text).collect()
+    }
+}
+
+/// Whether the sentences of two reasons differ by numbers alone.
+fn is_alike(one: &Reason, other: &Reason) -> bool {
+    let key = |reason: &'_ Reason| -> (String, Is, Vec<String>, String) {
+        let words = match (&reason.seen, reason.unit.is_empty()) {
+            // A file of the first schema has the sentence alone.
+            (_, true) => without_numbers(&reason.text),
+            (Some(seen), false) => without_numbers(seen),
+            (None, false) => String::new(),
+        };
+        (
+            reason.check.clone(),
+            reason.is,
+            reason.hosts.clone(),
+            reason.unit.clone() + &words,
+        )
+    };
+    key(one) == key(other)
+}
+
+fn without_numbers(text: &str) -> String {
+    text.replace(|c: char| c.is_ascii_digit() || ".,".contains(c), "")
+}
+
+fn text(note: &Note<'_>) -> String {
+    let (worst, reason) = note
+        .iter()
+        .copied()
+        .reduce(|one, other| match beyond(other.1) > beyond(one.1) {
+            true => other,
+            false => one,
+        })
+        .unwrap_or_else(|| unreachable!("a note has a row"));
+    let rows: Vec<usize> = note.iter().map(|(row, _)| row + 1).collect();
+    let same = note.iter().all(|(_, other)| other.text == reason.text);
+    match (rows.len(), same) {
+        (1, _) => reason.text.clone(),
+        (_, true) => format!("rows {}: {}", ranges(&rows), reason.text),
+        (_, false) => format!(
+            "rows {}, worst {}: {}",
+            ranges(&rows),
+            worst + 1,
+            reason.text
+        ),
+    }
+}
+
+/// How far beyond its threshold a reason lies, either way.
+fn beyond(reason: &Reason) -> f64 {
+    let measured = reason.measured.unwrap_or(f64::INFINITY).abs();
+    match reason.limit {
+        Some(limit) if limit != 0.0 => (measured / limit.abs()).ln().abs(),
+        _ => measured,
+    }
+}
+
+/// `2, 4-6`.
+fn ranges(rows: &[usize]) -> String {
+    let runs = rows.chunk_by(|one, next| *next == one + 1);
+    let words = runs.map(|run| match run {
+        [one] => one.to_string(),
+        [one, two] => format!("{one}, {two}"),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+    use jostle_stats::summary::summarize;
+
+    fn notes(change: impl Fn(&mut jostle_model::record::Point)) -> (Vec<String>, Vec<String>) {
+        let mut set = made::set();
+        set.points.iter_mut().for_each(change);
+        let points = summarize(&set.experiment, &set.points);
+        let notes = Footnotes::of(&points);
+        let marks = (0..points.len()).map(|row| notes.marks(row));
+        (notes.texts(), marks.collect())
+    }
+
+    #[test]
+    fn equal_sentences_stand_once_with_their_rows() {
+        let (texts, marks) = notes(|point| {
+            if point.at.workers == Some(1000) {
+                point.operations = 4_000;
+            }
+        });
+        assert_eq!(
+            texts,
+            ["rows 2, 4: the window holds 4 rotations; fairness needs 10 (-t 13)"]
+        );
+        assert_eq!(marks, ["", "[1]", "", "[1]"]);
+    }
+
+    #[test]
+    fn of_sentences_that_differ_by_numbers_the_worst_is_quoted() {
+        let (texts, _) = notes(|point| match (point.at.workers, point.target.as_str()) {
+            (Some(1000), "flock") => point.operations = 2_000,
+            (Some(1000), _) => point.operations = 4_000,
+            _ => {}
+        });
+        assert_eq!(
+            texts,
+            ["rows 2, 4, worst 2: the window holds 2 rotations; fairness needs 10 (-t 25)"]
+        );
+    }
+
+    #[test]
+    fn different_words_have_notes_of_their_own() {
+        let (texts, marks) = notes(|point| match point.target.as_str() {
+            "flock" => point.errors = [("ENOLCK".to_owned(), 1)].into(),
+            _ => point.errors = [("EIO".to_owned(), 1)].into(),
+        });
+        assert_eq!(texts.len(), 3, "{texts:?}");
+        assert_eq!(marks[0], "[1]");
+    }
+
+    #[test]
+    fn rows_in_a_row_are_a_range() {
+        assert_eq!(ranges(&[2]), "2");
+        assert_eq!(ranges(&[2, 3]), "2, 3");
+        assert_eq!(ranges(&[1, 3, 4, 5, 9]), "1, 3-5, 9");
+    }
+}

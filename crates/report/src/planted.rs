@@ -1,0 +1,731 @@
+//! Planted records: for each check a machine, lock or server with a fault of its kind,
+//! of any dose, which does what a plan asks of it.
+//!
+//! By them every check is tested at its thresholds, by the smallest step either way, and
+//! every remedy is typed as it is printed. A check without a line here fails.
+
+use crate::ResultSet;
+use crate::command::{with, without};
+use crate::made;
+use jostle_model::connect::{Connections, Stopped};
+use jostle_model::hosts::HostPart;
+use jostle_model::open_loop::OpenLoop;
+use jostle_model::plan::{Measure, Place, Workload};
+use jostle_model::record::{
+    Accounts, At, Distribution, Experiment, Generator, Is, Point, Reason, Server, Slice, Spread,
+};
+use jostle_model::{List, Nanos, Plan, Remedy};
+use jostle_stats::checks::{CHECKS, with_text};
+use jostle_stats::summary::summarize;
+
+/// What is asked of the planted machine.
+struct Asked {
+    plan: Plan,
+    /// Not for the first time: what came from outside is gone.
+    again: bool,
+}
+
+impl Asked {
+    fn workers(&self) -> u64 {
+        largest(&self.plan.workers).unwrap_or(1)
+    }
+
+    fn window_s(&self) -> f64 {
+        self.plan.duration.map_or(5.0, Nanos::as_secs_f64)
+    }
+
+    /// The dose, where only what came from outside has it.
+    fn first(&self, dose: f64) -> f64 {
+        if self.again { 0.0 } else { dose }
+    }
+}
+
+fn largest(list: &Option<List>) -> Option<u64> {
+    list.as_ref()?.0.iter().max().copied()
+}
+
+/// A threshold of a check.
+struct Case {
+    check: &'static str,
+    /// The check's severity on either side of the threshold.
+    is: [Is; 2],
+    /// Doses that surely lie on either side of it.
+    doses: [f64; 2],
+    /// Whether doses are whole numbers.
+    whole: bool,
+    /// The plan that is asked first.
+    plan: fn() -> Plan,
+    /// What is measured with this dose.
+    world: fn(&Asked, f64) -> Vec<Point>,
+}
+
+const SUSPECT: [Is; 2] = [Is::Valid, Is::Suspect];
+const INVALID: [Is; 2] = [Is::Valid, Is::Invalid];
+const WORSE: [Is; 2] = [Is::Suspect, Is::Invalid];
+
+const fn whole(
+    check: &'static str,
+    is: [Is; 2],
+    doses: [f64; 2],
+    plan: fn() -> Plan,
+    world: fn(&Asked, f64) -> Vec<Point>,
+) -> Case {
+    Case {
+        check,
+        is,
+        doses,
+        whole: true,
+        plan,
+        world,
+    }
+}
+
+const fn fine(
+    check: &'static str,
+    is: [Is; 2],
+    doses: [f64; 2],
+    plan: fn() -> Plan,
+    world: fn(&Asked, f64) -> Vec<Point>,
+) -> Case {
+    Case {
+        whole: false,
+        ..whole(check, is, doses, plan, world)
+    }
+}
+
+/// Faults that no option mends: their reasons have no remedy.
+const UNMENDED: [&str; 4] = ["exclusion", "lost_update", "deaths", "errors"];
+
+static CASES: &[Case] = &[
+    whole("exclusion", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| witness(point).violations = dose as u64)
+    }),
+    whole(
+        "lost_update",
+        INVALID,
+        [0.0, 9.0],
+        contend,
+        |asked, dose| one(asked, |point| witness(point).lost_updates = dose as u64),
+    ),
+    whole("deaths", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| {
+            point.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
+        })
+    }),
+    whole("errors", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| {
+            point.errors.insert("EIO".to_owned(), dose as u64);
+        })
+    }),
+    whole("ledger", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| {
+            point.open_loop = Some(Box::new(OpenLoop {
+                planned: 100 + asked.first(dose) as u64,
+                done: 100,
+                ..OpenLoop::default()
+            }));
+        })
+    }),
+    whole("lost", SUSPECT, [0.0, 9.0], connect, lost),
+    whole("lost", WORSE, [1.0, 90.0], connect, lost),
+    whole("limit", INVALID, [0.0, 1.0], connect, |asked, dose| {
+        one(asked, |point| {
+            let few = largest(&asked.plan.sources).unwrap_or(1) < 2;
+            connections(point).stopped = (dose > 0.0 && few).then(|| Stopped {
+                text: "no port is left".to_owned(),
+                remedy: Some(Remedy::with("--sources", 2)),
+                ..Stopped::default()
+            });
+        })
+    }),
+    fine(
+        "concurrency",
+        INVALID,
+        [100.0, 50.0],
+        spread,
+        |asked, dose| {
+            let enough = largest(&asked.plan.generators) > Some(3);
+            one(asked, |point| {
+                spread_of(point).effective = if enough { 100.0 } else { dose }
+            })
+        },
+    ),
+    whole(
+        "server_counts",
+        INVALID,
+        [0.0, 99.0],
+        contend,
+        |asked, dose| {
+            one(asked, |point| {
+                point.server = Some(Server {
+                    counted: Some(5_000),
+                    difference: Some(asked.first(dose) as i64),
+                    ..Server::default()
+                });
+            })
+        },
+    ),
+    whole("accepted", INVALID, [0.0, 9.0], connect, |asked, dose| {
+        one(asked, |point| {
+            connections(point).opened = 1_000;
+            point.server = Some(Server {
+                counted: Some(1_000 - dose as u64),
+                difference: Some(-(asked.first(dose) as i64)),
+                ..Server::default()
+            });
+        })
+    }),
+    whole("throttled", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| {
+            point.machine.throttled_periods = Some(asked.first(dose) as u64)
+        })
+    }),
+    whole("halted", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| {
+            point.machine.halts = Some(asked.first(dose) as u64)
+        })
+    }),
+    whole("clock", INVALID, [0.0, 99.0], contend, |asked, dose| {
+        let one_clock = asked.plan.place == Some(Place::Same);
+        let early = if one_clock { 0 } else { dose as u64 };
+        one(asked, |point| {
+            point
+                .errors
+                .insert("handoff_before_release".to_owned(), early);
+        })
+    }),
+    whole("together", SUSPECT, [0.0, 1e8], contend, apart),
+    whole("together", WORSE, [1e8, 1e9], contend, apart),
+    whole("steal", SUSPECT, [0.0, 50.0], contend, |asked, dose| {
+        stolen(asked, dose, 980)
+    }),
+    whole("steal", WORSE, [50.0, 200.0], contend, |asked, dose| {
+        stolen(asked, dose, 900)
+    }),
+    fine("neighbours", SUSPECT, [0.0, 0.5], alone, beside),
+    fine("neighbours", WORSE, [0.5, 2.0], alone, beside),
+    whole("selection", SUSPECT, [6.0, 12.0], contend, |asked, dose| {
+        let mut runs = runs(asked, 12);
+        let spoilt = asked.first(dose) as usize;
+        runs.iter_mut()
+            .take(spoilt)
+            .for_each(|run| run.spoilt = true);
+        runs
+    }),
+    whole("unchecked", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
+        one(asked, |point| {
+            let crowd = asked.workers() > 2;
+            point.accounts = Some(Box::new(Accounts {
+                between_s: 5.0,
+                cpus: 2,
+                waited_s: Some(if crowd { 4.0 } else { 0.0 }),
+                others_s: (dose < 1.0).then_some(0.0),
+                ..Accounts::default()
+            }));
+        })
+    }),
+    fine("generator", SUSPECT, [0.0, 1.0], contend, |asked, dose| {
+        // Twice the workers share what one had to do.
+        let busy = dose * 10.0 / asked.workers() as f64;
+        one(asked, |point| asks(point, busy, 0.0))
+    }),
+    fine("generator", SUSPECT, [0.0, 1.0], one_each, |asked, dose| {
+        one(asked, |point| asks(point, 0.5, asked.first(dose)))
+    }),
+    fine(
+        "attribution",
+        SUSPECT,
+        [0.9, 1.5],
+        generators,
+        |asked, dose| {
+            let list = asked.plan.generators.clone().unwrap_or(List(Vec::new()));
+            let points = list.0.iter().flat_map(|k| {
+                // From six on more of them bring nothing.
+                let rate = if *k > 3 { 1_000.0 * dose } else { 1_000.0 };
+                (1..=6).map(move |run| generated(*k, run, rate))
+            });
+            points.collect()
+        },
+    ),
+    whole("lag", INVALID, [0.0, 99.0], rate, |asked, dose| {
+        let late = largest(&asked.plan.rate) >= Some(1_000);
+        let unsent = if late { dose as u64 } else { 0 };
+        one(asked, |point| {
+            point.open_loop = Some(Box::new(OpenLoop {
+                planned: 1_000,
+                done: 1_000 - unsent,
+                dropped: unsent,
+                dropped_with_slot: unsent,
+                ..OpenLoop::default()
+            }));
+        })
+    }),
+    fine("faster", SUSPECT, [0.9, 0.1], connect, |asked, dose| {
+        let ratio = if asked.again { 1.0 } else { dose };
+        one(asked, |point| connections(point).to_previous = Some(ratio))
+    }),
+    whole("profiled", SUSPECT, [0.0, 1.0], profiled, |asked, dose| {
+        one(asked, |point| {
+            point.during = asked.plan.during.clone().filter(|_| dose > 0.0)
+        })
+    }),
+    whole("few_operations", SUSPECT, [90.0, 2.0], alone, few),
+    whole("few_operations", WORSE, [2.0, 0.0], alone, few),
+    whole("hold_accuracy", SUSPECT, [1.0e6, 1.1e6], contend, held),
+    whole("hold_accuracy", WORSE, [1.1e6, 1.5e6], contend, held),
+    fine("own_cost", SUSPECT, [0.0, 1e6], short, |asked, _| {
+        one(asked, |_| ())
+    }),
+    fine(
+        "not_contended",
+        SUSPECT,
+        [0.5, 0.0],
+        contend,
+        |asked, dose| {
+            let share = if asked.workers() > 10 { 0.99 } else { dose };
+            one(asked, |point| point.blocked_share = Some(share))
+        },
+    ),
+    fine("precision", SUSPECT, [0.0, 0.9], contend, |asked, dose| {
+        let mut runs = runs(asked, asked.plan.runs.unwrap_or(6));
+        for (run, sign) in runs.iter_mut().zip([-1.0, 1.0]) {
+            run.throughput_per_s = 945.0 * (1.0 + sign * dose);
+        }
+        runs.iter_mut()
+            .skip(2)
+            .for_each(|run| run.throughput_per_s = 945.0);
+        runs
+    }),
+    whole(
+        "steadiness",
+        SUSPECT,
+        [0.0, 50_000.0],
+        contend,
+        |asked, dose| {
+            let settled = asked.plan.warmup >= Some(Nanos::from_millis(1_000));
+            let slope = if settled { 0 } else { dose as u64 };
+            one(asked, |point| {
+                point.series = (0..10)
+                    .map(|nth| slice(100_000 + slope * nth, None))
+                    .collect();
+            })
+        },
+    ),
+    fine("drift", SUSPECT, [0.0, 0.5], stream, |asked, dose| {
+        let short = largest(&asked.plan.operations) <= Some(1_000);
+        one(asked, |point| {
+            let slope = if short { dose } else { 0.0 };
+            let mean = |nth: u64| Some(1e6 * (1.0 + slope * nth as f64));
+            point.series = (0..10).map(|nth| slice(100, mean(nth))).collect();
+            point.service_ns = Some(Distribution::default());
+        })
+    }),
+    whole(
+        "tail_host",
+        SUSPECT,
+        [10.0, 99.0],
+        contend,
+        |asked, dose| {
+            one(asked, |point| {
+                let own = if asked.again { 10 } else { dose as u64 };
+                point.hosts = (0..4)
+                    .map(|rank| tail(rank, if rank == 2 { own } else { 10 }))
+                    .collect();
+            })
+        },
+    ),
+    whole("rotations", SUSPECT, [900.0, 50.0], contend, few),
+];
+
+/// `contend flock -w 10`, hold 1 ms, 5 s.
+fn contend() -> Plan {
+    Plan {
+        targets: vec!["flock".to_owned()],
+        workers: Some(List(vec![10])),
+        runs: None,
+        ..made::plan()
+    }
+}
+
+fn with_workers(workers: u64) -> Plan {
+    Plan {
+        workers: Some(List(vec![workers])),
+        ..contend()
+    }
+}
+
+fn alone() -> Plan {
+    with_workers(1)
+}
+
+/// As many workers as leave a CPU to the server.
+fn one_each() -> Plan {
+    alone()
+}
+
+/// Without hold and idle.
+fn short() -> Plan {
+    Plan {
+        hold: None,
+        idle: None,
+        ..contend()
+    }
+}
+
+fn profiled() -> Plan {
+    Plan {
+        during: Some("perf record -a".to_owned()),
+        ..contend()
+    }
+}
+
+fn stream() -> Plan {
+    Plan {
+        operations: Some(List(vec![1_000])),
+        workload: Workload::Stream,
+        ..alone()
+    }
+}
+
+/// Connections of a plan.
+const MANY: u64 = 20_000;
+
+fn connect() -> Plan {
+    Plan {
+        targets: vec!["tcp".to_owned()],
+        open: Some(List(vec![MANY])),
+        sources: Some(List(vec![1])),
+        ..Plan::of(Workload::Connect)
+    }
+}
+
+fn rate() -> Plan {
+    Plan {
+        rate: Some(List(vec![1_000])),
+        workload: Workload::Rate,
+        ..contend()
+    }
+}
+
+fn spread() -> Plan {
+    Plan {
+        targets: vec!["lockd".to_owned()],
+        in_flight: Some(100),
+        generators: Some(List(vec![3])),
+        ..Plan::of(Workload::Spread)
+    }
+}
+
+fn generators() -> Plan {
+    Plan {
+        generators: Some(List(vec![3, 6])),
+        ..spread()
+    }
+}
+
+/// A clean run of what is asked.
+fn clean(asked: &Asked) -> Point {
+    let plan = &asked.plan;
+    let workers = asked.workers();
+    let mut point = made::point(
+        "flock",
+        1,
+        945.0,
+        38.0,
+        &made::queue(workers, 4_720 / workers),
+    );
+    point.target.clone_from(&plan.targets[0]);
+    point.window_s = asked.window_s();
+    point.at = At {
+        workers: plan.workers.as_ref().map(|_| workers),
+        operations: largest(&plan.operations),
+        open: largest(&plan.open),
+        rate: largest(&plan.rate),
+        generators: largest(&plan.generators),
+        ..At::default()
+    };
+    point
+}
+
+fn one(asked: &Asked, plant: impl FnOnce(&mut Point)) -> Vec<Point> {
+    let mut point = clean(asked);
+    plant(&mut point);
+    vec![point]
+}
+
+fn runs(asked: &Asked, count: u32) -> Vec<Point> {
+    let run = |run| Point {
+        run,
+        block: run,
+        ..clean(asked)
+    };
+    (1..=count).map(run).collect()
+}
+
+fn witness(point: &mut Point) -> &mut jostle_model::record::Exclusion {
+    point.exclusion.get_or_insert_default()
+}
+
+fn connections(point: &mut Point) -> &mut Connections {
+    point.connections.get_or_insert_default()
+}
+
+fn spread_of(point: &mut Point) -> &mut Spread {
+    let spread = point.spread.get_or_insert_default();
+    spread.in_flight = 100;
+    spread
+}
+
+/// A server that holds so many connections less than there should be.
+fn lost(asked: &Asked, dose: f64) -> Vec<Point> {
+    one(asked, |point| {
+        let opened = largest(&asked.plan.open).unwrap_or(MANY);
+        let held = MANY - dose as u64;
+        let lost = opened.saturating_sub(held);
+        let connections = connections(point);
+        connections.opened = opened;
+        connections.lost = Some(lost);
+        connections.first_lost = (lost > 0).then_some(held + 1);
+    })
+}
+
+/// Two hosts of which one begins later, by so many nanoseconds.
+fn apart(asked: &Asked, late_ns: f64) -> Vec<Point> {
+    one(asked, |point| {
+        point.hosts = vec![HostPart::default(), HostPart::default()];
+        point.hosts[1].late_ns = late_ns as i64;
+    })
+}
+
+fn stolen(asked: &Asked, ticks: f64, busy_ticks: u64) -> Vec<Point> {
+    one(asked, |point| {
+        point.machine.busy_ticks = busy_ticks;
+        point.machine.stolen_ticks = asked.first(ticks) as u64;
+    })
+}
+
+/// Another program that ran, and kept ours waiting, for so many seconds.
+fn beside(asked: &Asked, seconds: f64) -> Vec<Point> {
+    one(asked, |point| {
+        let seconds = asked.first(seconds);
+        point.accounts = Some(Box::new(Accounts {
+            between_s: 5.0,
+            cpus: 2,
+            waited_s: Some(seconds),
+            others_s: Some(seconds),
+            ..Accounts::default()
+        }));
+    })
+}
+
+/// A worker on its own CPU that asks a server.
+fn asks(point: &mut Point, busy_share: f64, runqueue_share: f64) {
+    point.server = Some(Server::default());
+    point.generators = vec![Generator {
+        busy_share,
+        runqueue_share,
+        process: None,
+    }];
+}
+
+/// A run of generators with CPUs of their own that are never busy.
+fn generated(generators: u64, run: u32, rate: f64) -> Point {
+    Point {
+        target: "lockd".to_owned(),
+        at: At {
+            generators: Some(generators),
+            ..At::default()
+        },
+        run,
+        block: run,
+        window_s: 1.0,
+        operations: rate as u64,
+        throughput_per_s: rate,
+        generators: vec![Generator::default()],
+        spread: Some(Box::new(Spread {
+            in_flight: 100,
+            effective: 100.0,
+            disjoint: Some(true),
+            ..Spread::default()
+        })),
+        ..Point::default()
+    }
+}
+
+/// So many operations in 5 s.
+fn few(asked: &Asked, operations: f64) -> Vec<Point> {
+    one(asked, |point| {
+        point.operations = (operations * asked.window_s() / 5.0) as u64;
+    })
+}
+
+/// Holds of so many nanoseconds, until the machine is mended.
+fn held(asked: &Asked, nanos: f64) -> Vec<Point> {
+    let nanos = if asked.again { 1e6 } else { nanos };
+    one(asked, |point| {
+        point.hold_ns = Some(Distribution {
+            percentiles: [("p50".to_owned(), nanos as u64)].into(),
+            ..Distribution::default()
+        });
+    })
+}
+
+fn slice(operations: u64, mean_wait_ns: Option<f64>) -> Slice {
+    Slice {
+        operations,
+        mean_wait_ns,
+        ..Slice::default()
+    }
+}
+
+fn tail(rank: u64, beyond: u64) -> HostPart {
+    HostPart {
+        rank,
+        host: format!("h{rank}"),
+        latency_ns: Some(Distribution {
+            count: 1_000,
+            ..Distribution::default()
+        }),
+        beyond_p99: Some(beyond),
+        ..HostPart::default()
+    }
+}
+
+/// What comes of asking, and what the check says of the point that was asked for last.
+fn measure(case: &Case, asked: &Asked, dose: f64) -> (ResultSet, Option<Reason>) {
+    let mut experiment = made::experiment();
+    experiment.plan = asked.plan.clone();
+    experiment.environment.cores = 2;
+    // The dose of what is measured before the first run.
+    if case.check == "own_cost" && asked.plan.measure != Some(Measure::Counts) {
+        let cost = made::cost(1e6, dose);
+        experiment.calibration.own_cost = [("flock".to_owned(), cost)].into();
+    }
+    let set = made::finished(experiment, (case.world)(asked, dose));
+    let reason = found(case, &set.experiment, &set.points, asked.again);
+    (set, reason)
+}
+
+fn found(case: &Case, experiment: &Experiment, points: &[Point], last: bool) -> Option<Reason> {
+    let points = summarize(experiment, points);
+    let skip = if last { points.len() - 1 } else { 0 };
+    let reasons = points
+        .iter()
+        .skip(skip)
+        .flat_map(|point| &point.verdict.reasons);
+    let mut of_check = reasons.filter(|reason| reason.check == case.check);
+    of_check.next().cloned()
+}
+
+/// The two neighbouring doses between which the check changes its mind.
+fn edge(case: &Case) -> [f64; 2] {
+    let asked = Asked {
+        plan: (case.plan)(),
+        again: false,
+    };
+    let is = |dose: f64| {
+        let reason = measure(case, &asked, dose).1;
+        reason.map_or(Is::Valid, |reason| reason.is)
+    };
+    let [mut before, mut beyond] = case.doses;
+    assert_eq!([is(before), is(beyond)], case.is, "{}", case.check);
+    loop {
+        let middle = match case.whole {
+            true => ((before + beyond) / 2.0).trunc(),
+            false => (before + beyond) / 2.0,
+        };
+        let step = if case.whole { 1.0 } else { 0.0 };
+        let adjacent = (before - beyond).abs() <= step || middle == before || middle == beyond;
+        if adjacent {
+            return [before, beyond];
+        }
+        match is(middle) == case.is[1] {
+            true => beyond = middle,
+            false => before = middle,
+        }
+    }
+}
+
+/// What is typed by someone who reads the sentence: what stands in its last brackets.
+fn typed(plan: &Plan, text: &str) -> Asked {
+    let (_, remedy) = text.rsplit_once(" (").unwrap();
+    let remedy = remedy.trim_end_matches(')');
+    let words: Vec<&str> = remedy.split(' ').collect();
+    let plan = match words[..] {
+        ["without", option] => without(plan, option).unwrap(),
+        ["--wait-quiet", "60s"] | ["run", "it", "again"] | ["jostle", "doctor"] => plan.clone(),
+        [option, value] => with(plan, option, value).unwrap(),
+        _ => panic!("`{remedy}` cannot be typed"),
+    };
+    Asked { plan, again: true }
+}
+
+#[test]
+fn every_check_is_planted() {
+    for check in CHECKS {
+        let planted = CASES.iter().any(|case| case.check == check.name);
+        assert!(planted, "{}", check.name);
+    }
+}
+
+#[test]
+fn the_smallest_step_over_a_threshold_is_found_and_one_under_it_is_not() {
+    for case in CASES {
+        let [_, beyond] = edge(case);
+        let asked = Asked {
+            plan: (case.plan)(),
+            again: false,
+        };
+        let reason = measure(case, &asked, beyond).1.unwrap();
+        let (measured, limit) = (reason.measured.unwrap(), reason.limit.unwrap());
+        // The limit that is printed is the one that was crossed.
+        let near = (measured - limit).abs() <= 1e-6 * limit.abs().max(1e-3);
+        assert!(near || case.whole, "{}: {measured} {limit}", case.check);
+        assert!(!reason.unit.is_empty() && !reason.claims.is_empty());
+    }
+}
+
+#[test]
+fn a_remedy_that_is_typed_as_it_is_printed_makes_its_check_pass() {
+    for case in CASES {
+        let [_, beyond] = edge(case);
+        let asked = Asked {
+            plan: (case.plan)(),
+            again: false,
+        };
+        let reason = measure(case, &asked, beyond).1.unwrap();
+        let nothing = reason.measured == Some(0.0);
+        if UNMENDED.contains(&case.check) || nothing {
+            assert_eq!(reason.remedy, None, "{}", case.check);
+            continue;
+        }
+        let printed = reason.remedy.as_ref().map(Remedy::to_string);
+        let printed = printed.unwrap_or_else(|| panic!("{} has no remedy", case.check));
+        assert!(
+            reason.text.ends_with(&format!(" ({printed})")),
+            "{}",
+            reason.text
+        );
+        let again = typed(&asked.plan, &reason.text);
+        let (_, left) = measure(case, &again, beyond);
+        assert_eq!(left, None, "{}", reason.text);
+    }
+}
+
+#[test]
+fn a_sentence_follows_from_the_data() {
+    for case in CASES {
+        let asked = Asked {
+            plan: (case.plan)(),
+            again: false,
+        };
+        let reason = measure(case, &asked, case.doses[1]).1.unwrap();
+        let line = serde_json::to_string(&reason).unwrap();
+        let read: Reason = serde_json::from_str(&line).unwrap();
+        let bare = Reason {
+            text: String::new(),
+            ..read
+        };
+        assert_eq!(with_text(bare).text, reason.text);
+    }
+}

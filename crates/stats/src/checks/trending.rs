@@ -1,0 +1,37 @@
+//! What the checks of trends have in common: their data and their words. No check by
+//! itself.
+
+use super::{Found, measured, percent, seen};
+use crate::trend::{self, Agreed};
+use jostle_model::record::Reason;
+
+/// The drift that enough of `judged` runs share.
+pub fn found(agreed: &Agreed, judged: usize) -> Found {
+    Found {
+        measured: Some(agreed.share),
+        limit: Some(trend::WORTH),
+        seen: Some(format!("in {} of {judged} runs", agreed.runs)),
+        ..Found::default()
+    }
+}
+
+/// `the rate rises by 21 % in 6 of 6 runs`; `what` is its beginning.
+pub fn words(reason: &Reason, what: &str) -> String {
+    let share = measured(reason);
+    let verb = if share > 0.0 { "rises" } else { "falls" };
+    format!(
+        "{what} {verb} by {:.0} % {}",
+        100.0 * share.abs(),
+        seen(reason)
+    )
+}
+
+/// From which drift on both speak.
+pub fn threshold() -> String {
+    format!(
+        "a Theil-Sen drift above {} with Mann-Kendall p < {}, in the same direction in two thirds \
+         of the runs",
+        percent(trend::WORTH),
+        trend::P
+    )
+}
