@@ -1,6 +1,8 @@
 //! Records that no run ever wrote, but that a file may hold: figures beyond all bounds.
 //! Whatever stands in them, no writer panics, and none prints NaN or an infinity.
 
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+
 use jostle_report::{FORMATS, ResultSet, html, read, render};
 use serde_json::Value;
 use std::io::Write;
