@@ -2,7 +2,7 @@
 //! system's packages:
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
-//! - `cargo xtask fuzz`: looks for inputs that break codec or lock table;
+//! - `cargo xtask fuzz`: looks for inputs that break codec, lock table, writers or what is typed;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
@@ -45,7 +45,7 @@ struct Arguments {
 enum Task {
     /// Installs what tests need, then runs format, lints, tests, fuzz targets and docs
     Ci,
-    /// Feeds codec and lock table with inputs that libFuzzer makes up
+    /// Feeds codec, lock table, result files, command lines and plans with inputs that libFuzzer makes up
     Fuzz {
         /// Only this target of fuzz/fuzz_targets
         target: Option<String>,

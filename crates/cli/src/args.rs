@@ -459,6 +459,9 @@ fn compare_formats() -> clap::builder::PossibleValuesParser {
 
 #[derive(Debug, Args)]
 pub struct Targets {
+    /// One of them, in full: what it is, what it can do, and what is peculiar about it
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
     /// text, or markdown with all details
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "markdown"])]
     pub format: String,

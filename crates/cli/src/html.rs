@@ -3,9 +3,11 @@
 
 use crate::Failure;
 use anyhow::{Context, anyhow};
+use jostle_model::text::redacted;
 use jostle_report::ResultSet;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A file that the page may be written to.
@@ -64,14 +66,23 @@ pub fn write(page: Option<Page>, sets: &[ResultSet]) -> anyhow::Result<()> {
     let text = jostle_report::html(sets);
     let whole = page
         .begin()
-        .and_then(|()| page.file.write_all(text.as_bytes()));
-    whole.with_context(|| format!("cannot write {}", page.path.display()))
+        .and_then(|()| page.file.write_all(redacted(&text).as_bytes()));
+    whole.with_context(|| {
+        let name = page.path.display();
+        format!("cannot write {name}; `jostle report` makes the page again from what -o wrote")
+    })
 }
 
 impl Page {
-    /// Devices and pipes have neither length nor beginning.
+    /// Devices and pipes have neither length nor beginning. A file that was removed
+    /// meanwhile is made again: what is written to it without its name would be lost.
     fn begin(&mut self) -> std::io::Result<()> {
-        if !self.file.metadata()?.is_file() {
+        let found = self.file.metadata()?;
+        if !found.is_file() {
+            return Ok(());
+        }
+        if found.nlink() == 0 {
+            self.file = File::create_new(&self.path)?;
             return Ok(());
         }
         self.file.set_len(0)?;

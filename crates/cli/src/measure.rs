@@ -48,6 +48,16 @@ const WAITS_FOR_ONE: &str = "--wait-quiet looks at one machine: wait for each ho
 /// What is impossible, before anything has started; what failed, after the
 /// finished points have been printed.
 pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
+    let typed = plans.into_iter().map(|plan| (plan, String::new()));
+    measure_from(typed.collect(), output)
+}
+
+/// The same of plans from a file; beside each stands where, which what is wrong with it
+/// begins with.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Result<u8, Failure> {
     match ranks::join(output.dry_run)? {
         Place::Alone => measure_here(plans, output, None),
         Place::Served(code) => Ok(code),
@@ -62,22 +72,27 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
 }
 
 /// `crew`: what was begun before the plans were looked at, in a job of several ranks.
-fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> Result<u8, Failure> {
+fn measure_here(
+    plans: Vec<(Plan, String)>,
+    output: &Output,
+    crew: Option<&mut Crew>,
+) -> Result<u8, Failure> {
     let allowed = cpu::allowed();
     let hosts = launched().map_or(1, |launched| launched.size);
-    let plans = plans.into_iter().map(settle_optional);
-    let plans = plans.collect::<Result<Vec<_>, _>>()?;
-    let resolved = plans
-        .into_iter()
-        .flatten()
-        .map(|plan| resolve_over(plan, fresh_seed(), &allowed, hosts))
-        .collect::<Result<Vec<Resolved>, _>>()
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut resolved: Vec<Resolved> = Vec::new();
+    for (plan, from) in plans {
+        let said = |error: String| Failure::Usage(from.clone() + &error);
+        if let Some(plan) = settle_optional(plan).map_err(said)? {
+            let plan = resolve_over(plan, fresh_seed(), &allowed, hosts);
+            resolved.push(plan.map_err(|error| said(error.to_string()))?);
+        }
+    }
     if resolved.is_empty() {
         return Err(Failure::Failed(anyhow!("nothing is left to measure")));
     }
     if output.dry_run {
-        let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
+        let plans = resolved.iter().map(|r| r.plan.clone().redacted());
+        let plans: Vec<Plan> = plans.collect();
         print(&plan_file::write(&plans)?)?;
         return Ok(0);
     }
@@ -169,11 +184,20 @@ fn measure_here(plans: Vec<Plan>, output: &Output, crew: Option<&mut Crew>) -> R
         // the host's name comes first.
         crate::complain(text);
     }
+    let mut page_written = Ok(());
     if any {
         print(&jostle_report::render(&output.format, &sets))?;
-        html::write(page, &sets)?;
+        page_written = html::write(page, &sets);
     }
-    conclude(exit, error, any, output.output.as_deref())
+    let concluded = conclude(exit, error, any, output.output.as_deref());
+    match page_written {
+        Ok(()) => concluded,
+        // Beside what ended the experiment, not instead of it.
+        Err(lost) => {
+            crate::complain(&format!("{lost:#}"));
+            concluded.map(|code| worse(code, experiment::exit::FAILED))
+        }
+    }
 }
 
 /// This process, and those of servers under test: they are no neighbours, nor is what
@@ -182,21 +206,24 @@ fn ours(resolved: &[Resolved]) -> Vec<u32> {
     let servers = resolved.iter().flat_map(|experiment| {
         let named = experiment.plan.server.as_ref();
         let specs = experiment.specs.iter();
-        specs.flat_map(move |spec| keeper::server_processes(named, &spec.typed))
+        specs.flat_map(move |spec| keeper::server_processes(named, spec.whole()))
     });
     servers.chain([std::process::id()]).collect()
 }
 
 /// Takes those optional targets among the targets that can be reached, and says
 /// which cannot. None where nothing is left to measure.
-fn settle_optional(mut plan: Plan) -> Result<Option<Plan>, Failure> {
+///
+/// # Errors
+/// For the user: a target that there is not.
+fn settle_optional(mut plan: Plan) -> Result<Option<Plan>, String> {
     let optional = std::mem::take(&mut plan.optional);
     let only_optional = plan.targets.is_empty() && !optional.is_empty();
     for typed in optional {
-        let spec = Spec::parse(&typed).map_err(Failure::Usage)?;
+        let spec = Spec::parse(&typed)?;
         match spec.reach() {
             Ok(()) => plan.targets.push(typed),
-            Err(error) => crate::complain(&format!("{typed} is left out: {error}")),
+            Err(error) => crate::complain(&format!("{spec} is left out: {error}")),
         }
     }
     Ok((!only_optional || !plan.targets.is_empty()).then_some(plan))
@@ -259,7 +286,10 @@ pub fn one(
         None => Ok(()),
     };
     let hooks = Hooks {
-        ended: &mut || signals.exit_code(),
+        ended: &mut || {
+            line.inspect(|line| line.beat());
+            signals.exit_code()
+        },
         progress: &mut |progress| {
             if let Some(line) = line {
                 line.show(progress);

@@ -1,15 +1,28 @@
 //! One line on the terminal while runs are made. Nothing where stderr is no
 //! terminal: logs need no animation.
 
+use crate::shown;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use jostle_engine::experiment::Progress;
+use jostle_engine::experiment::{Limits, Progress};
+use jostle_model::Nanos;
 use jostle_model::record::At;
+use jostle_model::text::one_line;
+use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+/// The line moves at least this often, so that nobody takes a long run for a hang; more
+/// often would cost the CPU that is measured.
+const BEAT: Duration = Duration::from_millis(900);
 
 /// The line.
 pub struct Line {
     bar: ProgressBar,
     notes: bool,
+    /// When it moved last.
+    moved: Cell<Instant>,
+    /// Whether what was said last stays, whatever is measured.
+    pinned: Cell<bool>,
 }
 
 impl Line {
@@ -22,53 +35,72 @@ impl Line {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-        Line { bar, notes }
+        Line {
+            bar,
+            notes,
+            moved: Cell::new(Instant::now()),
+            pinned: Cell::new(false),
+        }
+    }
+
+    /// Says this, and lets no run replace it: it is part of something larger.
+    pub fn pin(&self, text: &str) {
+        self.pinned.set(true);
+        self.say(text);
+    }
+
+    /// Moves the line on if it has stood still for most of a second. To be called
+    /// several times a second while something is waited for; no thread does it, since
+    /// the parent may yet have to fork.
+    pub fn beat(&self) {
+        if self.moved.get().elapsed() >= BEAT {
+            self.bar.tick();
+            self.moved.set(Instant::now());
+        }
     }
 
     /// Shows what is going on.
     pub fn show(&self, progress: Progress<'_>) {
+        if self.pinned.get() {
+            return;
+        }
         match progress {
-            Progress::Cost(target) => self
-                .bar
-                .set_message(format!("{target}: the tool's own cost")),
-            Progress::Alone(target, host) => {
-                self.bar.set_message(format!("{target}: {host} alone"))
-            }
-            Progress::Pilot(target, at) => self
-                .bar
-                .set_message(format!("{target}{}: pilot", place(at))),
+            Progress::Cost(target) => self.say(&format!("{target}: the tool's own cost")),
+            Progress::Alone(target, host) => self.say(&format!("{target}: {host} alone")),
+            Progress::Pilot(target, at) => self.say(&format!("{target}{}: pilot", place(at))),
             Progress::Planned {
                 runs,
                 takes,
-                concessions,
-            } => self.planned(runs, takes.as_secs_f64(), concessions),
+                limits,
+            } => self.planned(runs, takes, &limits),
             Progress::Run(target, at, run) => {
                 let (done, all) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
-                self.bar.set_message(format!(
+                self.say(&format!(
                     "run {done}/{}: {target}{}, repeat {run}",
                     all.max(done),
                     place(at)
                 ));
-                self.bar.tick();
             }
             Progress::Done(_) => self.bar.inc(1),
+            Progress::Slower { block, all } => self.note(&format!(
+                "a round of all points takes {}, longer than short trials let expect: about {} in \
+                 all",
+                span(block),
+                span(all)
+            )),
         }
     }
 
-    fn planned(&self, runs: usize, seconds: f64, concessions: &[String]) {
+    fn planned(&self, runs: usize, takes: Nanos, limits: &Limits<'_>) {
         self.bar.set_length(runs as u64);
-        let given_up = match concessions {
-            [] => String::new(),
-            some => format!("; to fit the budget: {}", some.join(", ")),
-        };
-        let noun = if runs == 1 { "run" } else { "runs" };
-        self.note(&format!("{runs} {noun}, about {seconds:.0} s{given_up}"));
+        self.note(&plan_in_words(runs, takes, limits));
     }
 
     /// Says this until something else is shown.
     pub fn say(&self, text: &str) {
-        self.bar.set_message(text.to_owned());
+        self.bar.set_message(one_line(&shown(text)).into_owned());
         self.bar.tick();
+        self.moved.set(Instant::now());
     }
 
     /// Prints a note above the line.
@@ -76,7 +108,7 @@ impl Line {
         if self.notes {
             self.bar.suspend(|| {
                 // A note that cannot be written has nobody to read it.
-                let _ = writeln!(stderr(), "{text}");
+                let _ = writeln!(stderr(), "{}", shown(text));
             });
         }
     }
@@ -85,6 +117,43 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// How long it will take, said before the first run, and what the budget has to do with
+/// it: what was given up to keep it, or what keeps it from being kept.
+fn plan_in_words(runs: usize, takes: Nanos, limits: &Limits<'_>) -> String {
+    let noun = if runs == 1 { "run" } else { "runs" };
+    let given_up = limits.concessions.join(", ");
+    let head = format!("{runs} {noun}, about {}", span(takes));
+    match (limits.over, given_up.as_str()) {
+        (None, "") => head,
+        (None, _) => format!("{head}; to fit the budget: {given_up}"),
+        (Some(over), _) => {
+            let spared = match given_up.as_str() {
+                "" => String::new(),
+                _ => format!(" (already {given_up})"),
+            };
+            let budget = span(over.budget);
+            match over.because {
+                [] => format!(
+                    "{head}, more than is left of the budget of {budget}: fewer would say nothing{spared}"
+                ),
+                options => format!(
+                    "{head}, more than is left of the budget of {budget}, since {} {} given{spared}",
+                    options.join(" and "),
+                    if options.len() == 1 { "is" } else { "are" }
+                ),
+            }
+        }
+    }
+}
+
+fn span(time: Nanos) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 600.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 36_000.0 => format!("{:.0} minutes", seconds / 60.0),
+        seconds => format!("{:.0} hours", seconds / 3_600.0),
     }
 }
 
@@ -103,4 +172,48 @@ fn place(at: At) -> String {
         .iter()
         .filter_map(|(option, value)| Some(format!(" {option} {}", (*value)?)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_engine::experiment::Over;
+
+    #[test]
+    fn how_long_it_takes_is_said_beforehand_and_a_budget_that_is_not_kept_is_no_fit() {
+        let words = |runs, seconds: u64, over: Option<Over<'_>>, concessions: &[&str]| {
+            let concessions: Vec<String> = concessions.iter().map(|c| (*c).to_owned()).collect();
+            let limits = Limits {
+                concessions: &concessions,
+                over,
+            };
+            plan_in_words(runs, Nanos(seconds * 1_000_000_000), &limits)
+        };
+        let over = |because| {
+            Some(Over {
+                budget: Nanos(50_000_000_000),
+                because,
+            })
+        };
+        let spared = ["left out -w 20:50", "3 runs of each point instead of 6"];
+        assert_eq!(words(1, 4, None, &[]), "1 run, about 4 s");
+        assert_eq!(
+            words(36, 47, None, &["shortened windows"]),
+            "36 runs, about 47 s; to fit the budget: shortened windows"
+        );
+        // It took an hour and said "to fit the budget".
+        assert_eq!(
+            words(6, 3_612, over(&["-t"]), &spared),
+            "6 runs, about 60 minutes, more than is left of the budget of 50 s, since -t is given (already \
+             left out -w 20:50, 3 runs of each point instead of 6)"
+        );
+        assert_eq!(
+            words(6, 72_000, over(&["-t", "--runs"]), &[]),
+            "6 runs, about 20 hours, more than is left of the budget of 50 s, since -t and --runs are given"
+        );
+        assert_eq!(
+            words(6, 80, over(&[]), &[]),
+            "6 runs, about 80 s, more than is left of the budget of 50 s: fewer would say nothing"
+        );
+    }
 }

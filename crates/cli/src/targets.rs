@@ -1,7 +1,8 @@
 //! `jostle targets`: the table of targets, for people and for the docs.
 
-use jostle_targets::all;
+use jostle_report::format::wrap;
 use jostle_targets::table::{Entry, Family};
+use jostle_targets::{Spec, all};
 
 /// Headings in the order of the table.
 const FAMILIES: [(Family, &str); 7] = [
@@ -13,6 +14,9 @@ const FAMILIES: [(Family, &str); 7] = [
     (Family::Server, "What answers requests"),
     (Family::Specimen, "Specimens: their truth is known"),
 ];
+
+/// As wide as a terminal is at least.
+const WIDTH: usize = 80;
 
 /// A column's letter or word, and whether a target has it.
 type Trait = (&'static str, fn(&Entry) -> bool);
@@ -114,9 +118,67 @@ pub fn markdown() -> String {
     text
 }
 
+/// One target in full, by its name, an alias, or as it would be typed to measure it.
+///
+/// # Errors
+/// For the user: that there is no such target, and which name comes nearest.
+pub fn one(name: &str, markdown: bool) -> Result<String, String> {
+    let bare = name.split(':').next().unwrap_or(name);
+    let known = |entry: &&'static Entry| entry.name == bare || entry.aliases.contains(&bare);
+    let Some(entry) = all().find(known) else {
+        // What a command line with it would say.
+        return Err(match Spec::parse(bare) {
+            Err(error) => error,
+            Ok(spec) => format!("{spec} has no page"),
+        });
+    };
+    let (mark, end) = if markdown { ("`", "\n") } else { ("", "") };
+    let mut text = format!("{mark}{}{mark}: {}\n{end}", typed(entry), entry.summary);
+    let traits = traits(entry.family);
+    if !traits.is_empty() {
+        let of = |wanted: bool| {
+            let named = traits.iter().filter(|(_, has)| has(entry) == wanted);
+            match named.map(|(name, _)| *name).collect::<Vec<_>>().as_slice() {
+                [] => "-".to_owned(),
+                names => names.join(", "),
+            }
+        };
+        let words = format!("It has: {}; it has not: {}.", of(true), of(false));
+        text += &wrap("", &words, WIDTH);
+        text += end;
+    }
+    text += &wrap("", entry.details, WIDTH);
+    if let Some(why) = entry.no_threads {
+        text += end;
+        text += &wrap("", &format!("Not with --as threads: {why}."), WIDTH);
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_target_has_a_page_of_its_own_by_each_of_its_names() {
+        for entry in all() {
+            let page = one(entry.name, false).unwrap();
+            assert!(page.contains(entry.summary), "{page}");
+            let details = page.replace('\n', " ");
+            assert!(details.contains(entry.details), "{page}");
+            assert!(
+                page.lines().skip(1).all(|line| line.chars().count() <= 120),
+                "{page}"
+            );
+            for alias in entry.aliases {
+                assert_eq!(one(alias, false).unwrap(), page);
+            }
+        }
+        assert_eq!(one("flock:/mnt/x", false), one("flock", false));
+        assert!(one("flock", true).unwrap().starts_with("`flock[:"));
+        let error = one("flok", false).unwrap_err();
+        assert!(error.contains("did you mean `flock`?"), "{error}");
+    }
 
     #[test]
     fn every_target_is_listed_once_under_its_heading() {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Place, Signal, alone, must_be_root};
+use common::{Place, Signal, alone, left, must_be_root, processes};
 use jostle_model::calibrated::{Calibrated, Outcome};
 use jostle_model::record::{Point, Record};
 use std::time::Duration;
@@ -162,13 +162,33 @@ fn an_interrupt_leaves_nothing_and_keeps_nothing() {
     run.signal(Signal::INT);
     run.end().exits(130).leaves_nothing();
     assert_eq!(place.list("cache"), [""; 0]);
-    let groups =
-        std::fs::read_dir("/sys/fs/cgroup/cpu").or_else(|_| std::fs::read_dir("/sys/fs/cgroup"));
-    let left = groups.unwrap().filter(|entry| {
-        let name = entry.as_ref().unwrap().file_name();
-        name.to_string_lossy().starts_with("jostle-calibrate-")
-    });
-    assert_eq!(left.count(), 0);
+    assert_eq!(left::groups_of_the_dead(), [""; 0]);
+}
+
+/// It stayed for ever: only the next calibration looked for it.
+#[test]
+fn the_control_group_of_a_killed_calibration_is_swept_by_the_next_start() {
+    let _alone = alone();
+    must_be_root("make control groups");
+    let place = Place::new();
+    let mut run = place.jostle("calibrate").in_background();
+    run.until_it_listens();
+    run.after(Duration::from_millis(500));
+    // With its keepers, of which one is in the group.
+    for process in processes::marked(run.mark()) {
+        run.kill(process.pid);
+    }
+    run.end().exits(137);
+    assert_ne!(
+        left::groups_of_the_dead(),
+        [""; 0],
+        "nothing was left to be swept"
+    );
+    place
+        .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
+        .run()
+        .measures();
+    assert_eq!(left::groups_of_the_dead(), [""; 0]);
 }
 
 /// It once ended with 0 after "0 of 29 rows", in place of the good one.

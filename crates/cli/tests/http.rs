@@ -39,6 +39,48 @@ fn requests_share_a_connection_or_have_each_its_own() {
     }
 }
 
+/// The password stood in plans, results and pages.
+#[test]
+fn the_password_of_an_address_is_sent_and_nowhere_written() {
+    let server = Server::plain();
+    let url = format!("http://user:hunter2@127.0.0.1:{}/ok", server.port);
+    let line = format!("stream {url} -n 5 -w 1 --runs 1 -o x.jsonl --html x.html --overwrite");
+    let place = &server.place;
+    let mut said = String::new();
+    for format in jostle_report::FORMATS {
+        let done = place
+            .jostle(&format!("{line} --format {}", format.name))
+            .run();
+        let done = done.measures();
+        said += &(done.stdout + &done.stderr);
+    }
+    // base64 of `user:hunter2` (RFC 7617).
+    assert!(
+        place
+            .read("authorization")
+            .contains("Basic dXNlcjpodW50ZXIy")
+    );
+    for dry in ["--dry-run", "--null http://user:hunter2@127.0.0.1:1/"] {
+        let done = place
+            .jostle(&format!("stream {url} -n 5 -w 1 --runs 1 {dry}"))
+            .run();
+        said += &(done.stdout + &done.stderr);
+    }
+    let refused = place
+        .jostle("stream http://user:hunter2@127.0.0.1:99999/")
+        .run()
+        .exits(2);
+    let again = place
+        .jostle("run x.jsonl")
+        .run()
+        .exits(2)
+        .says("type it again");
+    said += &(refused.stderr + &again.stderr);
+    said += &(place.read("x.jsonl") + &place.read("x.html"));
+    assert!(said.contains("http://user:***@127.0.0.1"));
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
 /// A proxy would be what is measured.
 #[test]
 fn proxies_of_the_environment_are_not_asked() {

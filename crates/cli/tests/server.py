@@ -2,11 +2,12 @@
 
 /status/N answers with that code, /slow after 60 s, /bytes/N with so many, and
 /drop closes the connection. Every path and the number of its connection go to
-the log. Usage: server.py LOG [CERTIFICATE KEY]; it prints its port, and ends
+the log, what a client is authorized by to a file beside it. Usage: server.py LOG [CERTIFICATE KEY]; it prints its port, and ends
 when its standard input does.
 """
 
 import http.server
+import os
 import socketserver
 import ssl
 import sys
@@ -27,6 +28,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         Handler.log.write(f"{self.number} {self.path}\n")
+        if "Authorization" in self.headers:
+            with open(os.path.join(os.path.dirname(sys.argv[1]), "authorization"), "a") as log:
+                log.write(self.headers["Authorization"] + "\n")
         kind, _, rest = self.path.lstrip("/").partition("/")
         if kind == "slow":
             time.sleep(60)

@@ -13,6 +13,7 @@ use jostle_targets::TABLE;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Quick to make, and several of everything.
 const RUNS: &str = "contend flock null -w 2:4 -b 500us -t 100ms --runs 2";
@@ -412,6 +413,205 @@ fn the_targets_are_listed_with_what_each_can_do() {
 }
 
 #[test]
+fn one_target_is_shown_in_full() {
+    jostle("targets fcntl")
+        .run()
+        .exits(0)
+        .says_nothing()
+        .prints("ofd")
+        .prints("It has: shared, ranges, threads, survives owner; it has not: timeout");
+    jostle("targets flok")
+        .run()
+        .exits(2)
+        .prints_nothing()
+        .says("did you mean `flock`?");
+}
+
+/// clap takes `{n}` for a line break: the help spoke of the number of " and {worker}".
+#[test]
+fn the_place_of_a_number_stands_in_the_help() {
+    for verb in ["stream", "call", "rate", "spread"] {
+        let help = jostle(&format!("{verb} --help")).run().exits(0);
+        help.prints("{n} counts so many numbers");
+        let page = jostle(&format!("man {verb}")).run().exits(0);
+        page.prints("{n} counts so many numbers");
+    }
+    jostle("call --help").run().prints("{n} and {worker} in it");
+}
+
+#[test]
+fn hidden_verbs_are_not_offered() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = jostle(&format!("completions {shell}"))
+            .run()
+            .exits(0)
+            .stdout;
+        assert!(script.contains("calibrate"), "{shell}");
+        for hidden in ["disturb", "the keeper's business"] {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}");
+        }
+    }
+}
+
+/// A result file that stops between two records is whole lines throughout: csv, json and
+/// gnuplot printed it as if it were a whole experiment.
+#[test]
+fn a_file_that_was_cut_is_called_incomplete_in_every_format() {
+    let _alone = alone();
+    let place = Place::new();
+    place
+        .jostle(&format!("{RUNS} -o whole.jsonl"))
+        .run()
+        .measures();
+    let whole = place.read("whole.jsonl");
+    let cut: Vec<&str> = whole.split_inclusive('\n').take(3).collect();
+    fs::write(place.file("cut.jsonl"), cut.concat()).unwrap();
+    for format in jostle_report::FORMATS {
+        let of = |file: &str| {
+            let line = format!("report {file} --format {}", format.name);
+            let done = place.jostle(&line).run().exits(0);
+            (done.stdout + &done.stderr).matches("has no end").count()
+        };
+        assert_eq!(
+            (of("whole.jsonl"), of("cut.jsonl")),
+            (0, 1),
+            "{}",
+            format.name
+        );
+    }
+}
+
+/// What is written to a file that has lost its name is gone with its last descriptor.
+#[test]
+fn results_whose_directory_vanishes_are_missed_at_once() {
+    let _alone = alone();
+    let place = Place::new();
+    place.make_directory("results");
+    let mut run = place
+        .jostle("contend null -w 1 -b 1ms -t 1 --runs 20 -o results/x.jsonl --html results/x.html")
+        .in_background();
+    run.until_points("results/x.jsonl", 1);
+    fs::remove_dir_all(place.file("results")).unwrap();
+    run.end()
+        .ends_within(Duration::from_secs(15))
+        .exits(1)
+        .says("results/x.jsonl was removed during the run")
+        .prints("null");
+    // A page can be made again, where there is still a place for it.
+    place.make_directory("pages");
+    let mut run = place
+        .jostle("contend null -w 1 -b 1ms -t 1 --runs 2 -o x.jsonl --html pages/x.html")
+        .in_background();
+    run.until_points("x.jsonl", 1);
+    fs::remove_file(place.file("pages/x.html")).unwrap();
+    run.end().measures();
+    assert!(place.read("pages/x.html").contains("<html"));
+    // And is missed where there is none.
+    let mut run = place
+        .jostle("contend null -w 1 -b 1ms -t 1 --runs 2 -o y.jsonl --html pages/y.html")
+        .in_background();
+    run.until_points("y.jsonl", 1);
+    fs::remove_dir_all(place.file("pages")).unwrap();
+    run.end().exits(1).says("cannot write pages/y.html");
+}
+
+/// Whether a terminal that shows this text is steered by it.
+fn steers(text: &str) -> bool {
+    text.chars()
+        .any(|c| c.is_control() && c != '\n' && c != '\t')
+}
+
+#[test]
+fn nothing_that_came_from_outside_steers_the_terminal() {
+    let _alone = alone();
+    let place = Place::new();
+    let evil = "\u{1b}[31m\u{1b}]0;owned\u{7}";
+    let name = place.jostle("contend").word(&format!("flock{evil}")).run();
+    assert!(!steers(&(name.stdout + &name.stderr)));
+    // A word that clap itself complains of.
+    let word = place
+        .jostle("contend")
+        .word(&format!("--{evil}"))
+        .run()
+        .exits(2);
+    assert!(!steers(&word.stderr), "{}", word.stderr);
+    // A server that answers each command with an error.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4_096];
+                while std::io::Read::read(&mut stream, &mut bytes).is_ok_and(|n| n > 0) {
+                    let answer = "-ERR \u{1b}]0;owned\u{7} no\r\n";
+                    let _ = std::io::Write::write_all(&mut stream, answer.as_bytes());
+                }
+            });
+        }
+    });
+    let line = format!("stream redis://127.0.0.1:{port} -n 5 -w 1 --runs 1 -t 5");
+    let done = place.jostle(&line).run();
+    let said = done.stdout + &done.stderr;
+    assert!(!steers(&said) && said.contains("\\u001b]0;owned"), "{said}");
+    // A result file that somebody sends.
+    place.jostle(&format!("{RUNS} -o x.jsonl")).run().measures();
+    let json_evil = serde_json::to_string(&format!("null{evil}\nVALID")).unwrap();
+    let text = place.read("x.jsonl").replace("\"null\"", &json_evil);
+    fs::write(place.file("evil.jsonl"), text).unwrap();
+    for format in jostle_report::FORMATS {
+        let line = format!("report evil.jsonl --format {}", format.name);
+        let done = place.jostle(&line).run().exits(0);
+        assert!(!steers(&(done.stdout + &done.stderr)), "{}", format.name);
+    }
+}
+
+#[test]
+fn a_plan_that_is_wrong_is_told_where() {
+    let place = Place::new();
+    let plan = "[[experiment]]\nworkload = \"contend\"\n\n[[experiment]]\nworkload = \"contend\"\n";
+    for (more, said) in [
+        (
+            "workers = \"5..9\"",
+            "p.toml, line 6, experiment 2, field `workers`: `5..9` needs a step",
+        ),
+        // What makes no sense only when the plan is resolved.
+        (
+            "warmup = \"1s\"\noperations = 5",
+            "p.toml, line 4, experiment 2: contend has no operations",
+        ),
+        (
+            "targets = [\"flok\"]",
+            "p.toml, line 4, experiment 2: there is no target `flok`",
+        ),
+    ] {
+        fs::write(place.file("p.toml"), format!("{plan}{more}\n")).unwrap();
+        place
+            .jostle("run p.toml")
+            .run()
+            .exits(2)
+            .prints_nothing()
+            .says(said);
+    }
+}
+
+/// `-t 10m` took an hour "to fit the budget", and `stream lockd echo` twice its budget.
+#[test]
+fn a_budget_is_kept_or_said_not_to_be() {
+    let _alone = alone();
+    jostle("contend null -w 1 -b 1ms -t 1 --budget 1s")
+        .run()
+        .measures()
+        .says(
+            "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
+        )
+        .does_not_say("to fit the budget");
+    jostle("stream lockd echo --budget 10s")
+        .run()
+        .ends_within(Duration::from_secs(20));
+}
+
+#[test]
 fn the_manual_page_is_without_mistakes() {
     must_have("man", "man-db");
     let place = Place::new();
@@ -486,6 +686,23 @@ fn version_and_help_say_what_there_is() {
         .exits(0)
         .prints("--acquire-timeout <TIME>")
         .prints("1k..1Mx10");
+}
+
+/// It stood still for as long as a run took.
+#[test]
+fn progress_moves_every_second() {
+    must_have("script", "bsdutils");
+    let _alone = alone();
+    let shown = jostle("contend null -w 1 -b 1ms -t 5 --runs 1")
+        .after(r#"exec script -qec "$*" /dev/null"#)
+        .run()
+        .measures()
+        .stdout;
+    let frames = shown
+        .split('\r')
+        .filter(|frame| frame.contains("run 1/1: null"));
+    let frames: std::collections::BTreeSet<&str> = frames.map(str::trim_end).collect();
+    assert!(frames.len() >= 4, "{frames:?}");
 }
 
 #[test]

@@ -21,11 +21,11 @@ use crate::requested;
 use crate::resolve::Resolved;
 use crate::schedule::{self, Asked, Schedule, Timing};
 use crate::world::{self, Ran, World};
-use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{
     At, End, Environment, Experiment, Fit, Is, Judged, Null, Point, Record, SCHEMA,
 };
+use jostle_model::{List, Nanos};
 use jostle_stats::checks::{self, Evidence};
 use jostle_stats::{fit, harm, intervals, spoilt, summary};
 use jostle_sys::clock::Clock;
@@ -59,13 +59,39 @@ pub enum Progress<'a> {
         runs: usize,
         /// Altogether.
         takes: Nanos,
-        /// What was given up for the budget.
-        concessions: &'a [String],
+        /// How that stands to the budget.
+        limits: Limits<'a>,
+    },
+    /// The first block took much longer than was planned.
+    Slower {
+        /// One block.
+        block: Nanos,
+        /// All that are made at least.
+        all: Nanos,
     },
     /// A run begins.
     Run(&'a str, At, u32),
     /// A run is done.
     Done(&'a Point),
+}
+
+/// What the budget has to do with what was decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits<'a> {
+    /// What was given up for it, in words.
+    pub concessions: &'a [String],
+    /// Present where it is not kept all the same.
+    pub over: Option<Over<'a>>,
+}
+
+/// A budget that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Over<'a> {
+    /// What all runs together should take.
+    pub budget: Nanos,
+    /// Options of the user that fix what takes longer, as typed; none where even the
+    /// least that means anything takes longer.
+    pub because: &'a [&'static str],
 }
 
 /// The caller's side.
@@ -146,6 +172,45 @@ pub fn run(
     }
 }
 
+/// What a workload sweeps first, and may leave out of its own list.
+struct Swept {
+    option: &'static str,
+    of: fn(&At) -> u64,
+    list: fn(&mut Plan) -> Option<&mut List>,
+}
+
+impl Swept {
+    fn of(workload: Workload) -> Swept {
+        match workload {
+            Workload::Stream => Swept {
+                option: "-n",
+                of: |at| at.operations.unwrap_or(0),
+                list: |plan| plan.operations.as_mut(),
+            },
+            Workload::Hold => Swept {
+                option: "--keys",
+                of: |at| at.keys.unwrap_or(0),
+                list: |plan| plan.keys.as_mut(),
+            },
+            Workload::Rate => Swept {
+                option: "--rate",
+                of: |at| at.rate.unwrap_or(0),
+                list: |plan| plan.rate.as_mut(),
+            },
+            Workload::Spread => Swept {
+                option: "--generators",
+                of: |at| at.generators.unwrap_or(0),
+                list: |plan| plan.generators.as_mut(),
+            },
+            Workload::Contend | Workload::Connect => Swept {
+                option: "-w",
+                of: |at| at.workers.unwrap_or(0),
+                list: |plan| plan.workers.as_mut(),
+            },
+        }
+    }
+}
+
 struct Course<'a, 'h> {
     world: &'a mut World,
     resolved: &'a Resolved,
@@ -172,13 +237,11 @@ impl Course<'_, '_> {
             true => Vec::new(),
             false => self.pilots(&points, &calibration)?,
         };
-        let columns: Vec<u64> = points
-            .iter()
-            .map(|(_, at)| at.workers.or(at.generators).unwrap_or(0))
-            .collect();
+        let swept = Swept::of(self.resolved.plan.workload);
+        let columns: Vec<u64> = points.iter().map(|(_, at)| (swept.of)(at)).collect();
         let asked = self.asked();
         let mut schedule = match counted {
-            true => schedule::count(&self.estimates(&points, &calibration)?, &asked),
+            true => schedule::count(&self.estimates(&points, &calibration)?, &columns, &asked),
             false => schedule::fit(&pilots, &columns, &asked),
         };
         schedule.concessions.extend(left_out);
@@ -206,20 +269,22 @@ impl Course<'_, '_> {
             runs: plan.runs,
             budget: Nanos(budget.0.saturating_sub(spent)),
             may_drop: self.resolved.may_drop,
+            may_shorten: self.resolved.may_shorten,
+            option: Swept::of(plan.workload).option,
         }
     }
 
     /// The plan that stands in the file: with the points that are really run.
     fn plan_as_scheduled(&self, columns: &[u64], schedule: &Schedule) -> Plan {
-        let mut plan = self.resolved.plan.clone();
+        let mut plan = self.resolved.plan.clone().redacted();
         let kept: Vec<u64> = columns
             .iter()
             .zip(&schedule.points)
             .filter(|(_, timing)| timing.is_some())
             .map(|(c, _)| *c)
             .collect();
-        if let Some(list) = &mut plan.workers {
-            list.0.retain(|workers| kept.contains(workers));
+        if let Some(list) = (Swept::of(plan.workload).list)(&mut plan) {
+            list.0.retain(|value| kept.contains(value));
         }
         plan
     }
@@ -241,11 +306,22 @@ impl Course<'_, '_> {
             .map(|t| t.window.0 + t.warmup.0 + t.overhead.0)
             .sum();
         let kept = schedule.points.iter().flatten().count();
+        let takes = Nanos(block_takes * u64::from(schedule.blocks));
+        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let over = Over {
+            budget,
+            because: &self.resolved.given,
+        };
+        let limits = Limits {
+            concessions: &schedule.concessions,
+            over: (!self.asked().holds(takes)).then_some(over),
+        };
         (self.hooks.progress)(Progress::Planned {
             runs: kept * schedule.blocks as usize,
-            takes: Nanos(block_takes * u64::from(schedule.blocks)),
-            concessions: &schedule.concessions,
+            takes,
+            limits,
         });
+        let began = Instant::now();
         let mut block = 0;
         loop {
             block += 1;
@@ -255,14 +331,51 @@ impl Course<'_, '_> {
                     self.run(experiment, points[nth], nth, block, timing)?;
                 }
             }
+            let took = Nanos(began.elapsed().as_nanos() as u64 / u64::from(block));
+            if block == 1 {
+                self.say_slower(took, Nanos(block_takes), schedule.blocks);
+            }
             let repeated = schedule::repeats(schedule.blocks, block, self.spoilt_blocks());
             let done = block - repeated.min(block);
             let more = done < schedule.blocks
                 || experiment.plan.runs.is_none() && self.goes_on(done, Nanos(block_takes));
-            if !more {
+            if !more || self.has_spent(done, repeated, took) {
                 return Ok(());
             }
         }
+    }
+
+    /// Tells what it will take after all, where the pilots were far off.
+    fn say_slower(&mut self, took: Nanos, planned: Nanos, blocks: u32) {
+        /// Far enough to be worth a sentence, by ratio and for who waits.
+        const FAR: f64 = 1.5;
+        const LONG: Nanos = Nanos::from_millis(5_000);
+        let late = took
+            .0
+            .saturating_sub(planned.0)
+            .saturating_mul(u64::from(blocks));
+        if took.0 as f64 > FAR * planned.0 as f64 && late > LONG.0 && blocks > 1 {
+            let least = match self.resolved.plan.runs {
+                Some(runs) => runs,
+                None => schedule::FEWEST_BLOCKS,
+            };
+            (self.hooks.progress)(Progress::Slower {
+                block: took,
+                all: Nanos(took.0 * u64::from(least)),
+            });
+        }
+    }
+
+    /// Whether another block would overrun the budget, where nobody said how many runs
+    /// there must be. What is made again since others spoilt it does not count.
+    fn has_spent(&self, done: u32, repeated: u32, block: Nanos) -> bool {
+        let plan = &self.resolved.plan;
+        let budget = plan.budget.unwrap_or_default();
+        let spent = self.started.elapsed().as_nanos() as u64;
+        let with_next = spent.saturating_sub(block.0 * u64::from(repeated)) + block.0;
+        plan.runs.is_none()
+            && done >= schedule::FEWEST_BLOCKS
+            && !schedule::holds(budget, Nanos(with_next))
     }
 
     /// Blocks in which others used so much of the CPUs that they are made again.

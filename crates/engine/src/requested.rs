@@ -6,6 +6,7 @@ use crate::point::{histogram, series};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Arrivals, Workload};
 use jostle_model::record::{At, Null, Phase, Point};
+use jostle_model::text::redacted;
 use jostle_model::{Nanos, Plan, defaults};
 use jostle_stats::censor;
 use jostle_targets::Spec;
@@ -72,7 +73,7 @@ pub fn null(order: &RunOrder, data: &Yield) -> Option<Null> {
         return None;
     }
     Some(Null {
-        target: order.target.clone(),
+        target: redacted(&order.target).into_owned(),
         service_ns: histogram(&requests.service).distribution(&[])?,
         cpu_us_per_operation: cpu_us(data, requests)?,
     })

@@ -44,8 +44,13 @@ pub struct Resolved {
     pub plan: Plan,
     /// Its targets.
     pub specs: Vec<Spec>,
-    /// Nobody asked for these very worker counts: interior ones may go.
+    /// Nobody asked for these very values of what is swept: some may go.
     pub may_drop: bool,
+    /// Nobody asked for the window, a default of the workload: it may become as short
+    /// as this.
+    pub may_shorten: Option<Nanos>,
+    /// Options of the user that fix how long the runs take, as typed.
+    pub given: Vec<&'static str>,
 }
 
 impl Resolved {
@@ -64,7 +69,19 @@ impl Resolved {
 /// # Errors
 /// In words for the user: what is impossible, why, and what would do.
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
-    let may_drop = plan.workload == Workload::Contend && plan.workers.is_none();
+    let may_drop = match plan.workload {
+        Workload::Contend => plan.workers.is_none(),
+        Workload::Stream => plan.operations.is_none(),
+        Workload::Hold => plan.keys.is_none(),
+        Workload::Rate | Workload::Spread | Workload::Connect => false,
+    };
+    let may_shorten = match plan.workload {
+        Workload::Rate => Some(rate::QUICK_WINDOW),
+        Workload::Spread => Some(spread::SHORTEST_WINDOW),
+        _ => None,
+    };
+    let may_shorten = may_shorten.filter(|_| plan.duration.is_none());
+    let given = given(&plan);
     check_words(&plan)?;
     if plan.workload == Workload::Connect {
         return connect::resolve(plan, fresh_seed, allowed);
@@ -97,7 +114,28 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         plan,
         specs,
         may_drop,
+        may_shorten,
+        given,
     })
+}
+
+/// What the user has fixed of how long the runs take, as typed.
+fn given(plan: &Plan) -> Vec<&'static str> {
+    // Of what ends with its operations, -t is a limit and no length.
+    let window = plan.workload.has_window() && plan.duration.is_some();
+    let all = [
+        ("-t", window),
+        ("--warmup", plan.warmup.is_some()),
+        ("--runs", plan.runs.is_some()),
+        ("-w", plan.workers.is_some()),
+        ("-n", plan.operations.is_some()),
+        ("--keys", plan.keys.is_some()),
+        ("--rate", plan.rate.is_some()),
+        ("--open", plan.open.is_some()),
+        ("--generators", plan.generators.is_some()),
+    ];
+    let given = all.into_iter().filter(|(_, is_given)| *is_given);
+    given.map(|(option, _)| option).collect()
 }
 
 /// Half of the CPUs, at least one: the server that is asked needs the others,

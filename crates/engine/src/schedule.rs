@@ -3,6 +3,7 @@
 
 use jostle_model::Nanos;
 use jostle_stats::rng::Rng;
+use std::collections::BTreeSet;
 
 /// Fewer grants say nothing about a rate.
 const GRANTS: u64 = 1_000;
@@ -71,8 +72,25 @@ pub struct Asked {
     pub runs: Option<u32>,
     /// What all runs together may take.
     pub budget: Nanos,
-    /// Whether interior points may be left out: nobody asked for them.
+    /// Whether points may be left out: nobody asked for them.
     pub may_drop: bool,
+    /// The window is a default that nobody asked for, and may be shortened to this.
+    pub may_shorten: Option<Nanos>,
+    /// The option that sweeps the points, such as `-w`.
+    pub option: &'static str,
+}
+
+impl Asked {
+    /// Whether what takes so long keeps the budget.
+    pub fn holds(&self, takes: Nanos) -> bool {
+        holds(self.budget, takes)
+    }
+}
+
+/// Whether what takes so long keeps this budget. A tenth more is no breach: estimates
+/// are not better than that.
+pub fn holds(budget: Nanos, takes: Nanos) -> bool {
+    takes.0 <= budget.0.saturating_add(budget.0 / 10)
 }
 
 /// What will be done.
@@ -84,6 +102,14 @@ pub struct Schedule {
     pub blocks: u32,
     /// What was given up for the budget, in words.
     pub concessions: Vec<String>,
+}
+
+impl Schedule {
+    /// What all its runs take together, as far as is known.
+    pub fn takes(&self) -> Nanos {
+        let block: u64 = self.points.iter().flatten().map(Timing::total).sum();
+        Nanos(block * u64::from(self.blocks))
+    }
 }
 
 /// Of one point.
@@ -105,8 +131,37 @@ impl Timing {
 
 /// Fits the points into the budget: shorter windows first, then fewer interior
 /// points, then fewer blocks, each said in words. `columns` groups the points:
-/// those of one swept value stand or fall together over all targets.
+/// those of one swept value stand or fall together over all targets. A window that is
+/// a default of the workload is shortened last.
 pub fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
+    let schedule = fit_given(points, columns, asked);
+    match (asked.may_shorten, asked.window) {
+        (Some(least), Some(window)) if schedule.takes() > asked.budget => {
+            shorten(schedule, least, window, asked.budget)
+        }
+        _ => schedule,
+    }
+}
+
+/// Takes from each window of a schedule what the budget lacks, down to `least`.
+fn shorten(mut schedule: Schedule, least: Nanos, window: Nanos, budget: Nanos) -> Schedule {
+    let timings = || schedule.points.iter().flatten();
+    let besides: u64 = timings().map(|t| t.warmup.0 + t.overhead.0).sum();
+    let count = timings().count().max(1) as u64;
+    let block = budget.0 / u64::from(schedule.blocks.max(1));
+    let each = Nanos(block.saturating_sub(besides) / count);
+    let each = each.clamp(least.min(window), window);
+    for timing in schedule.points.iter_mut().flatten() {
+        timing.window = each;
+    }
+    let (now, before) = (each.as_secs_f64(), window.as_secs_f64());
+    schedule
+        .concessions
+        .insert(0, format!("windows of {now:.1} s instead of {before} s"));
+    schedule
+}
+
+fn fit_given(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     let mut kept: Vec<bool> = vec![true; points.len()];
     let wanted = asked.runs.unwrap_or(BLOCKS);
     let mut concessions = Vec::new();
@@ -119,7 +174,7 @@ pub fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
         .map(u64::to_string)
         .collect();
     if !dropped.is_empty() {
-        concessions.push(format!("left out -w {}", dropped.join(":")));
+        concessions.push(format!("left out {} {}", asked.option, dropped.join(":")));
     }
     // Fewer blocks may leave room to lengthen the windows again.
     let blocks = match (asked.runs, share) {
@@ -151,21 +206,52 @@ pub fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     }
 }
 
-/// For runs that end with their operations: all points, and as many blocks as
-/// the budget holds.
-pub fn count(points: &[Timing], asked: &Asked) -> Schedule {
-    let block: u64 = points.iter().map(Timing::total).sum();
-    let fitting = fitting_blocks(block, asked.budget).clamp(FEWEST_BLOCKS, BLOCKS);
+/// For runs that end with their operations: as many blocks as the budget holds, and of
+/// points that nobody asked for those that take longest only where they fit.
+pub fn count(points: &[Timing], columns: &[u64], asked: &Asked) -> Schedule {
+    let mut kept: Vec<bool> = vec![true; points.len()];
+    let block = |kept: &[bool]| -> u64 {
+        let kept = points.iter().zip(kept).filter(|(_, kept)| **kept);
+        kept.map(|(timing, _)| timing.total()).sum()
+    };
+    let least = u64::from(asked.runs.unwrap_or(FEWEST_BLOCKS));
+    while asked.may_drop
+        && !asked.holds(Nanos(block(&kept) * least))
+        && drop_greatest(columns, &mut kept)
+    {}
+    let fitting = fitting_blocks(block(&kept), asked.budget).clamp(FEWEST_BLOCKS, BLOCKS);
     let blocks = asked.runs.unwrap_or(fitting);
-    let fewer = asked.runs.is_none() && blocks < BLOCKS;
-    Schedule {
-        points: points.iter().copied().map(Some).collect(),
-        blocks,
-        concessions: fewer
-            .then(|| format!("{blocks} runs of each point instead of {BLOCKS}"))
-            .into_iter()
-            .collect(),
+    let mut concessions = Vec::new();
+    let dropped = dropped_columns(columns, &kept);
+    if !dropped.is_empty() {
+        let dropped: Vec<String> = dropped.iter().map(u64::to_string).collect();
+        concessions.push(format!("left out {} {}", asked.option, dropped.join(":")));
     }
+    if asked.runs.is_none() && blocks < BLOCKS {
+        concessions.push(format!("{blocks} runs of each point instead of {BLOCKS}"));
+    }
+    let points = points.iter().zip(&kept);
+    Schedule {
+        points: points
+            .map(|(timing, kept)| kept.then_some(*timing))
+            .collect(),
+        blocks,
+        concessions,
+    }
+}
+
+/// Drops the greatest swept value; the last one stays. False if none is left to drop.
+fn drop_greatest(columns: &[u64], kept: &mut [bool]) -> bool {
+    let values = columns.iter().zip(kept.iter()).filter(|(_, kept)| **kept);
+    let values: BTreeSet<u64> = values.map(|(value, _)| *value).collect();
+    let greatest = values.last().copied().filter(|_| values.len() > 1);
+    if let Some(value) = greatest {
+        let of_value = columns.iter().zip(kept.iter_mut());
+        of_value
+            .filter(|(column, _)| **column == value)
+            .for_each(|(_, kept)| *kept = false);
+    }
+    greatest.is_some()
 }
 
 fn timings(points: &[Pilot], kept: &[bool], asked: &Asked, share: f64) -> Vec<Option<Timing>> {
@@ -301,6 +387,8 @@ mod tests {
             runs: None,
             budget: Nanos(budget_s * S),
             may_drop: true,
+            may_shorten: None,
+            option: "-w",
         }
     }
 
@@ -372,7 +460,7 @@ mod tests {
         }; 2];
         // A block takes 4 s.
         for (budget_s, blocks) in [(100, 6), (24, 6), (23, 5), (1, 3)] {
-            let schedule = count(&points, &asked(budget_s));
+            let schedule = count(&points, &[10, 10], &asked(budget_s));
             assert_eq!(schedule.blocks, blocks, "{budget_s}");
             assert_eq!(schedule.concessions.is_empty(), blocks == BLOCKS);
         }
@@ -380,7 +468,81 @@ mod tests {
             runs: Some(20),
             ..asked(1)
         };
-        assert_eq!(count(&points, &told).blocks, 20);
+        assert_eq!(count(&points, &[10, 10], &told).blocks, 20);
+    }
+
+    #[test]
+    fn operations_that_nobody_asked_for_are_left_out_where_they_break_the_budget() {
+        let of = |window_s: u64| Timing {
+            window: Nanos(window_s * S),
+            warmup: Nanos::ZERO,
+            overhead: Nanos::ZERO,
+        };
+        // `stream lockd echo` took 102 s in a budget of 50: 1,000 and 10,000 operations
+        // of two targets.
+        let (points, columns) = (
+            [of(1), of(10), of(1), of(10)],
+            [1_000, 10_000, 1_000, 10_000],
+        );
+        let asked = Asked {
+            option: "-n",
+            ..asked(50)
+        };
+        let schedule = count(&points, &columns, &asked);
+        assert_eq!(schedule.takes(), Nanos(12 * S));
+        assert_eq!(schedule.concessions, ["left out -n 10000"]);
+        // Where they were asked for, they stay, and the budget is not kept.
+        let told = Asked {
+            may_drop: false,
+            ..asked
+        };
+        let schedule = count(&points, &columns, &told);
+        assert_eq!(schedule.takes(), Nanos(66 * S));
+        assert!(!told.holds(schedule.takes()) && told.holds(Nanos(55 * S)));
+        // One number of operations is left, however long it takes.
+        let least = count(&[of(100)], &[1_000], &asked);
+        assert_eq!((least.points.len(), least.takes()), (1, Nanos(300 * S)));
+    }
+
+    #[test]
+    fn a_default_window_gives_way_to_the_budget_and_one_that_was_asked_for_does_not() {
+        let points = [pilot(64, 1_000); 6];
+        let asked = Asked {
+            window: Some(Nanos(5 * S)),
+            warmup: Some(Nanos(S / 2)),
+            may_drop: false,
+            may_shorten: Some(Nanos(S)),
+            option: "--rate",
+            ..asked(50)
+        };
+        // Two targets at three rates: 3 runs of 5.55 s for each would be 100 s.
+        let columns = [1, 2, 3, 1, 2, 3];
+        let schedule = fit(&points, &columns, &asked);
+        assert!(asked.holds(schedule.takes()), "{:?}", schedule.takes());
+        assert_eq!(
+            schedule.concessions,
+            [
+                "windows of 2.2 s instead of 5 s",
+                "3 runs of each point instead of 6"
+            ]
+        );
+        let given = Asked {
+            may_shorten: None,
+            ..asked
+        };
+        assert!(!given.holds(fit(&points, &columns, &given).takes()));
+        // It is not shortened to nothing, nor where it fits.
+        let hasty = Asked {
+            budget: Nanos(S),
+            ..asked
+        };
+        let windows = |asked: &Asked| fit(&points, &columns, asked).points[0].unwrap().window;
+        assert_eq!(windows(&hasty), Nanos(S));
+        let ample = Asked {
+            budget: Nanos(400 * S),
+            ..asked
+        };
+        assert_eq!(windows(&ample), Nanos(5 * S));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Pure data that every other crate shares: times and lists as users type
 //! them ([`time`], [`list`]), the resolved plan of an experiment ([`plan`]) with its
-//! defaults ([`defaults`]), and the versioned records of the result file ([`record`]).
+//! defaults ([`defaults`]), the versioned records of the result file ([`record`]), and what
+//! of a text from outside may be written and printed ([`text`]).
 //!
 //! Not for behaviour: nothing here reads a clock, a file or the machine.
 
@@ -14,6 +15,7 @@ pub mod plan;
 pub mod record;
 pub mod remedy;
 pub mod server_at;
+pub mod text;
 pub mod time;
 
 pub use list::List;

@@ -2,7 +2,9 @@
 //! `1k..1Mx10` (factors), and any of these joined by colons. The colon is
 //! lockscale's separator.
 
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// The most values one list may hold; a sweep beyond it is a slip of the pen.
 const MOST: usize = 10_000;
@@ -74,21 +76,45 @@ fn number(text: &str) -> Result<u64, String> {
     }
 }
 
-/// In a plan a list may be an array of numbers, one number, or the typed text.
+/// In a plan a list may be an array of numbers, one number, or the typed text. Read
+/// piece by piece instead of as an untagged enum, which would only say that the data
+/// matched no variant.
 impl<'de> Deserialize<'de> for List {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<List, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Many(Vec<u64>),
-            One(u64),
-            Text(String),
+        d.deserialize_any(Form)
+    }
+}
+
+struct Form;
+
+impl<'de> Visitor<'de> for Form {
+    type Value = List;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whole numbers: [10, 100], 10 or \"10:100:1000\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<List, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<List, E> {
+        Ok(List(vec![value]))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<List, E> {
+        let value = u64::try_from(value);
+        value
+            .map(|value| List(vec![value]))
+            .map_err(|_| E::custom("a list holds no negative numbers"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<List, A::Error> {
+        let mut list = Vec::new();
+        while let Some(value) = values.next_element()? {
+            list.push(value);
         }
-        match Form::deserialize(d)? {
-            Form::Many(values) => Ok(List(values)),
-            Form::One(value) => Ok(List(vec![value])),
-            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
-        }
+        Ok(List(list))
     }
 }
 
@@ -114,6 +140,27 @@ mod tests {
             "", "a", "1::2", "5..9", "1..9+0", "1..9x1", "0..9x2", "1.5", "-3", "1..1M+1", "1e3",
         ] {
             assert!(sad.parse::<List>().is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_plan_is_said_in_its_own_words() {
+        let read = |text: &str| serde_json::from_str::<List>(text).map_err(|e| e.to_string());
+        assert_eq!(read("[10, 100]"), Ok(List(vec![10, 100])));
+        assert_eq!(read("10"), Ok(List(vec![10])));
+        assert_eq!(read("\"1k..1Mx10\"").unwrap().0.len(), 4);
+        for (text, part) in [
+            ("\"5..9\"", "needs a step"),
+            ("-3", "no negative numbers"),
+            ("[1, -3]", "invalid value: integer `-3`"),
+            (
+                "true",
+                "expected whole numbers: [10, 100], 10 or \"10:100:1000\"",
+            ),
+            ("2.5", "expected whole numbers"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
         }
     }
 }

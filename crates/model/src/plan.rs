@@ -9,8 +9,10 @@
 use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
 use crate::server_at::ServerAt;
+use crate::text::redacted;
 use crate::time::{Busy, Nanos};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A word that stands on the command line and in files, one of a few.
 macro_rules! words {
@@ -471,6 +473,19 @@ impl Plan {
             server: None,
             seed: None,
         }
+    }
+
+    /// The plan as it may be written and printed: without the passwords of URLs.
+    pub fn redacted(mut self) -> Plan {
+        let lists = [&mut self.targets, &mut self.optional];
+        let fields = [&mut self.null, &mut self.during];
+        let texts = lists.into_iter().flatten();
+        for text in texts.chain(fields.into_iter().flatten()) {
+            if let Cow::Owned(without) = redacted(text) {
+                *text = without;
+            }
+        }
+        self
     }
 
     /// How many locks there are, where that is not swept.

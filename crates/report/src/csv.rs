@@ -4,7 +4,9 @@
 //! what was not measured is empty. Quoting is RFC 4180's, lines end as Unix
 //! lines do. Histograms, series and columns with a value for each worker are in
 //! `--format json` only. `verdict`, `checks` and `figure` are those of the run's point, as
-//! in the table; `run_verdict` and `run_checks` judge the run alone. Where runs were made by several hosts, an empty line, a
+//! in the table; `run_verdict` and `run_checks` judge the run alone. A text that begins as
+//! a formula does (`=`, `+`, `-`, `@`) has an apostrophe before it. Where runs were made by
+//! several hosts, an empty line, a
 //! second header and a row for each host of each run follow.
 
 mod hosts;
@@ -17,6 +19,7 @@ use jostle_model::record::{
     Verdict,
 };
 use jostle_stats::summary::{PointSummary, summarize};
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// One run, and the experiment that it belongs to.
@@ -424,11 +427,19 @@ fn line(cells: &[String]) -> String {
     quoted.join(",") + "\n"
 }
 
-/// RFC 4180, section 2, rules 5 to 7.
+/// RFC 4180, section 2, rules 5 to 7. A text that a spreadsheet would take for a
+/// formula gets an apostrophe before it, which spreadsheets take for "this is text":
+/// else the name of a target could run commands on the desk of whoever opens the file.
 fn quoted(cell: &str) -> String {
+    let text = cell.parse::<f64>().is_err();
+    let formula = text && cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let cell = match formula {
+        true => Cow::Owned(format!("'{cell}")),
+        false => Cow::Borrowed(cell),
+    };
     match cell.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_owned(),
+        false => cell.into_owned(),
     }
 }
 
@@ -452,6 +463,28 @@ mod tests {
                 .collect()
         };
         text.lines().skip(1).map(row).collect()
+    }
+
+    #[test]
+    fn no_cell_is_a_formula_and_numbers_stay_numbers() {
+        let table = [
+            ("=1+1", "'=1+1"),
+            ("=cmd|' /C calc'!A0,x", "\"'=cmd|' /C calc'!A0,x\""),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("+exec", "'+exec"),
+            ("-250us", "'-250us"), // a hold that spins
+            ("\t=1", "'\t=1"),
+            ("-250", "-250"),
+            ("+1.5e-3", "+1.5e-3"),
+            ("flock", "flock"),
+            ("", ""),
+        ];
+        for (cell, expected) in table {
+            assert_eq!(quoted(cell), expected);
+        }
+        let mut set = made::set();
+        set.points[0].target = "=HYPERLINK(A1)".to_owned();
+        assert!(render(&[set]).contains(",'=HYPERLINK(A1),"));
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 use crate::ResultSet;
 use jostle_model::record::{Experiment, READS, Record, SCHEMA};
+use jostle_model::text::redacted;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// What is wrong with a result file, in words for the user.
@@ -29,6 +31,15 @@ pub enum FileError {
         cause: io::Error,
         /// What to do.
         remedy: &'static str,
+    },
+    /// Somebody has removed it, or its directory, while it was written.
+    #[error(
+        "{path} was removed during the run, and the results in it are lost; name a file with -o \
+         whose directory stays"
+    )]
+    Removed {
+        /// The file.
+        path: String,
     },
     /// A line is not a record, or stands where it makes no sense.
     #[error("{path}, line {line}: {problem}; remove the line to read the others")]
@@ -126,19 +137,32 @@ impl Writer {
         Ok(Writer { path: name, file })
     }
 
-    /// One line, which is on the disk when this returns.
+    /// One line, which is on the disk when this returns, without passwords of URLs.
     ///
     /// # Errors
-    /// Whatever the system says, such as a full disk.
+    /// [`FileError::Removed`], or whatever the system says, such as a full disk.
     pub fn write(&mut self, record: &Record) -> Result<(), FileError> {
-        let mut line = serde_json::to_string(record)
+        let line = serde_json::to_string(record)
             .map_err(|error| FileError::system("write", &self.path, error.into()))?;
+        let mut line = redacted(&line).into_owned();
         line.push('\n');
+        let system = |cause| FileError::system("write", &self.path, cause);
         // One call, so that a crash tears at most this line.
-        self.file
-            .write_all(line.as_bytes())
-            .and_then(|()| self.sync())
-            .map_err(|cause| FileError::system("write", &self.path, cause))
+        (&self.file).write_all(line.as_bytes()).map_err(system)?;
+        self.sync().map_err(system)?;
+        match self.is_removed().map_err(system)? {
+            true => Err(FileError::Removed {
+                path: self.path.clone(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Writing to a file without a name succeeds, and the file goes with its last
+    /// descriptor. One that was renamed keeps what it holds.
+    fn is_removed(&self) -> io::Result<bool> {
+        let found = self.file.metadata()?;
+        Ok(found.is_file() && found.nlink() == 0)
     }
 
     /// Pipes, terminals and devices have no disk to wait for, and say so.
@@ -176,7 +200,11 @@ pub fn read(path: impl AsRef<Path>) -> Result<Vec<ResultSet>, FileError> {
     read_from(&mut BufReader::new(file), &name)
 }
 
-fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, FileError> {
+/// As [`read`], from what is open already; `path` is its name in messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Vec<ResultSet>, FileError> {
     let mut sets = Vec::new();
     let mut torn = None;
     let mut bytes = Vec::new();
@@ -278,11 +306,69 @@ fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
             found: schema,
         });
     }
-    serde_json::from_slice(bytes).map_err(|error| FileError::Line {
+    // Older files may hold passwords, which must not be shown now either.
+    let text = String::from_utf8_lossy(bytes);
+    let text = redacted(&text);
+    let wrong = |problem| FileError::Line {
         path: path.to_owned(),
         line,
-        problem: problem(&error),
-    })
+        problem,
+    };
+    let record = serde_json::from_str(&text).map_err(|error| wrong(problem(&error)))?;
+    // Limits of a machine may be as large as they like.
+    let measured = !matches!(record, Record::Experiment(_) | Record::Calibrated(_));
+    match measured.then(|| beyond_measure(&text)).flatten() {
+        Some(number) => Err(wrong(format!("{number} is nothing that can be measured"))),
+        None => Ok(record),
+    }
+}
+
+/// The first number of a JSON text whose sums or squares with others of its kind could
+/// overflow, or whose reciprocal: the writers would print infinities.
+fn beyond_measure(json: &str) -> Option<&str> {
+    /// Counts and nanoseconds; beyond, JSON readers lose digits.
+    const MOST_COUNTED: f64 = (1u64 << 53) as f64;
+    /// Figures, and what fits extrapolate from them.
+    const MOST: f64 = 1e100;
+    /// Their reciprocals.
+    const LEAST: f64 = 1e-100;
+    let part_of_number = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+    let mut rest = json;
+    while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+        rest = &rest[at..];
+        if let Some(inside) = rest.strip_prefix('"') {
+            rest = behind_quote(inside);
+            continue;
+        }
+        let end = rest
+            .find(|c: char| !part_of_number(c))
+            .unwrap_or(rest.len());
+        let (number, behind) = rest.split_at(end);
+        let value: f64 = number.parse().unwrap_or(0.0);
+        let most = match number.contains(['.', 'e', 'E']) {
+            true => MOST,
+            false => MOST_COUNTED,
+        };
+        if value.abs() > most || (value != 0.0 && value.abs() < LEAST) {
+            return Some(number);
+        }
+        rest = behind;
+    }
+    None
+}
+
+/// What follows the end of a JSON string whose begin was taken off.
+fn behind_quote(text: &str) -> &str {
+    let mut escaped = false;
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return &text[at + 1..],
+            _ => {}
+        }
+    }
+    ""
 }
 
 /// serde_json counts lines within the line that it was given, which would
@@ -408,6 +494,37 @@ mod tests {
     }
 
     #[test]
+    fn a_number_that_cannot_be_measured_is_no_record() {
+        let table = [
+            (
+                r#"{"a":1,"b":-0.0,"c":[9007199254740992,1e100,-1e-100]}"#,
+                None,
+            ),
+            (r#"{"a":9007199254740993}"#, None), // the same to a reader of floats
+            (r#"{"a":9007199254740994}"#, Some("9007199254740994")),
+            (r#"{"a":[1,-1e308]}"#, Some("-1e308")),
+            (r#"{"a":5e-324}"#, Some("5e-324")),
+            (r#"{"a \" 1e308":"1e308 \\","b":2e307}"#, Some("2e307")),
+            ("", None),
+            ("\"1e308", None),
+        ];
+        for (text, number) in table {
+            assert_eq!(beyond_measure(text), number, "{text}");
+        }
+        let mut set = made::set();
+        set.points[1].throughput_per_s = 1e300;
+        let error = parse(&text_of(&set)).unwrap_err();
+        assert!(
+            error.contains("line 3: 1e+300 is nothing that can be measured"),
+            "{error}"
+        );
+        // Of an experiment, whose machine may allow whatever it likes.
+        let mut set = made::set();
+        set.experiment.plan.seed = Some(u64::MAX);
+        assert!(parse(&text_of(&set)).is_ok());
+    }
+
+    #[test]
     fn what_is_no_result_file_is_said_to_be_none() {
         for text in ["", "\n\n", "{\"record\":\"experi"] {
             assert!(parse(text).unwrap_err().contains("holds no results"));
@@ -448,6 +565,47 @@ mod tests {
             "cannot write /dev/full: No space left on device (os error 28); \
              make room there, or write elsewhere with -o"
         );
+    }
+
+    #[test]
+    fn a_file_that_is_removed_meanwhile_is_an_error_and_no_silent_loss() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("results");
+        std::fs::create_dir(&inner).unwrap();
+        let path = inner.join("locks.jsonl");
+        let records = records(&made::set());
+        let mut writer = Writer::create(&path, false).unwrap();
+        writer.write(&records[0]).unwrap();
+        // Moved, it still holds what is written.
+        let moved = inner.join("moved.jsonl");
+        std::fs::rename(&path, &moved).unwrap();
+        writer.write(&records[1]).unwrap();
+        assert_eq!(read(&moved).unwrap()[0].points.len(), 1);
+        std::fs::remove_dir_all(&inner).unwrap();
+        let error = writer.write(&records[2]).unwrap_err().to_string();
+        assert!(
+            error.contains("locks.jsonl was removed during the run"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn no_password_is_written_nor_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("locks.jsonl");
+        let mut set = made::set();
+        let target = "http://user:secret@host/";
+        set.experiment.plan.targets = vec![target.to_owned()];
+        set.points[0].target = target.to_owned();
+        set.points[0].messages = vec![format!("cannot ask {target}: refused")];
+        write(&path, std::slice::from_ref(&set));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("secret") && text.contains("http://user:***@host/"));
+        // As an older jostle wrote it.
+        std::fs::write(&path, text_of(&set)).unwrap();
+        let read = read(&path).unwrap().remove(0);
+        assert!(!text_of(&read).contains("secret"));
+        assert_eq!(read.points[0].target, "http://user:***@host/");
     }
 
     #[test]

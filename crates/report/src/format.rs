@@ -6,6 +6,7 @@
 pub use jostle_stats::numbers::grouped;
 
 use jostle_model::Nanos;
+use jostle_model::text::one_line;
 use jostle_stats::numbers::group;
 
 /// With at least so many significant digits, whole numbers never cut: with two,
@@ -41,8 +42,11 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Half an interval relative to its middle, in whole per cent: `±1 %`. Rounded
-/// up, since an interval must not look narrower than it is.
+/// up, since an interval must not look narrower than it is. What is not finite is `-`.
 pub fn plus_minus(share: f64) -> String {
+    if !share.is_finite() {
+        return "-".to_owned();
+    }
     format!("±{:.0} %", (100.0 * share).ceil())
 }
 
@@ -89,14 +93,26 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
+/// The text with spaces behind it, or before it, up to `width` characters. The
+/// formatter's own padding panics beyond 65,535.
+pub fn padded(text: &str, width: usize, left: bool) -> String {
+    let spaces = " ".repeat(width.saturating_sub(text.chars().count()));
+    match left {
+        true => text.to_owned() + &spaces,
+        false => spaces + text,
+    }
+}
+
 /// Breaks at spaces, but never between a number and its unit, so that no line is
 /// longer than `width` where words allow; the first line after `first`, the
-/// others after as many spaces.
+/// others after as many spaces. Line breaks of the text itself are made visible, so
+/// that what a server answered cannot look like lines of ours.
 pub fn wrap(first: &str, text: &str, width: usize) -> String {
+    let (first, text) = (one_line(first), one_line(text));
     let indent = first.chars().count();
-    let mut out = first.to_owned();
+    let mut out = first.into_owned();
     let mut column = indent;
-    for word in unbreakable(text) {
+    for word in unbreakable(&text) {
         let length = word.chars().count();
         if column > indent && column + 1 + length > width {
             out.push('\n');
@@ -195,6 +211,7 @@ mod tests {
             (0.126, "±13 %"),
             (0.004, "±1 %"),
             (0.0, "±0 %"),
+            (f64::INFINITY, "-"),
         ] {
             assert_eq!(plus_minus(share), text);
         }
@@ -245,6 +262,7 @@ mod tests {
             "[1] a bb\n    ccc\n    dddd\n"
         );
         assert_eq!(wrap("", "short", 10), "short\n");
+        assert_eq!(wrap("", "a\nVALID", 20), "a\\u000aVALID\n");
         assert_eq!(wrap("", "idle 10 us, no", 9), "idle\n10 us, no\n");
         assert_eq!(
             wrap("x  ", "unbreakable-word y", 8),

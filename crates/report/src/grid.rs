@@ -1,7 +1,8 @@
 //! A small table of texts: what the formats for people lay out, each in its
 //! own way.
 
-use crate::format::{lines, longest_word};
+use crate::format::{lines, longest_word, padded};
+use jostle_model::text::one_line;
 
 /// Columns and rows; every row has a cell for each column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +104,8 @@ impl Grid {
         let of_column = |at: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(at));
             let texts = self.columns[at].title.iter().chain(cells);
-            texts.map(|text| text.chars().count()).max().unwrap_or(0)
+            let wide = |text: &String| one_line(text).chars().count();
+            texts.map(wide).max().unwrap_or(0)
         };
         (0..self.columns.len()).map(of_column).collect()
     }
@@ -145,18 +147,15 @@ impl Grid {
             if !line.is_empty() {
                 line += if heading.close { " " } else { "  " };
             }
-            line += &match heading.left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
-            };
+            line += &padded(&one_line(cell), *width, heading.left);
         }
         line.trim_end().to_owned() + "\n"
     }
 }
 
-/// A bar would end the cell.
+/// A bar would end the cell, a line break the row.
 fn escape(cell: &str) -> String {
-    cell.replace('|', "\\|")
+    one_line(cell).replace('|', "\\|")
 }
 
 fn pipes(cells: impl Iterator<Item = String>) -> String {
@@ -183,6 +182,15 @@ mod tests {
                 vec!["".into(), "1.1 s".into(), "±13 %".into()],
             ],
         }
+    }
+
+    #[test]
+    fn a_cell_may_be_wider_than_the_formatter_pads() {
+        // Of a target of 70,000 characters the table panicked: format! pads to 65,535.
+        let mut grid = grid();
+        grid.rows[0][0] = "x".repeat(70_000);
+        let widest = grid.text().lines().map(|line| line.chars().count()).max();
+        assert_eq!(widest, Some(70_000 + 15));
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod made;
 #[cfg(test)]
 mod planted;
 
-pub use file::{FileError, Writer, read};
+pub use file::{FileError, Writer, read, read_from};
 pub use html::{MARK, html};
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
@@ -82,6 +82,19 @@ impl ResultSet {
         points.iter().any(|point| point.verdict.is_invalid())
     }
 
+    /// That it did not come to its end, why, and what there is of it; None of a whole one.
+    pub fn ended_early(&self) -> Option<String> {
+        let why = match &self.end {
+            Some(end) => format!("This experiment ended early: {}", end.error.as_ref()?),
+            None => "This experiment has no end: jostle or the machine was stopped".to_owned(),
+        };
+        let kept = match self.points.len() as u64 {
+            1 => "1 run was finished".to_owned(),
+            n => format!("{} were finished", format::counted(n, "run")),
+        };
+        Some(format!("{why}; {kept}."))
+    }
+
     /// As a result file has them, in order. The verdicts of the points are made from
     /// their runs.
     pub fn records(&self) -> impl Iterator<Item = Record> {
@@ -107,6 +120,9 @@ pub struct Format {
     pub name: &'static str,
     /// One line for help and docs.
     pub summary: &'static str,
+    /// Whether the text tells that an experiment ended early. The others have no place
+    /// for it, so that whoever prints them says it beside ([`ResultSet::ended_early`]).
+    pub tells_early_end: bool,
     /// The whole text, a newline at its end.
     pub render: fn(&[ResultSet]) -> String,
 }
@@ -116,26 +132,31 @@ pub static FORMATS: &[Format] = &[
     Format {
         name: "table",
         summary: "one row for each point, what to take away, and what to try next",
+        tells_early_end: true,
         render: table::render,
     },
     Format {
         name: "gnuplot",
         summary: "lockscale's header and nine columns, from the median run of each point",
+        tells_early_end: false,
         render: gnuplot::render,
     },
     Format {
         name: "csv",
         summary: "one row for each run with its figures, and its point's verdict; of several hosts also one for each of them",
+        tells_early_end: false,
         render: csv::render,
     },
     Format {
         name: "markdown",
         summary: "the table and its sentences for a page or an issue",
+        tells_early_end: true,
         render: markdown::render,
     },
     Format {
         name: "json",
         summary: "the records, one a line, as the result file holds them",
+        tells_early_end: false,
         render: json::render,
     },
 ];
@@ -158,6 +179,25 @@ mod tests {
         assert_eq!(names.len(), FORMATS.len());
         for format in FORMATS {
             assert!(!format.summary.is_empty() && !format.summary.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn a_format_tells_that_an_experiment_ended_early_or_leaves_it_to_be_said() {
+        let mut cut = made::set();
+        cut.end = None;
+        cut.points.truncate(3);
+        let said = cut.ended_early().unwrap();
+        assert_eq!(made::set().ended_early(), None);
+        for format in FORMATS {
+            // The table breaks its lines.
+            let text = (format.render)(std::slice::from_ref(&cut)).replace('\n', " ");
+            assert_eq!(
+                text.contains(&said),
+                format.tells_early_end,
+                "{}",
+                format.name
+            );
         }
     }
 

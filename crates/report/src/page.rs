@@ -4,7 +4,6 @@ use crate::ResultSet;
 use crate::ceilings::ceilings;
 use crate::checked::checked;
 use crate::failures::failures;
-use crate::format::counted;
 use crate::grid::{Grid, Titled};
 use crate::headline::{Headline, headline};
 use crate::hosts;
@@ -78,7 +77,7 @@ fn page(set: &ResultSet) -> Page {
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),
         growth: closing(&growth(set, &points)),
-        ended: ended(set),
+        ended: set.ended_early(),
         checked: (!points.is_empty()).then(|| ceilings(set) + &checked(set, &points)),
         next: next(set, &points),
     }
@@ -92,18 +91,6 @@ pub fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [F
         true => Cow::Owned(fits(&set.experiment, points)),
         false => Cow::Borrowed(&set.fits),
     }
-}
-
-fn ended(set: &ResultSet) -> Option<String> {
-    let why = match &set.end {
-        Some(end) => format!("This experiment ended early: {}", end.error.as_ref()?),
-        None => "This experiment has no end: jostle or the machine was stopped".to_owned(),
-    };
-    let kept = match set.points.len() as u64 {
-        1 => "1 run was finished".to_owned(),
-        n => format!("{} were finished", counted(n, "run")),
-    };
-    Some(format!("{why}; {kept}."))
 }
 
 #[cfg(test)]

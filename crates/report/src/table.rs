@@ -2,7 +2,7 @@
 
 use crate::ResultSet;
 use crate::failures::FAILURES;
-use crate::format::wrap;
+use crate::format::{padded, wrap};
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
 
@@ -79,13 +79,13 @@ fn conclusions(page: &Page) -> String {
     for (target, sentence) in &page.sentences {
         text += &match width > WIDEST_NAME {
             true => format!("{target}\n{}", wrap("  ", sentence, WIDTH)),
-            false => wrap(&format!("{target:<width$}  "), sentence, WIDTH),
+            false => wrap(&(padded(target, width, true) + "  "), sentence, WIDTH),
         };
     }
     for (target, sentence) in &page.growth {
         let first = match target.is_empty() {
             true => String::new(),
-            false => format!("{target:<width$}  "),
+            false => padded(target, width, true) + "  ",
         };
         text += &wrap(&first, sentence, WIDTH);
     }

@@ -245,7 +245,7 @@ enum Service {
 }
 
 fn service(test: &DispersionTest, shares: &PerWorker) -> Option<Service> {
-    let spread = shares.max - shares.min;
+    let spread = shares.max.saturating_sub(shares.min);
     if test.dispersion < EVEN && test.lower_p < P {
         Some(if spread <= QUEUE_SPREAD {
             Service::Queue

@@ -17,10 +17,12 @@
 //!   in it have ended; only one that is named as ours are.
 //! - `withdrawn ...`: the line that follows the word was not made after all.
 //!
-//! Not for shared memory, which is anonymous, nor for processes, which the
-//! keeper kills.
+//! Not for shared memory, which is anonymous. Processes are the keeper's to kill; what
+//! its workers had started when it was killed together with its parent is found by a
+//! mark in its environment ([`mark_started`]), and ended by the next sweep.
 
 use crate::limits::cpu_group;
+use crate::process::{self, Forker};
 use crate::sysv;
 use rustix::process::geteuid;
 use std::ffi::OsStr;
@@ -35,6 +37,12 @@ use std::time::{Duration, Instant};
 /// The list's name in the directory; lock files have a dot in theirs.
 const LIST: &str = "ledger";
 const PREFIX: &str = "jostle-";
+
+/// In the environment of every program that a run starts: whose run it is.
+const MARK: &str = "JOSTLE_RUN";
+
+/// How long programs that a dead run has started may take to be gone.
+const STARTED_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a control group may still have processes.
 const GROUP_PATIENCE: Duration = Duration::from_secs(2);
@@ -403,7 +411,8 @@ pub fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
     let mut swept = 0;
     let mut problems = Vec::new();
     for entry in entries.flatten() {
-        if !is_of_a_dead_process(&entry.file_name()) {
+        let name = entry.file_name();
+        if !is_of_a_dead_process(&name) {
             continue;
         }
         // Not ours, or gone in the meantime: none of our business.
@@ -413,12 +422,72 @@ pub fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
         if !ledger.is_of_this_pid_namespace() {
             continue;
         }
+        if let Some((_, pid, start)) = name.to_str().and_then(parse_name) {
+            problems.extend(end_started(&mark(pid, start)).err());
+        }
         match ledger.sweep() {
             Ok(()) => swept += 1,
             Err(more) => problems.extend(more),
         }
     }
     none_or(problems).map(|()| swept)
+}
+
+/// Marks all programs that this process and those that it forks will start, so that
+/// [`sweep_dead`] finds them when nobody else is left who could end them. A program
+/// that clears its environment is not found.
+///
+/// # Errors
+/// The system's, where this process cannot be looked up in /proc.
+pub fn mark_started(_one_thread: &Forker) -> io::Result<()> {
+    let pid = std::process::id();
+    let start = start_time(pid)?.ok_or(ErrorKind::NotFound)?;
+    // SAFETY: `Forker` is the proof that this process has a single thread, so that
+    // nobody reads the environment meanwhile.
+    unsafe { std::env::set_var(MARK, mark(pid, start)) };
+    Ok(())
+}
+
+fn mark(pid: u32, start: u64) -> String {
+    format!("{pid}-{start}")
+}
+
+/// Ends what carries the mark of a process that is dead. Not where this process carries
+/// it itself: then it is one of those, and so is perhaps the shell that started it.
+fn end_started(mark: &str) -> Result<(), String> {
+    let line = format!("{MARK}={mark}");
+    if has_in_environment("self", line.as_bytes()) {
+        return Ok(());
+    }
+    let begun = Instant::now();
+    loop {
+        let left = marked(line.as_bytes());
+        if left.is_empty() {
+            return Ok(());
+        }
+        if begun.elapsed() > STARTED_PATIENCE {
+            return Err(format!(
+                "cannot end what an earlier run has started: process {}",
+                left[0]
+            ));
+        }
+        left.into_iter().for_each(process::kill);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Of this user, and of all others for root. What has ended shows no environment.
+fn marked(line: &[u8]) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| has_in_environment(&pid.to_string(), line))
+        .collect()
+}
+
+/// As it was when the program was executed (proc_pid_environ(5)).
+fn has_in_environment(pid: &str, line: &[u8]) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|one| one == line)
 }
 
 fn is_of_a_dead_process(name: &OsStr) -> bool {

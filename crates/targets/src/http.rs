@@ -67,7 +67,9 @@ const fn entry(name: &'static str, summary: &'static str) -> Entry {
                   answer), `body` (until its end). `{n}` and `{worker}` in PATH are the number of the request (`--numbers`) and of \
                   the worker. A status outside of 200 to 299 is an error, a redirect too, unless \
                   `--expect` names it. The name of the host is looked up once, before the run; \
-                  proxies of the environment are not used.",
+                  proxies of the environment are not used. A name and password in the address \
+                  (`//USER:PASSWORD@HOST/`) are sent with every request (Basic), and the password is \
+                  written as `***` wherever jostle prints or writes it.",
         lock: LockCapabilities::NONE,
         no_threads: None,
     }
@@ -108,11 +110,10 @@ fn url(scheme: &str, argument: Option<&str>) -> Result<String, String> {
             "`{url}`: one server is asked, so that {{n}} stands in its path"
         )));
     }
+    // Behind the name and password of who asks, and behind an IPv6 address.
     let has_port = uri.authority().is_some_and(|a| {
-        a.as_str()
-            .rsplit(']')
-            .next()
-            .is_some_and(|end| end.contains(':'))
+        let mut parts = a.as_str().rsplit([']', '@']);
+        parts.next().is_some_and(|end| end.contains(':'))
     });
     if has_port && uri.port_u16().is_none() {
         return Err(wrong(format!("`{url}`: its port is no number up to 65535")));

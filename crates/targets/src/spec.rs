@@ -2,17 +2,20 @@
 
 use crate::table::Family;
 use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
+use jostle_model::text::{is_redacted, redacted};
 use std::fmt;
 
 /// One target of a command line or a plan.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Spec {
     /// Its line in the table.
     pub entry: &'static Entry,
     /// What follows the colon.
     pub argument: Option<String>,
-    /// As typed: an alias stays what it is, so that tables show it.
+    /// As typed: an alias stays what it is, so that tables show it. The password of a
+    /// URL is left out; [`Spec::whole`] has it.
     pub typed: String,
+    whole: String,
 }
 
 impl Spec {
@@ -30,12 +33,26 @@ impl Spec {
         let entry = all()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name))?;
-        (entry.check_argument)(argument).map_err(|problem| format!("`{typed}`: {problem}"))?;
+        let shown = redacted(typed);
+        if is_redacted(typed) {
+            return Err(format!(
+                "`{typed}`: its password was left out when the result was written; type it again"
+            ));
+        }
+        (entry.check_argument)(argument)
+            .map_err(|problem| redacted(&format!("`{shown}`: {problem}")).into_owned())?;
         Ok(Spec {
             entry,
             argument: argument.map(str::to_owned),
-            typed: typed.to_owned(),
+            typed: shown.into_owned(),
+            whole: typed.to_owned(),
         })
+    }
+
+    /// What [`Spec::parse`] makes this of again, passwords included: for orders to the
+    /// keeper, never to be printed or written.
+    pub fn whole(&self) -> &str {
+        &self.whole
     }
 
     /// Whether it can be measured now: asks the server, where it is one that has
@@ -64,6 +81,13 @@ impl Spec {
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.
     pub fn name(&self) -> &str {
         self.typed.split(':').next().unwrap_or(&self.typed)
+    }
+}
+
+/// Without passwords, as logs and failed tests show it.
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Spec").field(&self.typed).finish()
     }
 }
 
@@ -143,6 +167,22 @@ mod tests {
             assert_eq!(spec.name(), name, "{text}");
             assert_eq!(spec.to_string(), text.trim());
         }
+    }
+
+    #[test]
+    fn a_password_is_used_and_never_shown() {
+        let spec = Spec::parse("http://user:secret@127.0.0.1:80/").unwrap();
+        assert_eq!(spec.typed, "http://user:***@127.0.0.1:80/");
+        assert_eq!(
+            spec.argument.as_deref(),
+            Some("//user:secret@127.0.0.1:80/")
+        );
+        assert_eq!(Spec::parse(spec.whole()).unwrap().argument, spec.argument);
+        assert!(!format!("{spec:?}").contains("secret"), "{spec:?}");
+        let again = Spec::parse(&spec.typed).unwrap_err();
+        assert!(again.contains("type it again"), "{again}");
+        let wrong = Spec::parse("http://user:secret@127.0.0.1:port/").unwrap_err();
+        assert!(!wrong.contains("secret"), "{wrong}");
     }
 
     #[test]

@@ -6,6 +6,19 @@ use clap::Args;
 use jostle_model::plan::{Connection, Plan, Workload};
 use jostle_model::{List, Nanos};
 
+// clap takes `{n}` in a help text for a line break. The empty style within it keeps clap
+// from seeing it, and is left out where the text is no terminal's.
+
+/// How many numbers `{n}` runs over.
+const NUMBERS: &str =
+    "{\u{1b}[0mn} counts so many numbers, again and again [default: all requests]";
+
+/// Below the help of `call`.
+const PLACES: &str = "\
+COMMAND is one word for the shell, and is split as a shell would; {\u{1b}[0mn} and {worker} in it
+are the number of the call and of the worker. `jostle call 'ls /tmp'` is the same as
+`jostle stream 'exec:ls /tmp'`. Lists: 100:1000:10000, 1k..1Mx10.";
+
 /// What there is to say about requests.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Requests")]
@@ -22,8 +35,7 @@ pub struct Asked {
     /// A target that does nothing, measured beside; or none [default: exec:true, of commands]
     #[arg(long, value_name = "TARGET")]
     pub null: Option<String>,
-    /// {n} counts so many numbers, again and again [default: all requests]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help = NUMBERS)]
     pub numbers: Option<u64>,
     /// each: a connection for each request; keep: one for each worker [default: the target's]
     #[arg(long, value_name = "WHICH")]
@@ -54,11 +66,7 @@ impl Asked {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "COMMAND is one word for the shell, and is split as a shell would; {n} and {worker} in it\n\
-    are the number of the call and of the worker. `jostle call 'ls /tmp'` is the same as\n\
-    `jostle stream 'exec:ls /tmp'`. Lists: 100:1000:10000, 1k..1Mx10."
-)]
+#[command(after_help = PLACES)]
 pub struct Call {
     /// What to start, such as 'grep -q x /etc/passwd'; several stand side by side
     #[arg(value_name = "COMMAND", required = true)]

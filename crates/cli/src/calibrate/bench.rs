@@ -105,7 +105,7 @@ impl Bench {
             _ => format!(", trial {nth} of {trials}"),
         };
         self.line
-            .say(&format!("row {}: {}{round}", row.number, row.planted));
+            .pin(&format!("row {}: {}{round}", row.number, row.planted));
     }
 
     /// One trial. Where jostle was wrong while somebody else used the machine,
@@ -183,7 +183,7 @@ impl Bench {
             &self.machine,
             None,
             &self.signals,
-            None,
+            Some(&self.line),
         );
         if let Some(code) = self.signals.exit_code() {
             return Err(Stop::Ended(code));

@@ -8,20 +8,16 @@
 use jostle_engine::keeper::Keeper;
 use jostle_engine::world::World;
 use jostle_sys::clock::Clock;
-use jostle_sys::limits::cgroup;
+use jostle_sys::ledger::Ledger;
+use jostle_sys::limits::{cgroup, cpu_group};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use std::{fs, io};
 
 const TOP: &str = "/sys/fs/cgroup";
-const PREFIX: &str = "jostle-calibrate-";
 const PERIOD_US: f64 = 100_000.0;
 
 /// More than any machine has: a quota that is accounted and never reached.
 const NO_QUOTA_CPUS: f64 = 10_000.0;
-
-/// How long the last process of the group may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The group and its keeper. Fields are dropped in this order: the keeper ends
 /// all that is in the group, and then its directory can go.
@@ -30,10 +26,12 @@ pub struct Group {
     place: Place,
 }
 
-/// The group's directory; removed when dropped.
+/// The group's directory. It is removed when dropped, and by the next start of jostle
+/// where this one is killed: the ledger knows it before it is made.
 struct Place {
     path: PathBuf,
     first_version: bool,
+    ledger: Ledger,
 }
 
 impl Group {
@@ -84,16 +82,24 @@ impl Place {
         } else {
             PathBuf::from(TOP)
         };
-        sweep(&top);
         if !first_version {
             // Given to the groups below it by their parent; it may be already.
             let _ = fs::write(top.join("cgroup.subtree_control"), "+cpu");
         }
-        let path = top.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&path)?;
+        let name = format!("{}{}-calibrate", cpu_group::PREFIX, std::process::id());
+        let path = top.join(name);
+        let ledger = Ledger::create()?;
+        let made = ledger
+            .record_group(&path)
+            .and_then(|()| fs::create_dir(&path));
+        if let Err(error) = made {
+            let _ = ledger.sweep();
+            return Err(error);
+        }
         Ok(Place {
             path,
             first_version,
+            ledger,
         })
     }
 
@@ -110,19 +116,9 @@ impl Place {
 }
 
 impl Drop for Place {
+    /// The keeper has ended all that was in the group.
     fn drop(&mut self) {
-        let start = Instant::now();
-        while fs::remove_dir(&self.path).is_err() && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-/// Removes the groups of calibrations that were killed; one in use stays.
-fn sweep(top: &Path) {
-    let entries = fs::read_dir(top).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
-        let _ = fs::remove_dir(entry.path());
+        let _ = self.ledger.sweep();
     }
 }
 

@@ -313,6 +313,11 @@ impl Running {
         self.child.id()
     }
 
+    /// By which its processes are known.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
     /// Time since it was started.
     pub fn so_far(&self) -> Duration {
         self.started.elapsed()

@@ -28,14 +28,14 @@ impl Course<'_, '_> {
         calibration: &Calibration,
     ) -> RunOrder {
         let plan = &self.resolved.plan;
-        let typed = &self.resolved.specs[target].typed;
+        let spec = &self.resolved.specs[target];
         let seed = Rng::stream(
             plan.seed.unwrap_or(0),
             ((point as u64) << 32) + u64::from(run),
         )
         .next_u64();
         let workers = at.workers.or(plan.in_flight).unwrap_or(1);
-        let mut order = order(plan, typed, workers as usize, seed);
+        let mut order = order(plan, spec.whole(), workers as usize, seed);
         let each = at.operations.or(at.keys).unwrap_or(1);
         order.operations = each;
         order.keys = match (plan.workload, order.names) {
@@ -53,7 +53,7 @@ impl Course<'_, '_> {
         }
         order.stamp_every = calibration
             .own_cost
-            .get(typed)
+            .get(&spec.typed)
             .map_or(1, |cost| cost.stamp_every);
         order.clock_uncertainty = Nanos(
             calibration
@@ -62,7 +62,7 @@ impl Course<'_, '_> {
                 .ceil() as u64,
         );
         let latencies = calibration.latencies.as_ref();
-        let excludes = self.resolved.specs[target].entry.lock.excludes;
+        let excludes = spec.entry.lock.excludes;
         order.wake_early = match order.hold {
             Busy::Sleep(span) if spares_cpus(&order, excludes) => {
                 sleeping::wake_early(latencies, span)

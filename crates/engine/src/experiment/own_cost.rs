@@ -41,7 +41,7 @@ impl Course<'_, '_> {
         let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
-            let mut run = order(&self.resolved.plan, &spec.typed, 1, 0);
+            let mut run = order(&self.resolved.plan, spec.whole(), 1, 0);
             (run.hold, run.idle, run.shared) =
                 (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
             let blocks = self.world.keeper().cost(

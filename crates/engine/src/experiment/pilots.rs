@@ -1,5 +1,4 @@
-//! What runs will take, before the first is made: by short runs of their own, or,
-//! of runs that end with their operations, by what one operation takes.
+//! What runs will take, before the first is made: by short runs of their own.
 
 use super::{Course, Progress, Stop};
 use crate::requested;
@@ -7,6 +6,7 @@ use crate::schedule::{Pilot, Timing};
 use jostle_model::Nanos;
 use jostle_model::record::{At, Calibration};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// How long a pilot counts grants to tell their mean time.
 pub(super) const PILOT: Nanos = Nanos::from_millis(200);
@@ -17,8 +17,20 @@ pub(super) const PILOT_WARMUP: Nanos = Nanos::from_millis(50);
 /// Starting, stopping and reaping a worker, where no pilot measured it.
 const WORKER_OVERHEAD: Nanos = Nanos::from_micros(300);
 
-/// Starting and ending a server of a run's own.
-const COUNTED_OVERHEAD: Nanos = Nanos::from_millis(20);
+/// Operations of each worker from which a mean says anything.
+const FEWEST: u64 = 5;
+
+/// What a run of a few operations should take, so that they tell more than its start.
+const FEW_TAKE_NS: f64 = 50e6;
+
+/// What a run of a few operations has told.
+#[derive(Clone, Copy, Debug)]
+struct Few {
+    /// Nanoseconds an operation, all workers together.
+    each_ns: f64,
+    /// All around the operations: workers and servers that start and end.
+    overhead: Nanos,
+}
 
 impl Course<'_, '_> {
     pub(super) fn pilots(
@@ -32,63 +44,68 @@ impl Course<'_, '_> {
             .collect()
     }
 
-    /// What runs of so many operations will take: of locks by the cost of a pair
-    /// alone, since workers may wait for each other; of requests by a few of them.
+    /// What runs of so many operations will take, by runs of a few of them: what a pair
+    /// costs alone says little where workers wait for each other.
     pub(super) fn estimates(
         &mut self,
         points: &[(usize, At)],
         calibration: &Calibration,
     ) -> Result<Vec<Timing>, Stop> {
-        let mut known = BTreeMap::<(usize, Option<u64>), f64>::new();
+        let mut known = BTreeMap::<(usize, Option<u64>), Few>::new();
         let mut timings = Vec::new();
         for (target, at) in points {
-            let spec = &self.resolved.specs[*target];
             let workers = at.workers.unwrap_or(1);
             let operations = workers * at.operations.or(at.keys).unwrap_or(1);
-            let mut overhead = COUNTED_OVERHEAD.0 + WORKER_OVERHEAD.0 * workers;
-            let each_ns = if spec.entry.is_asked() {
-                let place = (*target, at.workers);
-                let each_ns = match known.get(&place) {
-                    Some(each_ns) => *each_ns,
-                    None => self.few_requests(*target, *at, calibration)?,
-                };
-                known.insert(place, each_ns);
-                // Requests that do nothing take no longer.
-                let nulls = requested::nulls(&self.resolved.plan, at.operations.unwrap_or(1));
-                overhead += workers * nulls * each_ns as u64;
-                each_ns
-            } else {
-                let cost = calibration.own_cost.get(&spec.typed);
-                let depth = self.resolved.plan.pipeline.unwrap_or(1);
-                pipelined(cost.map_or(0.0, |c| c.pair_ns), depth)
+            let place = (*target, at.workers);
+            let few = match known.get(&place) {
+                Some(few) => *few,
+                None => self.few(*target, *at, calibration)?,
             };
+            known.insert(place, few);
+            // Requests that do nothing take no longer.
+            let nulls = match self.resolved.specs[*target].entry.is_asked() {
+                true => requested::nulls(&self.resolved.plan, at.operations.unwrap_or(1)),
+                false => 0,
+            };
+            let nulls_ns = (workers * nulls) as f64 * few.each_ns;
             timings.push(Timing {
-                window: Nanos((operations as f64 * each_ns) as u64),
+                window: Nanos((operations as f64 * few.each_ns) as u64),
                 warmup: Nanos::ZERO,
-                overhead: Nanos(overhead),
+                overhead: Nanos(few.overhead.0 + nulls_ns as u64),
             });
         }
         Ok(timings)
     }
 
-    /// Nanoseconds a request, all workers together, from a few of them.
-    fn few_requests(
-        &mut self,
-        target: usize,
-        at: At,
-        calibration: &Calibration,
-    ) -> Result<f64, Stop> {
-        /// Of each worker.
-        const FEW: u64 = 5;
-        let typed = &self.resolved.specs[target].typed;
-        (self.hooks.progress)(Progress::Pilot(typed, at));
-        let few = at.operations.unwrap_or(1).min(FEW);
+    /// A run of a few operations of each worker.
+    fn few(&mut self, target: usize, at: At, calibration: &Calibration) -> Result<Few, Stop> {
+        let spec = &self.resolved.specs[target];
+        let plan = &self.resolved.plan;
+        (self.hooks.progress)(Progress::Pilot(&spec.typed, at));
+        let workers = at.workers.unwrap_or(1);
+        let depth = plan.pipeline.unwrap_or(1);
+        let alone_ns = calibration
+            .own_cost
+            .get(&spec.typed)
+            .map(|cost| cost.pair_ns);
+        let wanted = match alone_ns {
+            Some(pair_ns) => enough(pipelined(pair_ns, depth) * workers as f64).max(depth),
+            // Of requests nothing is known yet.
+            None => FEWEST,
+        };
+        let each = at.operations.or(at.keys).unwrap_or(1);
         let mut order = self.order(target, at, 0, 0, calibration);
-        order.operations = few;
-        order.window = self.resolved.plan.duration.unwrap_or(PILOT);
+        order.operations = wanted.min(each);
+        order.window = plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
+        let few = order.operations;
+        let began = Instant::now();
         let data = self.ask(&order)?.data;
-        Ok(data.window_ns as f64 / (few * at.workers.unwrap_or(1)) as f64)
+        let took_ns = began.elapsed().as_nanos() as u64;
+        Ok(Few {
+            each_ns: data.window_ns as f64 / (few * workers) as f64,
+            overhead: Nanos(took_ns.saturating_sub(data.window_ns)),
+        })
     }
 
     /// How long one grant and the overhead of a run take. Where the plan gives
@@ -108,7 +125,9 @@ impl Course<'_, '_> {
         (self.hooks.progress)(Progress::Pilot(typed, at));
         let mut order = self.order(target, at, 0, 0, calibration);
         (order.window, order.warmup) = (PILOT, PILOT_WARMUP);
+        let began = Instant::now();
         let data = self.ask(&order)?.data;
+        let took_ns = began.elapsed().as_nanos() as u64;
         let grants: u64 = data.operations.iter().sum();
         Ok(Pilot {
             workers,
@@ -117,9 +136,16 @@ impl Course<'_, '_> {
                     .checked_div(grants)
                     .unwrap_or(PILOT.0.max(hold)),
             ),
-            overhead: Nanos(data.ramp_ns + data.start_spread_ns + data.drain_ns),
+            // All around the window: workers that start and end, and the machine's pulse.
+            overhead: Nanos(took_ns.saturating_sub(data.window_ns + PILOT_WARMUP.0)),
         })
     }
+}
+
+/// Operations of each worker that take long enough together, by what one of all
+/// workers takes.
+fn enough(round_ns: f64) -> u64 {
+    ((FEW_TAKE_NS / round_ns.max(1.0)) as u64).max(FEWEST)
 }
 
 /// What a pair takes with so many on their way: the way to the server is shared,
@@ -136,6 +162,13 @@ fn pipelined(pair_ns: f64, depth: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_operations_are_more_of_quick_ones() {
+        assert_eq!(enough(50_000.0), 1_000);
+        assert_eq!(enough(1e9), FEWEST);
+        assert_eq!(enough(0.0), 50_000_000);
+    }
 
     #[test]
     fn requests_that_are_sent_together_share_the_way() {

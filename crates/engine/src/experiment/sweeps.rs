@@ -3,7 +3,7 @@
 //! connection to the greatest number. A point is written as it is reached, how
 //! it was closed when the sweep is over.
 
-use super::{Course, Progress, Stop};
+use super::{Course, Limits, Over, Progress, Stop};
 use crate::connected::{self, Curve};
 use crate::order::SweepOrder;
 use crate::preflight;
@@ -40,7 +40,7 @@ impl Course<'_, '_> {
         let latencies = self.latencies()?;
         let experiment = Experiment {
             schema: SCHEMA.to_owned(),
-            plan: self.resolved.plan.clone(),
+            plan: self.resolved.plan.clone().redacted(),
             environment,
             calibration: Calibration {
                 clock: self.clock.source().name().to_owned(),
@@ -89,12 +89,24 @@ impl Course<'_, '_> {
         curves
     }
 
+    /// After the first block, which is the only pilot of a sweep.
     fn say_planned(&mut self, curves: usize, block: Nanos) {
-        let blocks = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
+        let budget = self.resolved.plan.budget.unwrap_or_default();
+        let fitting = u32::try_from(budget.0 / block.0.max(1)).unwrap_or(u32::MAX);
+        let usual = fitting.clamp(schedule::FEWEST_BLOCKS, USUAL_BLOCKS);
+        let blocks = self.resolved.plan.runs.unwrap_or(usual);
+        let takes = Nanos(block.0 * u64::from(blocks));
+        let over = Over {
+            budget,
+            because: &self.resolved.given,
+        };
         (self.hooks.progress)(Progress::Planned {
             runs: curves * blocks as usize,
-            takes: Nanos(block.0 * u64::from(blocks)),
-            concessions: &[],
+            takes,
+            limits: Limits {
+                concessions: &[],
+                over: (!schedule::holds(budget, takes)).then_some(over),
+            },
         });
     }
 
@@ -195,7 +207,7 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
     let sources = at.sources.unwrap_or(1);
     let seed = plan.seed.unwrap_or(0);
     SweepOrder {
-        target: spec.typed.clone(),
+        target: spec.whole().to_owned(),
         open: listed.into_iter().collect(),
         listeners: at.listeners.unwrap_or(0),
         sources,

@@ -11,7 +11,7 @@ use crate::work::Work;
 use crate::workloads::requests::Requesting;
 use jostle_sys::clock::Clock;
 use jostle_sys::cpu;
-use jostle_sys::ledger::Ledger;
+use jostle_sys::ledger::{self, Ledger};
 use jostle_sys::limits::cgroup;
 use jostle_sys::process::{self, Forker};
 use jostle_targets::{Spec, Target, Visitor, visit};
@@ -58,12 +58,14 @@ impl Desk {
         // Where we may not, the ledger knows what to remove.
         let _ = process::private_ipc();
         process::adopt_orphans().map_err(|e| format!("cannot adopt orphans: {e}"))?;
+        let forker = Forker::new().map_err(|e| e.to_string())?;
+        ledger::mark_started(&forker).map_err(|e| format!("cannot mark what is started: {e}"))?;
         Ok(Desk {
             stream: stream
                 .try_clone()
                 .map_err(|e| format!("cannot share a socket: {e}"))?,
             clock,
-            forker: Forker::new().map_err(|e| e.to_string())?,
+            forker,
             quotas: cgroup::Cgroup::read(Path::new("/")).cpu_stats,
         })
     }

@@ -73,7 +73,8 @@ const STOLEN: [f64; 2] = [0.02, 0.10];
 /// Everything that is worth saying about `machine`. `others` is what other programs
 /// use right now.
 pub fn survey(machine: &Machine, others: &Neighbours) -> Vec<Finding> {
-    let checks: [fn(&Machine) -> Option<Finding>; 21] = [
+    let checks: [fn(&Machine) -> Option<Finding>; 22] = [
+        without_proc,
         processors::cpus,
         processors::siblings,
         processors::clock_source,
@@ -97,9 +98,27 @@ pub fn survey(machine: &Machine, others: &Neighbours) -> Vec<Finding> {
         sockets::conntrack,
     ];
     let mut findings: Vec<Finding> = checks.iter().filter_map(|check| check(machine)).collect();
-    findings.push(other_programs(machine, others));
+    if !is_blind(machine) {
+        findings.push(other_programs(machine, others));
+    }
     findings.push(private_ipc(machine));
     findings
+}
+
+/// Whether nothing can be read of the machine. Where nothing was found since nothing
+/// could be looked at, "nothing bends a measurement" would be a lie.
+fn is_blind(machine: &Machine) -> bool {
+    machine.memory.is_none() && machine.ticks.is_none()
+}
+
+fn without_proc(machine: &Machine) -> Option<Finding> {
+    let found = "cannot be read: most of what bends a measurement could not be looked at";
+    is_blind(machine).then(|| {
+        Finding::fine("/proc", found).but(
+            Severity::Blocks,
+            "`mount -t proc proc /proc` as root, or start the container or chroot with it",
+        )
+    })
 }
 
 /// The worse of two thresholds that `share` is above: a note, or bent figures.
@@ -609,6 +628,23 @@ mod tests {
         assert_eq!(semaphores(&machine).unwrap().matters, Severity::Fine);
         machine.kernel.semaphores.as_mut().unwrap().per_set = 250;
         assert_eq!(semaphores(&machine).unwrap().matters, Severity::Note);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_not_called_fine() {
+        let findings = survey(&Machine::default(), &Neighbours::default());
+        let blind = findings.iter().find(|f| f.what == "/proc").unwrap();
+        assert_eq!(blind.matters, Severity::Blocks);
+        assert!(
+            findings
+                .iter()
+                .all(|f| f.what != "other programs right now")
+        );
+        assert!(
+            survey(&good(), &busy(0.0))
+                .iter()
+                .all(|f| f.what != "/proc")
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ const MOST_BUFFER: u64 = 1 << 30;
 
 /// Fills in the rest of the plan.
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
+    let given = super::given(&plan);
     if plan.targets.is_empty() {
         plan.targets = named(defaults::targets(plan.workload));
     }
@@ -49,6 +50,8 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         plan,
         specs,
         may_drop: false,
+        may_shorten: None,
+        given,
     })
 }
 

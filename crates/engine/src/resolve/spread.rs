@@ -1,8 +1,12 @@
 //! What a plan says about generators: defaults, and what makes no sense.
 
 use super::{UsageError, refuse};
+use jostle_model::Nanos;
 use jostle_model::plan::{Place, Plan, Workload};
 use jostle_sys::limits::cpu_group::LEAST_CPUS;
+
+/// To fit the budget, where nobody asked for a window.
+pub const SHORTEST_WINDOW: Nanos = Nanos::from_millis(500);
 
 /// Each is a thread.
 const MOST_IN_FLIGHT: u64 = 10_000;

@@ -8,6 +8,7 @@ use jostle_model::Nanos;
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
 use jostle_model::record::{At, Point};
+use jostle_model::text::redacted;
 use jostle_stats::intervals;
 
 const WINDOW: Nanos = Nanos::from_millis(250);
@@ -53,7 +54,7 @@ pub fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
     let usual = median(|point| point.throughput_per_s);
     let each = alone.iter().zip(&points);
     each.map(|(part, point)| HostCeiling {
-        target: part.order.target.clone(),
+        target: redacted(&part.order.target).into_owned(),
         rank: part.of.rank as u64,
         host: name(hosts, part.of.rank),
         workers: part.order.workers as u64,

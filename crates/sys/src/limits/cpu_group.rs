@@ -20,7 +20,7 @@ const PERIOD_US: f64 = 100_000.0;
 pub const LEAST_CPUS: f64 = 0.01;
 
 /// The beginning of the names of such groups.
-pub(crate) const PREFIX: &str = "jostle-cpu-";
+pub const PREFIX: &str = "jostle-cpu-";
 
 /// A group, made.
 #[derive(Debug)]

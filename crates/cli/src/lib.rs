@@ -1,0 +1,282 @@
+//! The `jostle` binary: arguments, plan files, wiring. It measures nothing by
+//! itself; it hands plans to the engine and records to the report.
+//!
+//! What is public beside [`main`] is for fuzzers: it starts nothing and reads no file.
+
+mod args;
+mod calibrate;
+mod compare;
+mod doctor;
+mod explain;
+mod html;
+mod measure;
+mod plan_file;
+mod progress;
+mod quiet;
+mod ranks;
+mod serve;
+mod signals;
+mod targets;
+
+use anyhow::Context;
+use args::{Cli, Report, Run, Verb};
+use clap::{Command, CommandFactory, Parser};
+use jostle_engine::experiment::exit;
+use jostle_engine::preflight;
+use jostle_engine::preflight::neighbours::{Look, between};
+use jostle_model::plan::Plan;
+use jostle_model::text::{printable, redacted};
+use jostle_report::ResultSet;
+use jostle_sys::limits::Machine;
+use std::borrow::Cow;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// This build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from, where git told the build.
+pub const COMMIT: Option<&str> = option_env!("JOSTLE_COMMIT");
+
+/// Why there is no result, or no whole one.
+pub enum Failure {
+    /// The request makes no sense: exit code 2.
+    Usage(String),
+    /// It failed: exit code 1.
+    Failed(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Failed(error)
+    }
+}
+
+/// The program: reads its command line, does what it says, and returns the exit code.
+pub fn main() -> ExitCode {
+    let verb = match Cli::try_parse() {
+        Ok(cli) => cli.verb,
+        // The first says so.
+        Err(_) if ranks::are_others() => return ExitCode::SUCCESS,
+        Err(error) => return refused(&error),
+    };
+    // What ranks do not measure together the first does alone.
+    if ranks::are_others() && !verb.is_of_ranks() {
+        return ExitCode::SUCCESS;
+    }
+    let done = match verb {
+        Verb::Contend(contend) => measure::measure(vec![contend.plan()], &contend.output),
+        Verb::Stream(stream) => measure::measure(vec![stream.plan()], &stream.output),
+        Verb::Call(call) => measure::measure(vec![call.plan()], &call.output),
+        Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
+        Verb::Rate(rate) => measure::measure(vec![rate.plan()], &rate.output),
+        Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
+        Verb::Spread(spread) => measure::measure(vec![spread.plan()], &spread.output),
+        Verb::Run(run) => run_plan(&run),
+        Verb::Report(report) => render(&report),
+        Verb::Compare(compare) => compare::compare(&compare),
+        Verb::Calibrate(calibrate) => calibrate::calibrate(&calibrate),
+        Verb::Targets(targets) => list(&targets),
+        Verb::Explain(asked) => explain::explain(&asked),
+        Verb::Doctor => examine(),
+        Verb::Serve { server } => serve::serve(&server),
+        Verb::Disturb { words } => calibrate::disturb(&words),
+        Verb::Completions { shell } => complete(shell),
+        Verb::Man { verb } => manual(verb.as_deref()),
+    };
+    ExitCode::from(told(done))
+}
+
+/// The plans that a command line asks for, as typed: none for a verb that measures
+/// nothing, or that reads them from a file.
+///
+/// # Errors
+/// What clap says to the user.
+pub fn plans_of(words: impl Iterator<Item = String>) -> Result<Vec<Plan>, String> {
+    let words = std::iter::once("jostle".to_owned()).chain(words);
+    let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+    Ok(match cli.verb {
+        Verb::Contend(contend) => vec![contend.plan()],
+        Verb::Stream(stream) => vec![stream.plan()],
+        Verb::Call(call) => vec![call.plan()],
+        Verb::Hold(hold) => vec![hold.plan()],
+        Verb::Rate(rate) => vec![rate.plan()],
+        Verb::Connect(connect) => vec![connect.plan()],
+        Verb::Spread(spread) => vec![spread.plan()],
+        _ => Vec::new(),
+    })
+}
+
+/// The plans in the text of a plan file, or of a result file; `path` is its name in
+/// messages.
+///
+/// # Errors
+/// File, line, experiment and field, and what is wrong there.
+pub fn plans_in(path: &Path, text: &str) -> Result<Vec<Plan>, String> {
+    let plans = plan_file::read(path, text).map_err(|error| format!("{error:#}"))?;
+    Ok(plans.into_iter().map(|(plan, _)| plan).collect())
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line. Words
+/// that steer a terminal are printed without clap's colours, in which they would hide.
+fn refused(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let steers = std::env::args_os().any(|word| {
+        let word = word.to_string_lossy();
+        matches!(printable(&word), Cow::Owned(_))
+    });
+    if matches!(shown(&text), Cow::Borrowed(_)) && !steers {
+        let _ = error.print();
+    } else {
+        let _ = write!(std::io::stderr(), "{}", shown(&text));
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// As it may be printed: without passwords of URLs, and with nothing in it that steers
+/// a terminal.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    match redacted(text) {
+        Cow::Borrowed(text) => printable(text),
+        Cow::Owned(text) => Cow::Owned(printable(&text).into_owned()),
+    }
+}
+
+/// The exit code; what went wrong is said.
+pub fn told(done: Result<u8, Failure>) -> u8 {
+    match done {
+        Ok(code) => code,
+        Err(Failure::Usage(text)) => {
+            complain(&text);
+            2
+        }
+        Err(Failure::Failed(error)) => {
+            complain(&format!("{error:#}"));
+            1
+        }
+    }
+}
+
+/// To stderr; if that is closed, nobody is left to tell.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "jostle: {}", shown(text));
+}
+
+/// To stdout. A reader that has seen enough (`| head`) is no error.
+///
+/// # Errors
+/// Any other failure to write, such as a full disk.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout
+        .write_all(shown(text).as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn run_plan(run: &Run) -> Result<u8, Failure> {
+    let text = plan_file::load(&run.plan)?;
+    let mut plans =
+        plan_file::read(&run.plan, &text).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+    if run.quick {
+        let plans = plans.iter_mut().map(|(plan, _)| plan);
+        plans.for_each(jostle_engine::resolve::quicken);
+    }
+    measure::measure_from(plans, &run.output)
+}
+
+fn render(report: &Report) -> Result<u8, Failure> {
+    let page = html::reserve(report.html.as_deref())?;
+    let mut sets = Vec::new();
+    for path in &report.results {
+        let read = jostle_report::read(path).map_err(anyhow::Error::from)?;
+        for set in &read {
+            set.notes.iter().for_each(|note| complain(note));
+            if let Some(early) = set
+                .ended_early()
+                .filter(|_| !tells_early_end(&report.format))
+            {
+                complain(&format!("{}: {early}", path.display()));
+            }
+        }
+        sets.extend(read);
+    }
+    print(&jostle_report::render(&report.format, &sets))?;
+    html::write(page, &sets)?;
+    let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
+    Ok(if invalid { exit::INVALID } else { exit::DONE })
+}
+
+/// Whether what this format prints says itself that an experiment ended early.
+fn tells_early_end(format: &str) -> bool {
+    let mut formats = jostle_report::FORMATS.iter();
+    formats.any(|known| known.name == format && known.tells_early_end)
+}
+
+fn list(asked: &args::Targets) -> Result<u8, Failure> {
+    let markdown = asked.format == "markdown";
+    print(&match &asked.name {
+        Some(name) => targets::one(name, markdown).map_err(Failure::Usage)?,
+        None if markdown => targets::markdown(),
+        None => targets::text(),
+    })?;
+    Ok(0)
+}
+
+fn examine() -> Result<u8, Failure> {
+    let machine = Machine::read();
+    let first = Look::now();
+    let last = first.after(Duration::from_millis(500));
+    let cpus = machine.cpus.online.len();
+    let others = between(&first, &last, &[std::process::id()], cpus);
+    print(&doctor::render(&preflight::survey(&machine, &others)))?;
+    Ok(0)
+}
+
+fn complete(shell: clap_complete::Shell) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut visible(Cli::command()), "jostle", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(0)
+}
+
+/// The command without its hidden verbs, which clap's completions would offer.
+fn visible(command: Command) -> Command {
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    Command::new("jostle")
+        .version(VERSION)
+        .args(command.get_arguments())
+        .subcommands(verbs)
+}
+
+/// The page of the program, or of one verb under its full name.
+fn manual(verb: Option<&str>) -> Result<u8, Failure> {
+    let mut command = Cli::command();
+    command.build();
+    let page_of = match verb {
+        None => command,
+        Some(verb) => match command.find_subcommand(verb) {
+            Some(found) => found
+                .clone()
+                .name(format!("jostle-{verb}"))
+                .version(VERSION),
+            None => {
+                return Err(Failure::Usage(format!(
+                    "there is no verb `{verb}`; `jostle help` lists them"
+                )));
+            }
+        },
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(page_of)
+        .render(&mut page)
+        .context("cannot make the manual page")?;
+    print(&String::from_utf8_lossy(&page))?;
+    Ok(0)
+}
