@@ -21,7 +21,7 @@ pub static CHECK: Check = Check {
              1: cpu.cfs_quota_us)",
     words: |reason| {
         format!(
-            "the cgroup's CPU quota (cpu.max) stopped the workers in {} periods",
+            "the cgroup's CPU quota stopped the workers in {} periods",
             measured(reason)
         )
     },
