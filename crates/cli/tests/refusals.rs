@@ -153,7 +153,7 @@ fn a_bad_plan_is_refused_with_what_is_wrong() {
             "did you mean `flock`?",
         ),
         ("[[experiments]]\n".to_owned(), "experiments"),
-        ("hello\n".to_owned(), "plan.toml is not a plan"),
+        ("hello\n".to_owned(), "plan.toml, line 1: key with no value"),
         (
             "experiment = []\n".to_owned(),
             "holds no experiment; a plan has [[experiment]] tables",
