@@ -8,7 +8,10 @@
 
 mod common;
 
-use common::{Done, Jostle, Place, Signal, alone, in_five_tries, jostle, must_be_root, must_have};
+use common::{
+    Done, Jostle, Place, Signal, alone, in_five_tries, in_five_tries_unless_disturbed, jostle,
+    must_be_root, must_have,
+};
 use jostle_model::connect::Connections;
 use jostle_model::record::{Fit, Point, Record};
 use std::net::TcpListener;
@@ -332,7 +335,7 @@ fn a_result_can_be_run_again_and_is_reported_as_it_was_printed() {
 #[test]
 fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
     let _alone = alone();
-    in_five_tries("the bend", || {
+    in_five_tries_unless_disturbed("the bend", || {
         let line = "connect --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
                     --runs 6 --quiet -o cliff.jsonl";
         let place = Place::new();
@@ -346,18 +349,19 @@ fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
                 _ => None,
             })
             .collect();
-        let fit = fits.iter().find(|fit| fit.figure == "connect_p50_ns")?;
+        // None, or one of fewer points, where points are INVALID.
+        let whole = |fit: &&Fit| fit.figure == "connect_p50_ns" && fit.values == 9;
+        let Some(fit) = fits.iter().find(whole) else {
+            return (done, false);
+        };
         assert_eq!((fit.over.as_str(), fit.from, fit.to), ("open", 100, 3_500));
         // Sweeps that other programs spoilt are made again.
-        assert!(fit.values == 9 && fit.runs >= 6, "{fit:?}");
+        assert!(fit.runs >= 6, "{fit:?}");
         let words = "time in connect() follows no simple law from 100 to 3,500 connections: it \
                      bends between 1,900 and 2,200";
         let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         let found = fit.finding == "bends" && fit.laws.is_empty() && text.contains(words);
-        if !found {
-            eprintln!("{fit:?} {}", done.transcript());
-        }
-        found.then_some(())
+        (done, found)
     });
 }
 
@@ -375,7 +379,8 @@ fn two_results_are_compared_by_the_median_of_connect() {
     let anchors = closings.matches("\"anchor\":").count();
     assert!(anchors >= 12, "one for each point: {anchors}");
     let done = place.jostle("compare base.jsonl new.jsonl --all").run();
-    assert!([0, 4].contains(&done.code()), "{}", done.transcript());
+    // On a busy machine nothing may be decided.
+    assert!([0, 3, 4].contains(&done.code()), "{}", done.transcript());
     done.prints("1,000 connections, 1 source address  connect ns")
         .prints("kernel bytes")
         .prints("accept ns");

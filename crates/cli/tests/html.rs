@@ -342,7 +342,9 @@ fn every_workload_and_every_ending_makes_a_page_without_a_complaint() {
         let line = format!("{line} --quiet --html page.html -o page.jsonl --overwrite");
         let done = place.jostle(&line).run();
         assert!(matches!(done.code(), 0 | 3), "{line}: {}", done.stderr);
-        assert!(place.read("page.html").contains(title), "{line}");
+        // Other programs may leave it no figure to draw.
+        let drawn = place.read("page.html").contains(title);
+        assert!(drawn || done.is_disturbed(), "{}", done.transcript());
     }
     // Overlaid with another file, of which a crash has left a part.
     let whole = fs::read_to_string(RECORD).unwrap();

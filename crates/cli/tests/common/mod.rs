@@ -87,6 +87,23 @@ pub fn in_five_tries<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T
     panic!("{what}: not in five runs");
 }
 
+/// The same of what a run finds only where other programs leave it figures: if each of
+/// five has a point that is INVALID for them, there is nothing to find.
+#[track_caller]
+pub fn in_five_tries_unless_disturbed(what: &str, mut attempt: impl FnMut() -> (Done, bool)) {
+    let mut undisturbed = None;
+    for _ in 0..5 {
+        let (done, found) = attempt();
+        if found {
+            return;
+        }
+        undisturbed = (!done.is_disturbed()).then_some(done).or(undisturbed);
+    }
+    if let Some(done) = undisturbed {
+        panic!("{what}: not in five runs; {}", done.transcript());
+    }
+}
+
 /// A directory of the test's own, in which its runs are started, and the user
 /// who starts them.
 #[derive(Clone)]
