@@ -105,6 +105,7 @@ fn server(run: &mut Running) -> u32 {
         "jostle-canary",
         "jostle-keeper",
         "jostle-anchor",
+        "jostle-cost",
     ];
     run.until("a server", |_| {
         let children: Vec<Process> = processes::children(keeper);

@@ -355,6 +355,7 @@ impl<T: Target> Crew<'_, T> {
     /// all alike. Writes nanoseconds a pair, as the bits of an f64, four to a
     /// block. Returns its exit code.
     pub fn cost_process(&self, cost: &CostOrder, results: &[AtomicU64]) -> i32 {
+        process::set_name("jostle-cost");
         if process::die_with(self.keeper).is_err() {
             return 1;
         }

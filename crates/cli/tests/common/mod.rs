@@ -432,14 +432,13 @@ impl Running {
         })
     }
 
-    /// Waits until the tool measures its own cost: a child of the keeper that
-    /// is no worker.
+    /// Waits until the tool measures its own cost, in a child of the keeper.
     pub fn until_own_cost(&mut self) -> u32 {
         let keeper = self.keeper();
         self.until("the own cost", |_| {
             processes::children(keeper)
                 .into_iter()
-                .find(|child| child.name == "jostle-keeper")
+                .find(|child| child.name == "jostle-cost")
                 .map(|child| child.pid)
         })
     }
