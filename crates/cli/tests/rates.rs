@@ -40,14 +40,22 @@ fn p(name: &str, distribution: Option<&jostle_model::record::Distribution>) -> f
 fn a_known_service_time_is_the_response_until_it_no_longer_fits() {
     let _alone = alone();
     // One slot and 5 ms: 200 a second fit.
-    let found = in_five_tries("a slot that is kept from its CPU by nobody", || {
+    let mut all_told = true;
+    let found = (0..5).find_map(|_| {
         let mut found = points("rate delay:5ms -w 1 --rate 100:400 -t 2 --warmup 0.2");
         // They are made in an order by the seed.
         found.sort_by_key(|point| point.at.rate);
         let late = p("p50", ledger(&found[1]).generator_lag_ns.as_ref());
         let sent = ledger(&found[0]).done >= 195 && found[1].throughput_per_s >= 150.0;
+        let told = |check| found.iter().any(|point| reason(point, check).is_some());
+        all_told &= ["lag", "neighbours", "steal"].into_iter().any(told);
         (sent && late < 5.0).then_some(found)
     });
+    // Kept from its CPU in all of them, which each said by itself.
+    let Some(found) = found else {
+        assert!(all_told, "late, and no reason given");
+        return;
+    };
     let (below, beyond) = (&found[0], &found[1]);
     let open = ledger(below);
     // A busy machine may hold the last ones up.
