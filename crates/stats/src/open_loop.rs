@@ -102,6 +102,16 @@ pub fn pooled(runs: &[&Point], name: &str) -> Histogram {
     all
 }
 
+/// The highest percentile, as a share of one and at most 0.99, that has this many
+/// of `count` values beyond it; the median where there is none.
+pub fn tail(count: u64) -> f64 {
+    (1.0 - BEYOND / count.max(1) as f64).clamp(0.5, 0.99)
+}
+
+/// A percentile with fewer values beyond it is the figure of a few moments: the p99
+/// of 20 requests is the latest one.
+const BEYOND: f64 = 10.0;
+
 /// The 99th percentile of what the generator was late by.
 pub fn generator_lag_p99(runs: &[&Point]) -> Option<u64> {
     pooled(runs, "generator_lag_ns").quantile(0.99)

@@ -57,7 +57,8 @@ fn threshold() -> String {
          to the sending, over all runs: above {suspect_us} us, twice what one sleep in ten is late \
          by on this machine, and {suspect} of the response's p99: SUSPECT, above {invalid_us} us, \
          four times that lateness, and {invalid}, or over {} of the plan not sent although a slot \
-         was free: INVALID. {suspect_us} us and {suspect}, {invalid_us} us and {invalid}, of \
+         was free: INVALID; under 1000 requests the highest percentile that has ten beyond it \
+         in place of p99. {suspect_us} us and {suspect}, {invalid_us} us and {invalid}, of \
          means, for the time that the generator's threads waited for a CPU for each request of a \
          server, against its time from sending to answer. A canary that is half as late beyond \
          twice that lateness makes it the machine's",
@@ -69,8 +70,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let fault = fault(evidence)?;
     let canary = match fault.who {
         LimitedBy::Machine => format!(
-            "; a canary beside them woke {:.0} us late (p99), so that the machine is the limit",
-            open_loop::canary_lag_p99(evidence.runs).unwrap_or(0) as f64 / 1e3
+            "; a canary beside them woke {:.0} us late ({}), so that the machine is the limit",
+            canary_late(evidence) / 1e3,
+            percentile(tail(evidence)),
         ),
         _ => String::new(),
     };
@@ -127,7 +129,7 @@ fn unsent(evidence: &Evidence<'_>) -> Option<Fault> {
     let unsent = ledger.dropped_with_slot as f64 / ledger.planned.max(1) as f64;
     (unsent > UNSENT).then(|| Fault {
         is: Is::Invalid,
-        who: who(evidence, late_p99(evidence)),
+        who: who(evidence, sent_late(evidence).unwrap_or(f64::INFINITY)),
         measured: unsent,
         limit: UNSENT,
         unit: SHARE,
@@ -136,15 +138,32 @@ fn unsent(evidence: &Evidence<'_>) -> Option<Fault> {
     })
 }
 
-/// Of what was sent, if anything was; else it was late beyond all measure.
-fn late_p99(evidence: &Evidence<'_>) -> f64 {
-    open_loop::generator_lag_p99(evidence.runs).map_or(f64::INFINITY, |ns| ns as f64)
+/// The percentile that is judged: of fewer than 1000 requests no p99.
+fn tail(evidence: &Evidence<'_>) -> f64 {
+    open_loop::tail(pooled(evidence.runs, "generator_lag_ns").count())
+}
+
+/// `p99`.
+fn percentile(tail: f64) -> String {
+    format!("p{:.0}", 100.0 * tail)
+}
+
+/// Of what was sent, if anything was; in nanoseconds.
+fn sent_late(evidence: &Evidence<'_>) -> Option<f64> {
+    let late = pooled(evidence.runs, "generator_lag_ns").quantile(tail(evidence))?;
+    Some(late as f64)
+}
+
+/// What the canary was late by, in nanoseconds.
+fn canary_late(evidence: &Evidence<'_>) -> f64 {
+    let late = pooled(evidence.runs, "canary_lag_ns").quantile(tail(evidence));
+    late.unwrap_or(0) as f64
 }
 
 /// Sent late.
 fn late(evidence: &Evidence<'_>) -> Option<Fault> {
-    let late_ns = open_loop::generator_lag_p99(evidence.runs)? as f64;
-    let response_ns = response_p99(evidence);
+    let late_ns = sent_late(evidence)?;
+    let response_ns = response(evidence);
     let own_ns = own_lateness(evidence);
     let (is, limit_ns) = beyond(late_ns, response_ns, own_ns)?;
     Some(Fault {
@@ -154,9 +173,10 @@ fn late(evidence: &Evidence<'_>) -> Option<Fault> {
         limit: limit_ns / 1e3,
         unit: CHECK.unit,
         text: format!(
-            "requests were sent {:.0} us late although a slot was free (p99; the response's is \
+            "requests were sent {:.0} us late although a slot was free ({}; the response's is \
              {:.0} us)",
             late_ns / 1e3,
+            percentile(tail(evidence)),
             response_ns / 1e3
         ),
     })
@@ -210,16 +230,16 @@ fn own_lateness(evidence: &Evidence<'_>) -> f64 {
 }
 
 /// Of all requests: what was never answered took at least as long as it waited.
-fn response_p99(evidence: &Evidence<'_>) -> f64 {
+fn response(evidence: &Evidence<'_>) -> f64 {
     let mut all = pooled(evidence.runs, "response_ns");
     all.merge(&pooled(evidence.runs, "unanswered_ns"));
-    all.quantile(0.99).unwrap_or(0) as f64
+    all.quantile(tail(evidence)).unwrap_or(0) as f64
 }
 
 /// Whose fault it is to be late by so much: what a canary shares is not the
 /// generator's doing. What every sleep here is late by tells neither way.
 fn who(evidence: &Evidence<'_>, late_ns: f64) -> LimitedBy {
-    let canary = open_loop::canary_lag_p99(evidence.runs).unwrap_or(0) as f64;
+    let canary = canary_late(evidence);
     let own_ns = own_lateness(evidence);
     let beyond = |ns: f64| (ns - own_ns).max(0.0);
     match beyond(canary) >= SHARED * beyond(late_ns) && beyond(canary) > 0.0 {
@@ -322,6 +342,28 @@ mod tests {
         // Half of what lies beyond 120 us.
         assert_eq!(who(510), Some(LimitedBy::Generator));
         assert_eq!(who(570), Some(LimitedBy::Machine));
+    }
+
+    /// At 2/s for 10 s a p99 is the latest of 20 requests.
+    #[test]
+    fn of_few_requests_a_percentile_with_ten_beyond_it_is_judged() {
+        let with = |late: u64, of: u64| {
+            let mut point = Run::at(2).point();
+            let mut lag = crate::histogram::Histogram::new();
+            lag.record_n(10_000_000, late);
+            lag.record_n(20_000, of - late);
+            let lag = lag.to_buckets();
+            point.histograms.insert("generator_lag_ns".to_owned(), lag);
+            judge(&CHECK, &[point])
+        };
+        assert!(with(1, 20).is_none());
+        assert!(with(9, 100).is_none());
+        let found = with(11, 100).unwrap();
+        assert_eq!(found.is, Is::Invalid);
+        assert!(found.text.contains("(p90; "), "{}", found.text);
+        // From 1000 on it is p99.
+        assert!(with(9, 1_000).is_none());
+        assert!(with(11, 1_000).is_some());
     }
 
     #[test]
