@@ -31,6 +31,12 @@ pub trait Work: Sized + Sync {
     /// In words for the user.
     fn clear(&self) -> Result<(), SetupError>;
 
+    /// As [`Target::finish`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn finish(&self) -> Result<(), SetupError>;
+
     /// What a specimen knows, and facts about the set-up.
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>);
 
@@ -55,8 +61,7 @@ pub trait Work: Sized + Sync {
 }
 
 impl<T: Target> Work for T {
-    // The loop needs a few hundred bytes.
-    const THREAD_STACK: usize = 64 * 1024;
+    const THREAD_STACK: usize = <T as Target>::THREAD_STACK;
 
     fn excludes(&self) -> bool {
         T::ENTRY.lock.excludes
@@ -72,6 +77,10 @@ impl<T: Target> Work for T {
 
     fn clear(&self) -> Result<(), SetupError> {
         self.remove_leftovers()
+    }
+
+    fn finish(&self) -> Result<(), SetupError> {
+        Target::finish(self)
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
