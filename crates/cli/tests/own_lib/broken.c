@@ -29,6 +29,7 @@ struct lock {
 
 struct shared {
     char fault[64];
+    unsigned workers;
     _Alignas(128) struct lock locks[];
 };
 
@@ -37,6 +38,10 @@ struct self {
     unsigned random;
     int intruded;
 };
+
+/* A fault of the memory, at which nobody returns from the handler. */
+static int *volatile nowhere;
+static void crash(void) { *nowhere = 0; }
 
 static int is(struct shared *all, const char *fault) { return !strcmp(all->fault, fault); }
 
@@ -63,7 +68,8 @@ size_t jostle_shared_bytes(const char *args, unsigned workers, unsigned keys)
 int jostle_prepare(void *shared, const char *args, unsigned workers, unsigned keys)
 {
     struct shared *all = shared;
-    (void)workers, (void)keys;
+    (void)keys;
+    all->workers = workers;
     snprintf(all->fault, sizeof all->fault, "%s", args);
     if (is(all, "dies-in-prepare"))
         abort();
@@ -78,8 +84,8 @@ int jostle_prepare(void *shared, const char *args, unsigned workers, unsigned ke
 void *jostle_join(void *shared, unsigned worker)
 {
     struct self *self = malloc(sizeof *self);
-    if (is(shared, "dies-in-join"))
-        raise(SIGSEGV);
+    if (is(shared, "dies-in-join") && ((struct shared *)shared)->workers > 1)
+        crash();
     if (is(shared, "cannot-join")) {
         errno = ENOSPC;
         return NULL;
@@ -111,8 +117,9 @@ int jostle_acquire(void *handle, unsigned key, int is_shared, int64_t deadline_n
     (void)token;
     if (is_shared)
         return -ENOTSUP;
-    if (is(self->shared, "dies-in-acquire") && atomic_load(&lock->releases) > 20)
-        raise(SIGSEGV);
+    if (is(self->shared, "dies-in-acquire") && self->shared->workers > 1 &&
+        atomic_load(&lock->releases) > 500)
+        crash();
     if (is(self->shared, "returns-7"))
         return 7;
     if (is(self->shared, "refuses-for-ever") && deadline_ns == -1)
@@ -140,8 +147,10 @@ int jostle_release(void *handle, unsigned key, int is_shared)
     }
     if (is(self->shared, "releases-9"))
         return 9;
-    /* Once in a while the lock is not freed, ever. */
-    if ((is(self->shared, "leaks") || is(self->shared, "deaf")) && releases > 50)
+    /* After some time a lock is not freed. (A single worker would wait for itself
+     * before the first run, when jostle measures its own cost.) */
+    int leaks = is(self->shared, "leaks") || is(self->shared, "deaf");
+    if (leaks && self->shared->workers > 1 && releases > 50)
         return 0;
     unsigned was = atomic_exchange(&lock->word, FREE);
     /* One in twenty of those that sleep is never told. */
