@@ -34,12 +34,12 @@ type Test = fn(&mut [Keeper; 2]);
 
 const TESTS: [(&str, Test); 4] = [
     (
-        "one_lock_of_both_hosts_is_acquitted",
-        one_lock_of_both_hosts_is_acquitted,
+        "one_lock_of_both_hosts_passes",
+        one_lock_of_both_hosts_passes,
     ),
     (
-        "each_host_its_own_lock_is_convicted",
-        each_host_its_own_lock_is_convicted,
+        "each_host_its_own_lock_is_flagged",
+        each_host_its_own_lock_is_flagged,
     ),
     (
         "tokens_of_one_daemon_only_grow",
@@ -140,7 +140,7 @@ fn lockd() -> String {
 
 /// Files of its own, or names of its own, exclude within a host alone; and no host
 /// sees it by itself.
-fn each_host_its_own_lock_is_convicted(keepers: &mut [Keeper; 2]) {
+fn each_host_its_own_lock_is_flagged(keepers: &mut [Keeper; 2]) {
     let lockd = lockd();
     for (target, carrier) in [
         ("flock", Carrier::Processes),
@@ -165,8 +165,8 @@ fn each_host_its_own_lock_is_convicted(keepers: &mut [Keeper; 2]) {
 }
 
 /// With tokens everything is in order; without, what the clocks leave open is
-/// counted. In either case nobody is accused, whatever the workers' delays.
-fn one_lock_of_both_hosts_is_acquitted(keepers: &mut [Keeper; 2]) {
+/// counted. In either case nothing is flagged, whatever the workers' delays.
+fn one_lock_of_both_hosts_passes(keepers: &mut [Keeper; 2]) {
     let redis = format!("redis:{}", servers::argument("redis").unwrap());
     for (target, workload, carrier, tokens) in [
         (lockd(), Workload::Contend, Carrier::Processes, true),

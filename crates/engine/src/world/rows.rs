@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_host_convicts_the_whole_by_its_name() {
+    fn a_throttled_host_flags_the_whole_by_its_name() {
         let point = point_of(vec![did(1_000, 0, 0), did(1_000, 0, 3), did(1_000, 0, 0)]);
         let is: Vec<Is> = point.hosts.iter().map(|row| row.verdict.is).collect();
         assert_eq!(is[1], Is::Invalid);

@@ -1,14 +1,14 @@
-//! Who was guilty, and what the verdict said of it: a pure function of the runs.
+//! Which runs were harmed, and what their verdicts were: a pure function of the runs.
 //!
 //! - A trial is a run with something planted, and the two beside it that were left
-//!   alone. It is *guilty* if a headline lies a tenth or more above both of them, or
+//!   alone. It is *harmed* if a headline lies a tenth or more above both of them, or
 //!   a tenth or more below both: one run alone moves by as much by chance.
 //!   A quota that never stopped the group was not planted, by our own reading of
 //!   its cpu.stat.
-//! - It is *convicted* if the verdict speaks against each headline that moved, or
+//! - It is *flagged* if the verdict is against each headline that moved, or
 //!   names generator or machine as the limit. `profiled` is not heard: it says that
 //!   something ran along, which is how it is planted.
-//! - A run that was left alone is *accused* if the verdict names the generator as
+//! - A run that was left alone is *flagged* if the verdict names the generator as
 //!   the limit, if a check of generators speaks, or if it is INVALID.
 //! - Runs that the machine itself spoilt count as neither: CPU time stolen above
 //!   2 %; of those left alone also where other programs used 3 % of the machine, or
@@ -54,21 +54,21 @@ pub struct Trial<'a> {
     pub planted: Planted,
     /// Headlines that moved, and to how much of what they were.
     pub moved: Vec<(Figure, f64)>,
-    /// The checks (or the limit) that convict it; none: it was acquitted.
+    /// The checks (or the limit) that flag it; none: it was missed.
     pub by: Vec<String>,
 }
 
 impl Trial<'_> {
-    pub fn is_guilty(&self) -> bool {
+    pub fn is_harmed(&self) -> bool {
         !self.moved.is_empty()
     }
 
-    pub fn is_convicted(&self) -> bool {
+    pub fn is_flagged(&self) -> bool {
         !self.by.is_empty()
     }
 
     /// Whether it would be where other programs cannot be seen.
-    pub fn is_convicted_by_others(&self) -> bool {
+    pub fn is_flagged_by_others(&self) -> bool {
         self.by.iter().any(|check| check != NEIGHBOURS)
     }
 }
@@ -113,7 +113,7 @@ impl Judged<'_> {
     }
 
     /// What is said against it though it was left alone.
-    pub fn accusation(&self) -> Option<String> {
+    pub fn flag(&self) -> Option<String> {
         let limited = self.verdict.limited_by == Some(LimitedBy::Generator);
         let speaks = |reason: &&Reason| {
             let of_machine = [STEAL, NEIGHBOURS].contains(&reason.check.as_str());
@@ -128,7 +128,7 @@ impl Judged<'_> {
         }
     }
 
-    /// What convicts a headline.
+    /// The checks that flag a headline.
     fn against(&self, figure: Figure) -> Vec<String> {
         let claim = match figure {
             Figure::Throughput => Claim::Absolute,
@@ -277,17 +277,17 @@ mod tests {
         }
     }
 
-    /// Guilty, convicted; None: no result.
+    /// Harmed, flagged; None: no result.
     fn said(runs: [Run; 3]) -> Option<(bool, bool)> {
         let judged = judge(&runs);
         let trials = trials(&judged);
         trials
             .first()
-            .map(|trial| (trial.is_guilty(), trial.is_convicted()))
+            .map(|trial| (trial.is_harmed(), trial.is_flagged()))
     }
 
     #[test]
-    fn guilt_is_a_headline_that_moved_against_both_neighbours() {
+    fn harm_is_a_headline_that_moved_against_both_neighbours() {
         let of = |before: f64, planted: f64, after: f64, busy: f64| {
             said([
                 run(0, before, 0.5),
@@ -339,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn who_was_left_alone_is_accused_by_a_check_of_generators() {
+    fn a_run_left_alone_is_flagged_by_a_check_of_generators() {
         let runs = [run(0, 100.0, 0.5), run(2, 100.0, 0.95)];
         let judged = judge(&runs);
-        assert_eq!(judged[0].accusation(), None);
-        assert!(judged[1].accusation().unwrap().starts_with("generator: "));
+        assert_eq!(judged[0].flag(), None);
+        assert!(judged[1].flag().unwrap().starts_with("generator: "));
     }
 
     #[test]

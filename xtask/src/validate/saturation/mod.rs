@@ -1,5 +1,5 @@
 //! Generators that are kept from working, by dose, and the same ones left alone:
-//! is who moved the headline by a tenth convicted, and nobody else?
+//! is every run flagged whose headline moved by a tenth, and no other?
 //!
 //! A session is a chain of runs of one command line: left alone, planted, left
 //! alone, planted, ..., left alone. [`judge`] has the definitions, [`kinds`] what
@@ -23,12 +23,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use store::Run;
 
-/// With none of so many acquitted, surely (95 %) under 1.5 % are.
-const GUILTY: u64 = 200;
+/// If none of so many is missed, surely (95 %) under 1.5 % are.
+const HARMED: u64 = 200;
 
-/// With at most [`ACCUSED`] of so many convicted, surely (95 %) at most 2 % are.
+/// If at most [`FLAGGED`] of so many are flagged, surely (95 %) at most 2 % are.
 const CLEAN: u64 = 313;
-const ACCUSED: u64 = 2;
+const FLAGGED: u64 = 2;
 
 /// Planted runs of a session.
 const PLANTED: usize = 6;
@@ -56,11 +56,11 @@ pub fn rows(
 
 fn is_enough(runs: &[Run]) -> bool {
     let judged = judge::judge(runs);
-    let guilty = judge::trials(&judged)
+    let harmed = judge::trials(&judged)
         .iter()
-        .filter(|t| t.is_guilty())
+        .filter(|t| t.is_harmed())
         .count();
-    guilty as u64 >= GUILTY && clean(&judged).count() as u64 >= CLEAN
+    harmed as u64 >= HARMED && clean(&judged).count() as u64 >= CLEAN
 }
 
 /// Runs that were left alone by everybody.
@@ -154,7 +154,7 @@ fn report(runs: &[Run], quick: bool) -> Vec<Row> {
     describe(runs, &judged);
     table(&trials);
     list(&judged, &trials);
-    let guilty = || trials.iter().filter(|trial| trial.is_guilty());
+    let harmed = || trials.iter().filter(|trial| trial.is_harmed());
     let required = |most, of| match quick {
         true => Required::Nothing,
         false => Required::AtMostOf { most, of },
@@ -162,32 +162,28 @@ fn report(runs: &[Run], quick: bool) -> Vec<Row> {
     let count = |count: usize| count as u64;
     vec![
         Row {
-            what: "guilty, acquitted".to_owned(),
-            count: count(guilty().filter(|trial| !trial.is_convicted()).count()),
-            trials: count(guilty().count()),
-            required: required(0, GUILTY),
+            what: "harmed, missed".to_owned(),
+            count: count(harmed().filter(|trial| !trial.is_flagged()).count()),
+            trials: count(harmed().count()),
+            required: required(0, HARMED),
             note: String::new(),
         },
         Row {
-            what: "guilty, acquitted but for neighbours".to_owned(),
+            what: "harmed, missed but for neighbours".to_owned(),
             count: count(
-                guilty()
-                    .filter(|trial| !trial.is_convicted_by_others())
+                harmed()
+                    .filter(|trial| !trial.is_flagged_by_others())
                     .count(),
             ),
-            trials: count(guilty().count()),
+            trials: count(harmed().count()),
             required: Required::Nothing,
             note: String::new(),
         },
         Row {
-            what: "left alone, convicted".to_owned(),
-            count: count(
-                clean(&judged)
-                    .filter(|run| run.accusation().is_some())
-                    .count(),
-            ),
+            what: "left alone, flagged".to_owned(),
+            count: count(clean(&judged).filter(|run| run.flag().is_some()).count()),
             trials: count(clean(&judged).count()),
-            required: required(ACCUSED, CLEAN),
+            required: required(FLAGGED, CLEAN),
             note: String::new(),
         },
     ]
@@ -214,7 +210,7 @@ fn describe(runs: &[Run], judged: &[Judged<'_>]) {
 fn table(trials: &[Trial<'_>]) {
     println!(
         "{:<20}  {:>4}  {:<6}  {:>4}  {:>6}  {:>9}  {:>8}  {:>14}",
-        "planted", "dose", "loop", "runs", "guilty", "convicted", "detected", "but for others"
+        "planted", "dose", "loop", "runs", "harmed", "flagged", "detected", "but for others"
     );
     let mut rows: BTreeMap<(Planted, &str), Vec<&Trial<'_>>> = BTreeMap::new();
     for trial in trials {
@@ -224,25 +220,25 @@ fn table(trials: &[Trial<'_>]) {
     for ((planted, group), trials) in rows {
         let count =
             |is: &dyn Fn(&Trial<'_>) -> bool| trials.iter().filter(|trial| is(trial)).count();
-        let guilty = count(&|trial| trial.is_guilty());
-        let convicted = count(&|trial| trial.is_guilty() && trial.is_convicted());
-        let by_others = count(&|trial| trial.is_guilty() && trial.is_convicted_by_others());
-        let share = |count: usize| match guilty {
+        let harmed = count(&|trial| trial.is_harmed());
+        let flagged = count(&|trial| trial.is_harmed() && trial.is_flagged());
+        let by_others = count(&|trial| trial.is_harmed() && trial.is_flagged_by_others());
+        let share = |count: usize| match harmed {
             0 => "-".to_owned(),
-            _ => format!("{:.0} %", 100.0 * count as f64 / guilty as f64),
+            _ => format!("{:.0} %", 100.0 * count as f64 / harmed as f64),
         };
         println!(
-            "{:<20}  {:>2} %  {group:<6}  {:>4}  {guilty:>6}  {convicted:>9}  {:>8}  {:>14}",
+            "{:<20}  {:>2} %  {group:<6}  {:>4}  {harmed:>6}  {flagged:>9}  {:>8}  {:>14}",
             planted.plant.name(),
             planted.dose,
             trials.len(),
-            share(convicted),
+            share(flagged),
             share(by_others),
         );
     }
     println!(
-        "\nguilty: the headline moved by a tenth; detected: share of the guilty that was \
-         convicted; but for others: without the check neighbours\n"
+        "\nharmed: the headline moved by a tenth; detected: share of the harmed that was \
+         flagged; but for others: without the check neighbours\n"
     );
 }
 
@@ -250,7 +246,7 @@ fn table(trials: &[Trial<'_>]) {
 fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
     for trial in trials
         .iter()
-        .filter(|t| t.is_guilty() && !t.is_convicted_by_others())
+        .filter(|t| t.is_harmed() && !t.is_flagged_by_others())
     {
         let moved = trial.moved.iter().map(|(figure, to)| {
             let name = match figure {
@@ -261,10 +257,10 @@ fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
         });
         println!(
             "{}: session {}, {}, {} by {} %: {}; {}",
-            if trial.is_convicted() {
+            if trial.is_flagged() {
                 "by neighbours alone"
             } else {
-                "ACQUITTED"
+                "MISSED"
             },
             trial.judged.run.session,
             trial.judged.kind.name,
@@ -275,9 +271,9 @@ fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
         );
     }
     for run in clean(judged) {
-        if let Some(accusation) = run.accusation() {
+        if let Some(flag) = run.flag() {
             println!(
-                "CONVICTED though left alone: session {}, {}: {accusation}; {}",
+                "FLAGGED though left alone: session {}, {}: {flag}; {}",
                 run.run.session,
                 run.kind.name,
                 busy(&run.run.point)
