@@ -5,11 +5,7 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
-#[path = "../../../xtask/src/hosts/mod.rs"]
-#[allow(dead_code, reason = "xtask uses what tests do not")]
-mod hosts;
-
-use hosts::{Hosts, SERVER};
+use jostle_testbed::hosts::{Hosts, SERVER};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Child, Output, Stdio};

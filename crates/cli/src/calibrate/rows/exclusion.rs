@@ -64,7 +64,8 @@ fn is_flagged(runs: &[&Point]) -> bool {
 fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
     let planted = total(broken, |run| noted(run, "planted"));
     let (violations, checked) = (seen(broken, |e| e.violations), seen(broken, |e| e.checked));
-    let (clean_violations, checked) = (seen(sound, |e| e.violations), seen(sound, |e| e.checked));
+    let (clean_violations, clean_checked) =
+        (seen(sound, |e| e.violations), seen(sound, |e| e.checked));
     let flagged = broken
         .iter()
         .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Is::Invalid));
@@ -84,7 +85,7 @@ fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
     Trial {
         truth: format!("{planted} overlaps"),
         found: format!("{violations} of {checked} grants"),
-        control: format!("busted:0: {clean_violations} of {checked}"),
+        control: format!("busted:0: {clean_violations} of {clean_checked}"),
         said,
     }
 }
