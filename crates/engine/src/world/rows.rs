@@ -82,8 +82,9 @@ fn at(whole: At, part: &Part) -> At {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HostYield, Offset, merge, split};
+    use super::super::{merge, split};
     use super::*;
+    use crate::hosts::{HostYield, Offset};
     use crate::order::{Merged, Yield};
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Buckets, Is, Machine, SCHEMA};
