@@ -13,6 +13,7 @@ mod sweeps;
 
 pub use orders::order;
 
+use crate::hosts;
 use crate::keeper::KeeperError;
 use crate::order::RunOrder;
 use crate::point::{Which, point};
@@ -142,7 +143,7 @@ pub fn run(
     mut hooks: Hooks<'_>,
 ) -> Outcome {
     let started = Instant::now();
-    environment.hosts = world::here(world.hosts());
+    environment.hosts = hosts::here(world.hosts());
     let mut course = Course {
         world,
         resolved,
