@@ -1,5 +1,5 @@
-//! `lib:` by the whole binary: the examples of own-locks/ are built and measured, and a
-//! library that is broken, or no library at all, is told by its fault.
+//! `lib:` by the whole binary: the examples of own-locks/ are built and measured, and each
+//! broken library is reported with its fault.
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
@@ -330,7 +330,7 @@ fn a_library_that_stands_still_is_killed() {
     let _alone = alone();
     let done = contend(&broken(&[]), "hangs-in-prepare", SHORT).exits(1);
     done.ends_within(Duration::from_secs(40))
-        .says("nothing came of jostle_prepare within 10 s; it was killed");
+        .says("jostle_prepare did not return within 10 s; its process was killed");
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn what_is_no_library_of_ours_is_a_usage_error_before_anything_starts() {
     refuses(
         &other,
         "lib:./broken.so",
-        "its jostle_abi() is 2, and this jostle speaks 1",
+        "its jostle_abi() is 2, and this jostle supports 1",
     );
 }
 

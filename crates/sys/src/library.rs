@@ -1,12 +1,11 @@
 //! A user's own lock: a shared library with the functions of `jostle_lock.h`, loaded
 //! by dlopen(3), behind methods with types.
 //!
-//! Loading runs code that nobody has checked, and which can do whatever its process
-//! can. The methods are safe as far as this side goes: pointers are valid, texts end
-//! with a zero byte, a handle is used by one thread at a time. That the library keeps
-//! to the header is the user's part; therefore it is loaded only in processes that
-//! exist for it (workers, and the one that prepares for them). A library is never
-//! unloaded: a Go runtime, or a thread that it has started, would not survive that.
+//! Loading runs the user's code, which can do whatever its process can. The methods keep
+//! this side of the contract: pointers are valid, texts end with a zero byte, a handle
+//! stays with its thread. The library's side is the user's; therefore it is loaded only
+//! in processes that exist for it (workers, and the one that prepares for them). It is
+//! never unloaded, since threads that it has started would crash.
 
 use crate::shared::Region;
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
@@ -16,7 +15,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The version of `jostle_lock.h` that this build speaks.
+/// The version of `jostle_lock.h` that this build supports.
 pub const ABI: i32 = 1;
 
 type Abi = unsafe extern "C" fn() -> c_int;
@@ -31,7 +30,7 @@ type Finish = unsafe extern "C" fn(*mut c_void);
 /// Why a library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// dlopen(3) failed, in its own words.
+    /// dlopen(3) failed; its own message.
     #[error("{0}")]
     Refused(String),
     /// It lacks functions of the header.
@@ -126,7 +125,7 @@ impl Library {
         unsafe { (self.abi)() }
     }
 
-    /// Bytes that its workers want to share; 0 where it does not say.
+    /// Bytes that its workers share; 0 if it lacks the function.
     pub fn shared_bytes(&self, args: &CStr, workers: u32, keys: u32) -> usize {
         match self.shared_bytes {
             // SAFETY: as the header declares it; `args` lives throughout the call.
@@ -135,7 +134,7 @@ impl Library {
         }
     }
 
-    /// Lets it set up what its workers share; 0, or a negative errno.
+    /// Calls `jostle_prepare`: 0, or a negative errno.
     pub fn prepare(&self, shared: &Region, args: &CStr, workers: u32, keys: u32) -> i32 {
         let shared = shared.address(0, shared.len(), 1).cast();
         // SAFETY: as the header declares it; the region is mapped and as large as the
@@ -146,7 +145,7 @@ impl Library {
     /// One worker's handle, to be used by the calling thread.
     ///
     /// # Errors
-    /// What it left in errno.
+    /// The errno that the library has set.
     pub fn join(&self, shared: &Arc<Region>, worker: u32) -> io::Result<Handle> {
         let address = shared.address(0, shared.len(), 1).cast();
         // SAFETY: errno is this thread's own.
@@ -164,7 +163,7 @@ impl Library {
         })
     }
 
-    /// Lets it clear away what [`Library::prepare`] made.
+    /// Calls `jostle_finish`, if the library has it.
     pub fn finish(&self, shared: &Region) {
         if let Some(finish) = self.finish {
             // SAFETY: as the header declares it; the region is mapped.
@@ -191,7 +190,7 @@ impl std::fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Asks for a lock: what the library returned, unjudged. `deadline_ns` is of
+    /// Asks for a lock and returns the library's result as it is. `deadline_ns` is of
     /// `CLOCK_MONOTONIC`; 0 means not to wait, -1 to wait for ever.
     #[inline]
     pub fn acquire(&mut self, key: u32, is_shared: bool, deadline_ns: i64) -> i32 {
@@ -209,7 +208,7 @@ impl Handle {
         }
     }
 
-    /// Gives a lock up: what the library returned, unjudged.
+    /// Releases a lock and returns the library's result as it is.
     #[inline]
     pub fn release(&mut self, key: u32, is_shared: bool) -> i32 {
         // SAFETY: as in `acquire`.

@@ -3,8 +3,8 @@
 //! finishes what the workers share. A library that crashes, hangs or starts threads
 //! does so here.
 //!
-//! It writes a line before each call (`in jostle_prepare`) and one with what came of
-//! all (`ok 64`, `no TEXT`), so that a death or a silence is told by the call.
+//! It reports a line before each call (`in jostle_prepare`) and one with the result
+//! (`ok 64`, `no TEXT`), so that the message about a crash or a hang names the call.
 
 use crate::SetupError;
 use jostle_sys::library::{ABI, Library};
@@ -20,32 +20,32 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a process that was killed may take to be gone.
 const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Its side in the process that asked for it; dropped, it is killed.
+/// The handle of the process that started it. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Librarian {
     pid: u32,
     stream: BufReader<UnixStream>,
-    /// The call that it is in.
+    /// The call that it is making.
     call: String,
-    /// Somebody has taken it.
+    /// Its exit status has been taken.
     reaped: bool,
 }
 
-/// The other side: what the process says of its course.
+/// The process's own end, by which it reports.
 #[derive(Debug)]
-pub struct Course {
+pub struct Reporter {
     stream: UnixStream,
 }
 
-impl Course {
-    /// That a call begins.
-    pub fn enters(&mut self, call: &str) {
-        // Nobody listens any more: then this process is about to be killed.
+impl Reporter {
+    /// Reports that a call begins.
+    pub fn begin(&mut self, call: &str) {
+        // It fails if the other end is closed; then this process is about to be killed.
         let _ = writeln!(self.stream, "in {call}");
     }
 
-    /// What came of it.
-    pub fn tells(&mut self, outcome: &Result<u64, String>) {
+    /// Reports the result.
+    pub fn end(&mut self, outcome: &Result<u64, String>) {
         let line = match outcome {
             Ok(number) => format!("ok {number}\n"),
             Err(text) => format!("no {}\n", text.replace('\n', " ")),
@@ -53,21 +53,21 @@ impl Course {
         let _ = self.stream.write_all(line.as_bytes());
     }
 
-    /// Waits until the other side is told to [`Librarian::go_on`].
-    pub fn rest(&mut self) -> bool {
+    /// Waits for [`Librarian::go_on`]. False if the other end was closed.
+    pub fn wait(&mut self) -> bool {
         let mut stream = BufReader::new(&self.stream);
         let mut line = String::new();
         stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0)
     }
 
-    /// Loads the library and holds its version against ours.
+    /// Loads the library and checks the version of its header.
     ///
     /// # Errors
     /// In words for the user.
     pub fn load(&mut self, path: &Path) -> Result<Library, String> {
-        self.enters("loading it");
+        self.begin("loading it");
         let library = Library::load(path).map_err(|error| error.to_string())?;
-        self.enters("jostle_abi");
+        self.begin("jostle_abi");
         checked(library)
     }
 }
@@ -77,7 +77,7 @@ pub fn checked(library: Library) -> Result<Library, String> {
     match library.abi() {
         ABI => Ok(library),
         other => Err(format!(
-            "its jostle_abi() is {other}, and this jostle speaks {ABI}; compile it with the \
+            "its jostle_abi() is {other}, and this jostle supports {ABI}; compile it with the \
              jostle_lock.h of this jostle"
         )),
     }
@@ -88,7 +88,7 @@ impl Librarian {
     ///
     /// # Errors
     /// No processes, no sockets, or threads in this process.
-    pub fn start(body: impl FnOnce(Course)) -> Result<Librarian, SetupError> {
+    pub fn start(body: impl FnOnce(Reporter)) -> Result<Librarian, SetupError> {
         let say = |error: std::io::Error| {
             SetupError(format!(
                 "cannot fork the process that loads it: {error}; check the limit on processes \
@@ -111,7 +111,7 @@ impl Librarian {
                         return 1;
                     }
                     let _ = process::leave_group();
-                    body(Course { stream: theirs });
+                    body(Reporter { stream: theirs });
                     0
                 })
             })
@@ -125,12 +125,12 @@ impl Librarian {
         })
     }
 
-    /// What came of it, in the end.
+    /// Waits for the result.
     ///
     /// # Errors
-    /// In words for the user: what the process said, how it died in which call, or in
-    /// which call it stood still.
-    pub fn hear(&mut self) -> Result<u64, SetupError> {
+    /// For the user: the error that the process reported, or the call in which it died
+    /// or did not return in time.
+    pub fn result(&mut self) -> Result<u64, SetupError> {
         loop {
             let mut line = String::new();
             match self.stream.read_line(&mut line) {
@@ -138,7 +138,7 @@ impl Librarian {
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return Err(SetupError(format!(
-                        "nothing came of {} within {} s; it was killed",
+                        "{} did not return within {} s; its process was killed",
                         self.call,
                         PATIENCE.as_secs()
                     )));
@@ -149,15 +149,20 @@ impl Librarian {
                 Some(("in", call)) => self.call = call.to_owned(),
                 Some(("ok", number)) => return Ok(number.parse().unwrap_or(0)),
                 Some((_, text)) => return Err(SetupError(text.to_owned())),
-                None => return Err(SetupError(format!("{} was not understood", self.call))),
+                None => {
+                    return Err(SetupError(format!(
+                        "an unreadable report about {}",
+                        self.call
+                    )));
+                }
             }
         }
     }
 
-    /// Lets the process go on from [`Course::rest`].
+    /// Lets the process go on from [`Reporter::wait`].
     pub fn go_on(&mut self) {
         self.call = "its wait for the end of the run".to_owned();
-        // If it is gone, `hear` tells.
+        // If the process is gone, `result` reports it.
         let _ = self.stream.get_mut().write_all(b"\n");
     }
 
@@ -166,7 +171,7 @@ impl Librarian {
         let how = match ended.map(|ended| (ended.signal, ended.code)) {
             Some((Some(signal), _)) => format!("killed by {}", process::signal_name(signal)),
             Some((None, Some(code))) => format!("exit code {code}"),
-            // Somebody else has taken it, as the keeper does while workers work.
+            // The keeper reaps every child while a run is going on.
             _ => "it is gone".to_owned(),
         };
         format!(

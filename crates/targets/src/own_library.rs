@@ -1,8 +1,8 @@
 //! `lib`: a lock of the user's own, in a shared library with the functions of
 //! `jostle_lock.h`. Not for locks in other languages behind a pipe.
 //!
-//! Neither the parent nor the keeper loads the library: a [`Librarian`] does, before
-//! and after, and each worker after it was forked.
+//! Neither the parent nor the keeper loads the library. A [`Librarian`] does before and
+//! after the run, and each worker after it was forked.
 
 use crate::librarian::{Librarian, checked};
 use crate::shared_object::{self, Typed};
@@ -24,10 +24,10 @@ const GRANTED_FROM_DEAD: i32 = 2;
 const TRY: i64 = 0;
 const FOR_EVER: i64 = -1;
 
-/// What the library's `errno` may be at most, as for system calls.
+/// The largest errno, as for system calls.
 const MOST_ERRNO: i32 = 4_095;
 
-/// Of the shared memory, what a worker touches before its window.
+/// How much of the shared memory a worker touches before its window.
 const TOUCHED_BYTES: usize = 2 << 20;
 
 /// The library, and what its workers share.
@@ -35,9 +35,9 @@ const TOUCHED_BYTES: usize = 2 << 20;
 pub struct OwnLibrary {
     typed: Typed,
     shared: Arc<Region>,
-    /// Finishes what it has prepared; None once that is done.
+    /// Calls `jostle_finish`; None once that is done.
     librarian: Mutex<Option<Librarian>>,
-    /// The process that prepared, and must not load it.
+    /// The process that prepared. It must not load the library.
     keeper: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct OwnLibrary {
 pub struct OwnLock {
     handle: Handle,
     name: String,
-    /// The last result that the header does not know, and what was said about it.
+    /// The last result that the header does not define, and the message about it.
     said: Option<(i32, &'static str)>,
 }
 
@@ -86,11 +86,11 @@ impl Target for OwnLibrary {
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
         let typed = Typed::parse(argument).map_err(SetupError)?;
         shared_object::check(&typed.path).map_err(SetupError)?;
-        let mut librarian = Librarian::start(|mut course| {
-            let loaded = course.load(&typed.path);
-            course.tells(&loaded.map(|_| 0));
+        let mut librarian = Librarian::start(|mut reporter| {
+            let loaded = reporter.load(&typed.path);
+            reporter.end(&loaded.map(|_| 0));
         })?;
-        librarian.hear().map(drop)
+        librarian.result().map(drop)
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<OwnLibrary, SetupError> {
@@ -104,7 +104,7 @@ impl Target for OwnLibrary {
             ))
         })?;
         let mut librarian = prepared(&typed, &shared, workers, keys)?;
-        librarian.hear()?;
+        librarian.result()?;
         Ok(OwnLibrary {
             typed,
             shared: Arc::new(shared),
@@ -152,14 +152,14 @@ impl OwnLibrary {
             return Ok(());
         };
         librarian.go_on();
-        librarian.hear().map(drop)
+        librarian.result().map(drop)
     }
 }
 
 impl Drop for OwnLibrary {
     fn drop(&mut self) {
-        // Workers end without destructors; only who prepared has a librarian. After a
-        // run that failed, its reason is what the user needs to hear.
+        // Only the process that prepared has a librarian. After a failed run, the error
+        // of the run is the one to report.
         if std::process::id() == self.keeper {
             let _ = self.conclude();
         }
@@ -171,17 +171,17 @@ fn number(count: usize) -> Result<u32, SetupError> {
         .map_err(|_| SetupError(format!("{count} are more than jostle_lock.h can count")))
 }
 
-/// In a process of its own: the memory that the workers share must be mapped before
-/// the one that prepares it is forked, and only the library knows how much that is.
+/// Asks the library in a process of its own: the memory must be mapped before the process
+/// that prepares it is forked, and only the library knows its size.
 fn shared_bytes(typed: &Typed, workers: u32, keys: u32) -> Result<usize, SetupError> {
-    let mut librarian = Librarian::start(|mut course| {
-        let bytes = course.load(&typed.path).map(|library| {
-            course.enters("jostle_shared_bytes");
+    let mut librarian = Librarian::start(|mut reporter| {
+        let bytes = reporter.load(&typed.path).map(|library| {
+            reporter.begin("jostle_shared_bytes");
             library.shared_bytes(&typed.args, workers, keys) as u64
         });
-        course.tells(&bytes);
+        reporter.end(&bytes);
     })?;
-    let bytes = librarian.hear()?;
+    let bytes = librarian.result()?;
     // The page that rounds it up, too.
     let fits = usize::try_from(bytes).ok().filter(|n| *n < usize::MAX >> 2);
     fits.ok_or_else(|| {
@@ -198,19 +198,19 @@ fn prepared(
     keys: u32,
 ) -> Result<Librarian, SetupError> {
     let path = &typed.path;
-    Librarian::start(|mut course| {
-        let library = course.load(path).and_then(|library| {
-            course.enters("jostle_prepare");
+    Librarian::start(|mut reporter| {
+        let library = reporter.load(path).and_then(|library| {
+            reporter.begin("jostle_prepare");
             let result = library.prepare(shared, &typed.args, workers, keys);
             judged_prepare(result, &typed.args).map(|()| library)
         });
-        course.tells(&library.as_ref().map(|_| 0).map_err(String::clone));
+        reporter.end(&library.as_ref().map(|_| 0).map_err(String::clone));
         if let Ok(library) = library
-            && course.rest()
+            && reporter.wait()
         {
-            course.enters("jostle_finish");
+            reporter.begin("jostle_finish");
             library.finish(shared);
-            course.tells(&Ok(0));
+            reporter.end(&Ok(0));
         }
     })
 }
@@ -229,7 +229,7 @@ fn judged_prepare(result: i32, args: &CStr) -> Result<(), String> {
     }
 }
 
-/// What a negative result stands for.
+/// The errno that a negative result stands for.
 fn errno(result: i32) -> Option<Errno> {
     (-MOST_ERRNO..0)
         .contains(&result)
@@ -251,7 +251,7 @@ impl Lock for OwnLock {
                 GRANTED => return Ok(Outcome::Granted),
                 REFUSED if deadline_ns != FOR_EVER => return Ok(Outcome::Refused),
                 other => match self.judge(other, mode)? {
-                    // Any signal, or a library that looks up now and then.
+                    // Another signal, or a library that returns now and then.
                     Outcome::Interrupted if !signal::interrupted() => {}
                     outcome => return Ok(outcome),
                 },
@@ -274,19 +274,19 @@ impl Lock for OwnLock {
 }
 
 impl OwnLock {
-    /// What the seldom results of `jostle_acquire` mean.
+    /// The rare results of `jostle_acquire`.
     #[cold]
     fn judge(&mut self, result: i32, mode: Mode) -> Result<Outcome, CallError> {
-        const KNOWN: &str = "1, 2, a negative errno, or 0 where it need not wait for ever";
+        const ALLOWED: &str = "1, 2, a negative errno, or 0 where it need not wait for ever";
         match result {
             GRANTED_FROM_DEAD => Ok(Outcome::GrantedFromDead),
             _ if errno(result) == Some(Errno::INTR) => Ok(Outcome::Interrupted),
-            other => Err(self.failed("jostle_acquire", other, KNOWN, mode)),
+            other => Err(self.failed("jostle_acquire", other, ALLOWED, mode)),
         }
     }
 
     #[cold]
-    fn failed(&mut self, call: &'static str, result: i32, known: &str, mode: Mode) -> CallError {
+    fn failed(&mut self, call: &'static str, result: i32, allowed: &str, mode: Mode) -> CallError {
         let (errno, text) = match errno(result) {
             Some(errno) if mode == Mode::Shared && is_unsupported(errno) => (
                 errno,
@@ -299,7 +299,7 @@ impl OwnLock {
             None => (
                 Errno::PROTO,
                 Some(format!(
-                    "{} returned {result}; jostle_lock.h knows {known}",
+                    "{} returned {result}; jostle_lock.h allows {allowed}",
                     self.name
                 )),
             ),
@@ -310,8 +310,8 @@ impl OwnLock {
         }
     }
 
-    /// A text that outlives the call. An error ends its worker in most workloads, and
-    /// the same result has the same text, so that what is never freed stays small.
+    /// A text that outlives the call. It is never freed; an error ends its worker in most
+    /// workloads, and a repeated result has the same text, so that this stays small.
     fn kept(&mut self, result: i32, text: String) -> &'static str {
         match self.said {
             Some((of, said)) if of == result && said == text => said,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prepare_returns_is_told_with_the_arguments() {
+    fn a_failure_of_prepare_quotes_the_arguments() {
         assert_eq!(judged_prepare(0, c""), Ok(()));
         let error = judged_prepare(-22, c"slots=x").unwrap_err();
         assert!(error.contains("`slots=x`: Invalid argument"), "{error}");

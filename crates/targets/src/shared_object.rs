@@ -1,12 +1,12 @@
-//! The file of a user's shared library: what is typed behind `lib:`, and whether the
-//! file can be what it says, found out without running anything of it.
+//! The file of a user's shared library: the text behind `lib:`, and a check of the file
+//! that runs none of its code.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What stands behind `lib:`.
+/// The text behind `lib:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Typed {
     /// Absolute, since dlopen(3) looks elsewhere for a name without a slash.
@@ -42,8 +42,8 @@ impl Typed {
     }
 }
 
-/// Where the ELF header (elf(5)) has the class and the order of bytes, the kind of
-/// file, and the machine.
+/// Offsets in the ELF header (elf(5)): magic number, class and byte order; kind of file;
+/// machine.
 const IDENT: std::ops::Range<usize> = 0..6;
 const KIND: usize = 16;
 const MACHINE: usize = 18;
@@ -52,10 +52,10 @@ const HEADER: usize = 20;
 /// `e_type` of a shared object.
 const ET_DYN: u8 = 3;
 
-/// Whether this process could load the file, as far as its header tells.
+/// Checks that the file is a shared library for this machine, by its header.
 ///
 /// # Errors
-/// For the user: what it is instead.
+/// For the user: what the file is instead.
 pub fn check(path: &Path) -> Result<(), String> {
     let own = header(Path::new("/proc/self/exe")).map_err(|error| error.to_string())?;
     let cannot = |error: io::Error| match error.kind() {
