@@ -119,7 +119,6 @@ static CASES: &[Case] = &[
     }),
     whole("idle_lock", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |point| {
-            waits(point, asked.workers());
             let still = 10 - dose as usize;
             point.series = (0..10)
                 .map(|nth| slice(if nth < still { 472 } else { 0 }, None))
