@@ -87,8 +87,8 @@ impl Course {
         });
     }
 
-    /// `point 3 of 14, run 2 of 6: flock -w 100; so far 968/s ±2 %, 0 overlaps,
-    /// neighbours 4 %; 1 min 20 s left`. None before the first run.
+    /// `point 3 of 14, run 2 of 6, 1 min 20 s left: flock -w 100; so far 968/s ±2 %, 0
+    /// overlaps, neighbours 4 %`. None before the first run.
     pub fn words(&self, now: Duration) -> Option<String> {
         let run = self.now.as_ref()?;
         let place = match self.planned {
@@ -102,20 +102,23 @@ impl Course {
             // Rounds are added where a figure is not precise yet.
             _ => format!("run {}", run.run),
         };
-        let mut parts = vec![format!("{place}: {}", run.point)];
-        parts.extend(self.seen.get(&run.point).and_then(Seen::words));
-        parts.push(self.left(now));
-        Some(parts.join("; "))
+        // A narrow terminal cuts the end off.
+        let mut words = format!("{place}, {}: {}", self.left(now), run.point);
+        if let Some(seen) = self.seen.get(&run.point).and_then(Seen::words) {
+            words += "; ";
+            words += &seen;
+        }
+        Some(words)
     }
 
     /// By what the runs took so far, and before the first by what was planned.
     fn left(&self, now: Duration) -> String {
         let Some(planned) = self.planned else {
-            return "time left unknown before the first round".to_owned();
+            return "time left unknown".to_owned();
         };
         let runs = planned.points * planned.rounds;
         if self.done >= runs {
-            return "more runs until the figures are precise".to_owned();
+            return "until the figures are precise".to_owned();
         }
         let each = match self.done {
             0 => Duration::from_nanos(planned.takes.0) / runs as u32,
@@ -219,26 +222,26 @@ mod tests {
         course.begins("flock", at(100), 1, S(5));
         assert_eq!(
             course.words(S(6)).unwrap(),
-            "point 1 of 2, run 1 of 2: flock -w 100; 39 s left"
+            "point 1 of 2, run 1 of 2, 39 s left: flock -w 100"
         );
         // Runs take longer than was planned.
         course.done(&point(950.0, 0), S(35));
         course.begins("flock", at(100), 2, S(35));
         assert_eq!(
             course.words(S(45)).unwrap(),
-            "point 2 of 2, run 2 of 2: flock -w 100; so far 950/s, 0 overlaps, neighbours 4 %; \
-             1 min 20 s left"
+            "point 2 of 2, run 2 of 2, 1 min 20 s left: flock -w 100; so far 950/s, 0 overlaps, \
+             neighbours 4 %"
         );
         course.done(&point(1_050.0, 1), S(65));
         course.begins("sysv", at(100), 1, S(65));
         assert_eq!(
             course.words(S(65)).unwrap(),
-            "point 1 of 2, run 1 of 2: sysv -w 100; 1 min 0 s left"
+            "point 1 of 2, run 1 of 2, 1 min 0 s left: sysv -w 100"
         );
         course.begins("flock", at(100), 3, S(66));
         let words = course.words(S(130)).unwrap();
         assert!(words.contains("so far 1,000/s ±5 %, 1 overlap,"), "{words}");
-        assert!(words.ends_with("; longer than expected"), "{words}");
+        assert!(words.contains(", longer than expected: "), "{words}");
     }
 
     #[test]
@@ -247,15 +250,14 @@ mod tests {
         course.begins("tcp", at(1), 1, S(0));
         assert_eq!(
             course.words(S(1)).unwrap(),
-            "run 1: tcp -w 1; time left unknown before the first round"
+            "run 1, time left unknown: tcp -w 1"
         );
         course.planned(1, 1, Nanos(1_000_000_000), S(2));
         course.done(&point(0.0, 0), S(3));
         course.begins("tcp", at(1), 2, S(3));
         assert_eq!(
             course.words(S(4)).unwrap(),
-            "run 2: tcp -w 1; so far 0/s, 0 overlaps, neighbours 4 %; more runs until \
-             the figures are precise"
+            "run 2, until the figures are precise: tcp -w 1; so far 0/s, 0 overlaps, neighbours 4 %"
         );
     }
 
