@@ -311,13 +311,20 @@ fn what_no_header_knows_is_named_with_its_function_and_its_value() {
     refused
         .says("its jostle_join returned NULL for worker")
         .says("No space left");
-    let done = contend(&place, "", &format!("{SHORT} --shared 0.5"));
-    let said = done.transcript();
-    assert_ne!(done.code(), 0, "{said}");
-    assert!(
-        said.contains("broken.so has no shared mode (-ENOTSUP)"),
-        "{said}"
-    );
+    add_example(&place, "ticket");
+    for (options, says) in [
+        ("--shared 0.5", "ticket.so has no shared mode (-ENOTSUP)"),
+        (
+            "--acquire-timeout 1ms",
+            "ticket.so has no timeout (-ENOTSUP)",
+        ),
+    ] {
+        let line = format!("contend lib:./ticket.so {SHORT} --runs 1 --format json {options}");
+        let done = place.jostle(&line).run_cleanly();
+        let said = done.transcript();
+        assert_ne!(done.code(), 0, "{said}");
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]

@@ -250,7 +250,7 @@ impl Lock for OwnLock {
             match self.handle.acquire(key as u32, shared, deadline_ns) {
                 GRANTED => return Ok(Outcome::Granted),
                 REFUSED if deadline_ns != FOR_EVER => return Ok(Outcome::Refused),
-                other => match self.judge(other, mode)? {
+                other => match self.judge(other, mode, deadline_ns)? {
                     // Another signal, or a library that returns now and then.
                     Outcome::Interrupted if !signal::interrupted() => {}
                     outcome => return Ok(outcome),
@@ -263,7 +263,7 @@ impl Lock for OwnLock {
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
         match self.handle.release(key as u32, mode == Mode::Shared) {
             0 => Ok(()),
-            other => Err(self.failed("jostle_release", other, "0 or a negative errno", mode)),
+            other => Err(self.failed("jostle_release", other, "0 or a negative errno", None)),
         }
     }
 
@@ -276,24 +276,28 @@ impl Lock for OwnLock {
 impl OwnLock {
     /// The rare results of `jostle_acquire`.
     #[cold]
-    fn judge(&mut self, result: i32, mode: Mode) -> Result<Outcome, CallError> {
+    fn judge(&mut self, result: i32, mode: Mode, deadline_ns: i64) -> Result<Outcome, CallError> {
         const ALLOWED: &str = "1, 2, a negative errno, or 0 where it need not wait for ever";
         match result {
             GRANTED_FROM_DEAD => Ok(Outcome::GrantedFromDead),
             _ if errno(result) == Some(Errno::INTR) => Ok(Outcome::Interrupted),
-            other => Err(self.failed("jostle_acquire", other, ALLOWED, mode)),
+            other => Err(self.failed("jostle_acquire", other, ALLOWED, lacks(mode, deadline_ns))),
         }
     }
 
     #[cold]
-    fn failed(&mut self, call: &'static str, result: i32, allowed: &str, mode: Mode) -> CallError {
+    fn failed(
+        &mut self,
+        call: &'static str,
+        result: i32,
+        allowed: &str,
+        lacks: Option<&str>,
+    ) -> CallError {
         let (errno, text) = match errno(result) {
-            Some(errno) if mode == Mode::Shared && is_unsupported(errno) => (
-                errno,
-                Some(format!(
-                    "{} has no shared mode (-ENOTSUP); leave --shared out",
-                    self.name
-                )),
+            // Linux calls it EOPNOTSUPP.
+            Some(Errno::NOTSUP) if lacks.is_some() => (
+                Errno::NOTSUP,
+                lacks.map(|what| format!("{} has no {what}", self.name)),
             ),
             Some(errno) => (errno, None),
             None => (
@@ -324,9 +328,15 @@ impl OwnLock {
     }
 }
 
-/// ENOTSUP, which Linux calls EOPNOTSUPP.
-fn is_unsupported(errno: Errno) -> bool {
-    errno == Errno::NOTSUP
+/// What a library may not have that this acquisition needs, with the remedy.
+fn lacks(mode: Mode, deadline_ns: i64) -> Option<&'static str> {
+    match mode {
+        Mode::Shared => Some("shared mode (-ENOTSUP); leave --shared out"),
+        Mode::Exclusive if deadline_ns > TRY => {
+            Some("timeout (-ENOTSUP); leave --acquire-timeout out")
+        }
+        Mode::Exclusive => None,
+    }
 }
 
 #[cfg(test)]
