@@ -1,12 +1,10 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import redis.clients.jedis.AbstractPipeline;
 import redis.clients.jedis.BuilderFactory;
 import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.CommandObject;
 import redis.clients.jedis.DefaultJedisClientConfig;
-import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.commands.ProtocolCommand;
@@ -34,9 +32,9 @@ public final class RawJedis {
         }
     }
 
-    static Response<Object> lock(AbstractPipeline pipe, String name) {
+    static CommandObject<Object> lock(String name) {
         CommandArguments words = new CommandArguments(word("LOCK")).add(name).add("TTL").add("60000");
-        return pipe.executeCommand(new CommandObject<>(words, BuilderFactory.RAW_OBJECT));
+        return new CommandObject<>(words, BuilderFactory.RAW_OBJECT);
     }
 
     static RedisClient client(int port, int millis) {
@@ -50,12 +48,12 @@ public final class RawJedis {
         List<Response<Object>> replies = new ArrayList<>();
         if (act.equals("multi")) {
             try (var pipe = client.multi()) {
-                for (int n = 0; n < 10; n++) replies.add(lock(pipe, act + n));
+                for (int n = 0; n < 10; n++) replies.add(pipe.executeCommand(lock(act + n)));
                 pipe.exec();
             }
         } else {
-            try (Pipeline pipe = (Pipeline) client.pipelined()) {
-                for (int n = 0; n < 10; n++) replies.add(lock(pipe, act + n));
+            try (var pipe = client.pipelined()) {
+                for (int n = 0; n < 10; n++) replies.add(pipe.executeCommand(lock(act + n)));
                 pipe.sync();
             }
         }
