@@ -8,8 +8,8 @@ mod daemon;
 mod packages;
 mod raw;
 
-use crate::{packages as debian, shell};
 use anyhow::bail;
+use jostle_testbed::{packages as debian, shell};
 use std::path::PathBuf;
 use std::process::Command;
 

@@ -2,7 +2,7 @@
 //! killed, stopped and cut off.
 
 use super::Ground;
-use crate::shell;
+use jostle_testbed::shell;
 use std::process::Command;
 use std::time::Instant;
 

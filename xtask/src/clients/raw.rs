@@ -10,8 +10,8 @@
 
 use super::Ground;
 use super::daemon::Daemon;
-use crate::shell;
 use anyhow::Context;
+use jostle_testbed::shell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
