@@ -15,6 +15,7 @@ pub mod connected;
 pub mod environment;
 pub mod experiment;
 pub mod grants;
+pub mod judge;
 pub mod keeper;
 pub mod order;
 pub mod page;

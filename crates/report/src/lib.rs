@@ -25,6 +25,7 @@ mod headline;
 mod hosts;
 mod html;
 mod intro;
+pub mod judged;
 mod json;
 mod markdown;
 mod next;
@@ -43,7 +44,7 @@ mod made;
 mod planted;
 
 pub use file::{FileError, Writer, read, read_from};
-pub use html::{MARK, html};
+pub use html::{MARK, html, judged as html_of_judged};
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
 use jostle_stats::summary::{PointSummary, summarize};
