@@ -54,7 +54,9 @@ pub fn judge(args: &Judge) -> Result<u8, Failure> {
     }
     let writer = args.output.as_ref();
     let writer = writer.map(|path| Writer::create(path, args.overwrite));
-    let writer = writer.transpose().map_err(|error| Failure::Failed(error.into()))?;
+    let writer = writer
+        .transpose()
+        .map_err(|error| Failure::Failed(error.into()))?;
     let page = html::reserve(args.html.as_deref())?;
     let mut bench = Bench {
         args,
@@ -74,7 +76,11 @@ fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
     if !args.double {
         return Ok(vec![None]);
     }
-    let loads: Vec<u64> = words.iter().filter_map(|word| braced(word)).map(|(_, load, _)| load).collect();
+    let loads: Vec<u64> = words
+        .iter()
+        .filter_map(|word| braced(word))
+        .map(|(_, load, _)| load)
+        .collect();
     let [load] = loads[..] else {
         return Err(Failure::Usage(
             "--double: put the number of connections in braces, once, such as -c {50}".to_owned(),
@@ -181,8 +187,12 @@ impl Bench<'_> {
     }
 
     fn write(&mut self, record: Record) -> Result<(), Failure> {
-        let Some(writer) = &mut self.writer else { return Ok(()) };
-        writer.write(&record).map_err(|error| Failure::Failed(error.into()))
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        writer
+            .write(&record)
+            .map_err(|error| Failure::Failed(error.into()))
     }
 
     /// Of pairs, what they settled; the single runs stand in the result file.
@@ -200,7 +210,10 @@ impl Bench<'_> {
             let _ = std::io::stderr().write_all(shown(&text).as_bytes());
         }
         if let Some(page) = page {
-            html::write_text(page, &jostle_report::html_of_judged(std::slice::from_ref(&self.found)))?;
+            html::write_text(
+                page,
+                &jostle_report::html_of_judged(std::slice::from_ref(&self.found)),
+            )?;
         }
         Ok(())
     }
@@ -224,7 +237,9 @@ pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
     for path in &report.results {
         // Of standard input nothing may be taken that another reader needs.
         let opened = (path != Path::new("-")).then(|| File::open(path).map(BufReader::new));
-        let Some(Ok(mut input)) = opened else { continue };
+        let Some(Ok(mut input)) = opened else {
+            continue;
+        };
         if judged::is_judged(&mut input) {
             found.push(read(&mut input, path)?);
         }
@@ -234,19 +249,27 @@ pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
     }
     if found.len() < report.results.len() {
         return Err(Failure::Usage(
-            "results of `jostle judge` stand beside no others: report them by themselves".to_owned(),
+            "results of `jostle judge` stand beside no others: report them by themselves"
+                .to_owned(),
         ));
     }
     let page = html::reserve(report.html.as_deref())?;
-    let texts: Vec<String> =
-        found.iter().map(|found| judged::render(&report.format, found)).collect();
+    let texts: Vec<String> = found
+        .iter()
+        .map(|found| judged::render(&report.format, found))
+        .collect();
     print(&texts.join("\n"))?;
     if let Some(page) = page {
         html::write_text(page, &jostle_report::html_of_judged(&found))?;
     }
     let limited = |found: &Judgements| match &found.doubled[..] {
-        [] => found.watched.iter().any(|watched| watched.finding.limit == Limit::Generator),
-        settled => settled.iter().any(|settled| settled.limit == Limit::Generator),
+        [] => found
+            .watched
+            .iter()
+            .any(|watched| watched.finding.limit == Limit::Generator),
+        settled => settled
+            .iter()
+            .any(|settled| settled.limit == Limit::Generator),
     };
     let strict = report.strict && found.iter().any(limited);
     Ok(Some(if strict { exit::INVALID } else { exit::DONE }))

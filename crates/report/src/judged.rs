@@ -3,9 +3,9 @@
 //! Such a file holds `judged` records, and after pairs one `doubled`; it needs no
 //! experiment, and other results stand in other files.
 
+use crate::FileError;
 use crate::file::record;
 use crate::format::{padded, wrap};
-use crate::FileError;
 use jostle_model::judged::{Doubled, Limit, Side, Watched};
 use jostle_model::record::Record;
 use jostle_model::text::quoted;
@@ -72,10 +72,17 @@ pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, File
 pub fn render(format: &str, found: &Judgements) -> String {
     match format {
         "json" => json(found),
-        "csv" => found.watched.iter().map(|watched| series(watched, ",")).collect(),
+        "csv" => found
+            .watched
+            .iter()
+            .map(|watched| series(watched, ","))
+            .collect(),
         "gnuplot" => {
-            let each: Vec<String> =
-                found.watched.iter().map(|watched| series(watched, " ")).collect();
+            let each: Vec<String> = found
+                .watched
+                .iter()
+                .map(|watched| series(watched, " "))
+                .collect();
             // Two blank lines part what gnuplot calls an index.
             each.join("\n\n")
         }
@@ -85,11 +92,23 @@ pub fn render(format: &str, found: &Judgements) -> String {
 }
 
 fn json(found: &Judgements) -> String {
-    let watched = found.watched.iter().cloned().map(Box::new).map(Record::Judged);
-    let doubled = found.doubled.iter().cloned().map(Box::new).map(Record::Doubled);
+    let watched = found
+        .watched
+        .iter()
+        .cloned()
+        .map(Box::new)
+        .map(Record::Judged);
+    let doubled = found
+        .doubled
+        .iter()
+        .cloned()
+        .map(Box::new)
+        .map(Record::Doubled);
     // Records are plain data with text keys, which always can be written.
     let records = watched.chain(doubled);
-    records.filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n")).collect()
+    records
+        .filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+        .collect()
 }
 
 /// All of it, as people read it.
@@ -103,7 +122,9 @@ pub fn text(found: &Judgements) -> String {
 fn heading(watched: &Watched) -> String {
     let finding = &watched.finding;
     let of = format!("{:.1} to {:.1} s judged", finding.from_s, finding.to_s);
-    let since = finding.since_s.filter(|since| *since > finding.from_s + 1.0);
+    let since = finding
+        .since_s
+        .filter(|since| *since > finding.from_s + 1.0);
     let since = since.map_or(String::new(), |since| format!(" from {since:.1} s on"));
     match finding.limit {
         Limit::Path => format!("limit: path, neither generator nor server ({of})"),
@@ -135,7 +156,10 @@ pub fn one(watched: &Watched) -> String {
 /// How the command ended, where that was no success.
 pub fn ended(watched: &Watched) -> Option<String> {
     if watched.interrupted {
-        return Some(format!("The command was interrupted after {:.1} s.", watched.elapsed_s));
+        return Some(format!(
+            "The command was interrupted after {:.1} s.",
+            watched.elapsed_s
+        ));
     }
     match (watched.exit, &watched.signal) {
         (Some(0), _) => None,
@@ -147,22 +171,47 @@ pub fn ended(watched: &Watched) -> Option<String> {
 
 /// Generator and server side by side: shares of the judged time.
 fn table(watched: &Watched) -> String {
-    let heads = ["", "busy", "on CPU", "queued", "stopped", "throttled", "CPUs", "threads"];
+    let heads = [
+        "",
+        "busy",
+        "on CPU",
+        "queued",
+        "stopped",
+        "throttled",
+        "CPUs",
+        "threads",
+    ];
     let mut rows = vec![heads.map(str::to_owned)];
-    rows.push(row(watched, "generator", &watched.generator, watched.finding.generator_busy_share));
+    rows.push(row(
+        watched,
+        "generator",
+        &watched.generator,
+        watched.finding.generator_busy_share,
+    ));
     if let Some(server) = &watched.server {
         let name = match &watched.server_at {
             Some(at) => format!("server {at}"),
             None => "server".to_owned(),
         };
-        rows.push(row(watched, &name, server, watched.finding.server_busy_share));
+        rows.push(row(
+            watched,
+            &name,
+            server,
+            watched.finding.server_busy_share,
+        ));
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let mut out = String::new();
     for row in &rows {
         let cells = row.iter().enumerate();
-        let cells: Vec<String> =
-            cells.map(|(at, cell)| padded(cell, width(at), at == 0)).collect();
+        let cells: Vec<String> = cells
+            .map(|(at, cell)| padded(cell, width(at), at == 0))
+            .collect();
         let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
     }
     out + &machine(watched)
@@ -184,7 +233,11 @@ fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String
         known(hottest.map(|thread| within.share(&thread.cpu_s))),
         known(hottest.map(|thread| within.share(&thread.queued_s))),
         percent(within.share(&side.stopped_s)),
-        known(side.throttled_s.as_ref().map(|throttled_s| within.share(throttled_s))),
+        known(
+            side.throttled_s
+                .as_ref()
+                .map(|throttled_s| within.share(throttled_s)),
+        ),
         format!("{:.2}", within.share(&side.cpu_s)),
         side.threads.to_string(),
     ]
@@ -210,7 +263,10 @@ fn machine(watched: &Watched) -> String {
     let cpus = watched.machine.cpus.max(1) as f64;
     let stolen = within.share(&watched.machine.stolen_s) / cpus;
     parts.push(format!("stolen {:.1} %", 100.0 * stolen));
-    parts.push(format!("jostle itself {:.3} CPUs", within.share(&watched.machine.tool_s)));
+    parts.push(format!(
+        "jostle itself {:.3} CPUs",
+        within.share(&watched.machine.tool_s)
+    ));
     wrap("  ", &parts.join("; "), WIDTH)
 }
 
@@ -230,7 +286,11 @@ impl Within {
             .zip(&watched.span_s)
             .map(|(end, span)| end - span >= finding.from_s - 0.06 && *end <= finding.to_s + 0.06)
             .collect();
-        let spans = watched.span_s.iter().zip(&each).filter(|(_, within)| **within);
+        let spans = watched
+            .span_s
+            .iter()
+            .zip(&each)
+            .filter(|(_, within)| **within);
         let wall_s = spans.map(|(span, _)| span).sum();
         Within { each, wall_s }
     }
@@ -260,7 +320,12 @@ pub fn doubled(doubled: &Doubled) -> String {
     let _ = writeln!(out, "  {load} and {twice}, {unit}, a pair a line:");
     for [single, double] in &doubled.rates_per_s {
         let ratio = double / single.max(f64::MIN_POSITIVE);
-        let _ = writeln!(out, "  {:>10.2} {:>10.2}   x {ratio:.2}", single / scale, double / scale);
+        let _ = writeln!(
+            out,
+            "  {:>10.2} {:>10.2}   x {ratio:.2}",
+            single / scale,
+            double / scale
+        );
     }
     let _ = writeln!(
         out,
@@ -281,18 +346,39 @@ fn series(watched: &Watched, between: &str) -> String {
         ("generator_cpu_s", Some(&watched.generator.cpu_s)),
         ("generator_queued_s", watched.generator.queued_s.as_ref()),
         ("generator_stopped_s", Some(&watched.generator.stopped_s)),
-        ("generator_throttled_s", watched.generator.throttled_s.as_ref()),
+        (
+            "generator_throttled_s",
+            watched.generator.throttled_s.as_ref(),
+        ),
         ("server_cpu_s", server.map(|side| &side.cpu_s)),
-        ("server_queued_s", server.and_then(|side| side.queued_s.as_ref())),
+        (
+            "server_queued_s",
+            server.and_then(|side| side.queued_s.as_ref()),
+        ),
         ("server_stopped_s", server.map(|side| &side.stopped_s)),
-        ("server_throttled_s", server.and_then(|side| side.throttled_s.as_ref())),
+        (
+            "server_throttled_s",
+            server.and_then(|side| side.throttled_s.as_ref()),
+        ),
         ("bytes", traffic.map(|traffic| &traffic.bytes)),
         ("connections", traffic.map(|traffic| &traffic.connections)),
         ("opened", traffic.map(|traffic| &traffic.opened)),
-        ("generator_unread_bytes", traffic.map(|traffic| &traffic.generator_unread_bytes)),
-        ("server_unread_bytes", traffic.and_then(|traffic| traffic.server_unread_bytes.as_ref())),
-        ("backlog", traffic.and_then(|traffic| traffic.backlog.as_ref())),
-        ("retransmitted", traffic.map(|traffic| &traffic.retransmitted)),
+        (
+            "generator_unread_bytes",
+            traffic.map(|traffic| &traffic.generator_unread_bytes),
+        ),
+        (
+            "server_unread_bytes",
+            traffic.and_then(|traffic| traffic.server_unread_bytes.as_ref()),
+        ),
+        (
+            "backlog",
+            traffic.and_then(|traffic| traffic.backlog.as_ref()),
+        ),
+        (
+            "retransmitted",
+            traffic.map(|traffic| &traffic.retransmitted),
+        ),
         ("time_wait", traffic.map(|traffic| &traffic.time_wait)),
         ("ports_left", traffic.map(|traffic| &traffic.ports_left)),
         ("others_s", watched.machine.others_s.as_ref()),
@@ -300,7 +386,11 @@ fn series(watched: &Watched, between: &str) -> String {
         ("tool_s", Some(&watched.machine.tool_s)),
     ];
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let (mark, absent) = if between == "," { ("", "") } else { ("# ", "-") };
+    let (mark, absent) = if between == "," {
+        ("", "")
+    } else {
+        ("# ", "-")
+    };
     let mut out = format!("{mark}{}\n", names.join(between));
     for at in 0..watched.end_s.len() {
         let cells = columns.iter().map(|(_, column)| {
@@ -338,7 +428,9 @@ pub(crate) mod tests {
         };
         Watched {
             schema: jostle_model::record::SCHEMA.to_owned(),
-            command: ["redis-benchmark", "-c", "50", "-t", "a b"].map(str::to_owned).to_vec(),
+            command: ["redis-benchmark", "-c", "50", "-t", "a b"]
+                .map(str::to_owned)
+                .to_vec(),
             server_at: Some(":6379".to_owned()),
             elapsed_s: 3.0,
             exit: Some(0),
@@ -420,7 +512,10 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_written_is_read_again_and_a_torn_end_is_left_out() {
-        let found = Judgements { watched: vec![made()], doubled: vec![pairs()] };
+        let found = Judgements {
+            watched: vec![made()],
+            doubled: vec![pairs()],
+        };
         let written = render("json", &found);
         assert!(is_judged(&mut written.as_bytes()));
         assert_eq!(read_from(&mut written.as_bytes(), "x").unwrap(), found);
@@ -433,7 +528,10 @@ pub(crate) mod tests {
 
     #[test]
     fn the_series_has_a_line_for_each_interval_and_leaves_out_what_was_not_measured() {
-        let found = Judgements { watched: vec![made()], doubled: Vec::new() };
+        let found = Judgements {
+            watched: vec![made()],
+            doubled: Vec::new(),
+        };
         let csv = render("csv", &found);
         let lines: Vec<&str> = csv.lines().collect();
         assert_eq!(lines.len(), 4);

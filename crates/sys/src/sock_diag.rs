@@ -127,7 +127,9 @@ impl SockDiag {
         let mut rest = self.answer.get(..read.0).unwrap_or_default();
         while let Some(length) = u32_at(rest, 0).map(|length| length as usize) {
             let (Some(message), Some(kind)) = (rest.get(HEADER..length), u16_at(rest, 4)) else {
-                return Err(io::Error::other("the kernel's answer on sockets is cut short"));
+                return Err(io::Error::other(
+                    "the kernel's answer on sockets is cut short",
+                ));
             };
             match kind {
                 DONE => return Ok(true),
@@ -163,7 +165,11 @@ fn request(family: u8, wanted: Wanted) -> [u8; REQUEST] {
 
 /// struct inet_diag_msg and its attributes.
 fn socket(message: &[u8]) -> Option<Tcp> {
-    let port = |at: usize| Some(u16::from_be_bytes(message.get(at..at + 2)?.try_into().ok()?));
+    let port = |at: usize| {
+        Some(u16::from_be_bytes(
+            message.get(at..at + 2)?.try_into().ok()?,
+        ))
+    };
     let family = i32::from(*message.first()?);
     let other = message.get(24..40)?;
     let mut socket = Tcp {

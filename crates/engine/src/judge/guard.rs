@@ -191,7 +191,9 @@ fn start(words: &[String], group: Pid) -> io::Result<Pid> {
             Ok(()) => Command::new(program).args(arguments).exec(),
             Err(error) => error,
         };
-        let errno = error.raw_os_error().unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
+        let errno = error
+            .raw_os_error()
+            .unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
         let _ = { &theirs }.write_all(&errno.to_ne_bytes());
         127
     })?;
@@ -220,7 +222,9 @@ fn watch(parent: &UnixStream, pid: Pid) {
             let stopped = status.stopped();
             report(parent, &News::Stopped { stopped, at_ns })
         } else {
-            let Some(ended) = process::reap_one(command) else { return };
+            let Some(ended) = process::reap_one(command) else {
+                return;
+            };
             let _ = report(
                 parent,
                 &News::Ended {

@@ -61,7 +61,7 @@ impl Kin {
             tool: [std::process::id(), guard],
             ..Kin::default()
         };
-        kin.look();
+        kin.look(true);
         kin
     }
 
@@ -69,7 +69,9 @@ impl Kin {
     pub fn serve(&mut self, roots: &[u32]) {
         let command = self.command;
         let tool = self.tool;
-        let roots = roots.iter().filter(|pid| **pid != command && !tool.contains(pid));
+        let roots = roots
+            .iter()
+            .filter(|pid| **pid != command && !tool.contains(pid));
         self.server.extend(roots);
         let pids: Vec<u32> = self.members.keys().copied().collect();
         for pid in pids {
@@ -80,9 +82,30 @@ impl Kin {
         }
     }
 
-    /// Reads the clock of each process, and returns what each owner used since the
-    /// latest look.
-    pub fn look(&mut self) -> BTreeMap<Whose, u64> {
+    /// Reads the clocks of the processes that are watched, and returns what each owner
+    /// used since its clocks were read last. `around`: those of all other processes too,
+    /// and looks for new ones, which takes several times as long.
+    pub fn look(&mut self, around: bool) -> BTreeMap<Whose, u64> {
+        if around {
+            self.look_around();
+        }
+        let mut used: BTreeMap<Whose, u64> = BTreeMap::new();
+        for member in self.members.values_mut() {
+            if !around && matches!(member.whose, Whose::Other | Whose::Kernel) {
+                continue;
+            }
+            let Some(now) = member.clock.and_then(CpuClock::read) else {
+                continue;
+            };
+            let more = now.saturating_sub(member.used_ns);
+            member.used_ns = member.used_ns.max(now);
+            member.total_ns += more;
+            *used.entry(member.whose).or_default() += more;
+        }
+        used
+    }
+
+    fn look_around(&mut self) {
         let there: BTreeSet<u32> = census::processes().into_iter().collect();
         let gone = self.members.keys().filter(|pid| !there.contains(pid));
         let gone: Vec<u32> = gone.copied().collect();
@@ -95,19 +118,12 @@ impl Kin {
                 self.add(pid, first);
             }
         }
-        let mut used: BTreeMap<Whose, u64> = BTreeMap::new();
-        for member in self.members.values_mut() {
-            let Some(now) = member.clock.and_then(CpuClock::read) else { continue };
-            let more = now.saturating_sub(member.used_ns);
-            member.used_ns = member.used_ns.max(now);
-            member.total_ns += more;
-            *used.entry(member.whose).or_default() += more;
-        }
-        used
     }
 
     fn forget(&mut self, pid: u32) {
-        let Some(member) = self.members.remove(&pid) else { return };
+        let Some(member) = self.members.remove(&pid) else {
+            return;
+        };
         if member.whose == Whose::Other
             && member.total_ns >= NOTABLE_NS
             && self.ended.len() < REMEMBERED
@@ -117,7 +133,9 @@ impl Kin {
     }
 
     fn add(&mut self, pid: u32, first: bool) {
-        let Some(identity) = Identity::of(pid) else { return };
+        let Some(identity) = Identity::of(pid) else {
+            return;
+        };
         let clock = CpuClock::of(pid).ok();
         // Of one that was there before us only what follows counts.
         let before = first.then(|| clock.and_then(CpuClock::read)).flatten();
@@ -155,7 +173,9 @@ impl Kin {
             if self.tool.contains(&at) {
                 return Whose::Tool;
             }
-            let Some(member) = self.members.get(&at) else { break };
+            let Some(member) = self.members.get(&at) else {
+                break;
+            };
             match member.whose {
                 // Known from its birth, whoever adopted it since.
                 Whose::Generator | Whose::Kernel => return member.whose,
@@ -179,8 +199,14 @@ impl Kin {
         let alive = self.members.iter();
         let alive = alive.filter(|(_, member)| member.whose == Whose::Other);
         let alive = alive.map(|(pid, member)| (*pid, member.name.clone(), member.total_ns));
-        let ended = self.ended.iter().map(|(pid, (name, ns))| (*pid, name.clone(), *ns));
-        let mut all: Vec<_> = alive.chain(ended).filter(|other| other.2 >= NOTABLE_NS).collect();
+        let ended = self
+            .ended
+            .iter()
+            .map(|(pid, (name, ns))| (*pid, name.clone(), *ns));
+        let mut all: Vec<_> = alive
+            .chain(ended)
+            .filter(|other| other.2 >= NOTABLE_NS)
+            .collect();
         all.sort_by_key(|other| std::cmp::Reverse(other.2));
         all
     }
@@ -199,7 +225,9 @@ mod tests {
             .unwrap();
         let children = || -> Vec<u32> {
             let pids = census::processes().into_iter();
-            let of_it = |pid: &u32| Identity::of(*pid).is_some_and(|i| i.parent == shell.id() && i.name == "sleep");
+            let of_it = |pid: &u32| {
+                Identity::of(*pid).is_some_and(|i| i.parent == shell.id() && i.name == "sleep")
+            };
             pids.filter(of_it).collect()
         };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -217,7 +245,7 @@ mod tests {
         // An orphan keeps its owner.
         shell.kill().unwrap();
         shell.wait().unwrap();
-        kin.look();
+        kin.look(true);
         assert_eq!(kin.of(Whose::Generator), [two[1]]);
         for pid in two {
             jostle_sys::process::kill(pid);

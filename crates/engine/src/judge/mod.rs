@@ -61,9 +61,9 @@ pub enum JudgeError {
 /// The words of a command: one that was quoted as a whole is split as a shell would.
 pub fn words(command: &[String]) -> Vec<String> {
     match command {
-        [whole] if whole.contains(' ') => {
-            shlex::split(whole).filter(|words| !words.is_empty()).unwrap_or_else(|| command.to_vec())
-        }
+        [whole] if whole.contains(' ') => shlex::split(whole)
+            .filter(|words| !words.is_empty())
+            .unwrap_or_else(|| command.to_vec()),
         words => words.to_vec(),
     }
 }
@@ -121,6 +121,8 @@ struct Sampler<'a> {
     began_ns: u64,
     /// The end of the latest interval.
     last_ns: u64,
+    /// The latest look at all processes.
+    around_ns: u64,
     kin: Kin,
     generator: Watch,
     server: Watch,
@@ -149,6 +151,7 @@ impl<'a> Sampler<'a> {
             order,
             began_ns,
             last_ns: began_ns,
+            around_ns: began_ns,
             kin,
             generator: Watch::default(),
             server: Watch::default(),
@@ -189,11 +192,22 @@ impl<'a> Sampler<'a> {
     fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
         let mut next_ns = self.began_ns + self.order.every_ns;
         let mut given_up_ns = None;
+        let mut earlier_ns = u64::MAX;
         while self.end.is_none() {
             match self.guard.news(next_ns)? {
                 Some(News::Stopped { stopped, at_ns }) => self.stops.push((at_ns, stopped)),
-                Some(News::Ended { code, signal, cpu_ns, at_ns }) => {
-                    self.end = Some(End { code, signal, cpu_ns, at_ns });
+                Some(News::Ended {
+                    code,
+                    signal,
+                    cpu_ns,
+                    at_ns,
+                }) => {
+                    self.end = Some(End {
+                        code,
+                        signal,
+                        cpu_ns,
+                        at_ns,
+                    });
                 }
                 Some(News::Started { .. } | News::Failed { .. }) | None => {}
             }
@@ -206,14 +220,19 @@ impl<'a> Sampler<'a> {
                     self.guard.signal(rustix::process::Signal::CONT.as_raw());
                     given_up_ns = Some(now_ns + GRACE_NS);
                 }
-                (Some(_), Some(deadline)) if now_ns >= deadline => process::kill(self.guard.command),
+                (Some(_), Some(deadline)) if now_ns >= deadline => {
+                    process::kill(self.guard.command)
+                }
                 _ => {}
             }
             if self.end.is_none() && now_ns >= next_ns {
                 let before_ns = stat::own_cpu_ns();
                 self.look(now_ns);
                 // Its CPU time: on a busy machine a look may take long and cost little.
-                next_ns = now_ns + self.pause(stat::own_cpu_ns() - before_ns);
+                let cost_ns = stat::own_cpu_ns() - before_ns;
+                // One look at the server's descriptors is expensive, and no rule.
+                next_ns = now_ns + self.pause(cost_ns.min(earlier_ns));
+                earlier_ns = cost_ns;
             }
         }
         Ok(())
@@ -234,22 +253,46 @@ impl<'a> Sampler<'a> {
         let span_s = (now_ns - self.last_ns) as f64 / 1e9;
         let from_ns = self.last_ns;
         self.last_ns = now_ns;
-        self.watched.end_s.push(rounded((now_ns - self.began_ns) as f64 / 1e9));
+        self.watched
+            .end_s
+            .push(rounded((now_ns - self.began_ns) as f64 / 1e9));
         self.watched.span_s.push(rounded(span_s));
-        let used = self.kin.look();
+        let around = self.looks_around(now_ns);
+        let used = self.kin.look(around);
         let used = |whose: Whose| used.get(&whose).copied().unwrap_or(0);
         self.generator_ns += used(Whose::Generator);
         let generators = self.kin.of(Whose::Generator);
-        self.generator.look(&self.kin, &generators, used(Whose::Generator), span_s);
+        self.generator
+            .look(&self.kin, &generators, used(Whose::Generator), span_s);
         self.generator.stopped_for(self.stopped_s(from_ns, now_ns));
-        self.server.look(&self.kin, &self.kin.of(Whose::Server), used(Whose::Server), span_s);
-        self.watched.machine.tool_s.push(rounded(used(Whose::Tool) as f64 / 1e9));
+        self.server.look(
+            &self.kin,
+            &self.kin.of(Whose::Server),
+            used(Whose::Server),
+            span_s,
+        );
+        self.watched
+            .machine
+            .tool_s
+            .push(rounded(used(Whose::Tool) as f64 / 1e9));
         if self.complete {
             let others = self.watched.machine.others_s.get_or_insert_default();
             others.push(rounded(used(Whose::Other) as f64 / 1e9));
         }
         self.look_at_machine();
         self.look_at_sockets(&generators);
+    }
+
+    /// All processes of the machine are looked at twice a second, and at each of the first
+    /// looks, when the command starts others.
+    fn looks_around(&mut self, now_ns: u64) -> bool {
+        const EVERY_NS: u64 = 500_000_000;
+        const FIRST: usize = 5;
+        let due = now_ns >= self.around_ns + EVERY_NS || self.watched.end_s.len() <= FIRST;
+        if due {
+            self.around_ns = now_ns;
+        }
+        due
     }
 
     /// For how long of this time the command itself was stopped, by its parent's notes.
@@ -274,9 +317,13 @@ impl<'a> Sampler<'a> {
 
     fn look_at_machine(&mut self) {
         let now = stat::machine_ticks().ok();
-        let stolen = self.ticks.as_ref().zip(now.as_ref()).map_or(0, |(before, now)| {
-            now.stolen_on(&[]).saturating_sub(before.stolen_on(&[]))
-        });
+        let stolen = self
+            .ticks
+            .as_ref()
+            .zip(now.as_ref())
+            .map_or(0, |(before, now)| {
+                now.stolen_on(&[]).saturating_sub(before.stolen_on(&[]))
+            });
         self.ticks = now;
         let stolen_s = stolen as f64 / stat::ticks_per_second().max(1) as f64;
         self.watched.machine.stolen_s.push(stolen_s);
@@ -285,11 +332,14 @@ impl<'a> Sampler<'a> {
     fn look_at_sockets(&mut self, generators: &[u32]) {
         /// Looks at which the server's processes are looked for again: some fork
         /// others, or take over, when the first connections come.
-        const AGAIN: [usize; 4] = [2, 5, 10, 30];
-        let Some(sockets) = &mut self.sockets else { return };
+        const AGAIN: [usize; 2] = [10, 30];
+        let Some(sockets) = &mut self.sockets else {
+            return;
+        };
         let inodes = |pids: &[u32]| -> BTreeSet<u64> {
             let each = pids.iter().take(64);
-            each.flat_map(|pid| jostle_sys::serving::sockets_of(*pid)).collect()
+            each.flat_map(|pid| jostle_sys::serving::sockets_of(*pid))
+                .collect()
         };
         let port = match sockets.is_found() {
             true => None,

@@ -73,7 +73,10 @@ impl Watch {
                 self.throttled.entry(file).or_insert(now);
             }
             if let Some(quota) = cgroup::cpu_quota_of(*pid)
-                && self.quota.as_ref().is_none_or(|known| quota.cpus < known.cpus)
+                && self
+                    .quota
+                    .as_ref()
+                    .is_none_or(|known| quota.cpus < known.cpus)
             {
                 self.quota = Some(quota);
             }
@@ -94,7 +97,10 @@ impl Watch {
     /// The columns.
     pub fn finish(self, intervals: usize) -> Side {
         let limited = self.quota.is_some();
-        let group = self.quota.as_ref().map(|quota| quota.group.display().to_string());
+        let group = self
+            .quota
+            .as_ref()
+            .map(|quota| quota.group.display().to_string());
         let mut throttled_s = self.throttled_s;
         throttled_s.resize(intervals, 0.0);
         Side {

@@ -27,7 +27,9 @@ impl Sockets {
     pub fn open(port: Option<u16>) -> Option<Sockets> {
         let diag = SockDiag::open().ok()?;
         let net = Net::read();
-        let ports = net.ports.map_or(0, |range| u64::from(range.high.saturating_sub(range.low)) + 1);
+        let ports = net.ports.map_or(0, |range| {
+            u64::from(range.high.saturating_sub(range.low)) + 1
+        });
         let mut sockets = Sockets {
             diag,
             port: port.map(|port| (port, true)),
@@ -55,7 +57,10 @@ impl Sockets {
         if inodes.is_empty() {
             return None;
         }
-        let wanted = Wanted { listeners: true, ..Wanted::default() };
+        let wanted = Wanted {
+            listeners: true,
+            ..Wanted::default()
+        };
         let all = self.diag.tcp(wanted).ok()?;
         self.port = Some(most_connected(&all, inodes)?);
         self.port.filter(|(_, local)| *local).map(|(port, _)| port)
@@ -68,7 +73,11 @@ impl Sockets {
         let (mut bytes, mut segments, mut again) = (0, 0, 0);
         for socket in clients.iter().chain(&servers) {
             let Some(now) = socket.carried else { continue };
-            let before = self.carried.get(&socket.cookie).copied().unwrap_or_default();
+            let before = self
+                .carried
+                .get(&socket.cookie)
+                .copied()
+                .unwrap_or_default();
             carried.insert(socket.cookie, now);
             again += now.retransmitted.saturating_sub(before.retransmitted);
             // Both ends of one connection carry the same.
@@ -91,10 +100,12 @@ impl Sockets {
         columns.connections.push(clients.len() as f64);
         columns.opened.push(newly as f64);
         columns.time_wait.push(time_wait as f64);
-        columns.ports_left.push(self.ports.saturating_sub(used) as f64);
+        columns
+            .ports_left
+            .push(self.ports.saturating_sub(used) as f64);
         let unread = |sockets: &[Tcp]| -> f64 {
             let open = sockets.iter().filter(|socket| socket.state != LISTEN);
-            open.map(|socket| f64::from(socket.unread)).sum()
+            open.map(|socket| u64::from(socket.unread)).sum::<u64>() as f64
         };
         columns.generator_unread_bytes.push(unread(&clients));
         self.look_at_server(&servers, unread(&servers));
@@ -105,7 +116,10 @@ impl Sockets {
         let intervals = self.intervals;
         let listening = servers.iter().filter(|socket| socket.state == LISTEN);
         let (waiting, limit) = listening.fold((0, 0), |(waiting, limit), socket| {
-            (waiting + u64::from(socket.unread), limit + u64::from(socket.unsent))
+            (
+                waiting + u64::from(socket.unread),
+                limit + u64::from(socket.unsent),
+            )
         });
         let is_local = self.port.is_some_and(|(_, local)| local);
         let push = |column: &mut Option<Vec<f64>>, value: f64| {
@@ -124,9 +138,20 @@ impl Sockets {
 
     /// Sockets of clients, and of the server.
     fn both(&mut self) -> (Vec<Tcp>, Vec<Tcp>) {
-        let Some((port, local)) = self.port else { return Default::default() };
-        let clients = Wanted { other_port: port, carried: true, ..Wanted::default() };
-        let servers = Wanted { own_port: port, listeners: true, carried: true, ..Wanted::default() };
+        let Some((port, local)) = self.port else {
+            return Default::default();
+        };
+        let clients = Wanted {
+            other_port: port,
+            carried: true,
+            ..Wanted::default()
+        };
+        let servers = Wanted {
+            own_port: port,
+            listeners: true,
+            carried: true,
+            ..Wanted::default()
+        };
         let clients = self.diag.tcp(clients).unwrap_or_default();
         let servers = match local {
             true => self.diag.tcp(servers).unwrap_or_default(),
@@ -180,8 +205,9 @@ mod tests {
     fn the_port_that_most_connections_lead_to_is_the_server_s() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let clients: Vec<TcpStream> =
-            (0..3).map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap()).collect();
+        let clients: Vec<TcpStream> = (0..3)
+            .map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+            .collect();
         let accepted: Vec<TcpStream> = (0..3).map(|_| listener.accept().unwrap().0).collect();
         let socket = |inode, own_port, other_port, state| Tcp {
             inode,
@@ -202,7 +228,10 @@ mod tests {
         ];
         let own = (1..=7).collect();
         assert_eq!(most_connected(&all, &own), Some((80, true)));
-        assert_eq!(most_connected(&all, &BTreeSet::from([3])), Some((443, false)));
+        assert_eq!(
+            most_connected(&all, &BTreeSet::from([3])),
+            Some((443, false))
+        );
         assert_eq!(most_connected(&all, &BTreeSet::new()), None);
         // This process serves itself: only a port that is told can be watched.
         let mut sockets = Sockets::open(Some(port)).unwrap();

@@ -90,8 +90,12 @@ impl Threads {
             self.follow(pid, tid, self.intervals + 1);
             return 0.0;
         }
-        let Some(followed) = self.followed.get_mut(&(pid, tid)) else { return 0.0 };
-        let Some(now) = followed.clock.as_ref().and_then(SchedulerClock::read) else { return 0.0 };
+        let Some(followed) = self.followed.get_mut(&(pid, tid)) else {
+            return 0.0;
+        };
+        let Some(now) = followed.clock.as_ref().and_then(SchedulerClock::read) else {
+            return 0.0;
+        };
         self.counted = true;
         let cpu_s = now.ran_ns.saturating_sub(followed.last.ran_ns) as f64 / 1e9;
         let queued_s = now.waited_ns.saturating_sub(followed.last.waited_ns) as f64 / 1e9;
@@ -102,17 +106,24 @@ impl Threads {
             followed.name = name(pid, tid).unwrap_or_else(|| followed.name.clone());
         }
         let missed = self.intervals - followed.first - followed.series.len();
-        followed.series.extend(std::iter::repeat_n((0.0, 0.0), missed));
+        followed
+            .series
+            .extend(std::iter::repeat_n((0.0, 0.0), missed));
         followed.series.push((cpu_s, queued_s));
         queued_s
     }
 
     fn follow(&mut self, pid: u32, tid: u32, first: usize) {
-        let open = self.followed.values().filter(|followed| followed.clock.is_some());
+        let open = self
+            .followed
+            .values()
+            .filter(|followed| followed.clock.is_some());
         if open.count() >= THREADS {
             return;
         }
-        let Some(clock) = SchedulerClock::of(pid, tid) else { return };
+        let Some(clock) = SchedulerClock::of(pid, tid) else {
+            return;
+        };
         let followed = Followed {
             last: clock.read().unwrap_or_default(),
             clock: Some(clock),
@@ -126,8 +137,11 @@ impl Threads {
 
     /// Drops the series of all but the busiest; those that live are followed anew.
     fn sweep(&mut self, kept: usize) {
-        let mut totals: Vec<((u32, u32), f64)> =
-            self.followed.iter().map(|(key, thread)| (*key, thread.total())).collect();
+        let mut totals: Vec<((u32, u32), f64)> = self
+            .followed
+            .iter()
+            .map(|(key, thread)| (*key, thread.total()))
+            .collect();
         totals.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (key, _) in totals.into_iter().skip(kept) {
             self.followed.remove(&key);

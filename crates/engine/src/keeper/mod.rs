@@ -21,8 +21,8 @@ mod servers;
 mod spread;
 mod together;
 
-pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
 pub(crate) use accounts::Server;
+pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
 pub use servers::VERB as SERVE_VERB;
 
 use crate::order::{Closed, CostOrder, Reached, Reply, Request, RunOrder, SweepOrder, Yield};

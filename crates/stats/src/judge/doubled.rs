@@ -51,23 +51,42 @@ impl Run {
 /// What the pairs show. None without one whole pair.
 pub fn settle(command: &[String], runs: &[Run]) -> Option<Doubled> {
     let reopens = runs.iter().filter(|run| run.reopens).count() * 2 > runs.len();
-    let rate = |run: &Run| if reopens { run.opened_per_s } else { run.bytes_per_s };
+    let rate = |run: &Run| {
+        if reopens {
+            run.opened_per_s
+        } else {
+            run.bytes_per_s
+        }
+    };
     let of = |block: u64, doubled: bool| {
-        runs.iter().find(|run| run.block == block && run.doubled == doubled)
+        runs.iter()
+            .find(|run| run.block == block && run.doubled == doubled)
     };
     let singles = runs.iter().filter(|run| !run.doubled);
     let pairs: Vec<[f64; 2]> = singles
         .filter_map(|single| Some([rate(single), rate(of(single.block, true)?)]))
         .collect();
-    let each: Vec<(f64, f64)> = pairs.iter().map(|[single, doubled]| (*single, *doubled)).collect();
+    let each: Vec<(f64, f64)> = pairs
+        .iter()
+        .map(|[single, doubled]| (*single, *doubled))
+        .collect();
     let found = ratio::paired(&each)?;
     let busy = |doubled: bool| {
         let each = runs.iter().filter(|run| run.doubled == doubled);
         median(&each.filter_map(|run| run.busy).collect::<Vec<_>>())
     };
-    let kept = runs.iter().filter(|run| run.limit == Limit::Machine).count() * 2 > runs.len();
+    let kept = runs
+        .iter()
+        .filter(|run| run.limit == Limit::Machine)
+        .count()
+        * 2
+        > runs.len();
     let (limit, reason) = decide(&found, busy(false), busy(true), kept);
-    let load = |doubled: bool| runs.iter().find(|run| run.doubled == doubled).map(|run| run.load);
+    let load = |doubled: bool| {
+        runs.iter()
+            .find(|run| run.doubled == doubled)
+            .map(|run| run.load)
+    };
     Some(Doubled {
         command: command.to_vec(),
         loads: [load(false)?, load(true)?],
@@ -82,12 +101,7 @@ pub fn settle(command: &[String], runs: &[Run]) -> Option<Doubled> {
     })
 }
 
-fn decide(
-    found: &Ratio,
-    single: Option<f64>,
-    doubled: Option<f64>,
-    kept: bool,
-) -> (Limit, String) {
+fn decide(found: &Ratio, single: Option<f64>, doubled: Option<f64>, kept: bool) -> (Limit, String) {
     let (least, most) = (1.0 - EQUAL_WITHIN, 1.0 + EQUAL_WITHIN);
     let seen = format!("twice the load did {:.2} times the work", found.ratio);
     let busiest = [single, doubled].into_iter().flatten().fold(0.0, f64::max);
@@ -96,24 +110,45 @@ fn decide(
         return (Limit::Undecided, reason);
     }
     if found.low > most {
-        return (Limit::Generator, format!("{seen}, and surely more than {most:.2} times"));
+        return (
+            Limit::Generator,
+            format!("{seen}, and surely more than {most:.2} times"),
+        );
     }
     let same = found.low >= least && found.high <= most;
     let less = found.outcome == Outcome::Differs && found.high < least;
     if !same && !less {
-        let reason = format!("{seen}, by {:.2} to {:.2}: more pairs would decide", found.low, found.high);
+        let reason = format!(
+            "{seen}, by {:.2} to {:.2}: more pairs would decide",
+            found.low, found.high
+        );
         return (Limit::Undecided, reason);
     }
-    let busy = format!("its busiest thread was busy for {:.0} % of the time", 100.0 * busiest);
+    let busy = format!(
+        "its busiest thread was busy for {:.0} % of the time",
+        100.0 * busiest
+    );
     if busiest >= BUSY {
-        return (Limit::Generator, format!("{seen}, but the generator could not offer it: {busy}"));
+        return (
+            Limit::Generator,
+            format!("{seen}, but the generator could not offer it: {busy}"),
+        );
     }
     if kept {
-        return (Limit::Machine, format!("{seen}, and most runs were at a limit of the machine"));
+        return (
+            Limit::Machine,
+            format!("{seen}, and most runs were at a limit of the machine"),
+        );
     }
     match single.is_some() && busiest <= ROOM {
-        true => (Limit::Server, format!("{seen}, and the generator had room: {busy}")),
-        false => (Limit::Undecided, format!("{seen}, but whether the generator had room is unclear: {busy}")),
+        true => (
+            Limit::Server,
+            format!("{seen}, and the generator had room: {busy}"),
+        ),
+        false => (
+            Limit::Undecided,
+            format!("{seen}, but whether the generator had room is unclear: {busy}"),
+        ),
     }
 }
 

@@ -59,17 +59,26 @@ const PARTLY: f64 = 0.25;
 pub fn find(watched: &Watched) -> Finding {
     let window = Window::new(watched, window::of(watched));
     let generator = window.busiest(&watched.generator);
-    let server = watched.server.as_ref().and_then(|side| window.busiest(side));
+    let server = watched
+        .server
+        .as_ref()
+        .and_then(|side| window.busiest(side));
     let mut state = unseen(&window).unwrap_or_else(|| state(&window));
     let parts = window.parts();
     let limits: Vec<Limit> = parts.iter().map(|part| self::state(part).limit).collect();
-    let of_generator = limits.iter().filter(|limit| **limit == Limit::Generator).count();
+    let of_generator = limits
+        .iter()
+        .filter(|limit| **limit == Limit::Generator)
+        .count();
     let decided = !matches!(state.limit, Limit::Generator) && unseen(&window).is_none();
     if decided && of_generator >= 2 && of_generator as f64 >= PARTLY * limits.len() as f64 {
         state = partly(&parts, &limits, state);
     }
-    let since_s = matches!(state.limit, Limit::Generator | Limit::Server | Limit::Machine)
-        .then(|| since(&window, &parts, &limits, state.limit));
+    let since_s = matches!(
+        state.limit,
+        Limit::Generator | Limit::Server | Limit::Machine
+    )
+    .then(|| since(&window, &parts, &limits, state.limit));
     state.reasons.extend(words::beside(&window, state.limit));
     Finding {
         limit: state.limit,
@@ -100,7 +109,10 @@ struct State {
 
 impl State {
     fn new(limit: Limit, reason: String) -> State {
-        State { limit, reasons: vec![reason] }
+        State {
+            limit,
+            reasons: vec![reason],
+        }
     }
 }
 
@@ -124,7 +136,10 @@ fn unseen(window: &Window<'_>) -> Option<State> {
 fn state(window: &Window<'_>) -> State {
     let watched = window.watched;
     let generator = window.busiest(&watched.generator);
-    let server = watched.server.as_ref().and_then(|side| window.busiest(side));
+    let server = watched
+        .server
+        .as_ref()
+        .and_then(|side| window.busiest(side));
     still_generator(window)
         .or_else(|| stolen(window))
         .or_else(|| busy_generator(window, generator, server))
@@ -140,7 +155,10 @@ fn still_generator(window: &Window<'_>) -> Option<State> {
     let side = &window.watched.generator;
     let stopped = window.share(&side.stopped_s);
     if stopped >= STILL {
-        return Some(State::new(Limit::Generator, words::stopped("generator", stopped)));
+        return Some(State::new(
+            Limit::Generator,
+            words::stopped("generator", stopped),
+        ));
     }
     let throttled = window.throttled(side);
     if throttled < STILL {
@@ -154,7 +172,10 @@ fn still_generator(window: &Window<'_>) -> Option<State> {
     });
     Some(match shared {
         Some(_) => State::new(Limit::Machine, words::shared_quota(side, throttled)),
-        None => State::new(Limit::Generator, words::throttled("generator", side, throttled)),
+        None => State::new(
+            Limit::Generator,
+            words::throttled("generator", side, throttled),
+        ),
     })
 }
 
@@ -171,7 +192,9 @@ fn busy_generator(
     let busy = generator.filter(|busy| busy.share() >= BUSY)?;
     let mut state = State::new(Limit::Generator, words::busy("generator", busy));
     if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
-        state.reasons.push(words::queued_for(window, "generator", busy));
+        state
+            .reasons
+            .push(words::queued_for(window, "generator", busy));
     }
     if let Some(server) = server.filter(|server| server.share() >= BUSY) {
         state.reasons.push(words::near(server));
@@ -187,7 +210,10 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
     }
     let throttled = window.throttled(side);
     if throttled >= STILL {
-        return Some(State::new(Limit::Server, words::throttled("server", side, throttled)));
+        return Some(State::new(
+            Limit::Server,
+            words::throttled("server", side, throttled),
+        ));
     }
     let cpus = window.watched.machine.cpus.max(1) as f64;
     let used = window.share(&side.cpu_s);
@@ -234,7 +260,11 @@ fn neighbours(
 fn full(window: &Window<'_>) -> Option<State> {
     let machine = &window.watched.machine;
     let generator = window.share(&window.watched.generator.cpu_s);
-    let server = window.watched.server.as_ref().map_or(0.0, |side| window.share(&side.cpu_s));
+    let server = window
+        .watched
+        .server
+        .as_ref()
+        .map_or(0.0, |side| window.share(&side.cpu_s));
     let others = window.others().unwrap_or(0.0);
     let cpus = machine.cpus.max(1) as f64;
     (generator + server + others >= FULL * cpus)
@@ -244,16 +274,27 @@ fn full(window: &Window<'_>) -> Option<State> {
 fn network(window: &Window<'_>) -> Option<State> {
     let traffic = window.watched.traffic.as_ref()?;
     let within = |column: &[f64]| -> Vec<f64> {
-        column.get(window.range.clone()).unwrap_or_default().to_vec()
+        column
+            .get(window.range.clone())
+            .unwrap_or_default()
+            .to_vec()
     };
-    let least = within(&traffic.ports_left).into_iter().fold(f64::INFINITY, f64::min);
+    let least = within(&traffic.ports_left)
+        .into_iter()
+        .fold(f64::INFINITY, f64::min);
     if traffic.ports > 0 && least < PORTS {
         let time_wait = within(&traffic.time_wait).into_iter().fold(0.0, f64::max);
-        return Some(State::new(Limit::Machine, words::ports(traffic.ports, least, time_wait)));
+        return Some(State::new(
+            Limit::Machine,
+            words::ports(traffic.ports, least, time_wait),
+        ));
     }
     let limit = traffic.backlog_limit.unwrap_or(0) as f64;
     let backlog = within(traffic.backlog.as_deref().unwrap_or_default());
-    let full = backlog.iter().filter(|waiting| limit > 0.0 && **waiting >= limit).count();
+    let full = backlog
+        .iter()
+        .filter(|waiting| limit > 0.0 && **waiting >= limit)
+        .count();
     if full as f64 >= HARMED * backlog.len().max(1) as f64 && full > 1 {
         return Some(State::new(Limit::Server, words::backlog(limit)));
     }
@@ -284,14 +325,22 @@ fn neither(generator: Option<Busy<'_>>, server: Option<Busy<'_>>) -> State {
 
 /// The generator was at its limit in a part of the time only.
 fn partly(parts: &[Window<'_>], limits: &[Limit], whole: State) -> State {
-    let of_generator = || parts.iter().zip(limits).filter(|(_, limit)| **limit == Limit::Generator);
+    let of_generator = || {
+        parts
+            .iter()
+            .zip(limits)
+            .filter(|(_, limit)| **limit == Limit::Generator)
+    };
     let time_s: f64 = of_generator().map(|(part, _)| part.wall_s).sum();
     let all_s: f64 = parts.iter().map(|part| part.wall_s).sum();
     let why = of_generator().next().map(|(part, _)| state(part).reasons);
     let mut reasons = vec![words::partly(time_s, all_s)];
     reasons.extend(why.into_iter().flatten().take(1));
     reasons.extend(whole.reasons);
-    State { limit: Limit::Generator, reasons }
+    State {
+        limit: Limit::Generator,
+        reasons,
+    }
 }
 
 /// The first part from which on the limit holds in four fifths of the parts.
@@ -303,7 +352,9 @@ fn since(whole: &Window<'_>, parts: &[Window<'_>], limits: &[Limit], limit: Limi
     };
     let first = (0..limits.len()).find(holds);
     let first = first.or_else(|| limits.iter().position(|other| *other == limit));
-    first.and_then(|at| parts.get(at)).map_or(whole.from_s(), Window::from_s)
+    first
+        .and_then(|at| parts.get(at))
+        .map_or(whole.from_s(), Window::from_s)
 }
 
 #[cfg(test)]

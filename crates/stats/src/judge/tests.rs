@@ -134,11 +134,19 @@ fn where_both_have_room_connections_wait_and_doubling_them_would_show() {
         Some("jostle judge --double -- redis-benchmark -c {50}")
     );
     // Of a pair's run that is known already.
-    let turn = Turn { block: 1, load: 50, doubled: false };
-    let found = Planted::of(0.3, 0.4).with(|run| run.pair = Some(turn)).is(Limit::Path, "busy");
+    let turn = Turn {
+        block: 1,
+        load: 50,
+        doubled: false,
+    };
+    let found = Planted::of(0.3, 0.4)
+        .with(|run| run.pair = Some(turn))
+        .is(Limit::Path, "busy");
     assert_eq!(found.next, None);
     Planted::of(0.8, 0.5).is(Limit::Undecided, "nor had both of them room");
-    let found = Planted::of(0.3, 0.0).with(|run| run.server = None).is(Limit::Undecided, "not found");
+    let found = Planted::of(0.3, 0.0)
+        .with(|run| run.server = None)
+        .is(Limit::Undecided, "not found");
     assert!(found.meaning.contains("without seeing the server"));
 }
 
@@ -196,7 +204,10 @@ fn neighbours_harm_only_whom_they_keep_waiting_and_are_named() {
             hog(run, 0.5);
         })
         .is(Limit::Generator, "45 % waiting for one");
-    assert!(found.reasons[1].contains("stress (pid 99) 5.0 s"), "{found:?}");
+    assert!(
+        found.reasons[1].contains("stress (pid 99) 5.0 s"),
+        "{found:?}"
+    );
     // A fifth of the CPU, of a generator that has room.
     Planted::of(0.5, 0.3)
         .with(|run| {
@@ -205,7 +216,9 @@ fn neighbours_harm_only_whom_they_keep_waiting_and_are_named() {
         })
         .is(Limit::Generator, "runnable for 18 %");
     // It ran elsewhere: nobody waited for it.
-    Planted::of(0.4, 0.3).with(|run| hog(run, 0.9)).is(Limit::Path, "neither");
+    Planted::of(0.4, 0.3)
+        .with(|run| hog(run, 0.9))
+        .is(Limit::Path, "neither");
     // They waited for each other, and nobody else ran.
     Planted::of(0.4, 0.3)
         .with(|run| queue(&mut run.generator, 0.15))
@@ -253,8 +266,12 @@ fn a_full_accept_queue_is_the_server_s_and_lost_segments_are_the_path_s() {
         .is(Limit::Path, "2.0 % of the segments");
     // Unread answers decide only where the generator has little room.
     let unread = |run: &mut Watched| traffic(run).generator_unread_bytes = vec![900.0; LOOKS];
-    Planted::of(0.8, 0.3).with(unread).is(Limit::Generator, "answers lay unread");
-    Planted::of(0.4, 0.3).with(unread).is(Limit::Path, "neither");
+    Planted::of(0.8, 0.3)
+        .with(unread)
+        .is(Limit::Generator, "answers lay unread");
+    Planted::of(0.4, 0.3)
+        .with(unread)
+        .is(Limit::Path, "neither");
 }
 
 #[test]
@@ -303,7 +320,9 @@ fn start_and_end_without_traffic_are_left_out() {
 #[test]
 fn what_was_hardly_seen_is_not_judged() {
     let short = |run: &mut Watched| traffic(run).bytes[3..].fill(0.0);
-    Planted::of(0.95, 0.4).with(short).is(Limit::Undecided, "let the command run");
+    Planted::of(0.95, 0.4)
+        .with(short)
+        .is(Limit::Undecided, "let the command run");
     Planted::of(0.95, 0.4)
         .with(|run| run.generator.queued_s = None)
         .is(Limit::Undecided, "schedstat");
@@ -336,16 +355,25 @@ fn pairs(ratio: f64, busy: f64) -> Vec<Run> {
     let run = |block: u64, doubled: bool| {
         let load = if doubled { 100 } else { 50 };
         let planted = Planted::of(busy - 0.01, 0.5).with(|run| {
-            run.pair = Some(Turn { block, load, doubled });
+            run.pair = Some(Turn {
+                block,
+                load,
+                doubled,
+            });
             // A percent of noise, as machines have it.
             let noise = 1.0 + 0.01 * (block as f64 - 3.5) / 3.5;
             let factor = if doubled { ratio * noise } else { 1.0 };
-            traffic(run).bytes.iter_mut().for_each(|bytes| *bytes *= factor);
+            traffic(run)
+                .bytes
+                .iter_mut()
+                .for_each(|bytes| *bytes *= factor);
             run.finding = find(run);
         });
         Run::of(&planted.watched).unwrap()
     };
-    (1..=6).flat_map(|block| [run(block, false), run(block, true)]).collect()
+    (1..=6)
+        .flat_map(|block| [run(block, false), run(block, true)])
+        .collect()
 }
 
 #[test]
@@ -366,7 +394,10 @@ fn pairs_settle_what_watching_cannot() {
     ] {
         let doubled = settle(&command, &pairs(ratio, busy)).unwrap();
         assert_eq!(doubled.limit, limit, "{ratio} {busy}: {doubled:#?}");
-        assert_eq!((doubled.loads, doubled.measure.as_str()), ([50, 100], "bytes"));
+        assert_eq!(
+            (doubled.loads, doubled.measure.as_str()),
+            ([50, 100], "bytes")
+        );
         assert_eq!(doubled.rates_per_s.len(), 6);
     }
     // Under six pairs there is no interval.
@@ -379,7 +410,11 @@ fn pairs_settle_what_watching_cannot() {
 fn where_each_request_has_its_connection_connections_are_the_work() {
     let run = |block: u64, doubled: bool| {
         let planted = Planted::of(0.3, 0.5).with(|run| {
-            run.pair = Some(Turn { block, load: 50, doubled });
+            run.pair = Some(Turn {
+                block,
+                load: 50,
+                doubled,
+            });
             let traffic = traffic(run);
             // Few live from one look to the next: bytes tell little of the work.
             traffic.bytes.fill(if doubled { 300.0 } else { 500.0 });
@@ -387,7 +422,9 @@ fn where_each_request_has_its_connection_connections_are_the_work() {
         });
         Run::of(&planted.watched).unwrap()
     };
-    let runs: Vec<Run> = (1..=6).flat_map(|block| [run(block, false), run(block, true)]).collect();
+    let runs: Vec<Run> = (1..=6)
+        .flat_map(|block| [run(block, false), run(block, true)])
+        .collect();
     let doubled = settle(&["ab".to_owned()], &runs).unwrap();
     assert_eq!(doubled.measure, "connections");
     assert!((doubled.ratio - 1.5).abs() < 1e-9, "{doubled:?}");

@@ -18,10 +18,18 @@ const WORKS: f64 = 0.1;
 /// From the first interval with traffic to the last one.
 pub fn of(watched: &Watched) -> Range<usize> {
     let activity = activity(watched);
-    let positive: Vec<f64> = activity.iter().copied().filter(|rate| *rate > 0.0).collect();
-    let Some(usual) = median(&positive) else { return 0..0 };
+    let positive: Vec<f64> = activity
+        .iter()
+        .copied()
+        .filter(|rate| *rate > 0.0)
+        .collect();
+    let Some(usual) = median(&positive) else {
+        return 0..0;
+    };
     let is_active = |rate: &f64| *rate > 0.0 && *rate >= ACTIVE * usual;
-    let Some(first) = activity.iter().position(is_active) else { return 0..0 };
+    let Some(first) = activity.iter().position(is_active) else {
+        return 0..0;
+    };
     let last = activity.iter().rposition(is_active).unwrap_or(first);
     match last - first + 1 {
         few if few < FEW => first..last + 1,
@@ -42,7 +50,9 @@ fn activity(watched: &Watched) -> Vec<f64> {
     let told = columns.find(|column| column.iter().any(|value| *value > 0.0));
     let spans = watched.span_s.iter();
     let rates = told.into_iter().flatten().zip(spans);
-    rates.map(|(value, span)| value / span.max(f64::MIN_POSITIVE)).collect()
+    rates
+        .map(|(value, span)| value / span.max(f64::MIN_POSITIVE))
+        .collect()
 }
 
 /// A part of the run.
@@ -58,7 +68,11 @@ impl<'a> Window<'a> {
     pub fn new(watched: &'a Watched, range: Range<usize>) -> Window<'a> {
         let range = range.start.min(watched.span_s.len())..range.end.min(watched.span_s.len());
         let wall_s = sum(&watched.span_s, &range);
-        Window { watched, range, wall_s }
+        Window {
+            watched,
+            range,
+            wall_s,
+        }
     }
 
     /// Sum of a column over it.
@@ -81,7 +95,9 @@ impl<'a> Window<'a> {
     /// When it ends.
     pub fn to_s(&self) -> f64 {
         let last = self.range.end.checked_sub(1);
-        last.and_then(|last| self.watched.end_s.get(last)).copied().unwrap_or(0.0)
+        last.and_then(|last| self.watched.end_s.get(last))
+            .copied()
+            .unwrap_or(0.0)
     }
 
     /// CPU time and time in the run queue of the busiest thread, as shares.
@@ -101,7 +117,9 @@ impl<'a> Window<'a> {
     /// For which share a quota kept a side from running. The kernel sums over CPUs, so
     /// that several threads that work are throttled several times at once.
     pub fn throttled(&self, side: &Side) -> f64 {
-        let Some(throttled_s) = &side.throttled_s else { return 0.0 };
+        let Some(throttled_s) = &side.throttled_s else {
+            return 0.0;
+        };
         let each = side.busiest.iter().map(|thread| self.busy(thread));
         let working = each.filter(|busy| busy.share() >= WORKS).count() as u64;
         let at_once = working.clamp(1, self.watched.machine.cpus.max(1));
@@ -110,7 +128,11 @@ impl<'a> Window<'a> {
 
     /// CPUs' worth of time of other programs; None where they cannot be seen.
     pub fn others(&self) -> Option<f64> {
-        self.watched.machine.others_s.as_ref().map(|others_s| self.share(others_s))
+        self.watched
+            .machine
+            .others_s
+            .as_ref()
+            .map(|others_s| self.share(others_s))
     }
 
     /// Share of all CPUs that the hypervisor took.
@@ -154,5 +176,9 @@ impl Busy<'_> {
 
 fn sum(column: &[f64], range: &Range<usize>) -> f64 {
     let end = range.end.min(column.len());
-    column.get(range.start.min(end)..end).unwrap_or_default().iter().sum()
+    column
+        .get(range.start.min(end)..end)
+        .unwrap_or_default()
+        .iter()
+        .sum()
 }

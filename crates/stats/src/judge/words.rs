@@ -25,7 +25,7 @@ pub fn too_short(window: &Window<'_>) -> String {
         "traffic was seen for {}, in {} looks: let the command run for {} or more",
         seconds(window.wall_s),
         window.range.len(),
-        seconds(4.0 * SHORTEST_S)
+        seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s))
     )
 }
 
@@ -37,12 +37,20 @@ pub fn short_lived(seen: f64) -> String {
 }
 
 pub fn stopped(side: &str, share: f64) -> String {
-    format!("the {side} was stopped by a signal for {} of the time", percent(share))
+    format!(
+        "the {side} was stopped by a signal for {} of the time",
+        percent(share)
+    )
 }
 
 pub fn throttled(side: &str, of: &Side, share: f64) -> String {
-    let quota = of.quota_cpus.map_or(String::new(), |cpus| format!(" of {cpus} CPUs"));
-    let group = of.quota_group.as_ref().map_or(String::new(), |group| format!(" ({group})"));
+    let quota = of
+        .quota_cpus
+        .map_or(String::new(), |cpus| format!(" of {cpus} CPUs"));
+    let group = of
+        .quota_group
+        .as_ref()
+        .map_or(String::new(), |group| format!(" ({group})"));
     format!(
         "a CPU quota{quota}{group} kept the {side} from running for {} of the time",
         percent(share)
@@ -50,7 +58,11 @@ pub fn throttled(side: &str, of: &Side, share: f64) -> String {
 }
 
 pub fn shared_quota(of: &Side, share: f64) -> String {
-    throttled("generator and the server, which are in the same control group,", of, share)
+    throttled(
+        "generator and the server, which are in the same control group,",
+        of,
+        share,
+    )
 }
 
 pub fn stolen(share: f64) -> String {
@@ -96,7 +108,14 @@ pub fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
         .machine
         .neighbours
         .iter()
-        .map(|other| format!("{} (pid {}) {}", other.name, other.pid, seconds(other.cpu_s)))
+        .map(|other| {
+            format!(
+                "{} (pid {}) {}",
+                other.name,
+                other.pid,
+                seconds(other.cpu_s)
+            )
+        })
         .collect();
     match names.is_empty() {
         true => waited,
@@ -173,11 +192,18 @@ pub fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
 }
 
 pub fn between(generator: Busy<'_>, server: Busy<'_>) -> String {
-    format!("neither side was at its limit, nor had both of them room: {}", both(generator, server))
+    format!(
+        "neither side was at its limit, nor had both of them room: {}",
+        both(generator, server)
+    )
 }
 
 pub fn partly(time_s: f64, all_s: f64) -> String {
-    format!("the generator was at its limit in {} of {}", seconds(time_s), seconds(all_s))
+    format!(
+        "the generator was at its limit in {} of {}",
+        seconds(time_s),
+        seconds(all_s)
+    )
 }
 
 /// What else was seen and bends the figures, though it did not decide.
@@ -253,7 +279,13 @@ pub fn doubling(command: &[String]) -> Option<String> {
     let (at, marked) = marked?;
     let words = command.iter().enumerate();
     let words: Vec<String> = words
-        .map(|(nth, word)| if nth == at { marked.clone() } else { quoted(word) })
+        .map(|(nth, word)| {
+            if nth == at {
+                marked.clone()
+            } else {
+                quoted(word)
+            }
+        })
         .collect();
     Some(format!("jostle judge --double -- {}", words.join(" ")))
 }

@@ -68,7 +68,10 @@ pub fn opened() -> Option<u64> {
 /// Of a table with a line of names and one of numbers under the same first word.
 fn column(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(table));
-    let at = lines.next()?.split_whitespace().position(|word| word == name)?;
+    let at = lines
+        .next()?
+        .split_whitespace()
+        .position(|word| word == name)?;
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
