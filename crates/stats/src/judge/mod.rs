@@ -52,6 +52,9 @@ const FEWEST: usize = 4;
 /// Share of the command's CPU time that has to be seen.
 const SEEN: f64 = 0.8;
 
+/// CPUs' worth of time that may be missing all the same.
+const MISSING: f64 = 0.05;
+
 /// A generator that is at its limit in so much of the time bends the mean.
 const PARTLY: f64 = 0.25;
 
@@ -83,8 +86,8 @@ pub fn find(watched: &Watched) -> Finding {
     Finding {
         limit: state.limit,
         since_s: since_s.map(tenths),
-        from_s: tenths(window.from_s()),
-        to_s: tenths(window.to_s()),
+        from_s: tenths(window.start_s()),
+        to_s: tenths(window.stop_s()),
         generator_busy_share: generator.map(|busy| thousandths(busy.share())),
         server_busy_share: server.map(|busy| thousandths(busy.share())),
         reasons: state.reasons,
@@ -127,7 +130,12 @@ fn unseen(window: &Window<'_>) -> Option<State> {
         return undecided(words::NO_SCHEDSTAT.to_owned());
     }
     if let Some(seen) = watched.seen_share.filter(|seen| *seen < SEEN) {
-        return undecided(words::short_lived(seen));
+        // Of a command that hardly runs at all the start is most of its time.
+        let known_s: f64 = watched.generator.cpu_s.iter().sum();
+        let missing_s = known_s / seen.max(f64::MIN_POSITIVE) - known_s;
+        if missing_s >= MISSING * watched.elapsed_s.max(window.wall_s) {
+            return undecided(words::short_lived(seen));
+        }
     }
     None
 }
@@ -354,7 +362,7 @@ fn since(whole: &Window<'_>, parts: &[Window<'_>], limits: &[Limit], limit: Limi
     let first = first.or_else(|| limits.iter().position(|other| *other == limit));
     first
         .and_then(|at| parts.get(at))
-        .map_or(whole.from_s(), Window::from_s)
+        .map_or(whole.start_s(), Window::start_s)
 }
 
 #[cfg(test)]

@@ -330,6 +330,10 @@ fn what_was_hardly_seen_is_not_judged() {
     Planted::of(0.95, 0.4)
         .with(|run| run.seen_share = Some(0.3))
         .is(Limit::Undecided, "70 % of the command's CPU time");
+    // Half of next to nothing is no loss.
+    Planted::of(0.01, 0.4)
+        .with(|run| run.seen_share = Some(0.5))
+        .is(Limit::Path, "neither");
     // Nothing at all.
     assert_eq!(find(&Watched::default()).limit, Limit::Undecided);
 }

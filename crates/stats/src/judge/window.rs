@@ -86,14 +86,14 @@ impl<'a> Window<'a> {
     }
 
     /// When it begins, since the start of the command.
-    pub fn from_s(&self) -> f64 {
+    pub fn start_s(&self) -> f64 {
         let first = self.range.start;
         let span = self.watched.span_s.get(first).copied().unwrap_or(0.0);
         self.watched.end_s.get(first).map_or(0.0, |end| end - span)
     }
 
     /// When it ends.
-    pub fn to_s(&self) -> f64 {
+    pub fn stop_s(&self) -> f64 {
         let last = self.range.end.checked_sub(1);
         last.and_then(|last| self.watched.end_s.get(last))
             .copied()
