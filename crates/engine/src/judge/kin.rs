@@ -237,7 +237,8 @@ mod tests {
         let two = children();
         let mut kin = Kin::new(shell.id(), 0);
         assert_eq!(kin.of(Whose::Generator).len(), 3, "{two:?}");
-        assert_eq!(kin.of(Whose::Tool), [std::process::id()]);
+        // Other tests of this process have children too.
+        assert!(kin.of(Whose::Tool).contains(&std::process::id()));
         kin.serve(&[two[0], shell.id()]);
         // What was the command's from its birth stays so; only roots move.
         assert_eq!(kin.of(Whose::Server), [two[0]]);
