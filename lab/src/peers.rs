@@ -216,6 +216,7 @@ fn read(text: &str) -> anyhow::Result<Answer> {
             Record::Point(record) => point = Some((record, line.len() as u64 + 1)),
             Record::Closing(_) | Record::Verdict(_) | Record::Fit(_) => {}
             Record::End(_) | Record::Calibrated(_) => {}
+            Record::Judged(_) | Record::Doubled(_) => {}
         }
     }
     let experiment = *experiment.context("no experiment record")?;

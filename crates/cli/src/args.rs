@@ -3,11 +3,13 @@
 //! Help, man page and shell completions are generated from these definitions.
 
 mod connect;
+mod judge;
 mod rate;
 mod requests;
 mod spread;
 
 pub use connect::Connect;
+pub use judge::Judge;
 pub use rate::Rate;
 pub use requests::{Asked, Call};
 pub use spread::Spread;
@@ -49,6 +51,8 @@ pub enum Verb {
     Rate(Box<Rate>),
     /// Keeps so many requests in flight, spread over few or many generators
     Spread(Box<Spread>),
+    /// Runs anybody's load generator and reports what its figures are worth
+    Judge(Box<Judge>),
     /// Run the experiments of a plan file, or of a result file again
     Run(Run),
     /// Print result files again, in any format
@@ -96,7 +100,7 @@ impl Verb {
             // What a keeper starts is as its rank is.
             Verb::Serve { .. } | Verb::Disturb { .. } => true,
             Verb::Report(_) | Verb::Compare(_) | Verb::Calibrate(_) | Verb::Targets(_) => false,
-            Verb::Explain(_) => false,
+            Verb::Explain(_) | Verb::Judge(_) => false,
             Verb::Doctor | Verb::Completions { .. } | Verb::Man { .. } => false,
         }
     }

@@ -61,12 +61,21 @@ fn replaceable(file: &mut File) -> std::io::Result<bool> {
 /// # Errors
 /// Whatever the system says, such as a full disk.
 pub fn write(page: Option<Page>, sets: &[ResultSet]) -> anyhow::Result<()> {
-    let Some(mut page) = page else { return Ok(()) };
+    match page {
+        Some(page) => write_text(page, &jostle_report::html(sets)),
+        None => Ok(()),
+    }
+}
+
+/// Writes this page.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_text(mut page: Page, text: &str) -> anyhow::Result<()> {
     page.new = false;
-    let text = jostle_report::html(sets);
     let whole = page
         .begin()
-        .and_then(|()| page.file.write_all(redacted(&text).as_bytes()));
+        .and_then(|()| page.file.write_all(redacted(text).as_bytes()));
     whole.with_context(|| {
         let name = page.path.display();
         format!("cannot write {name}; `jostle report` makes the page again from what -o wrote")

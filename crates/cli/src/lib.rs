@@ -9,6 +9,7 @@ mod compare;
 mod doctor;
 mod explain;
 mod html;
+mod judge;
 mod measure;
 mod plan_file;
 mod progress;
@@ -79,6 +80,7 @@ pub fn main() -> ExitCode {
         Verb::Rate(rate) => measure::measure(vec![rate.plan()], &rate.output),
         Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
         Verb::Spread(spread) => measure::measure(vec![spread.plan()], &spread.output),
+        Verb::Judge(args) => judge::judge(&args),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
         Verb::Compare(compare) => compare::compare(&compare),
@@ -198,6 +200,9 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
 }
 
 fn render(report: &Report) -> Result<u8, Failure> {
+    if let Some(code) = judge::report(report)? {
+        return Ok(code);
+    }
     let page = html::reserve(report.html.as_deref())?;
     let mut sets = Vec::new();
     for path in &report.results {

@@ -20,6 +20,7 @@ pub mod environment;
 pub mod experiment;
 pub mod grants;
 pub mod hosts;
+pub mod judge;
 pub mod keeper;
 mod merged;
 pub mod order;

@@ -9,6 +9,7 @@ pub mod calibrated;
 pub mod connect;
 pub mod defaults;
 pub mod hosts;
+pub mod judged;
 pub mod list;
 pub mod open_loop;
 pub mod plan;

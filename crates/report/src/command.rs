@@ -1,6 +1,7 @@
 //! A plan as the command that asks for it, with defaults left out; and a plan with an
 //! option changed as it is typed.
 
+use jostle_model::text::quoted;
 use jostle_model::{Plan, defaults};
 use serde_json::Value;
 
@@ -149,15 +150,6 @@ fn brief<'a>(opt: &Opt, value: &'a str) -> &'a str {
         Some("0") => "0",
         Some(number) if opt.option == "-t" && number.parse::<u64>().is_ok() => number,
         _ => value,
-    }
-}
-
-/// For a shell: as it is where nothing in it means anything there.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

@@ -279,6 +279,8 @@ fn add(sets: &mut Vec<ResultSet>, record: Record) -> Result<(), &'static str> {
         (Record::Verdict(_), Some(_)) => {}
         // It stands for itself, after the experiments on which it rests.
         (Record::Calibrated(_), _) => {}
+        // `judged` reads those; they need no experiment.
+        (Record::Judged(_) | Record::Doubled(_), _) => {}
         (Record::Closing(_), None) => return Err("a closing that belongs to no experiment"),
         (Record::Point(_), None) => return Err("a point that belongs to no experiment"),
         (Record::Fit(_), None) => return Err("a fit that belongs to no experiment"),
@@ -294,7 +296,7 @@ struct Head {
     schema: String,
 }
 
-fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
+pub(crate) fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
     // Only an experiment has a schema, and another version's may not parse as
     // ours.
     if let Ok(Head { schema }) = serde_json::from_slice(bytes)
@@ -316,7 +318,10 @@ fn record(bytes: &[u8], path: &str, line: usize) -> Result<Record, FileError> {
     };
     let record = serde_json::from_str(&text).map_err(|error| wrong(problem(&error)))?;
     // Limits of a machine may be as large as they like.
-    let measured = !matches!(record, Record::Experiment(_) | Record::Calibrated(_));
+    let measured = !matches!(
+        record,
+        Record::Experiment(_) | Record::Calibrated(_) | Record::Judged(_)
+    );
     match measured.then(|| beyond_measure(&text)).flatten() {
         Some(number) => Err(wrong(format!("{number} is nothing that can be measured"))),
         None => Ok(record),

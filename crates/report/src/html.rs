@@ -9,6 +9,7 @@ mod about;
 mod chapter;
 mod chart;
 mod figures;
+mod judged;
 mod labels;
 mod scale;
 mod units;
@@ -24,6 +25,8 @@ use figures::{Cell, Data, Figure, groups};
 use jostle_model::record::Is;
 use jostle_stats::summary::summarize;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+pub use judged::judged;
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");

@@ -26,6 +26,7 @@ mod hosts;
 mod html;
 mod intro;
 mod json;
+pub mod judged;
 mod markdown;
 mod next;
 mod over;
@@ -43,7 +44,7 @@ mod made;
 mod planted;
 
 pub use file::{FileError, Writer, read, read_from};
-pub use html::{MARK, html};
+pub use html::{MARK, html, judged as html_of_judged};
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
 use jostle_stats::summary::{PointSummary, summarize};

@@ -25,6 +25,7 @@ pub mod growth;
 pub mod harm;
 pub mod histogram;
 pub mod intervals;
+pub mod judge;
 pub mod knee;
 pub mod numbers;
 pub mod open_loop;

@@ -16,9 +16,16 @@ pub type Census = BTreeMap<u32, u64>;
 
 /// Reads the CPU clocks of all processes that /proc shows.
 pub fn take() -> Census {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| number(entry.file_name().as_bytes()));
+    let pids = processes().into_iter();
     pids.filter_map(|pid| Some((pid, CpuClock::of(pid).ok()?.read()?)))
+        .collect()
+}
+
+/// The processes that /proc shows.
+pub fn processes() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| number(entry.file_name().as_bytes()))
         .collect()
 }
 

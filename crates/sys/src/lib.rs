@@ -23,6 +23,7 @@ pub mod pthread;
 pub mod serving;
 pub mod shared;
 pub mod signal;
+pub mod sock_diag;
 pub mod socket;
 pub mod spawn;
 pub mod stat;

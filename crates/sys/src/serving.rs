@@ -95,6 +95,18 @@ fn owners(inodes: &BTreeSet<u64>) -> Vec<u32> {
     pids.filter(|pid| holds(*pid, &links)).collect()
 }
 
+/// The inodes of the sockets that a process has open; empty where it may not be looked at.
+pub fn sockets_of(pid: u32) -> BTreeSet<u64> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+    let entries = descriptors.into_iter().flatten().flatten();
+    let inode = |entry: fs::DirEntry| {
+        let link = fs::read_link(entry.path()).ok()?;
+        let number = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        number.parse().ok()
+    };
+    entries.filter_map(inode).collect()
+}
+
 fn holds(pid: u32, links: &BTreeSet<String>) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
     descriptors.into_iter().flatten().flatten().any(|entry| {
@@ -117,6 +129,8 @@ mod tests {
         assert_eq!(serving(&address), [std::process::id()]);
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap();
+        // Both ends and the listener, at least: other tests have sockets too.
+        assert!(sockets_of(std::process::id()).len() >= 3);
         drop(listener);
         assert!(!is_served(&address));
         assert_eq!(serving(&address), [std::process::id()]);

@@ -103,6 +103,16 @@ const PACKAGES: &[Package] = &[
         why: "tests and `cargo xtask peers` run redis-cli and redis-benchmark against jostled",
     },
     Package {
+        name: "wrk",
+        brings: "wrk",
+        why: "a load generator with threads that tests of `jostle judge` run against nginx",
+    },
+    Package {
+        name: "apache2-utils",
+        brings: "ab",
+        why: "a load generator with a connection for each request, for the same tests",
+    },
+    Package {
         name: "nginx-light",
         brings: "nginx",
         why: "the web server beside which `cargo xtask validate` plants neighbours",

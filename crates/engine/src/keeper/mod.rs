@@ -21,6 +21,7 @@ mod servers;
 mod spread;
 mod together;
 
+pub(crate) use accounts::Server;
 pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
 pub use servers::VERB as SERVE_VERB;
 

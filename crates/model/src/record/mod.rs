@@ -29,6 +29,7 @@ pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 
 use crate::calibrated::Calibrated;
 use crate::connect::Closing;
+use crate::judged::{Doubled, Watched};
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,10 @@ pub enum Record {
     End(End),
     /// What a calibration found, after the experiments on which it rests.
     Calibrated(Box<Calibrated>),
+    /// A foreign load generator that `jostle judge` watched; it stands for itself.
+    Judged(Box<Watched>),
+    /// What pairs of a load and its double settled; after the runs of the pairs.
+    Doubled(Box<Doubled>),
 }
 
 /// What was asked for, where, and how good the tool itself is there.

@@ -181,6 +181,22 @@ pub fn throttled(cpu_stats: &[PathBuf]) -> Throttled {
     sum
 }
 
+/// The cpu.stat of each group of another process that has a quota, its parents included.
+pub fn cpu_stats_of(pid: u32) -> Vec<PathBuf> {
+    let (version, groups) = groups_of(Path::new("/"), &pid.to_string(), "cpu");
+    let limited = groups
+        .iter()
+        .filter(|group| quota(version, group).is_some());
+    limited.map(|group| group.join("cpu.stat")).collect()
+}
+
+/// For how long the quota behind such a file has kept its group from running so far, in
+/// nanoseconds, summed over CPUs.
+pub fn throttled_ns(cpu_stat: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(cpu_stat).ok()?;
+    keyed(&text, "throttled_time").or_else(|| keyed(&text, "throttled_usec").map(|us| us * 1_000))
+}
+
 /// Reads /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.
 pub fn memberships(text: &str) -> Vec<Membership> {
     let parse = |line: &str| {

@@ -54,6 +54,27 @@ impl Net {
     }
 }
 
+/// Sockets in TIME_WAIT now.
+pub fn time_wait() -> Option<u64> {
+    let sockets = slurp("/proc/net/sockstat")?;
+    tcp_line(&sockets).get("tw").copied()
+}
+
+/// TCP connections that were opened from this network namespace since it exists.
+pub fn opened() -> Option<u64> {
+    column(&slurp("/proc/net/snmp")?, "Tcp:", "ActiveOpens")
+}
+
+/// Of a table with a line of names and one of numbers under the same first word.
+fn column(text: &str, table: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(table));
+    let at = lines
+        .next()?
+        .split_whitespace()
+        .position(|word| word == name)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
+}
+
 /// How many of a list such as `8080,9148-9150` lie in the range.
 fn reserved_within(list: &str, ports: PortRange) -> u64 {
     let ranges = list.split(',').filter_map(|part| {
@@ -219,6 +240,14 @@ pub fn available_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_stands_under_its_name() {
+        let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin MaxConn ActiveOpens\nTcp: 200 -1 77\n";
+        assert_eq!(column(text, "Tcp:", "ActiveOpens"), Some(77));
+        assert_eq!(column(text, "Tcp:", "NoSuch"), None);
+        assert!(opened().is_some() && time_wait().is_some());
+    }
 
     #[test]
     fn reserved_ports_count_where_they_lie_in_the_range() {

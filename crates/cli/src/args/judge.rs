@@ -1,0 +1,43 @@
+//! The options of `jostle judge`.
+
+use super::seconds;
+use clap::Args;
+use jostle_model::{Nanos, ServerAt};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The command runs as it is; its input and output are its own. The report follows on stderr.\n\
+    Exit codes: 3 the generator was at its limit; 1 the command failed or could not be started.\n\
+    Examples: jostle judge -- redis-benchmark -c 50 -n 1000000 -t get\n\
+    \u{20}         jostle judge --double -- wrk -t2 -c{50} -d5s http://127.0.0.1:8080/"
+)]
+pub struct Judge {
+    /// The load generator with its arguments; with --double, one number of it in braces: -c {50}
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// The server on this machine, if the command's connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
+    #[arg(long, value_name = "WHICH")]
+    pub server: Option<ServerAt>,
+    /// Time between two looks; longer where a look costs more than half a percent of it
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = seconds)]
+    pub every: Nanos,
+    /// Run the command with the number in braces and with twice that, in interleaved pairs
+    #[arg(long)]
+    pub double: bool,
+    /// Pairs of --double [default: 6]
+    #[arg(long, value_name = "PAIRS", requires = "double")]
+    pub repeat: Option<u32>,
+    /// Also write the result file, a record for each run
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the result file if it exists
+    #[arg(long, requires = "output")]
+    pub overwrite: bool,
+    /// Also write a page with the time series for a browser
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Do not print the report
+    #[arg(short, long)]
+    pub quiet: bool,
+}

@@ -1,0 +1,319 @@
+//! `jostle judge`: runs a foreign load generator, watches it, and reports on stderr what
+//! was at its limit. Standard output belongs to the command.
+
+use crate::args::{Judge, Report};
+use crate::html::{self, Page};
+use crate::measure::rfc3339;
+use crate::signals::Signals;
+use crate::{COMMIT, Failure, VERSION, complain, print, shown};
+use anyhow::{Context, anyhow};
+use jostle_engine::environment::environment;
+use jostle_engine::experiment::exit;
+use jostle_engine::judge::{Order, watch};
+use jostle_engine::keeper;
+use jostle_model::judged::{Limit, Turn, Watched};
+use jostle_model::record::Record;
+use jostle_report::Writer;
+use jostle_report::judged::{self, Judgements};
+use jostle_stats::judge::{Run, settle};
+use jostle_sys::limits::Machine;
+use jostle_sys::spawn;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Pairs without `--repeat`: the fewest that have an interval.
+const PAIRS: u32 = 6;
+
+/// Pairs, at most.
+const MOST_PAIRS: u32 = 1_000;
+
+/// Looks may not follow each other faster, in nanoseconds: threads' clocks step by ticks
+/// of up to 10 ms.
+const SHORTEST_NS: u64 = 10_000_000;
+
+/// Runs the command and returns the exit code.
+///
+/// # Errors
+/// What is impossible, before anything has started; that the command could not be
+/// started, or its guard was killed.
+pub fn judge(args: &Judge) -> Result<u8, Failure> {
+    let words = jostle_engine::judge::words(&args.command);
+    let turns = turns(args, &words)?;
+    if args.every.0 < SHORTEST_NS {
+        return Err(Failure::Usage("--every: at least 10ms".to_owned()));
+    }
+    if let Some(named) = &args.server {
+        keeper::check_server(named).map_err(Failure::Usage)?;
+    }
+    if let Some(program) = words.first() {
+        spawn::find(program).with_context(|| {
+            format!("cannot start {program}; check its name and PATH, or name its whole path")
+        })?;
+    }
+    let writer = args.output.as_ref();
+    let writer = writer.map(|path| Writer::create(path, args.overwrite));
+    let writer = writer
+        .transpose()
+        .map_err(|error| Failure::Failed(error.into()))?;
+    let page = html::reserve(args.html.as_deref())?;
+    let mut bench = Bench {
+        args,
+        words,
+        signals: Signals::listen().context("cannot listen to signals")?,
+        writer,
+        found: Judgements::default(),
+    };
+    let done = bench.run(&turns);
+    let done = done.and_then(|code| bench.settle(code));
+    bench.show(page)?;
+    done
+}
+
+/// Which runs there are: one, or pairs in turn.
+fn turns(args: &Judge, words: &[String]) -> Result<Vec<Option<Turn>>, Failure> {
+    if !args.double {
+        return Ok(vec![None]);
+    }
+    let loads: Vec<u64> = words
+        .iter()
+        .filter_map(|word| braced(word))
+        .map(|(_, load, _)| load)
+        .collect();
+    let [load] = loads[..] else {
+        return Err(Failure::Usage(
+            "--double: put the number of connections in braces, once, such as -c {50}".to_owned(),
+        ));
+    };
+    let pairs = args.repeat.unwrap_or(PAIRS);
+    if load == 0 || load > u64::from(u32::MAX) || pairs == 0 || pairs > MOST_PAIRS {
+        return Err(Failure::Usage(format!(
+            "--double: the number in braces is at least 1, and --repeat 1 to {MOST_PAIRS}"
+        )));
+    }
+    let turn = |block: u32, doubled| Turn {
+        block: block.into(),
+        load: if doubled { 2 * load } else { load },
+        doubled,
+    };
+    // The second pair in reverse, so that a drift of the machine falls on both alike.
+    let pairs = (1..=pairs).flat_map(|block| {
+        let first = block % 2 == 0;
+        [turn(block, first), turn(block, !first)]
+    });
+    Ok(pairs.map(Some).collect())
+}
+
+/// What stands before the braces, the number in them, and what follows.
+fn braced(word: &str) -> Option<(&str, u64, &str)> {
+    let (before, rest) = word.split_once('{')?;
+    let (number, after) = rest.split_once('}')?;
+    Some((before, number.parse().ok()?, after))
+}
+
+/// The command with this number in place of the braces.
+fn filled(words: &[String], load: u64) -> Vec<String> {
+    let fill = |word: &String| match braced(word) {
+        Some((before, _, after)) => format!("{before}{load}{after}"),
+        None => word.clone(),
+    };
+    words.iter().map(fill).collect()
+}
+
+struct Bench<'a> {
+    args: &'a Judge,
+    words: Vec<String>,
+    signals: Signals,
+    writer: Option<Writer>,
+    found: Judgements,
+}
+
+impl Bench<'_> {
+    /// All runs in turn, until one fails.
+    fn run(&mut self, turns: &[Option<Turn>]) -> Result<u8, Failure> {
+        let machine = environment(&Machine::read(), VERSION, COMMIT);
+        for (nth, turn) in (1..).zip(turns) {
+            if let (Some(turn), false) = (turn, self.args.quiet) {
+                let load = turn.load;
+                complain(&format!("run {nth} of {}: load {load}", turns.len()));
+            }
+            let order = Order {
+                command: match turn {
+                    Some(turn) => filled(&self.words, turn.load),
+                    None => self.words.clone(),
+                },
+                server: self.args.server.clone(),
+                every_ns: self.args.every.0,
+                environment: machine.clone(),
+                started_at: rfc3339(SystemTime::now()),
+                pair: turn.clone(),
+            };
+            let signals = &self.signals;
+            let mut asked = || signals.exit_code().map(|code| i32::from(code) - 128);
+            let watched = watch(&order, &mut asked).map_err(anyhow::Error::from)?;
+            self.write(Record::Judged(Box::new(watched.clone())))?;
+            let code = code_of(&watched);
+            self.found.watched.push(watched);
+            if let Some(code) = self.signals.exit_code() {
+                return Ok(code);
+            }
+            if code == exit::FAILED || turns.len() == 1 {
+                return Ok(code);
+            }
+        }
+        Ok(exit::DONE)
+    }
+
+    /// What the pairs show, once all of them are there.
+    fn settle(&mut self, code: u8) -> Result<u8, Failure> {
+        if !self.args.double || code != exit::DONE {
+            return Ok(code);
+        }
+        let runs: Vec<Run> = self.found.watched.iter().filter_map(Run::of).collect();
+        let Some(doubled) = settle(&self.words, &runs) else {
+            return Err(Failure::Failed(anyhow!(
+                "no TCP connections of the command were seen, so that its work cannot be \
+                 compared; let it use TCP and run for a second or more"
+            )));
+        };
+        let code = match doubled.limit {
+            Limit::Generator => exit::INVALID,
+            _ => exit::DONE,
+        };
+        self.write(Record::Doubled(Box::new(doubled.clone())))?;
+        self.found.doubled.push(doubled);
+        Ok(code)
+    }
+
+    fn write(&mut self, record: Record) -> Result<(), Failure> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        writer
+            .write(&record)
+            .map_err(|error| Failure::Failed(error.into()))
+    }
+
+    /// Of pairs, what they settled; the single runs stand in the result file.
+    fn show(&self, page: Option<Page>) -> Result<(), Failure> {
+        if self.found.watched.is_empty() {
+            return Ok(());
+        }
+        let text = match (&self.found.doubled[..], self.found.watched.last()) {
+            ([settled, ..], _) => judged::doubled(settled),
+            (_, Some(last)) => judged::one(last),
+            _ => String::new(),
+        };
+        if !self.args.quiet {
+            // If stderr is closed, nobody is left to tell.
+            let _ = std::io::stderr().write_all(shown(&text).as_bytes());
+        }
+        if let Some(page) = page {
+            html::write_text(
+                page,
+                &jostle_report::html_of_judged(std::slice::from_ref(&self.found)),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Of one run. What the command itself reported comes first.
+fn code_of(watched: &Watched) -> u8 {
+    match (watched.exit, watched.finding.limit) {
+        (Some(0), Limit::Generator) => exit::INVALID,
+        (Some(0), _) => exit::DONE,
+        _ => exit::FAILED,
+    }
+}
+
+/// Prints result files of `judge` again. None where none of these files is one.
+///
+/// # Errors
+/// Where only some of them are, or one cannot be read.
+pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
+    let mut found = Vec::new();
+    for path in &report.results {
+        // Of standard input nothing may be taken that another reader needs.
+        let opened = (path != Path::new("-")).then(|| File::open(path).map(BufReader::new));
+        let Some(Ok(mut input)) = opened else {
+            continue;
+        };
+        if judged::is_judged(&mut input) {
+            found.push(read(&mut input, path)?);
+        }
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    if found.len() < report.results.len() {
+        return Err(Failure::Usage(
+            "results of `jostle judge` stand beside no others: report them by themselves"
+                .to_owned(),
+        ));
+    }
+    let page = html::reserve(report.html.as_deref())?;
+    let texts: Vec<String> = found
+        .iter()
+        .map(|found| judged::render(&report.format, found))
+        .collect();
+    print(&texts.join("\n"))?;
+    if let Some(page) = page {
+        html::write_text(page, &jostle_report::html_of_judged(&found))?;
+    }
+    let limited = |found: &Judgements| match &found.doubled[..] {
+        [] => found
+            .watched
+            .iter()
+            .any(|watched| watched.finding.limit == Limit::Generator),
+        settled => settled
+            .iter()
+            .any(|settled| settled.limit == Limit::Generator),
+    };
+    let strict = report.strict && found.iter().any(limited);
+    Ok(Some(if strict { exit::INVALID } else { exit::DONE }))
+}
+
+fn read(input: &mut dyn BufRead, path: &Path) -> Result<Judgements, Failure> {
+    judged::read_from(input, &path.display().to_string())
+        .map_err(|error| Failure::Failed(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(command: &str, double: bool, repeat: Option<u32>) -> Judge {
+        Judge {
+            command: command.split(' ').map(str::to_owned).collect(),
+            server: None,
+            every: jostle_model::Nanos(SHORTEST_NS),
+            double,
+            repeat,
+            output: None,
+            overwrite: false,
+            html: None,
+            quiet: false,
+        }
+    }
+
+    #[test]
+    fn pairs_take_turns_and_the_number_in_braces_is_doubled() {
+        let args = args("wrk -c{50} -d1s", true, Some(2));
+        let turns = turns(&args, &args.command).ok().unwrap();
+        let loads: Vec<u64> = turns.iter().flatten().map(|turn| turn.load).collect();
+        assert_eq!(loads, [50, 100, 100, 50]);
+        assert_eq!(filled(&args.command, 100), ["wrk", "-c100", "-d1s"]);
+    }
+
+    #[test]
+    fn pairs_without_one_number_are_refused() {
+        for command in ["wrk -c50", "wrk -c{50} -t{2}", "wrk -c{0}", "wrk -c{many}"] {
+            let args = args(command, true, None);
+            assert!(turns(&args, &args.command).is_err(), "{command}");
+        }
+        let none = args("wrk -c{50}", true, Some(0));
+        assert!(turns(&none, &none.command).is_err());
+    }
+}

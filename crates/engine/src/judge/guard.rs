@@ -1,0 +1,255 @@
+//! The guard: a process between jostle and the command, forked before any thread. It
+//! starts the command, reports how it is stopped, continued and ended, and on its own
+//! end, or jostle's, ends every descendant of the command.
+//!
+//! The command keeps jostle's process group, so that it may read the terminal and ^C
+//! reaches it; the guard leaves that group, so that ^C does not reach the guard.
+
+use jostle_sys::clock;
+use jostle_sys::process::{self, Forker};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process, setpgid, waitid,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long processes that were killed may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the guard reports, one line of JSON each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum News {
+    /// The command runs.
+    Started {
+        /// Its process.
+        pid: u32,
+    },
+    /// It could not be started.
+    Failed {
+        /// The system's number.
+        errno: i32,
+    },
+    /// A signal stopped the command, or let it go on.
+    Stopped {
+        /// Whether it stands still from now on.
+        stopped: bool,
+        /// When, on the monotonic clock.
+        at_ns: u64,
+    },
+    /// It has ended.
+    Ended {
+        /// Its exit code, or
+        code: Option<i32>,
+        /// the signal that ended it.
+        signal: Option<i32>,
+        /// CPU time of the command and of all children that it waited for.
+        cpu_ns: u64,
+        /// When, on the monotonic clock.
+        at_ns: u64,
+    },
+}
+
+/// Jostle's end.
+#[derive(Debug)]
+pub struct Guard {
+    news: BufReader<UnixStream>,
+    /// The guard's own process.
+    pub pid: u32,
+    /// The command's process.
+    pub command: u32,
+}
+
+impl Guard {
+    /// Forks the guard, which starts the command.
+    ///
+    /// # Errors
+    /// Why the command cannot be started, with the system's message.
+    pub fn start(words: &[String]) -> io::Result<Guard> {
+        let forker = Forker::new()?;
+        // Should the guard be killed, what the command has started comes to us.
+        process::adopt_orphans()?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut ours = Some(ours);
+        let pid = forker.fork(|| {
+            // A guard that holds our end would never see us go.
+            drop(ours.take());
+            match live(&theirs, words) {
+                Ok(()) => 0,
+                Err(error) => {
+                    let errno = error.raw_os_error().unwrap_or(0);
+                    let _ = report(&theirs, &News::Failed { errno });
+                    1
+                }
+            }
+        })?;
+        drop(theirs);
+        let stream = ours.ok_or_else(|| io::Error::other("no socket to the guard"))?;
+        let mut guard = Guard {
+            news: BufReader::new(stream),
+            pid: pid.as_raw_nonzero().get() as u32,
+            command: 0,
+        };
+        match guard.wait()? {
+            Some(News::Started { pid }) => guard.command = pid,
+            Some(News::Failed { errno }) => return Err(io::Error::from_raw_os_error(errno)),
+            _ => return Err(io::Error::other("the guard process ended at its start")),
+        }
+        Ok(guard)
+    }
+
+    /// The next report; None where the guard is gone.
+    fn wait(&mut self) -> io::Result<Option<News>> {
+        let mut line = String::new();
+        self.news.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line).ok())
+    }
+
+    /// The next report, if it comes by then, on the monotonic clock. A signal to jostle
+    /// ends the wait too.
+    ///
+    /// # Errors
+    /// That the guard is gone.
+    pub fn news(&mut self, until_ns: u64) -> io::Result<Option<News>> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let left = until_ns.saturating_sub(clock::monotonic());
+        let timeout = Timespec {
+            tv_sec: (left / 1_000_000_000) as i64,
+            tv_nsec: (left % 1_000_000_000) as i64,
+        };
+        if self.news.buffer().is_empty() {
+            let mut polled = [PollFd::new(self.news.get_ref(), PollFlags::IN)];
+            match poll(&mut polled, Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let gone = || io::Error::other("the guard process was killed, and the command with it");
+        self.wait()?.map(Some).ok_or_else(gone)
+    }
+
+    /// Sends the command a signal; one that has ended is no error.
+    pub fn signal(&self, signal: i32) {
+        let signal = Signal::from_named_raw(signal);
+        if let (Some(pid), Some(signal)) = (Pid::from_raw(self.command as i32), signal) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Drop for Guard {
+    /// Closing our end tells the guard to end whatever is left.
+    fn drop(&mut self) {
+        let _ = self.news.get_ref().shutdown(std::net::Shutdown::Both);
+        let deadline = Instant::now() + PATIENCE;
+        while !process::is_gone(self.pid) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Of a guard that was killed.
+        process::end_children(PATIENCE);
+    }
+}
+
+fn report(mut to: &UnixStream, news: &News) -> io::Result<()> {
+    let line = serde_json::to_string(news)? + "\n";
+    to.write_all(line.as_bytes())
+}
+
+/// The guard's life.
+fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
+    let group = getpgrp();
+    process::set_name("jostle-guard");
+    process::adopt_orphans()?;
+    process::leave_group()?;
+    let pid = start(words, group)?;
+    let command = pid.as_raw_nonzero().get() as u32;
+    report(parent, &News::Started { pid: command })?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| watch(parent, pid));
+        // Nothing is ever sent: what ends this is jostle's end, or that it has seen enough.
+        let _ = { parent }.read(&mut [0]);
+        process::kill(command);
+        process::end_children(PATIENCE);
+    });
+    Ok(())
+}
+
+/// Starts the command; the system's own number tells why it could not be.
+fn start(words: &[String], group: Pid) -> io::Result<Pid> {
+    let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let guard = getpid();
+    let pid = Forker::new()?.fork(|| {
+        let prepared = setpgid(None, Some(group))
+            .map_err(io::Error::from)
+            .and_then(|()| process::die_with(guard));
+        let error = match prepared {
+            Ok(()) => Command::new(program).args(arguments).exec(),
+            Err(error) => error,
+        };
+        let errno = error
+            .raw_os_error()
+            .unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
+        let _ = { &theirs }.write_all(&errno.to_ne_bytes());
+        127
+    })?;
+    drop(theirs);
+    let mut errno = [0; 4];
+    match ours.read_exact(&mut errno) {
+        Ok(()) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
+        // Closed by the execution.
+        Err(_) => Ok(pid),
+    }
+}
+
+/// Reports what happens to the command until it has ended.
+fn watch(parent: &UnixStream, pid: Pid) {
+    let command = pid.as_raw_nonzero().get() as u32;
+    let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
+    let stops = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
+    while let Ok(status) =
+        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), all | WaitIdOptions::NOWAIT))
+    {
+        let at_ns = clock::monotonic();
+        let Some(status) = status else { continue };
+        let sent = if status.stopped() || status.continued() {
+            // Taken, so that the next one can be seen.
+            let _ = waitid(WaitId::Pid(pid), stops | WaitIdOptions::NOHANG);
+            let stopped = status.stopped();
+            report(parent, &News::Stopped { stopped, at_ns })
+        } else {
+            let Some(ended) = process::reap_one(command) else {
+                return;
+            };
+            let _ = report(
+                parent,
+                &News::Ended {
+                    code: ended.code,
+                    signal: ended.signal,
+                    cpu_ns: ended.usage.user_ns + ended.usage.system_ns,
+                    at_ns,
+                },
+            );
+            return;
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_is_not_forked_from_a_process_with_threads() {
+        // Tests run in threads; what starts commands is tested through the program.
+        let error = Guard::start(&["true".to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("threads"), "{error}");
+    }
+}

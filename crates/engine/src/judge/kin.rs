@@ -1,0 +1,255 @@
+//! Whose each process of the machine is, followed from birth: a process keeps its owner
+//! when its parent ends before it.
+
+use jostle_sys::census::{self, Identity};
+use jostle_sys::stat::CpuClock;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whose a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// The command, and what it has started.
+    Generator,
+    /// The server, and what it has started.
+    Server,
+    /// Jostle and its guard.
+    Tool,
+    /// A thread of the kernel.
+    Kernel,
+    /// Anybody else's.
+    Other,
+}
+
+/// A process that is there.
+#[derive(Debug)]
+pub struct Member {
+    /// Whose it is.
+    pub whose: Whose,
+    /// As the kernel names it.
+    pub name: String,
+    parent: u32,
+    clock: Option<CpuClock>,
+    /// CPU time up to the latest look.
+    used_ns: u64,
+    /// CPU time since it was first seen, or since its birth if that was seen.
+    pub total_ns: u64,
+}
+
+/// All processes.
+#[derive(Debug, Default)]
+pub struct Kin {
+    /// Those that are there.
+    pub members: BTreeMap<u32, Member>,
+    /// Of others that have ended: name and CPU time.
+    ended: BTreeMap<u32, (String, u64)>,
+    command: u32,
+    tool: [u32; 2],
+    server: BTreeSet<u32>,
+}
+
+/// Others that used less are not remembered when they end.
+const NOTABLE_NS: u64 = 1_000_000;
+
+/// Processes that have ended and are remembered.
+const REMEMBERED: usize = 256;
+
+impl Kin {
+    /// Looks around for the first time. `guard`: jostle's other process.
+    pub fn new(command: u32, guard: u32) -> Kin {
+        let mut kin = Kin {
+            command,
+            tool: [std::process::id(), guard],
+            ..Kin::default()
+        };
+        kin.look(true);
+        kin
+    }
+
+    /// Names the server's processes, once they are known.
+    pub fn serve(&mut self, roots: &[u32]) {
+        let command = self.command;
+        let tool = self.tool;
+        let roots = roots
+            .iter()
+            .filter(|pid| **pid != command && !tool.contains(pid));
+        self.server.extend(roots);
+        let pids: Vec<u32> = self.members.keys().copied().collect();
+        for pid in pids {
+            let whose = self.whose(pid);
+            if let Some(member) = self.members.get_mut(&pid) {
+                member.whose = whose;
+            }
+        }
+    }
+
+    /// Reads the clocks of the processes that are watched, and returns what each owner
+    /// used since its clocks were read last. `around`: those of all other processes too,
+    /// and looks for new ones, which takes several times as long.
+    pub fn look(&mut self, around: bool) -> BTreeMap<Whose, u64> {
+        if around {
+            self.look_around();
+        }
+        let mut used: BTreeMap<Whose, u64> = BTreeMap::new();
+        for member in self.members.values_mut() {
+            if !around && matches!(member.whose, Whose::Other | Whose::Kernel) {
+                continue;
+            }
+            let Some(now) = member.clock.and_then(CpuClock::read) else {
+                continue;
+            };
+            let more = now.saturating_sub(member.used_ns);
+            member.used_ns = member.used_ns.max(now);
+            member.total_ns += more;
+            *used.entry(member.whose).or_default() += more;
+        }
+        used
+    }
+
+    fn look_around(&mut self) {
+        let there: BTreeSet<u32> = census::processes().into_iter().collect();
+        let gone = self.members.keys().filter(|pid| !there.contains(pid));
+        let gone: Vec<u32> = gone.copied().collect();
+        for pid in gone {
+            self.forget(pid);
+        }
+        let first = self.members.is_empty();
+        for pid in there {
+            if !self.members.contains_key(&pid) {
+                self.add(pid, first);
+            }
+        }
+    }
+
+    fn forget(&mut self, pid: u32) {
+        let Some(member) = self.members.remove(&pid) else {
+            return;
+        };
+        if member.whose == Whose::Other
+            && member.total_ns >= NOTABLE_NS
+            && self.ended.len() < REMEMBERED
+        {
+            self.ended.insert(pid, (member.name, member.total_ns));
+        }
+    }
+
+    fn add(&mut self, pid: u32, first: bool) {
+        let Some(identity) = Identity::of(pid) else {
+            return;
+        };
+        let clock = CpuClock::of(pid).ok();
+        // Of one that was there before us only what follows counts.
+        let before = first.then(|| clock.and_then(CpuClock::read)).flatten();
+        let whose = match identity.is_kernel {
+            true => Whose::Kernel,
+            false => Whose::Other,
+        };
+        let member = Member {
+            whose,
+            name: identity.name,
+            parent: identity.parent,
+            clock,
+            used_ns: before.unwrap_or(0),
+            total_ns: 0,
+        };
+        self.members.insert(pid, member);
+        let whose = self.whose(pid);
+        if let Some(member) = self.members.get_mut(&pid) {
+            member.whose = whose;
+        }
+    }
+
+    /// The nearest ancestor that is known decides.
+    fn whose(&self, pid: u32) -> Whose {
+        /// Generations that are looked at.
+        const GENERATIONS: usize = 64;
+        let mut at = pid;
+        for _ in 0..GENERATIONS {
+            if at == self.command {
+                return Whose::Generator;
+            }
+            if self.server.contains(&at) {
+                return Whose::Server;
+            }
+            if self.tool.contains(&at) {
+                return Whose::Tool;
+            }
+            let Some(member) = self.members.get(&at) else {
+                break;
+            };
+            match member.whose {
+                // Known from its birth, whoever adopted it since.
+                Whose::Generator | Whose::Kernel => return member.whose,
+                _ => at = member.parent,
+            }
+        }
+        Whose::Other
+    }
+
+    /// The processes of an owner.
+    pub fn of(&self, whose: Whose) -> Vec<u32> {
+        let members = self.members.iter();
+        members
+            .filter(|(_, member)| member.whose == whose)
+            .map(|(pid, _)| *pid)
+            .collect()
+    }
+
+    /// Other processes, dead ones too, with their names and CPU time, largest first.
+    pub fn others(&self) -> Vec<(u32, String, u64)> {
+        let alive = self.members.iter();
+        let alive = alive.filter(|(_, member)| member.whose == Whose::Other);
+        let alive = alive.map(|(pid, member)| (*pid, member.name.clone(), member.total_ns));
+        let ended = self
+            .ended
+            .iter()
+            .map(|(pid, (name, ns))| (*pid, name.clone(), *ns));
+        let mut all: Vec<_> = alive
+            .chain(ended)
+            .filter(|other| other.2 >= NOTABLE_NS)
+            .collect();
+        all.sort_by_key(|other| std::cmp::Reverse(other.2));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_s_descendants_are_its_own_and_a_server_s_among_them_are_not() {
+        // A shell that starts a "server" and a "client".
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sleep 100 & sleep 100 & wait"])
+            .spawn()
+            .unwrap();
+        let children = || -> Vec<u32> {
+            let pids = census::processes().into_iter();
+            let of_it = |pid: &u32| {
+                Identity::of(*pid).is_some_and(|i| i.parent == shell.id() && i.name == "sleep")
+            };
+            pids.filter(of_it).collect()
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while children().len() < 2 && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let two = children();
+        let mut kin = Kin::new(shell.id(), 0);
+        assert_eq!(kin.of(Whose::Generator).len(), 3, "{two:?}");
+        // Other tests of this process have children too.
+        assert!(kin.of(Whose::Tool).contains(&std::process::id()));
+        kin.serve(&[two[0], shell.id()]);
+        // What was the command's from its birth stays so; only roots move.
+        assert_eq!(kin.of(Whose::Server), [two[0]]);
+        assert!(kin.of(Whose::Generator).contains(&shell.id()));
+        // An orphan keeps its owner.
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        kin.look(true);
+        assert_eq!(kin.of(Whose::Generator), [two[1]]);
+        for pid in two {
+            jostle_sys::process::kill(pid);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! `jostle judge`: runs somebody's load generator and looks, several times a second, at
+//! its threads, its server's, their sockets and the machine.
+//!
+//! Not for judging: what the series means follows from the record alone
+//! (`jostle_stats::judge`).
+
+mod guard;
+mod kin;
+mod side;
+mod sockets;
+mod threads;
+
+use crate::keeper::Server;
+use guard::{Guard, News};
+use jostle_model::ServerAt;
+use jostle_model::judged::{Machine, Turn, Watched};
+use jostle_model::record::{Environment, Neighbour, SCHEMA};
+use jostle_sys::stat::{self, MachineTicks};
+use jostle_sys::{census, clock, cpu, process, socket};
+use kin::{Kin, Whose};
+use side::Watch;
+use sockets::Sockets;
+use std::collections::BTreeSet;
+use std::io;
+
+/// What to run and to watch.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Where the server is, if its connections do not tell.
+    pub server: Option<ServerAt>,
+    /// Time between two looks, in nanoseconds, as long as looks are cheap.
+    pub every_ns: u64,
+    /// The machine, for the record.
+    pub environment: Environment,
+    /// When it starts, for the record.
+    pub started_at: String,
+    /// Place within pairs.
+    pub pair: Option<Turn>,
+}
+
+/// Why there is nothing to judge.
+#[derive(Debug, thiserror::Error)]
+pub enum JudgeError {
+    /// It never ran.
+    #[error("cannot start {command}: {cause}; {remedy}")]
+    Start {
+        /// The program.
+        command: String,
+        /// In the system's words.
+        cause: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// It ran, and was lost.
+    #[error("{0}")]
+    Lost(io::Error),
+}
+
+/// The words of a command: one that was quoted as a whole is split as a shell would.
+pub fn words(command: &[String]) -> Vec<String> {
+    match command {
+        [whole] if whole.contains(' ') => shlex::split(whole)
+            .filter(|words| !words.is_empty())
+            .unwrap_or_else(|| command.to_vec()),
+        words => words.to_vec(),
+    }
+}
+
+/// A look may take one part in so many of the time until the next: watching costs at
+/// most half a percent of a CPU.
+const PART: u64 = 200;
+
+/// However much a look costs, the next one comes after so long.
+const SPARSE_NS: u64 = 1_000_000_000;
+
+/// After so many looks the time between two doubles, so that a long run stays small.
+const DENSE: usize = 3_000;
+
+/// How long a command may take to end after it was asked to.
+const GRACE_NS: u64 = 3_000_000_000;
+
+/// Neighbours that are named.
+const NAMED: usize = 3;
+
+/// Runs the command to its end. `asked` is asked often whether the user wants it to
+/// stop, and by which signal: the command gets the same one.
+///
+/// # Errors
+/// Where the command cannot be started, or its guard was killed.
+pub fn watch(order: &Order, asked: &mut dyn FnMut() -> Option<i32>) -> Result<Watched, JudgeError> {
+    let guard = Guard::start(&order.command).map_err(|cause| JudgeError::Start {
+        command: order.command.first().cloned().unwrap_or_default(),
+        remedy: match cause.kind() {
+            io::ErrorKind::NotFound => "check its name and PATH, or name its whole path",
+            io::ErrorKind::PermissionDenied => "make it executable (chmod +x), or name a program",
+            _ => "run it without jostle to see more",
+        },
+        cause,
+    })?;
+    // After the fork, so that the command keeps the limit that it would have.
+    socket::raise_descriptor_limit();
+    let mut sampler = Sampler::new(order, guard);
+    sampler.run(asked).map_err(JudgeError::Lost)?;
+    Ok(sampler.finish())
+}
+
+/// How the command ended.
+#[derive(Debug, Default)]
+struct End {
+    code: Option<i32>,
+    signal: Option<i32>,
+    cpu_ns: u64,
+    at_ns: u64,
+}
+
+struct Sampler<'a> {
+    order: &'a Order,
+    guard: Guard,
+    began_ns: u64,
+    /// The end of the latest interval.
+    last_ns: u64,
+    /// The latest look at all processes.
+    around_ns: u64,
+    kin: Kin,
+    generator: Watch,
+    server: Watch,
+    /// Where its processes are found, and by what name.
+    found: Option<(Server, String)>,
+    sockets: Option<Sockets>,
+    ticks: Option<MachineTicks>,
+    complete: bool,
+    generator_ns: u64,
+    /// The monotonic times at which the command was stopped or went on.
+    stops: Vec<(u64, bool)>,
+    end: Option<End>,
+    interrupted: bool,
+    watched: Watched,
+}
+
+impl<'a> Sampler<'a> {
+    fn new(order: &'a Order, guard: Guard) -> Sampler<'a> {
+        let kin = Kin::new(guard.command, guard.pid);
+        let port = match order.server {
+            Some(ServerAt::Port(port)) => Some(port),
+            _ => None,
+        };
+        let began_ns = clock::monotonic();
+        let mut sampler = Sampler {
+            order,
+            began_ns,
+            last_ns: began_ns,
+            around_ns: began_ns,
+            kin,
+            generator: Watch::default(),
+            server: Watch::default(),
+            found: None,
+            sockets: Sockets::open(port),
+            ticks: stat::machine_ticks().ok(),
+            complete: census::is_complete(),
+            generator_ns: 0,
+            stops: Vec::new(),
+            end: None,
+            interrupted: false,
+            watched: Watched {
+                schema: SCHEMA.to_owned(),
+                command: order.command.clone(),
+                environment: order.environment.clone(),
+                started_at: order.started_at.clone(),
+                pair: order.pair.clone(),
+                ..Watched::default()
+            },
+            guard,
+        };
+        if let Some(named) = &order.server {
+            sampler.know(named);
+        }
+        sampler.generator.begin(&sampler.kin.of(Whose::Generator));
+        sampler.server.begin(&sampler.kin.of(Whose::Server));
+        sampler
+    }
+
+    /// Looks for the server's processes.
+    fn know(&mut self, at: &ServerAt) {
+        let server = Server::of(Some(at), "", None);
+        server.look();
+        self.kin.serve(&server.roots());
+        self.found = Some((server, at.to_string()));
+    }
+
+    fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
+        let mut next_ns = self.began_ns + self.order.every_ns;
+        let mut given_up_ns = None;
+        let mut earlier_ns = u64::MAX;
+        while self.end.is_none() {
+            match self.guard.news(next_ns)? {
+                Some(News::Stopped { stopped, at_ns }) => self.stops.push((at_ns, stopped)),
+                Some(News::Ended {
+                    code,
+                    signal,
+                    cpu_ns,
+                    at_ns,
+                }) => {
+                    self.end = Some(End {
+                        code,
+                        signal,
+                        cpu_ns,
+                        at_ns,
+                    });
+                }
+                Some(News::Started { .. } | News::Failed { .. }) | None => {}
+            }
+            let now_ns = clock::monotonic();
+            match (asked(), given_up_ns) {
+                (Some(signal), None) => {
+                    self.interrupted = true;
+                    self.guard.signal(signal);
+                    // One that is stopped would never hear it.
+                    self.guard.signal(rustix::process::Signal::CONT.as_raw());
+                    given_up_ns = Some(now_ns + GRACE_NS);
+                }
+                (Some(_), Some(deadline)) if now_ns >= deadline => {
+                    process::kill(self.guard.command)
+                }
+                _ => {}
+            }
+            if self.end.is_none() && now_ns >= next_ns {
+                let before_ns = stat::own_cpu_ns();
+                self.look(now_ns);
+                // Its CPU time: on a busy machine a look may take long and cost little.
+                let cost_ns = stat::own_cpu_ns() - before_ns;
+                // One look at the server's descriptors is expensive, and no rule.
+                next_ns = now_ns + self.pause(cost_ns.min(earlier_ns));
+                earlier_ns = cost_ns;
+            }
+        }
+        Ok(())
+    }
+
+    /// Until the next look. It is varied by a fifth, so that what happens at the same
+    /// pace as the looks is not always or never seen (golden ratio sequence).
+    fn pause(&self, cost_ns: u64) -> u64 {
+        let looks = self.watched.end_s.len();
+        let every_ns = self.order.every_ns << (looks / DENSE).min(16);
+        let every_ns = every_ns.max((cost_ns * PART).min(SPARSE_NS));
+        let phase = (looks as f64 * 0.618_033_988_75).fract();
+        (every_ns as f64 * (0.8 + 0.4 * phase)) as u64
+    }
+
+    /// Ends an interval.
+    fn look(&mut self, now_ns: u64) {
+        let span_s = (now_ns - self.last_ns) as f64 / 1e9;
+        let from_ns = self.last_ns;
+        self.last_ns = now_ns;
+        self.watched
+            .end_s
+            .push(rounded((now_ns - self.began_ns) as f64 / 1e9));
+        self.watched.span_s.push(rounded(span_s));
+        let around = self.looks_around(now_ns);
+        let used = self.kin.look(around);
+        let used = |whose: Whose| used.get(&whose).copied().unwrap_or(0);
+        self.generator_ns += used(Whose::Generator);
+        let generators = self.kin.of(Whose::Generator);
+        self.generator
+            .look(&self.kin, &generators, used(Whose::Generator), span_s);
+        self.generator.stopped_for(self.stopped_s(from_ns, now_ns));
+        self.server.look(
+            &self.kin,
+            &self.kin.of(Whose::Server),
+            used(Whose::Server),
+            span_s,
+        );
+        self.watched
+            .machine
+            .tool_s
+            .push(rounded(used(Whose::Tool) as f64 / 1e9));
+        if self.complete {
+            let others = self.watched.machine.others_s.get_or_insert_default();
+            others.push(rounded(used(Whose::Other) as f64 / 1e9));
+        }
+        self.look_at_machine();
+        self.look_at_sockets(&generators);
+    }
+
+    /// All processes of the machine are looked at twice a second, and at each of the first
+    /// looks, when the command starts others.
+    fn looks_around(&mut self, now_ns: u64) -> bool {
+        const EVERY_NS: u64 = 500_000_000;
+        const FIRST: usize = 5;
+        let due = now_ns >= self.around_ns + EVERY_NS || self.watched.end_s.len() <= FIRST;
+        if due {
+            self.around_ns = now_ns;
+        }
+        due
+    }
+
+    /// For how long of this time the command itself was stopped, by its parent's notes.
+    fn stopped_s(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let mut since = None;
+        let mut stopped_ns = 0;
+        for (at_ns, stopped) in &self.stops {
+            match (stopped, since) {
+                (true, None) => since = Some(*at_ns),
+                (false, Some(from)) => {
+                    stopped_ns += at_ns.min(&to_ns).saturating_sub(from_ns.max(from));
+                    since = None;
+                }
+                _ => {}
+            }
+        }
+        if let Some(from) = since {
+            stopped_ns += to_ns.saturating_sub(from_ns.max(from));
+        }
+        stopped_ns as f64 / 1e9
+    }
+
+    fn look_at_machine(&mut self) {
+        let now = stat::machine_ticks().ok();
+        let stolen = self
+            .ticks
+            .as_ref()
+            .zip(now.as_ref())
+            .map_or(0, |(before, now)| {
+                now.stolen_on(&[]).saturating_sub(before.stolen_on(&[]))
+            });
+        self.ticks = now;
+        let stolen_s = stolen as f64 / stat::ticks_per_second().max(1) as f64;
+        self.watched.machine.stolen_s.push(stolen_s);
+    }
+
+    fn look_at_sockets(&mut self, generators: &[u32]) {
+        /// Looks at which the server's processes are looked for again: some fork
+        /// others, or take over, when the first connections come.
+        const AGAIN: [usize; 2] = [10, 30];
+        let Some(sockets) = &mut self.sockets else {
+            return;
+        };
+        let inodes = |pids: &[u32]| -> BTreeSet<u64> {
+            let each = pids.iter().take(64);
+            each.flat_map(|pid| jostle_sys::serving::sockets_of(*pid))
+                .collect()
+        };
+        let port = match sockets.is_found() {
+            true => None,
+            false => sockets.find(&inodes(generators)),
+        };
+        sockets.look();
+        if let (Some(port), None) = (port, &self.found) {
+            self.know(&ServerAt::Port(port));
+            self.server.begin(&self.kin.of(Whose::Server));
+        } else if let Some((server, _)) = &self.found
+            && AGAIN.contains(&self.watched.end_s.len())
+        {
+            server.look();
+            self.kin.serve(&server.roots());
+        }
+    }
+
+    fn finish(self) -> Watched {
+        let end = self.end.unwrap_or_default();
+        let intervals = self.watched.end_s.len();
+        let most_s = (self.last_ns - self.began_ns) as f64 / 1e9;
+        let cpus = cpu::allowed().len();
+        let named = self.kin.others().into_iter().take(NAMED);
+        let neighbours = named.map(|(pid, name, ns)| Neighbour {
+            name,
+            pid: pid.into(),
+            cpu_s: rounded((ns as f64 / 1e9).min(most_s * cpus as f64)),
+        });
+        let server = self.server.finish(intervals);
+        let mut watched = Watched {
+            elapsed_s: rounded(end.at_ns.saturating_sub(self.began_ns) as f64 / 1e9),
+            exit: end.code,
+            signal: end.signal.map(process::signal_name),
+            interrupted: self.interrupted,
+            server_at: self.found.map(|(_, name)| name),
+            generator: self.generator.finish(intervals),
+            seen_share: (end.cpu_ns > 0)
+                .then(|| rounded((self.generator_ns as f64 / end.cpu_ns as f64).min(1.0))),
+            server: (server.processes > 0).then_some(server),
+            traffic: self.sockets.and_then(Sockets::into_columns),
+            ..self.watched
+        };
+        watched.machine = Machine {
+            cpus: cpus as u64,
+            neighbours: neighbours.collect(),
+            ..watched.machine
+        };
+        watched.finding = jostle_stats::judge::find(&watched);
+        watched
+    }
+}
+
+/// To a tenth of a millisecond, which keeps the record short.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}

@@ -1,0 +1,218 @@
+//! The threads of one side: when each ran, and when it was runnable and not running.
+
+use jostle_model::judged::Thread;
+use jostle_sys::stat::{self, Scheduled, SchedulerClock};
+use std::collections::BTreeMap;
+
+/// Threads whose clocks are kept open, on each side.
+const THREADS: usize = 400;
+
+/// Threads whose series are kept when there are more.
+const KEPT: usize = 64;
+
+/// Threads that stand in the record.
+const RECORDED: usize = 8;
+
+/// Intervals after which the series of idle threads are dropped.
+const SWEEP: usize = 256;
+
+/// One thread, as long as it is followed.
+#[derive(Debug)]
+struct Followed {
+    clock: Option<SchedulerClock>,
+    last: Scheduled,
+    name: String,
+    /// Looks at which it was there.
+    looks: u32,
+    /// The interval in which it was first seen.
+    first: usize,
+    /// CPU time and time in the queue, from that interval on.
+    series: Vec<(f64, f64)>,
+}
+
+impl Followed {
+    fn total(&self) -> f64 {
+        self.series.iter().map(|(cpu, queued)| cpu + queued).sum()
+    }
+}
+
+/// All threads of a side.
+#[derive(Debug, Default)]
+pub struct Threads {
+    followed: BTreeMap<(u32, u32), Followed>,
+    /// Intervals so far.
+    intervals: usize,
+    /// Most at a time.
+    pub most: u64,
+    /// Whether the kernel counts the time in run queues.
+    pub counted: bool,
+}
+
+impl Threads {
+    /// At the start of the first interval.
+    pub fn begin(&mut self, pids: &[u32]) {
+        for pid in pids {
+            for tid in stat::threads_of(*pid) {
+                self.follow(*pid, tid, self.intervals);
+            }
+        }
+    }
+
+    /// At the end of an interval: what the threads of these processes waited for a CPU,
+    /// in seconds.
+    pub fn look(&mut self, pids: &[u32]) -> f64 {
+        let mut there = 0;
+        let mut queued_s = 0.0;
+        for pid in pids {
+            for tid in stat::threads_of(*pid) {
+                there += 1;
+                queued_s += self.read(*pid, tid);
+            }
+        }
+        self.intervals += 1;
+        self.most = self.most.max(there);
+        for followed in self.followed.values_mut() {
+            if followed.first + followed.series.len() < self.intervals {
+                // Gone: it may be a number again, of another thread.
+                followed.clock = None;
+            }
+        }
+        if self.intervals.is_multiple_of(SWEEP) {
+            self.sweep(KEPT);
+        }
+        queued_s
+    }
+
+    fn read(&mut self, pid: u32, tid: u32) -> f64 {
+        let alive = |followed: &Followed| followed.clock.is_some();
+        if !self.followed.get(&(pid, tid)).is_some_and(alive) {
+            // What it did before belongs to no interval that we saw whole.
+            self.follow(pid, tid, self.intervals + 1);
+            return 0.0;
+        }
+        let Some(followed) = self.followed.get_mut(&(pid, tid)) else {
+            return 0.0;
+        };
+        let Some(now) = followed.clock.as_ref().and_then(SchedulerClock::read) else {
+            return 0.0;
+        };
+        self.counted = true;
+        let cpu_s = now.ran_ns.saturating_sub(followed.last.ran_ns) as f64 / 1e9;
+        let queued_s = now.waited_ns.saturating_sub(followed.last.waited_ns) as f64 / 1e9;
+        followed.last = now;
+        followed.looks += 1;
+        if followed.looks.is_power_of_two() {
+            // Programs are executed, and threads named, after they were forked.
+            followed.name = name(pid, tid).unwrap_or_else(|| followed.name.clone());
+        }
+        let missed = self.intervals - followed.first - followed.series.len();
+        followed
+            .series
+            .extend(std::iter::repeat_n((0.0, 0.0), missed));
+        followed.series.push((cpu_s, queued_s));
+        queued_s
+    }
+
+    fn follow(&mut self, pid: u32, tid: u32, first: usize) {
+        let open = self
+            .followed
+            .values()
+            .filter(|followed| followed.clock.is_some());
+        if open.count() >= THREADS {
+            return;
+        }
+        let Some(clock) = SchedulerClock::of(pid, tid) else {
+            return;
+        };
+        let followed = Followed {
+            last: clock.read().unwrap_or_default(),
+            clock: Some(clock),
+            name: name(pid, tid).unwrap_or_default(),
+            looks: 0,
+            first,
+            series: Vec::new(),
+        };
+        self.followed.insert((pid, tid), followed);
+    }
+
+    /// Drops the series of all but the busiest; those that live are followed anew.
+    fn sweep(&mut self, kept: usize) {
+        let mut totals: Vec<((u32, u32), f64)> = self
+            .followed
+            .iter()
+            .map(|(key, thread)| (*key, thread.total()))
+            .collect();
+        totals.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for (key, _) in totals.into_iter().skip(kept) {
+            self.followed.remove(&key);
+        }
+    }
+
+    /// The busiest, each with a value for each interval.
+    pub fn busiest(mut self) -> Vec<Thread> {
+        self.sweep(RECORDED);
+        let intervals = self.intervals;
+        let mut threads: Vec<(f64, Thread)> = self
+            .followed
+            .into_iter()
+            .map(|((pid, tid), followed)| {
+                let column = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
+                    let before = std::iter::repeat_n(0.0, followed.first.min(intervals));
+                    let mut column: Vec<f64> =
+                        before.chain(followed.series.iter().map(of)).collect();
+                    column.resize(intervals, 0.0);
+                    column
+                };
+                let thread = Thread {
+                    name: followed.name.clone(),
+                    pid: pid.into(),
+                    tid: tid.into(),
+                    cpu_s: column(|(cpu, _)| super::rounded(*cpu)),
+                    queued_s: column(|(_, queued)| super::rounded(*queued)),
+                };
+                (followed.total(), thread)
+            })
+            .collect();
+        threads.sort_by(|a, b| b.0.total_cmp(&a.0));
+        threads.into_iter().map(|(_, thread)| thread).collect()
+    }
+}
+
+/// As the kernel names it (comm); characters that steer a terminal are question marks.
+fn name(pid: u32, tid: u32) -> Option<String> {
+    let text = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    let printed = |c: char| if c.is_control() { '?' } else { c };
+    let text = String::from_utf8_lossy(&text);
+    Some(text.trim_end().chars().map(printed).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_spins_is_the_busiest_and_has_a_value_for_each_interval() {
+        let own = std::process::id();
+        let mut threads = Threads::default();
+        threads.begin(&[own]);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u64;
+        let ran_ns = || stat::scheduled(own, tid as u32).unwrap_or_default().ran_ns;
+        let mut x = 1u64;
+        for _ in 0..3 {
+            let began = ran_ns();
+            while ran_ns() - began < 30_000_000 {
+                x = std::hint::black_box(x.wrapping_mul(3));
+            }
+            threads.look(&[own]);
+        }
+        // Its process has gone.
+        threads.look(&[]);
+        assert!(threads.counted && threads.most >= 1);
+        let busiest = threads.busiest();
+        let spun = busiest.iter().find(|thread| thread.tid == tid).unwrap();
+        assert_eq!((spun.cpu_s.len(), spun.queued_s.len()), (4, 4));
+        // To a tick or two.
+        assert!(spun.cpu_s.iter().sum::<f64>() > 0.05, "{spun:?}");
+        assert_eq!(spun.cpu_s[3], 0.0);
+    }
+}

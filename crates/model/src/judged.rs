@@ -1,0 +1,249 @@
+//! What `jostle judge` saw of somebody's load generator: a time series of the generator,
+//! its server, their sockets and the machine, and what follows from it.
+//!
+//! Each column has one value for each interval of the series: times, bytes and counts are
+//! sums over the interval, queues and numbers of connections are those at its end.
+
+use crate::record::{Environment, Neighbour};
+use serde::{Deserialize, Serialize};
+
+/// One command, watched from its start to its end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// The version of the result file.
+    pub schema: String,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// Where the server was found: as `--server` names it, or by the command's
+    /// connections; absent where neither did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_at: Option<String>,
+    /// The machine.
+    pub environment: Environment,
+    /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
+    pub started_at: String,
+    /// From the start of the command to its end.
+    pub elapsed_s: f64,
+    /// The command's exit code; absent where a signal ended it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub exit: Option<i32>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub signal: Option<String>,
+    /// Whether the user ended it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub interrupted: bool,
+    /// Place within interleaved pairs (`--double`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pair: Option<Turn>,
+    /// Time since the start of the command at the end of each interval.
+    pub end_s: Vec<f64>,
+    /// Length of each interval.
+    pub span_s: Vec<f64>,
+    /// The command with all its descendants, the server's processes apart.
+    pub generator: Side,
+    /// Share of the command's CPU time that belongs to threads that were seen; absent
+    /// where the system did not report the whole.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seen_share: Option<f64>,
+    /// The server; absent where its processes were not found on this machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server: Option<Side>,
+    /// Their TCP connections; absent where none were found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traffic: Option<Traffic>,
+    /// The machine's CPUs.
+    pub machine: Machine,
+    /// What follows from all of this.
+    pub finding: Finding,
+}
+
+/// A run of a pair.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The number of the pair, from 1.
+    pub block: u64,
+    /// The number that stands in the command for its braces.
+    pub load: u64,
+    /// Whether it is the doubled one.
+    pub doubled: bool,
+}
+
+/// Threads of the generator, or of the server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Most processes at a time.
+    pub processes: u64,
+    /// Most threads at a time.
+    pub threads: u64,
+    /// CPU time of all its threads.
+    pub cpu_s: Vec<f64>,
+    /// Time that its threads were runnable and not running; absent without schedstat.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub queued_s: Option<Vec<f64>>,
+    /// Time for which it was stopped by a signal.
+    pub stopped_s: Vec<f64>,
+    /// Time for which a CPU quota of its control groups kept it from running, summed
+    /// over CPUs; absent without a quota.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub throttled_s: Option<Vec<f64>>,
+    /// The tightest quota, in CPUs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quota_cpus: Option<f64>,
+    /// The control group of that quota.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quota_group: Option<String>,
+    /// The threads that were busiest over the whole run, at most eight.
+    pub busiest: Vec<Thread>,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// As the kernel names it (comm).
+    pub name: String,
+    /// Its process.
+    pub pid: u64,
+    /// Its number.
+    pub tid: u64,
+    /// CPU time.
+    pub cpu_s: Vec<f64>,
+    /// Time runnable and not running.
+    pub queued_s: Vec<f64>,
+}
+
+/// The TCP connections between generator and server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The server's port.
+    pub port: u64,
+    /// Bytes that connections carried in both directions, as far as they lived from one
+    /// look to the next.
+    pub bytes: Vec<f64>,
+    /// Segments in both directions, of the same connections.
+    pub segments: Vec<f64>,
+    /// Segments that were sent again.
+    pub retransmitted: Vec<f64>,
+    /// Open connections at the end of the interval.
+    pub connections: Vec<f64>,
+    /// Connections that were opened from this network namespace, by whomever.
+    pub opened: Vec<f64>,
+    /// Bytes that had arrived at the generator and that it had not read.
+    pub generator_unread_bytes: Vec<f64>,
+    /// Bytes that had arrived at the server and that it had not read; absent where its
+    /// sockets are not on this machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_unread_bytes: Option<Vec<f64>>,
+    /// Connections that waited to be accepted; absent as above.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backlog: Option<Vec<f64>>,
+    /// How many may wait.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backlog_limit: Option<u64>,
+    /// Sockets in TIME_WAIT in this network namespace.
+    pub time_wait: Vec<f64>,
+    /// Ports that were left for new connections, at least.
+    pub ports_left: Vec<f64>,
+    /// Ports that there are for them.
+    pub ports: u64,
+}
+
+/// The machine's CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// How many.
+    pub cpus: u64,
+    /// Time that the hypervisor took, over all CPUs.
+    pub stolen_s: Vec<f64>,
+    /// CPU time of other processes; absent where not all can be seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub others_s: Option<Vec<f64>>,
+    /// CPU time of jostle itself.
+    pub tool_s: Vec<f64>,
+    /// The other processes that used most, at most three, over the whole run.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// What was at its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// The command: its figures are the least that the server does.
+    Generator,
+    /// The server: the command's figures are the server's.
+    Server,
+    /// The CPUs, ports or the hypervisor of this machine.
+    Machine,
+    /// Neither: each connection waits for its answer.
+    Path,
+    /// It cannot be told.
+    #[default]
+    Undecided,
+}
+
+impl Limit {
+    /// As records and texts name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Generator => "generator",
+            Limit::Server => "server",
+            Limit::Machine => "machine",
+            Limit::Path => "path",
+            Limit::Undecided => "undecided",
+        }
+    }
+}
+
+/// The judgement. It follows from the series; a reader can compute it again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was at its limit.
+    pub limit: Limit,
+    /// From when on, since the start of the command; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub since_s: Option<f64>,
+    /// Where traffic began: what lies before is not judged.
+    pub from_s: f64,
+    /// Where it ended.
+    pub to_s: f64,
+    /// (CPU time + run-queue wait) / wall time of the busiest generator thread; absent
+    /// where nothing was seen of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generator_busy_share: Option<f64>,
+    /// The same of the server.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server_busy_share: Option<f64>,
+    /// Why, one sentence each, the decisive one first.
+    pub reasons: Vec<String>,
+    /// What that means for the figures that the command printed.
+    pub meaning: String,
+    /// A command that would decide or help; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next: Option<String>,
+}
+
+/// What interleaved pairs of a load and its double settled.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Doubled {
+    /// The command with `{N}` in it.
+    pub command: Vec<String>,
+    /// The load, and the doubled one.
+    pub loads: [u64; 2],
+    /// What work was measured by: `bytes` or `connections`.
+    pub measure: String,
+    /// Work for each second with the load and with the doubled one, a pair a line.
+    pub rates_per_s: Vec<[f64; 2]>,
+    /// Doubled to single: Hodges-Lehmann estimate over the pairs.
+    pub ratio: f64,
+    /// Lower end of its interval; of the range under six pairs.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// What was at its limit with the load.
+    pub limit: Limit,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// What that means for the figures that the command printed.
+    pub meaning: String,
+}

@@ -1,0 +1,544 @@
+//! What `jostle judge` found: read from a result file again, and as text.
+//!
+//! Such a file holds `judged` records, and after pairs one `doubled`; it needs no
+//! experiment, and other results stand in other files.
+
+use crate::FileError;
+use crate::file::record;
+use crate::format::{padded, wrap};
+use jostle_model::judged::{Doubled, Limit, Side, Watched};
+use jostle_model::record::Record;
+use jostle_model::text::quoted;
+use std::fmt::Write as _;
+use std::io::BufRead;
+
+/// Width of the text.
+const WIDTH: usize = 96;
+
+/// The records of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Judgements {
+    /// Each run of a command.
+    pub watched: Vec<Watched>,
+    /// What pairs of them settled.
+    pub doubled: Vec<Doubled>,
+}
+
+/// Whether a file begins with such a record; nothing is taken from it.
+pub fn is_judged(input: &mut dyn BufRead) -> bool {
+    let begins = |bytes: &[u8]| {
+        let text = bytes.trim_ascii_start();
+        text.starts_with(br#"{"record":"judged""#) || text.starts_with(br#"{"record":"doubled""#)
+    };
+    input.fill_buf().is_ok_and(begins)
+}
+
+/// Reads such a file; `path` is its name in messages. A last line that a crash has torn
+/// is left out.
+///
+/// # Errors
+/// Which line is wrong and why, or whatever the system says.
+pub fn read_from(input: &mut dyn BufRead, path: &str) -> Result<Judgements, FileError> {
+    let mut found = Judgements::default();
+    for (at, line) in (1..).zip(input.split(b'\n')) {
+        let line = line.map_err(|cause| FileError::System {
+            call: "read",
+            path: path.to_owned(),
+            cause,
+            remedy: "name a file that -o has written",
+        })?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        match record(line.trim_ascii(), path, at) {
+            Ok(Record::Judged(watched)) => found.watched.push(*watched),
+            Ok(Record::Doubled(doubled)) => found.doubled.push(*doubled),
+            Ok(_) => {
+                return Err(FileError::Line {
+                    path: path.to_owned(),
+                    line: at,
+                    problem: "a record that belongs to no run of `judge`".to_owned(),
+                });
+            }
+            Err(FileError::Line { problem, .. }) if problem.contains("EOF") => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// In one of the formats of `report`; those without a form of their own for it print the
+/// text.
+pub fn render(format: &str, found: &Judgements) -> String {
+    match format {
+        "json" => json(found),
+        "csv" => found
+            .watched
+            .iter()
+            .map(|watched| series(watched, ","))
+            .collect(),
+        "gnuplot" => {
+            let each: Vec<String> = found
+                .watched
+                .iter()
+                .map(|watched| series(watched, " "))
+                .collect();
+            // Two blank lines part what gnuplot calls an index.
+            each.join("\n\n")
+        }
+        "markdown" => format!("```text\n{}```\n", text(found)),
+        _ => text(found),
+    }
+}
+
+fn json(found: &Judgements) -> String {
+    let watched = found
+        .watched
+        .iter()
+        .cloned()
+        .map(Box::new)
+        .map(Record::Judged);
+    let doubled = found
+        .doubled
+        .iter()
+        .cloned()
+        .map(Box::new)
+        .map(Record::Doubled);
+    // Records are plain data with text keys, which always can be written.
+    let records = watched.chain(doubled);
+    records
+        .filter_map(|record| Some(serde_json::to_string(&record).ok()? + "\n"))
+        .collect()
+}
+
+/// All of it, as people read it.
+pub fn text(found: &Judgements) -> String {
+    let runs = found.watched.iter().map(one);
+    let pairs = found.doubled.iter().map(doubled);
+    runs.chain(pairs).collect::<Vec<_>>().join("\n")
+}
+
+/// What was at its limit, in a heading.
+fn heading(watched: &Watched) -> String {
+    let finding = &watched.finding;
+    let of = format!("{:.1} to {:.1} s judged", finding.from_s, finding.to_s);
+    let since = finding
+        .since_s
+        .filter(|since| *since > finding.from_s + 1.0);
+    let since = since.map_or(String::new(), |since| format!(" from {since:.1} s on"));
+    match finding.limit {
+        Limit::Path => format!("limit: path, neither generator nor server ({of})"),
+        Limit::Undecided => format!("limit: undecided ({of})"),
+        limit => format!("limit: {}{since} ({of})", limit.name()),
+    }
+}
+
+/// One run.
+pub fn one(watched: &Watched) -> String {
+    let command: Vec<String> = watched.command.iter().map(|word| quoted(word)).collect();
+    let finding = &watched.finding;
+    let mut out = wrap("jostle judge: ", &command.join(" "), WIDTH);
+    out += &wrap("", &heading(watched), WIDTH);
+    for reason in &finding.reasons {
+        out += &wrap("  - ", &(reason.to_owned() + "."), WIDTH);
+    }
+    out += &table(watched);
+    out += &wrap("", &finding.meaning, WIDTH);
+    if let Some(ended) = ended(watched) {
+        out += &wrap("", &ended, WIDTH);
+    }
+    if let Some(next) = &finding.next {
+        out += &wrap("Next: ", next, WIDTH);
+    }
+    out
+}
+
+/// How the command ended, where that was no success.
+pub fn ended(watched: &Watched) -> Option<String> {
+    if watched.interrupted {
+        return Some(format!(
+            "The command was interrupted after {:.1} s.",
+            watched.elapsed_s
+        ));
+    }
+    match (watched.exit, &watched.signal) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("The command failed: exit code {code}.")),
+        (None, Some(signal)) => Some(format!("The command was ended by {signal}.")),
+        (None, None) => Some("How the command ended is unknown.".to_owned()),
+    }
+}
+
+/// Generator and server side by side: shares of the judged time.
+fn table(watched: &Watched) -> String {
+    let heads = [
+        "",
+        "busy",
+        "on CPU",
+        "queued",
+        "stopped",
+        "throttled",
+        "CPUs",
+        "threads",
+    ];
+    let mut rows = vec![heads.map(str::to_owned)];
+    rows.push(row(
+        watched,
+        "generator",
+        &watched.generator,
+        watched.finding.generator_busy_share,
+    ));
+    if let Some(server) = &watched.server {
+        let name = match &watched.server_at {
+            Some(at) => format!("server {at}"),
+            None => "server".to_owned(),
+        };
+        rows.push(row(
+            watched,
+            &name,
+            server,
+            watched.finding.server_busy_share,
+        ));
+    }
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let mut out = String::new();
+    for row in &rows {
+        let cells = row.iter().enumerate();
+        let cells: Vec<String> = cells
+            .map(|(at, cell)| padded(cell, width(at), at == 0))
+            .collect();
+        let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+    }
+    out + &machine(watched)
+}
+
+fn row(watched: &Watched, name: &str, side: &Side, busy: Option<f64>) -> [String; 8] {
+    let within = Within::of(watched);
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let hottest = side.busiest.iter().max_by(|a, b| {
+        let total = |thread: &jostle_model::judged::Thread| {
+            within.share(&thread.cpu_s) + within.share(&thread.queued_s)
+        };
+        total(a).total_cmp(&total(b))
+    });
+    let known = |share: Option<f64>| share.map_or("-".to_owned(), percent);
+    [
+        name.to_owned(),
+        known(busy),
+        known(hottest.map(|thread| within.share(&thread.cpu_s))),
+        known(hottest.map(|thread| within.share(&thread.queued_s))),
+        percent(within.share(&side.stopped_s)),
+        known(
+            side.throttled_s
+                .as_ref()
+                .map(|throttled_s| within.share(throttled_s)),
+        ),
+        format!("{:.2}", within.share(&side.cpu_s)),
+        side.threads.to_string(),
+    ]
+}
+
+/// Connections and the rest of the machine, in one line.
+fn machine(watched: &Watched) -> String {
+    let within = Within::of(watched);
+    let mut parts = Vec::new();
+    if let Some(traffic) = &watched.traffic {
+        let open = traffic.connections.iter().copied().fold(0.0, f64::max);
+        parts.push(format!(
+            "port {}: {open:.0} connections, {:.2} MB/s, {:.0} opened/s, {:.0} segments sent again",
+            traffic.port,
+            within.share(&traffic.bytes) / 1e6,
+            within.share(&traffic.opened),
+            within.sum(&traffic.retransmitted),
+        ));
+    }
+    if let Some(others_s) = &watched.machine.others_s {
+        parts.push(format!("other programs {:.2} CPUs", within.share(others_s)));
+    }
+    let cpus = watched.machine.cpus.max(1) as f64;
+    let stolen = within.share(&watched.machine.stolen_s) / cpus;
+    parts.push(format!("stolen {:.1} %", 100.0 * stolen));
+    parts.push(format!(
+        "jostle itself {:.3} CPUs",
+        within.share(&watched.machine.tool_s)
+    ));
+    wrap("  ", &parts.join("; "), WIDTH)
+}
+
+/// The intervals that were judged.
+struct Within {
+    each: Vec<bool>,
+    wall_s: f64,
+}
+
+impl Within {
+    fn of(watched: &Watched) -> Within {
+        let finding = &watched.finding;
+        // The ends were rounded to tenths.
+        let each: Vec<bool> = watched
+            .end_s
+            .iter()
+            .zip(&watched.span_s)
+            .map(|(end, span)| end - span >= finding.from_s - 0.06 && *end <= finding.to_s + 0.06)
+            .collect();
+        let spans = watched
+            .span_s
+            .iter()
+            .zip(&each)
+            .filter(|(_, within)| **within);
+        let wall_s = spans.map(|(span, _)| span).sum();
+        Within { each, wall_s }
+    }
+
+    fn sum(&self, column: &[f64]) -> f64 {
+        let within = column.iter().zip(&self.each).filter(|(_, within)| **within);
+        within.map(|(value, _)| value).sum()
+    }
+
+    fn share(&self, column: &[f64]) -> f64 {
+        self.sum(column) / self.wall_s.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// What pairs settled.
+pub fn doubled(doubled: &Doubled) -> String {
+    let [load, twice] = doubled.loads;
+    let unit = match doubled.measure.as_str() {
+        "connections" => "connections/s",
+        _ => "MB/s",
+    };
+    let scale = if unit == "MB/s" { 1e6 } else { 1.0 };
+    let command: Vec<String> = doubled.command.iter().map(|word| quoted(word)).collect();
+    let mut out = wrap("jostle judge --double: ", &command.join(" "), WIDTH);
+    let _ = writeln!(out, "limit: {}", doubled.limit.name());
+    out += &wrap("  - ", &(doubled.reason.clone() + "."), WIDTH);
+    let _ = writeln!(out, "  {load} and {twice}, {unit}, a pair a line:");
+    for [single, double] in &doubled.rates_per_s {
+        let ratio = double / single.max(f64::MIN_POSITIVE);
+        let _ = writeln!(
+            out,
+            "  {:>10.2} {:>10.2}   x {ratio:.2}",
+            single / scale,
+            double / scale
+        );
+    }
+    let _ = writeln!(
+        out,
+        "  ratio {:.3}, {:.3} to {:.3}",
+        doubled.ratio, doubled.low, doubled.high
+    );
+    out + &wrap("", &doubled.meaning, WIDTH)
+}
+
+/// The series as a table, a line for each interval. Columns that were not measured are
+/// empty, or `-` where spaces part them.
+fn series(watched: &Watched, between: &str) -> String {
+    let server = watched.server.as_ref();
+    let traffic = watched.traffic.as_ref();
+    let columns: Vec<(&str, Option<&Vec<f64>>)> = vec![
+        ("end_s", Some(&watched.end_s)),
+        ("span_s", Some(&watched.span_s)),
+        ("generator_cpu_s", Some(&watched.generator.cpu_s)),
+        ("generator_queued_s", watched.generator.queued_s.as_ref()),
+        ("generator_stopped_s", Some(&watched.generator.stopped_s)),
+        (
+            "generator_throttled_s",
+            watched.generator.throttled_s.as_ref(),
+        ),
+        ("server_cpu_s", server.map(|side| &side.cpu_s)),
+        (
+            "server_queued_s",
+            server.and_then(|side| side.queued_s.as_ref()),
+        ),
+        ("server_stopped_s", server.map(|side| &side.stopped_s)),
+        (
+            "server_throttled_s",
+            server.and_then(|side| side.throttled_s.as_ref()),
+        ),
+        ("bytes", traffic.map(|traffic| &traffic.bytes)),
+        ("connections", traffic.map(|traffic| &traffic.connections)),
+        ("opened", traffic.map(|traffic| &traffic.opened)),
+        (
+            "generator_unread_bytes",
+            traffic.map(|traffic| &traffic.generator_unread_bytes),
+        ),
+        (
+            "server_unread_bytes",
+            traffic.and_then(|traffic| traffic.server_unread_bytes.as_ref()),
+        ),
+        (
+            "backlog",
+            traffic.and_then(|traffic| traffic.backlog.as_ref()),
+        ),
+        (
+            "retransmitted",
+            traffic.map(|traffic| &traffic.retransmitted),
+        ),
+        ("time_wait", traffic.map(|traffic| &traffic.time_wait)),
+        ("ports_left", traffic.map(|traffic| &traffic.ports_left)),
+        ("others_s", watched.machine.others_s.as_ref()),
+        ("stolen_s", Some(&watched.machine.stolen_s)),
+        ("tool_s", Some(&watched.machine.tool_s)),
+    ];
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let (mark, absent) = if between == "," {
+        ("", "")
+    } else {
+        ("# ", "-")
+    };
+    let mut out = format!("{mark}{}\n", names.join(between));
+    for at in 0..watched.end_s.len() {
+        let cells = columns.iter().map(|(_, column)| {
+            let value = column.and_then(|column| column.get(at));
+            value.map_or(absent.to_owned(), f64::to_string)
+        });
+        out += &cells.collect::<Vec<_>>().join(between);
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use jostle_model::judged::{Finding, Machine, Thread, Traffic};
+
+    /// Three seconds of a busy generator.
+    pub fn made() -> Watched {
+        let thread = |name: &str, cpu: f64| Thread {
+            name: name.to_owned(),
+            pid: 7,
+            tid: 8,
+            cpu_s: vec![cpu; 3],
+            queued_s: vec![0.02; 3],
+        };
+        let side = |name: &str, cpu: f64| Side {
+            processes: 1,
+            threads: 1,
+            cpu_s: vec![cpu; 3],
+            queued_s: Some(vec![0.02; 3]),
+            stopped_s: vec![0.0; 3],
+            busiest: vec![thread(name, cpu)],
+            ..Side::default()
+        };
+        Watched {
+            schema: jostle_model::record::SCHEMA.to_owned(),
+            command: ["redis-benchmark", "-c", "50", "-t", "a b"]
+                .map(str::to_owned)
+                .to_vec(),
+            server_at: Some(":6379".to_owned()),
+            elapsed_s: 3.0,
+            exit: Some(0),
+            end_s: vec![1.0, 2.0, 3.0],
+            span_s: vec![1.0; 3],
+            generator: side("redis-benchmark", 0.95),
+            server: Some(side("redis-server", 0.5)),
+            traffic: Some(Traffic {
+                port: 6379,
+                bytes: vec![2e6; 3],
+                segments: vec![1e4; 3],
+                retransmitted: vec![0.0; 3],
+                connections: vec![50.0; 3],
+                opened: vec![0.0; 3],
+                generator_unread_bytes: vec![0.0; 3],
+                time_wait: vec![0.0; 3],
+                ports_left: vec![28_000.0; 3],
+                ports: 28_232,
+                ..Traffic::default()
+            }),
+            machine: Machine {
+                cpus: 2,
+                stolen_s: vec![0.0; 3],
+                others_s: Some(vec![0.01; 3]),
+                tool_s: vec![0.004; 3],
+                neighbours: Vec::new(),
+            },
+            finding: Finding {
+                limit: Limit::Generator,
+                since_s: Some(0.0),
+                to_s: 3.0,
+                generator_busy_share: Some(0.97),
+                server_busy_share: Some(0.52),
+                reasons: vec!["the generator was busy".to_owned()],
+                meaning: "The server does at least as much.".to_owned(),
+                ..Finding::default()
+            },
+            ..Watched::default()
+        }
+    }
+
+    fn pairs() -> Doubled {
+        Doubled {
+            command: vec!["wrk".to_owned(), "-c{50}".to_owned()],
+            loads: [50, 100],
+            measure: "bytes".to_owned(),
+            rates_per_s: vec![[2e6, 3e6]],
+            ratio: 1.5,
+            low: 1.4,
+            high: 1.6,
+            limit: Limit::Generator,
+            reason: "twice the load did 1.50 times the work".to_owned(),
+            meaning: "The server does at least as much.".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_text_names_the_limit_the_reasons_and_what_they_mean() {
+        let text = one(&made());
+        for part in [
+            "jostle judge: redis-benchmark -c 50 -t 'a b'",
+            "limit: generator (0.0 to 3.0 s judged)",
+            "  - the generator was busy.",
+            "server :6379  52 %    50 %",
+            "port 6379: 50 connections, 2.00 MB/s",
+            "jostle itself 0.004 CPUs",
+            "The server does at least as much.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let mut failed = made();
+        failed.exit = Some(7);
+        assert!(one(&failed).contains("exit code 7"));
+        failed.exit = None;
+        failed.signal = Some("SIGSEGV".to_owned());
+        assert!(one(&failed).contains("ended by SIGSEGV"));
+        assert!(doubled(&pairs()).contains("      2.00       3.00   x 1.50"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_a_torn_end_is_left_out() {
+        let found = Judgements {
+            watched: vec![made()],
+            doubled: vec![pairs()],
+        };
+        let written = render("json", &found);
+        assert!(is_judged(&mut written.as_bytes()));
+        assert_eq!(read_from(&mut written.as_bytes(), "x").unwrap(), found);
+        let torn = &written[..written.len() - 40];
+        let read = read_from(&mut torn.as_bytes(), "x").unwrap();
+        assert_eq!((read.watched.len(), read.doubled.len()), (1, 0));
+        assert!(!is_judged(&mut &b"{\"record\":\"experiment\"}"[..]));
+        assert!(read_from(&mut &b"{\"record\":\"judged\"}\n"[..], "x").is_err());
+    }
+
+    #[test]
+    fn the_series_has_a_line_for_each_interval_and_leaves_out_what_was_not_measured() {
+        let found = Judgements {
+            watched: vec![made()],
+            doubled: Vec::new(),
+        };
+        let csv = render("csv", &found);
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 4);
+        let cells: Vec<&str> = lines[1].split(',').collect();
+        assert_eq!(cells.len(), lines[0].split(',').count());
+        assert_eq!(&cells[..6], ["1", "1", "0.95", "0.02", "0", ""]);
+        assert!(render("gnuplot", &found).starts_with("# end_s span_s"));
+        assert!(render("markdown", &found).starts_with("```text\njostle judge"));
+    }
+}

@@ -1,0 +1,184 @@
+//! The part of a watched run in which traffic flowed, and shares of its time.
+
+use crate::intervals::median;
+use jostle_model::judged::{Side, Thread, Watched};
+use std::ops::Range;
+
+/// An interval with less than this share of the median traffic is start-up or
+/// shutdown, where it lies at an end.
+const ACTIVE: f64 = 0.1;
+
+/// With fewer intervals the first and the last, which hold the start and the end of the
+/// traffic, are kept.
+const FEW: usize = 6;
+
+/// A thread that works for less of its time shares no throttling with the others.
+const WORKS: f64 = 0.1;
+
+/// From the first interval with traffic to the last one.
+pub fn of(watched: &Watched) -> Range<usize> {
+    let activity = activity(watched);
+    let positive: Vec<f64> = activity
+        .iter()
+        .copied()
+        .filter(|rate| *rate > 0.0)
+        .collect();
+    let Some(usual) = median(&positive) else {
+        return 0..0;
+    };
+    let is_active = |rate: &f64| *rate > 0.0 && *rate >= ACTIVE * usual;
+    let Some(first) = activity.iter().position(is_active) else {
+        return 0..0;
+    };
+    let last = activity.iter().rposition(is_active).unwrap_or(first);
+    match last - first + 1 {
+        few if few < FEW => first..last + 1,
+        _ => first + 1..last,
+    }
+}
+
+/// Traffic for each second of an interval: bytes, connections opened where none lived
+/// long enough to be seen, or the generator's CPU time where there are no sockets.
+fn activity(watched: &Watched) -> Vec<f64> {
+    let traffic = watched.traffic.as_ref();
+    let columns = [
+        traffic.map(|traffic| &traffic.bytes),
+        traffic.map(|traffic| &traffic.opened),
+        Some(&watched.generator.cpu_s),
+    ];
+    let mut columns = columns.into_iter().flatten();
+    let told = columns.find(|column| column.iter().any(|value| *value > 0.0));
+    let spans = watched.span_s.iter();
+    let rates = told.into_iter().flatten().zip(spans);
+    rates
+        .map(|(value, span)| value / span.max(f64::MIN_POSITIVE))
+        .collect()
+}
+
+/// A part of the run.
+#[derive(Clone)]
+pub struct Window<'a> {
+    pub watched: &'a Watched,
+    pub range: Range<usize>,
+    /// Its length.
+    pub wall_s: f64,
+}
+
+impl<'a> Window<'a> {
+    pub fn new(watched: &'a Watched, range: Range<usize>) -> Window<'a> {
+        let range = range.start.min(watched.span_s.len())..range.end.min(watched.span_s.len());
+        let wall_s = sum(&watched.span_s, &range);
+        Window {
+            watched,
+            range,
+            wall_s,
+        }
+    }
+
+    /// Sum of a column over it.
+    pub fn sum(&self, column: &[f64]) -> f64 {
+        sum(column, &self.range)
+    }
+
+    /// Its share of a column that is time.
+    pub fn share(&self, column: &[f64]) -> f64 {
+        self.sum(column) / self.wall_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// When it begins, since the start of the command.
+    pub fn start_s(&self) -> f64 {
+        let first = self.range.start;
+        let span = self.watched.span_s.get(first).copied().unwrap_or(0.0);
+        self.watched.end_s.get(first).map_or(0.0, |end| end - span)
+    }
+
+    /// When it ends.
+    pub fn stop_s(&self) -> f64 {
+        let last = self.range.end.checked_sub(1);
+        last.and_then(|last| self.watched.end_s.get(last))
+            .copied()
+            .unwrap_or(0.0)
+    }
+
+    /// CPU time and time in the run queue of the busiest thread, as shares.
+    pub fn busiest(&self, side: &'a Side) -> Option<Busy<'a>> {
+        let each = side.busiest.iter().map(|thread| self.busy(thread));
+        each.max_by(|a, b| a.share().total_cmp(&b.share()))
+    }
+
+    fn busy(&self, thread: &'a Thread) -> Busy<'a> {
+        Busy {
+            thread,
+            cpu: self.share(&thread.cpu_s),
+            queued: self.share(&thread.queued_s),
+        }
+    }
+
+    /// For which share a quota kept a side from running. The kernel sums over CPUs, so
+    /// that several threads that work are throttled several times at once.
+    pub fn throttled(&self, side: &Side) -> f64 {
+        let Some(throttled_s) = &side.throttled_s else {
+            return 0.0;
+        };
+        let each = side.busiest.iter().map(|thread| self.busy(thread));
+        let working = each.filter(|busy| busy.share() >= WORKS).count() as u64;
+        let at_once = working.clamp(1, self.watched.machine.cpus.max(1));
+        (self.share(throttled_s) / at_once as f64).min(1.0)
+    }
+
+    /// CPUs' worth of time of other programs; None where they cannot be seen.
+    pub fn others(&self) -> Option<f64> {
+        self.watched
+            .machine
+            .others_s
+            .as_ref()
+            .map(|others_s| self.share(others_s))
+    }
+
+    /// Share of all CPUs that the hypervisor took.
+    pub fn stolen(&self) -> f64 {
+        self.share(&self.watched.machine.stolen_s) / self.watched.machine.cpus.max(1) as f64
+    }
+
+    /// In parts of a second or more, at most sixty, each a window.
+    pub fn parts(&self) -> Vec<Window<'a>> {
+        const PARTS: f64 = 60.0;
+        let length_s = (self.wall_s / PARTS).max(1.0);
+        let mut parts = Vec::new();
+        let mut first = self.range.start;
+        for at in self.range.clone() {
+            let part = Window::new(self.watched, first..at + 1);
+            if part.wall_s >= length_s {
+                parts.push(part);
+                first = at + 1;
+            }
+        }
+        parts
+    }
+}
+
+/// How busy a thread is.
+#[derive(Clone, Copy)]
+pub struct Busy<'a> {
+    pub thread: &'a Thread,
+    /// Share of the time on a CPU.
+    pub cpu: f64,
+    /// Share of the time runnable and not running.
+    pub queued: f64,
+}
+
+impl Busy<'_> {
+    /// The clocks step by a tick, so that the sum may be a little above 1.
+    pub fn share(&self) -> f64 {
+        (self.cpu + self.queued).min(1.0)
+    }
+}
+
+fn sum(column: &[f64], range: &Range<usize>) -> f64 {
+    let end = range.end.min(column.len());
+    column
+        .get(range.start.min(end)..end)
+        .unwrap_or_default()
+        .iter()
+        .sum()
+}

@@ -1,0 +1,291 @@
+//! The sentences of a judgement. Each quotes figures of the record.
+
+use super::window::{Busy, Window};
+use super::{BUSY, SHORTEST_S};
+use jostle_model::judged::{Limit, Side, Watched};
+use jostle_model::text::quoted;
+
+/// Where the kernel counts no time in run queues.
+pub const NO_SCHEDSTAT: &str = "the kernel counts no run-queue wait (no schedstat), or no thread of \
+                                the command lived long enough to be seen";
+
+fn percent(share: f64) -> String {
+    match 100.0 * share {
+        small if small > 0.0 && small < 9.95 => format!("{small:.1} %"),
+        other => format!("{other:.0} %"),
+    }
+}
+
+fn seconds(value: f64) -> String {
+    format!("{value:.1} s")
+}
+
+pub fn too_short(window: &Window<'_>) -> String {
+    format!(
+        "traffic was seen for {}, in {} looks: let the command run for {} or more",
+        seconds(window.wall_s),
+        window.range.len(),
+        seconds((10.0 * SHORTEST_S).max(2.0 * window.wall_s))
+    )
+}
+
+pub fn short_lived(seen: f64) -> String {
+    format!(
+        "{} of the command's CPU time belongs to processes that ended before they could be watched",
+        percent(1.0 - seen)
+    )
+}
+
+pub fn stopped(side: &str, share: f64) -> String {
+    format!(
+        "the {side} was stopped by a signal for {} of the time",
+        percent(share)
+    )
+}
+
+pub fn throttled(side: &str, of: &Side, share: f64) -> String {
+    let quota = of
+        .quota_cpus
+        .map_or(String::new(), |cpus| format!(" of {cpus} CPUs"));
+    let group = of
+        .quota_group
+        .as_ref()
+        .map_or(String::new(), |group| format!(" ({group})"));
+    format!(
+        "a CPU quota{quota}{group} kept the {side} from running for {} of the time",
+        percent(share)
+    )
+}
+
+pub fn shared_quota(of: &Side, share: f64) -> String {
+    throttled(
+        "generator and the server, which are in the same control group,",
+        of,
+        share,
+    )
+}
+
+pub fn stolen(share: f64) -> String {
+    format!("the hypervisor took {} of the CPUs' time", percent(share))
+}
+
+fn name(busy: Busy<'_>) -> String {
+    format!("{} (thread {})", busy.thread.name, busy.thread.tid)
+}
+
+pub fn busy(side: &str, busy: Busy<'_>) -> String {
+    format!(
+        "the {side}'s busiest thread, {}, was busy for {} of the time: {} on a CPU, {} waiting for \
+         one; from {} on it is the limit",
+        name(busy),
+        percent(busy.share()),
+        percent(busy.cpu),
+        percent(busy.queued),
+        percent(BUSY)
+    )
+}
+
+pub fn near(server: Busy<'_>) -> String {
+    format!(
+        "the server's busiest thread, {}, was busy for {} of the time too: little is left there",
+        name(server),
+        percent(server.share())
+    )
+}
+
+/// Who ran while it waited.
+pub fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
+    let waited = format!(
+        "the {side}'s busiest thread, {}, was runnable for {} of the time without running",
+        name(busy),
+        percent(busy.queued)
+    );
+    let Some(others) = window.others() else {
+        return waited + "; which programs ran meanwhile cannot be seen here";
+    };
+    let names: Vec<String> = window
+        .watched
+        .machine
+        .neighbours
+        .iter()
+        .map(|other| {
+            format!(
+                "{} (pid {}) {}",
+                other.name,
+                other.pid,
+                seconds(other.cpu_s)
+            )
+        })
+        .collect();
+    match names.is_empty() {
+        true => waited,
+        false => format!(
+            "{waited}, while other programs used {others:.2} CPUs: {}",
+            names.join(", ")
+        ),
+    }
+}
+
+pub fn all_cpus(used: f64, cpus: f64) -> String {
+    format!("the server used {used:.2} of {cpus} CPUs")
+}
+
+pub fn full(cpus: f64, generator: f64, server: f64, others: f64) -> String {
+    format!(
+        "the {cpus} CPUs were all in use: {server:.2} by the server, {generator:.2} by the \
+         generator, {others:.2} by other programs"
+    )
+}
+
+pub fn ports(ports: u64, left: f64, time_wait: f64) -> String {
+    format!(
+        "of {ports} ports for new connections {left:.0} were left, with {time_wait:.0} sockets in \
+         TIME_WAIT"
+    )
+}
+
+pub fn backlog(limit: f64) -> String {
+    format!("the server's accept queue was full: {limit:.0} connections waited to be accepted")
+}
+
+pub fn lost(share: f64) -> String {
+    format!("{} of the segments were sent again", percent(share))
+}
+
+/// Share of the looks at which answers lay unread at the generator.
+pub fn unread(window: &Window<'_>) -> Option<f64> {
+    let column = &window.watched.traffic.as_ref()?.generator_unread_bytes;
+    let within = column.get(window.range.clone())?;
+    let late = within.iter().filter(|bytes| **bytes > 0.0).count();
+    (!within.is_empty()).then(|| late as f64 / within.len() as f64)
+}
+
+pub fn reads_late(late: f64, generator: Busy<'_>) -> String {
+    format!(
+        "answers lay unread at the generator in {} of the looks, and its busiest thread, {}, was \
+         busy for {} of the time",
+        percent(late),
+        name(generator),
+        percent(generator.share())
+    )
+}
+
+pub fn no_server(generator: Busy<'_>) -> String {
+    format!(
+        "the generator was busy for {} of the time at most, and the server was not found on this \
+         machine",
+        percent(generator.share())
+    )
+}
+
+fn both(generator: Busy<'_>, server: Busy<'_>) -> String {
+    format!(
+        "busiest thread of the generator {}, of the server {} ({})",
+        percent(generator.share()),
+        percent(server.share()),
+        name(server)
+    )
+}
+
+pub fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
+    format!("neither side was busy: {}", both(generator, server))
+}
+
+pub fn between(generator: Busy<'_>, server: Busy<'_>) -> String {
+    format!(
+        "neither side was at its limit, nor had both of them room: {}",
+        both(generator, server)
+    )
+}
+
+pub fn partly(time_s: f64, all_s: f64) -> String {
+    format!(
+        "the generator was at its limit in {} of {}",
+        seconds(time_s),
+        seconds(all_s)
+    )
+}
+
+/// What else was seen and bends the figures, though it did not decide.
+pub fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
+    let mut beside = Vec::new();
+    let stolen = window.stolen();
+    if stolen >= 0.02 && limit != Limit::Machine {
+        beside.push(self::stolen(stolen));
+    }
+    let unread = unread(window).filter(|late| *late >= 0.5);
+    if let (Some(late), Limit::Generator) = (unread, limit) {
+        beside.push(format!(
+            "answers lay unread at the generator in {} of the looks: it reads late",
+            percent(late)
+        ));
+    }
+    beside
+}
+
+/// What it means for the figures that the command printed.
+pub fn meaning(limit: Limit, watched: &Watched) -> &'static str {
+    match limit {
+        Limit::Generator => {
+            "The server does at least as much as the command printed, and could do more; latencies \
+             contain the generator's own delays."
+        }
+        Limit::Server => "The figures that the command printed are the server's own.",
+        Limit::Machine => {
+            "The figures that the command printed are those of this machine in this state, not of \
+             the server alone."
+        }
+        Limit::Path => {
+            "The figures that the command printed are those of its number of connections, each of \
+             which waits for its answer; the server does at least as much."
+        }
+        Limit::Undecided if watched.server.is_none() => {
+            "Whether the figures that the command printed are the server's cannot be told without \
+             seeing the server."
+        }
+        Limit::Undecided => {
+            "Whether the figures that the command printed are the server's cannot be told by \
+             watching this run."
+        }
+    }
+}
+
+/// The command that would decide.
+pub fn next(limit: Limit, watched: &Watched) -> Option<String> {
+    if watched.pair.is_some() || !matches!(limit, Limit::Path | Limit::Undecided) {
+        return None;
+    }
+    doubling(&watched.command)
+}
+
+/// The command that runs this one with its number of connections and with twice as many.
+/// None where it does not show which of its words that number is: only `-c N`, `-cN`,
+/// `--vus N`, `--clients N` and `--connections N` are known, with and without `=`.
+pub fn doubling(command: &[String]) -> Option<String> {
+    const NAMES: [&str; 4] = ["-c", "--vus", "--clients", "--connections"];
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let marked = command.iter().enumerate().find_map(|(at, word)| {
+        let before = at.checked_sub(1).and_then(|before| command.get(before));
+        if is_number(word) && before.is_some_and(|name| NAMES.contains(&name.as_str())) {
+            return Some((at, format!("{{{word}}}")));
+        }
+        let (name, number) = match word.split_once('=') {
+            Some((name, number)) => (format!("{name}="), number),
+            None => ("-c".to_owned(), word.strip_prefix("-c")?),
+        };
+        let known = NAMES.contains(&name.trim_end_matches('='));
+        (known && is_number(number)).then(|| (at, format!("{name}{{{number}}}")))
+    });
+    let (at, marked) = marked?;
+    let words = command.iter().enumerate();
+    let words: Vec<String> = words
+        .map(|(nth, word)| {
+            if nth == at {
+                marked.clone()
+            } else {
+                quoted(word)
+            }
+        })
+        .collect();
+    Some(format!("jostle judge --double -- {}", words.join(" ")))
+}

@@ -1,0 +1,285 @@
+//! TCP sockets of this network namespace as the kernel sees them: queues, bytes carried,
+//! segments sent again (sock_diag(7), over netlink). Any user may ask.
+//!
+//! Not for owners: a socket's inode leads to its process through /proc/PID/fd.
+
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// A TCP socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    /// Its state, as include/net/tcp_states.h numbers them.
+    pub state: u8,
+    /// Its own port.
+    pub own_port: u16,
+    /// The port at the other end; 0 of a listener.
+    pub other_port: u16,
+    /// Whether the other end is an address of the loopback.
+    pub is_loopback: bool,
+    /// Unique for as long as the machine runs.
+    pub cookie: u64,
+    /// Names it in /proc/PID/fd; 0 where no process has it.
+    pub inode: u32,
+    /// Bytes that have arrived and were not read; of a listener the connections that wait
+    /// to be accepted.
+    pub unread: u32,
+    /// Bytes that were written and not acknowledged; of a listener how many may wait.
+    pub unsent: u32,
+    /// What it has carried so far; absent of a listener and of one in TIME_WAIT.
+    pub carried: Option<Carried>,
+}
+
+/// What a connection has carried since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes sent and acknowledged.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Segments in both directions, with and without data.
+    pub segments: u64,
+    /// Segments that were sent again.
+    pub retransmitted: u64,
+}
+
+/// A connection that both ends have open.
+pub const ESTABLISHED: u8 = 1;
+/// A socket that accepts.
+pub const LISTEN: u8 = 10;
+
+/// Which sockets are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Their own port; 0: any.
+    pub own_port: u16,
+    /// The port at the other end; 0: any.
+    pub other_port: u16,
+    /// Listeners too, or connections alone.
+    pub listeners: bool,
+    /// With what they have carried.
+    pub carried: bool,
+}
+
+/// A socket to ask the kernel by.
+#[derive(Debug)]
+pub struct SockDiag {
+    fd: OwnedFd,
+    answer: Vec<u8>,
+}
+
+const HEADER: usize = 16;
+const MESSAGE: usize = 72;
+const REQUEST: usize = HEADER + 56;
+/// NLMSG_ERROR and NLMSG_DONE (include/uapi/linux/netlink.h).
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+/// SOCK_DIAG_BY_FAMILY, INET_DIAG_INFO (sock_diag.h, inet_diag.h).
+const BY_FAMILY: u16 = 20;
+const INFO: u16 = 2;
+/// NLM_F_REQUEST | NLM_F_DUMP.
+const DUMP: u16 = 0x301;
+
+impl SockDiag {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Where the kernel has no sock_diag (CONFIG_INET_DIAG), or a sandbox forbids netlink.
+    pub fn open() -> io::Result<SockDiag> {
+        let fd = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            Some(netlink::SOCK_DIAG),
+        )?;
+        Ok(SockDiag {
+            fd,
+            answer: vec![0; 64 << 10],
+        })
+    }
+
+    /// The sockets of IPv4 and of IPv6 that are wanted.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn tcp(&mut self, wanted: Wanted) -> io::Result<Vec<Tcp>> {
+        let mut found = Vec::new();
+        for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
+            let kernel = SocketAddrNetlink::new(0, 0);
+            rustix::net::sendto(
+                &self.fd,
+                &request(family, wanted),
+                SendFlags::empty(),
+                &kernel,
+            )?;
+            while !self.next(&mut found)? {}
+        }
+        Ok(found)
+    }
+
+    /// Reads one answer; true after the last one.
+    fn next(&mut self, found: &mut Vec<Tcp>) -> io::Result<bool> {
+        let read = rustix::io::retry_on_intr(|| {
+            rustix::net::recv(&self.fd, self.answer.as_mut_slice(), RecvFlags::empty())
+        })?;
+        let mut rest = self.answer.get(..read.0).unwrap_or_default();
+        while let Some(length) = u32_at(rest, 0).map(|length| length as usize) {
+            let (Some(message), Some(kind)) = (rest.get(HEADER..length), u16_at(rest, 4)) else {
+                return Err(io::Error::other(
+                    "the kernel's answer on sockets is cut short",
+                ));
+            };
+            match kind {
+                DONE => return Ok(true),
+                ERROR => {
+                    let errno = u32_at(message, 0).unwrap_or(0) as i32;
+                    return Err(io::Error::from_raw_os_error(-errno));
+                }
+                _ => found.extend(socket(message)),
+            }
+            rest = rest.get(aligned(length)..).unwrap_or_default();
+        }
+        Ok(false)
+    }
+}
+
+/// struct nlmsghdr and struct inet_diag_req_v2.
+fn request(family: u8, wanted: Wanted) -> [u8; REQUEST] {
+    let connections: u32 = 0b11_1111_1110; // ESTABLISHED to LAST_ACK, TIME_WAIT (6) apart
+    let states = connections & !(1 << 6) | u32::from(wanted.listeners) << LISTEN;
+    let extensions = u8::from(wanted.carried) << (INFO - 1);
+    let mut bytes = [0; REQUEST];
+    bytes[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
+    bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&DUMP.to_ne_bytes());
+    bytes[16] = family;
+    bytes[17] = libc::IPPROTO_TCP as u8;
+    bytes[18] = extensions;
+    bytes[20..24].copy_from_slice(&states.to_ne_bytes());
+    bytes[24..26].copy_from_slice(&wanted.own_port.to_be_bytes());
+    bytes[26..28].copy_from_slice(&wanted.other_port.to_be_bytes());
+    bytes
+}
+
+/// struct inet_diag_msg and its attributes.
+fn socket(message: &[u8]) -> Option<Tcp> {
+    let port = |at: usize| {
+        Some(u16::from_be_bytes(
+            message.get(at..at + 2)?.try_into().ok()?,
+        ))
+    };
+    let family = i32::from(*message.first()?);
+    let other = message.get(24..40)?;
+    let mut socket = Tcp {
+        state: *message.get(1)?,
+        own_port: port(4)?,
+        other_port: port(6)?,
+        is_loopback: is_loopback(family, other),
+        cookie: u64::from(u32_at(message, 44)?) | u64::from(u32_at(message, 48)?) << 32,
+        inode: u32_at(message, 68)?,
+        unread: u32_at(message, 56)?,
+        unsent: u32_at(message, 60)?,
+        carried: None,
+    };
+    let mut rest = message.get(MESSAGE..)?;
+    while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+        let length = usize::from(length);
+        if kind == INFO && socket.state != LISTEN {
+            socket.carried = rest.get(4..length).and_then(carried);
+        }
+        rest = rest.get(aligned(length.max(4))..).unwrap_or_default();
+    }
+    Some(socket)
+}
+
+fn is_loopback(family: i32, address: &[u8]) -> bool {
+    const MAPPED: [u8; 13] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127];
+    const OWN: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    match family {
+        libc::AF_INET => address.first() == Some(&127),
+        _ => address == OWN || address.starts_with(&MAPPED),
+    }
+}
+
+/// struct tcp_info (include/uapi/linux/tcp.h): kernels only ever add to its end.
+fn carried(info: &[u8]) -> Option<Carried> {
+    let wide = |at: usize| Some(u64::from_ne_bytes(info.get(at..at + 8)?.try_into().ok()?));
+    Some(Carried {
+        retransmitted: u32_at(info, 100)?.into(),
+        sent_bytes: wide(120)?,
+        received_bytes: wide(128)?,
+        segments: u64::from(u32_at(info, 136)?) + u64::from(u32_at(info, 140)?),
+    })
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..at + 2)?;
+    Some(u16::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+/// Messages and attributes begin at multiples of four.
+fn aligned(length: usize) -> usize {
+    length.div_ceil(4) * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn of(diag: &mut SockDiag, own_port: u16, other_port: u16) -> Vec<Tcp> {
+        let wanted = Wanted {
+            own_port,
+            other_port,
+            listeners: true,
+            carried: true,
+        };
+        diag.tcp(wanted).unwrap()
+    }
+
+    #[test]
+    fn both_ends_show_what_they_carried_and_what_was_not_read() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue; // without IPv6
+            };
+            let port = listener.local_addr().unwrap().port();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut diag = SockDiag::open().unwrap();
+            let listening = of(&mut diag, port, 0);
+            let waiting = listening.iter().find(|socket| socket.state == LISTEN);
+            // Connected by the kernel, accepted by nobody.
+            assert_eq!(waiting.unwrap().unread, 1, "{listening:?}");
+            let (mut accepted, _) = listener.accept().unwrap();
+            client.write_all(&[7; 1000]).unwrap();
+            let mut some = [0; 400];
+            accepted.read_exact(&mut some).unwrap();
+            let ends = of(&mut diag, port, client.local_addr().unwrap().port());
+            let [server] = &ends[..] else {
+                panic!("{ends:?}")
+            };
+            assert_eq!((server.state, server.unread), (ESTABLISHED, 600));
+            assert_eq!(server.carried.unwrap().received_bytes, 1000);
+            assert!(server.is_loopback && server.inode > 0);
+            let ends = of(&mut diag, 0, port);
+            assert_eq!(ends.len(), 1, "{ends:?}");
+            assert_eq!(ends[0].own_port, client.local_addr().unwrap().port());
+            assert!(ends[0].carried.unwrap().segments >= 2);
+            assert_ne!(ends[0].cookie, server.cookie);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_is_no_socket() {
+        assert_eq!(socket(&[2; 40]), None);
+        assert_eq!(carried(&[0; 100]), None);
+    }
+}
