@@ -20,6 +20,7 @@ mod ci;
 mod docs;
 mod fuzz;
 mod hosts_task;
+mod options_page;
 
 use clap::{Parser, Subcommand};
 use jostle_testbed::{shell, slapd};

@@ -42,6 +42,7 @@ mod made;
 #[cfg(test)]
 mod planted;
 
+pub use command::command;
 pub use file::{FileError, Writer, read, read_from};
 pub use html::{MARK, html};
 
