@@ -52,8 +52,8 @@ pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
     // Connections have no rate to compare: what one costs stands in the table.
     // Requests that come at a rate all have the same.
-    let no_rate = |point: &PointSummary<'_>| point.at.open.or(point.at.rate).is_some();
-    if points.iter().any(no_rate) {
+    let no_rate = [Workload::Connect, Workload::Rate];
+    if points.iter().any(|point| no_rate.contains(&point.workload)) {
         return Vec::new();
     }
     let Some((first, others)) = targets.split_first() else {

@@ -9,6 +9,7 @@ use crate::path;
 use crate::ratio::Ratio;
 use crate::requested::{self, RequestSummary};
 use crate::spoilt;
+use jostle_model::plan::Workload;
 use jostle_model::record::{
     At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Verdict,
 };
@@ -33,6 +34,8 @@ pub struct Estimate {
 /// What is known of one (target, point) over all its runs.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
+    /// The workload of its experiment, by which tables and sentences are chosen.
+    pub workload: Workload,
     /// As typed.
     pub target: &'a str,
     /// The swept values.
@@ -240,6 +243,7 @@ fn summary<'a>(
         estimate(&values)
     };
     PointSummary {
+        workload: experiment.plan.workload,
         target,
         at,
         throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),
