@@ -1,7 +1,7 @@
 //! What a column of the headline table is, and the columns that several workloads
 //! have. Those of one workload alone stand with what else is shown of it.
 
-use crate::connections;
+use crate::connect;
 use crate::format::{plus_minus, significant};
 use crate::requests::short;
 use jostle_stats::harm::BEARABLE;
@@ -127,7 +127,7 @@ pub fn micros(nanos: Option<Estimate>) -> Option<String> {
 /// What a point is measured by; to this `±` belongs.
 pub fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
     match point.at.open {
-        Some(_) => connections::measured(point),
+        Some(_) => connect::measured(point),
         None => point.throughput_per_s,
     }
 }

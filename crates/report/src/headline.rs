@@ -4,11 +4,11 @@ use crate::columns::{
     Column, HALF_INTERVAL, PLUS_MINUS, Shown, TARGET, UNDISTURBED, WORKERS, always, at_least, cpu,
     figure, half_interval, measured_by, micros, once, server_cpu, throughput,
 };
-use crate::connections;
+use crate::connect;
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
-use crate::rates;
+use crate::rate;
 use crate::requests;
 use crate::spread as requests_spread;
 use jostle_model::plan::Workload;
@@ -108,8 +108,8 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     let measured = |column: &&Column| points.iter().any(|point| (column.cell)(point).is_some());
     let all = match points[0].workload {
         Workload::Contend => COLUMNS,
-        Workload::Connect => connections::COLUMNS,
-        Workload::Rate => rates::COLUMNS,
+        Workload::Connect => connect::COLUMNS,
+        Workload::Rate => rate::COLUMNS,
         Workload::Spread => requests_spread::COLUMNS,
         Workload::Stream | Workload::Hold if requests::are(points) => requests::COLUMNS,
         Workload::Stream | Workload::Hold => COUNTED,

@@ -11,9 +11,9 @@ use crate::requests::short;
 use jostle_model::Nanos;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Is, LimitedBy, Point, Waits};
-use jostle_stats::attribution::busy;
 use jostle_stats::bursts;
 use jostle_stats::checks::concurrency;
+use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
 
 /// Of `spread`.

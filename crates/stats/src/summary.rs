@@ -1,7 +1,6 @@
 //! From the runs of a result file to the figures that a table has: one summary for
 //! each point.
 
-use crate::attribution::{self, Attribution};
 use crate::checks::{self, Evidence, neighbours};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
@@ -9,6 +8,7 @@ use crate::path;
 use crate::ratio::Ratio;
 use crate::requested::{self, RequestSummary};
 use crate::spoilt;
+use crate::spread::{self, Attribution};
 use jostle_model::plan::Workload;
 use jostle_model::record::{
     At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Verdict,
@@ -202,7 +202,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
         }
     }
     path::judge(&mut summaries);
-    attribution::judge(plan, &mut summaries);
+    spread::judge(plan, &mut summaries);
     summaries
 }
 
