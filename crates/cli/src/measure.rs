@@ -282,6 +282,7 @@ pub fn one(
     signals: &Signals,
     line: Option<&Line>,
 ) -> Outcome {
+    line.inspect(|line| line.restart());
     let mut record = |record: &Record| match writer.as_mut() {
         Some(writer) => writer.write(record).map_err(|error| error.to_string()),
         None => Ok(()),

@@ -54,10 +54,12 @@ pub enum Progress<'a> {
     Alone(&'a str, &'a str),
     /// A pilot for a point.
     Pilot(&'a str, At),
-    /// What was decided: runs in all, and what they will take.
+    /// What was decided: how many runs, and what they will take.
     Planned {
-        /// Of all points.
-        runs: usize,
+        /// Points of a round.
+        points: usize,
+        /// Rounds: one run of each point.
+        rounds: usize,
         /// Altogether.
         takes: Nanos,
         /// How that stands to the budget.
@@ -318,7 +320,8 @@ impl Course<'_, '_> {
             over: (!self.asked().holds(takes)).then_some(over),
         };
         (self.hooks.progress)(Progress::Planned {
-            runs: kept * schedule.blocks as usize,
+            points: kept,
+            rounds: schedule.blocks as usize,
             takes,
             limits,
         });

@@ -100,7 +100,8 @@ impl Course<'_, '_> {
             because: &self.resolved.given,
         };
         (self.hooks.progress)(Progress::Planned {
-            runs: curves * blocks as usize,
+            points: curves,
+            rounds: blocks as usize,
             takes,
             limits: Limits {
                 concessions: &[],
