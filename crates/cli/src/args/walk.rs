@@ -236,12 +236,16 @@ fn the_results_in_the_record_can_be_run_again() {
     let mut read = 0;
     for entry in std::fs::read_dir(record).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Of validations there are summaries, without experiments.
-        if !name.ends_with(".jsonl") || name.starts_with("validate-") {
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "jsonl")
+        {
             continue;
         }
         let text = plan_file::load(&path).unwrap();
+        if !text.contains("\"record\":\"experiment\"") {
+            continue; // a summary of validations, or of trials side by side
+        }
         for (plan, place) in plan_file::read(&path, &text).unwrap() {
             for option in OPTIONS {
                 let known = option.in_workload(plan.workload).is_some();
