@@ -272,19 +272,25 @@ fn check_lists(plan: &Plan) -> Result<(), UsageError> {
 }
 
 fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
-    let Some(Place::Cpus(cpus)) = &plan.place else {
-        return Ok(());
-    };
-    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(cpu) => refuse(format!(
-            "--place {}: CPU {cpu} does not exist or is not allowed here; allowed: {}",
-            Place::Cpus(cpus.clone()),
-            Place::Cpus(allowed.to_vec())
-                .to_string()
-                .trim_start_matches("cpus:")
-        )),
-        None => Ok(()),
+    let places = [
+        ("--place", &plan.place),
+        ("--server-place", &plan.server_place),
+    ];
+    for (option, place) in places {
+        let Some(Place::Cpus(cpus)) = place else {
+            continue;
+        };
+        if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            return refuse(format!(
+                "{option} {}: CPU {cpu} does not exist or is not allowed here; allowed: {}",
+                Place::Cpus(cpus.clone()),
+                Place::Cpus(allowed.to_vec())
+                    .to_string()
+                    .trim_start_matches("cpus:")
+            ));
+        }
     }
+    Ok(())
 }
 
 /// Whether this target can do what the options ask of it.
@@ -539,6 +545,10 @@ mod tests {
             (
                 |p| p.place = Some(Place::Cpus(vec![9])),
                 "CPU 9 does not exist or is not allowed here; allowed: 0,1",
+            ),
+            (
+                |p| p.server_place = Some(Place::Cpus(vec![9])),
+                "--server-place cpus:9: CPU 9 does not exist",
             ),
             (|p| p.targets = vec!["flok".into()], "flock"),
             (

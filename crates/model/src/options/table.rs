@@ -71,6 +71,14 @@ options! {
         Connect => Fixed("cross"), "CPUs: the first for clients, the others for servers";
         Spread => Decided("the first half"), "CPUs of the generators: none, same, cross, cpus:0-3";
     }
+    server_place: Place = "server-place", value("WHERE"), under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Decided("those that --place cpus:LIST leaves"),
+            "CPUs of a server that is launched: none, same, cross, cpus:0-3";
+        Spread
+            => Decided("those that the generators leave"),
+            "CPUs of a server that is launched: none, same, cross, cpus:0-3";
+    }
     measure: Measure = "measure", under(Measuring) {
         Contend | Stream | Hold | Rate
             => Fixed("full"), "What is recorded: full, or counts for locks quicker than a stamp";
