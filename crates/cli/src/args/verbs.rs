@@ -80,7 +80,6 @@ pub static VERBS: &[Verb] = &[
         after: "COMMAND is one word for the shell, and is split as a shell would; {n} and {worker} in it\n\
                 are the number of the call and of the worker. `jostle call 'ls /tmp'` is the same as\n\
                 `jostle stream 'exec:ls /tmp'`. Lists: 100:1000:10000, 1k..1Mx10.",
-        ..PLAIN
     },
     Verb {
         name: "hold",
