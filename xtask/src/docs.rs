@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the pages that the program writes about itself, so that
 //! nothing is written twice. With `--check` it only compares.
 
+use crate::options_page;
 use anyhow::{Context, bail};
 use jostle_testbed::shell;
 use std::path::Path;
@@ -44,8 +45,12 @@ pub fn run(check: bool) -> anyhow::Result<()> {
     shell::run(&mut shell::cargo(&[&build[..], &procd].concat()))?;
     let programs = shell::target_directory().join("debug");
     let mut stale = Vec::new();
+    let mut texts = vec![("docs/options.md", options_page::markdown())];
     for (page, program, arguments) in pages() {
         let text = shell::output(Command::new(programs.join(program)).args(arguments))?;
+        texts.push((page, text));
+    }
+    for (page, text) in texts {
         let path = shell::root().join(page);
         if check {
             let stored = std::fs::read_to_string(&path).unwrap_or_default();

@@ -22,6 +22,7 @@ mod clients;
 mod docs;
 mod fuzz;
 mod hosts_task;
+mod options_page;
 
 use clap::{Parser, Subcommand};
 use jostle_testbed::{shell, slapd};

@@ -1,23 +1,21 @@
-//! The command line: verbs, options, and how they become a plan.
+//! The command line: verbs, and their options. Those of the verbs that measure are made
+//! from the model's table of options, in `measure.rs`.
 //!
 //! Help, man page and shell completions are generated from these definitions.
 
-mod connect;
 mod judge;
-mod rate;
-mod requests;
-mod spread;
+mod measure;
+mod verbs;
+#[cfg(test)]
+mod walk;
 
-pub use connect::Connect;
 pub use judge::Judge;
-pub use rate::Rate;
-pub use requests::{Asked, Call};
-pub use spread::Spread;
+pub use measure::Measure;
 
 use clap::{Args, Parser, Subcommand};
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
-use jostle_model::time::{Busy, Nanos, Unit};
-use jostle_model::{List, ServerAt};
+use jostle_model::List;
+use jostle_model::time::{Nanos, Unit};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Finds out how locks and connections behave when everybody wants in: throughput, waiting,
@@ -29,6 +27,19 @@ pub struct Cli {
     pub verb: Verb,
 }
 
+impl Cli {
+    /// Reads a command line, the program's name first.
+    ///
+    /// # Errors
+    /// What clap says to the user, help included; of an option of other verbs also which
+    /// those are.
+    pub fn read<W: Into<OsString> + Clone>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(words).map_err(measure::explained)
+    }
+}
+
 const AFTER: &str = "\
 Exit codes: 0 done; 1 it failed; 2 usage; 3 done, but a point is INVALID;
 4 compare found a regression; 130 interrupted, 143 terminated (finished points are kept and printed).
@@ -37,20 +48,8 @@ Start with: jostle contend";
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Workers contend for a lock: acquire, hold, release, idle
-    Contend(Box<Contend>),
-    /// Each worker does N operations (acquire, release) back to back
-    Stream(Box<Stream>),
-    /// Starts a command N times: what a call costs, and where it goes
-    Call(Box<Call>),
-    /// Acquires N different locks, holding all, then releases them
-    Hold(Box<Hold>),
-    /// Opens N connections and keeps them open: what one more costs
-    Connect(Box<Connect>),
-    /// Sends requests at a rate, however long they take: response time, lag, knee
-    Rate(Box<Rate>),
-    /// Keeps so many requests in flight, spread over few or many generators
-    Spread(Box<Spread>),
+    #[command(flatten)]
+    Measure(Box<Measure>),
     /// Runs anybody's load generator and reports what its figures are worth
     Judge(Box<Judge>),
     /// Run the experiments of a plan file, or of a result file again
@@ -95,8 +94,7 @@ impl Verb {
     /// Whether every rank of a job has something to do in it.
     pub fn is_of_ranks(&self) -> bool {
         match self {
-            Verb::Contend(_) | Verb::Stream(_) | Verb::Call(_) | Verb::Hold(_) => true,
-            Verb::Connect(_) | Verb::Rate(_) | Verb::Spread(_) | Verb::Run(_) => true,
+            Verb::Measure(_) | Verb::Run(_) => true,
             // What a keeper starts is as its rank is.
             Verb::Serve { .. } | Verb::Disturb { .. } => true,
             Verb::Report(_) | Verb::Compare(_) | Verb::Calibrate(_) | Verb::Targets(_) => false,
@@ -104,186 +102,6 @@ impl Verb {
             Verb::Doctor | Verb::Completions { .. } | Verb::Man { .. } => false,
         }
     }
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Lists: 10:100:1000, 1000..10000+1000, 1k..1Mx10. Times: 250us, 1ms, 10s.\n\
-    With no target, flock and sysv are compared. `jostle targets` lists all."
-)]
-pub struct Contend {
-    /// What to contend for, such as flock, sysv or flock:/mnt/disk/file
-    #[arg(value_name = "TARGET")]
-    pub targets: Vec<String>,
-    /// Contending workers, a list [default: 10:20:50:100:200:500:1000]
-    #[arg(short, long, value_name = "LIST")]
-    pub workers: Option<List>,
-    /// Time the lock is held; bare numbers are us; negative: spin [default: 1ms]
-    #[arg(short = 'b', long, value_name = "TIME", allow_hyphen_values = true, value_parser = busy)]
-    pub hold: Option<Busy>,
-    /// Time between release and next attempt; as -b [default: 10us]
-    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = busy)]
-    pub idle: Option<Busy>,
-    /// Locks; each operation picks one at random [default: 1]
-    #[arg(long, value_name = "K")]
-    pub keys: Option<u64>,
-    /// Share of shared acquisitions, 0 to 1 [default: 0]
-    #[arg(long, value_name = "SHARE")]
-    pub shared: Option<f64>,
-    /// Try, and idle after a refusal, instead of waiting
-    #[arg(long = "try")]
-    pub try_only: bool,
-    /// Give up an attempt after this long
-    #[arg(long, value_name = "TIME", value_parser = micros)]
-    pub acquire_timeout: Option<Nanos>,
-    /// Byte ranges of record locks: same, overlap (neighbours) or disjoint
-    #[arg(long, value_name = "HOW")]
-    pub range: Option<Range>,
-    /// Open and close the file for each acquisition, as lockscale did
-    #[arg(long)]
-    pub open_each: bool,
-    /// Semaphores to which the names of several keys are hashed [default: 16384]
-    #[arg(long, value_name = "N")]
-    pub slots: Option<u64>,
-    #[command(flatten)]
-    pub common: Common,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "One operation is one acquire and one release of a lock, without hold or idle, or one\n\
-    request of a target that answers requests. A run\n\
-    begins when all workers are ready, and ends when the last one has done its operations.\n\
-    Lists: 1000:10000, 1000..10000+1000, 1k..1Mx10. With no target, lockd and flock are measured."
-)]
-pub struct Stream {
-    /// What to lock, such as lockd, redis or flock
-    #[arg(value_name = "TARGET")]
-    pub targets: Vec<String>,
-    /// Operations of each worker, a list [default: 1000:10000]
-    #[arg(short = 'n', long, value_name = "LIST")]
-    pub operations: Option<List>,
-    /// Workers, a list [default: 1:2]
-    #[arg(short, long, value_name = "LIST")]
-    pub workers: Option<List>,
-    /// One lock for all, or each worker its own: one, own [default: one]
-    #[arg(long, value_name = "WHICH")]
-    pub names: Option<Names>,
-    /// Pairs that are sent before their replies are read [default: 1]
-    #[arg(long, value_name = "D")]
-    pub pipeline: Option<u64>,
-    #[command(flatten)]
-    pub asked: Asked,
-    #[command(flatten)]
-    pub counted: Counted,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Each worker acquires its locks one after the other, holds all of them, and releases them\n\
-    in the same order. Growth with the number held shows within a run (ten slices) and between\n\
-    runs. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured."
-)]
-pub struct Hold {
-    /// What to hold, such as lockd, redis, flock or chained:3000
-    #[arg(value_name = "TARGET")]
-    pub targets: Vec<String>,
-    /// Locks that each worker holds, a list [default: 1000:10000]
-    #[arg(long, value_name = "LIST")]
-    pub keys: Option<List>,
-    /// Workers, a list; each holds locks of its own [default: 1]
-    #[arg(short, long, value_name = "LIST")]
-    pub workers: Option<List>,
-    /// Requests that are sent before their replies are read [default: 1]
-    #[arg(long, value_name = "D")]
-    pub pipeline: Option<u64>,
-    /// Semaphores to which the names of the locks are hashed [default: 16384]
-    #[arg(long, value_name = "N")]
-    pub slots: Option<u64>,
-    #[command(flatten)]
-    pub counted: Counted,
-    #[command(flatten)]
-    pub output: Output,
-}
-
-/// How workers run and what is recorded of them.
-#[derive(Debug, Args)]
-pub struct Conditions {
-    /// What carries a worker: processes, threads or, of servers, tasks [default: processes]
-    #[arg(long = "as", value_name = "CARRIER")]
-    pub carrier: Option<Carrier>,
-    /// Threads that carry tasks [default: half of the CPUs]
-    #[arg(long, value_name = "N")]
-    pub generator_threads: Option<u64>,
-    /// CPUs of the workers: none, same, cross, cpus:0-3 (a server that is
-    /// launched gets the others) [default: none]
-    #[arg(long, value_name = "WHERE")]
-    pub place: Option<Place>,
-    /// What is recorded: full, or counts for locks quicker than a stamp [default: full]
-    #[arg(long, value_name = "HOW")]
-    pub measure: Option<Measure>,
-    /// The kernel's timer slack of each worker [default: 1ns]
-    #[arg(long, value_name = "TIME", value_parser = micros)]
-    pub timer_slack: Option<Nanos>,
-    /// Print the share of waits above each of these, such as 1ms:1s
-    #[arg(long, value_name = "TIMES", value_parser = times)]
-    pub over: Option<Times>,
-    /// Run a profiler or tracer along; {pid} and {pids} stand for the workers
-    #[arg(long, value_name = "COMMAND")]
-    pub during: Option<String>,
-    /// The server on this machine, if its connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
-    #[arg(long, value_name = "WHICH")]
-    pub server: Option<ServerAt>,
-    /// Seed of every random choice [default: a fresh one, printed]
-    #[arg(long)]
-    pub seed: Option<u64>,
-}
-
-/// What verbs take whose runs end with their operations.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "How to measure")]
-pub struct Counted {
-    /// What a run may take at most; bare numbers are seconds [default: 300s]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
-    pub duration: Option<Nanos>,
-    /// Runs of each point [default: 6 to 15, as the spread demands]
-    #[arg(long, value_name = "R")]
-    pub runs: Option<u32>,
-    /// What all runs together should take [default: 50s]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub budget: Option<Nanos>,
-    #[command(flatten)]
-    pub conditions: Conditions,
-    /// Three runs of each point
-    #[arg(long)]
-    pub quick: bool,
-}
-
-/// What verbs take whose runs have a window.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "How to measure")]
-pub struct Common {
-    /// Window of each run; bare numbers are seconds [default: a pilot decides]
-    #[arg(short = 't', long, value_name = "TIME", value_parser = seconds)]
-    pub duration: Option<Nanos>,
-    /// Runs of each point [default: 6 to 15, as the spread demands]
-    #[arg(long, value_name = "R")]
-    pub runs: Option<u32>,
-    /// Time between the last arrival and the window [default: a pilot decides]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub warmup: Option<Nanos>,
-    /// What all runs together may take, where pilots decide [default: 50s]
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
-    pub budget: Option<Nanos>,
-    #[command(flatten)]
-    pub conditions: Conditions,
-    /// Three runs of a quarter of a second for each point: a look, no measurement
-    #[arg(long)]
-    pub quick: bool,
 }
 
 /// Where results go, and what else concerns this call alone and no plan.
@@ -479,156 +297,32 @@ fn formats() -> clap::builder::PossibleValuesParser {
     )
 }
 
-fn busy(text: &str) -> Result<Busy, String> {
-    Busy::parse(text, Unit::Micros)
-}
-
-fn micros(text: &str) -> Result<Nanos, String> {
-    Nanos::parse(text, Unit::Micros)
-}
-
 fn seconds(text: &str) -> Result<Nanos, String> {
     Nanos::parse(text, Unit::Seconds)
-}
-
-/// Several times; a type of its own, so that clap sees one value.
-#[derive(Clone, Debug)]
-pub struct Times(pub Vec<Nanos>);
-
-fn times(text: &str) -> Result<Times, String> {
-    text.split(':')
-        .map(|time| Nanos::parse(time, Unit::Seconds))
-        .collect::<Result<_, _>>()
-        .map(Times)
-}
-
-impl Conditions {
-    fn plan(&self, workload: Workload) -> Plan {
-        Plan {
-            carrier: self.carrier,
-            generator_threads: self.generator_threads,
-            place: self.place.clone(),
-            measure: self.measure,
-            timer_slack: self.timer_slack,
-            over: self.over.clone().map(|times| times.0),
-            during: self.during.clone(),
-            server: self.server.clone(),
-            seed: self.seed,
-            ..Plan::of(workload)
-        }
-    }
-}
-
-impl Common {
-    /// A plan with these options alone; the verb adds its own.
-    fn plan(&self, workload: Workload) -> Plan {
-        quickened(
-            self.quick,
-            Plan {
-                duration: self.duration,
-                runs: self.runs,
-                warmup: self.warmup,
-                budget: self.budget,
-                ..self.conditions.plan(workload)
-            },
-        )
-    }
-}
-
-impl Counted {
-    /// A plan with these options alone; the verb adds its own.
-    fn plan(&self, workload: Workload) -> Plan {
-        quickened(
-            self.quick,
-            Plan {
-                duration: self.duration,
-                runs: self.runs,
-                budget: self.budget,
-                ..self.conditions.plan(workload)
-            },
-        )
-    }
-}
-
-/// A look instead of a measurement, with `--quick`.
-fn quickened(quick: bool, mut plan: Plan) -> Plan {
-    if quick {
-        jostle_engine::resolve::quicken(&mut plan);
-    }
-    plan
-}
-
-impl Contend {
-    /// The plan as typed.
-    pub fn plan(&self) -> Plan {
-        let flag = |set: bool| set.then_some(true);
-        Plan {
-            targets: self.targets.clone(),
-            workers: self.workers.clone(),
-            hold: self.hold,
-            idle: self.idle,
-            keys: self.keys.map(|keys| List(vec![keys])),
-            shared: self.shared,
-            range: self.range,
-            try_only: flag(self.try_only),
-            acquire_timeout: self.acquire_timeout,
-            open_each: flag(self.open_each),
-            slots: self.slots,
-            ..self.common.plan(Workload::Contend)
-        }
-    }
-}
-
-impl Stream {
-    /// The plan as typed.
-    pub fn plan(&self) -> Plan {
-        self.asked.apply(Plan {
-            targets: self.targets.clone(),
-            workers: self.workers.clone(),
-            operations: self.operations.clone(),
-            names: self.names,
-            pipeline: self.pipeline,
-            ..self.counted.plan(Workload::Stream)
-        })
-    }
-}
-
-impl Hold {
-    /// The plan as typed.
-    pub fn plan(&self) -> Plan {
-        Plan {
-            targets: self.targets.clone(),
-            workers: self.workers.clone(),
-            keys: self.keys.clone(),
-            pipeline: self.pipeline,
-            slots: self.slots,
-            ..self.counted.plan(Workload::Hold)
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use jostle_model::Busy;
+    use jostle_model::plan::{Arrivals, Measure, Names, Place, Plan, Workload};
 
     #[test]
     fn the_definitions_are_sound() {
         Cli::command().debug_assert();
     }
 
-    fn plan(line: &str) -> Plan {
-        let words = ["jostle"].into_iter().chain(line.split_whitespace());
-        match Cli::try_parse_from(words).unwrap().verb {
-            Verb::Contend(contend) => contend.plan(),
-            Verb::Stream(stream) => stream.plan(),
-            Verb::Hold(hold) => hold.plan(),
-            Verb::Connect(connect) => connect.plan(),
-            Verb::Call(call) => call.plan(),
-            Verb::Rate(rate) => rate.plan(),
-            Verb::Spread(spread) => spread.plan(),
+    fn read(words: &[&str]) -> Result<Plan, String> {
+        let words = ["jostle"].iter().chain(words);
+        match Cli::read(words).map_err(|error| error.to_string())?.verb {
+            Verb::Measure(measure) => Ok(measure.plan),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn plan(line: &str) -> Plan {
+        read(&line.split_whitespace().collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -672,24 +366,32 @@ mod tests {
 
     #[test]
     fn a_call_is_a_stream_of_a_command() {
-        let words = [
-            "jostle",
-            "call",
-            "sh -c 'exit 3'",
-            "-n",
-            "100:1000",
-            "--expect",
-            "3",
-        ];
-        let Verb::Call(call) = Cli::try_parse_from(words).unwrap().verb else {
-            panic!("another verb");
-        };
-        let plan = call.plan();
+        let plan = read(&["call", "sh -c 'exit 3'", "-n", "100:1000", "--expect", "3"]).unwrap();
         assert_eq!(plan.workload, Workload::Stream);
         assert_eq!(plan.targets, ["exec:sh -c 'exit 3'"]);
         assert_eq!(plan.operations, Some(List(vec![100, 1_000])));
         assert_eq!(plan.workers, Some(List(vec![1])));
         assert_eq!(plan.expect, Some(List(vec![3])));
+    }
+
+    #[test]
+    fn a_call_has_no_options_of_locks_and_needs_a_command() {
+        let plan = read(&["call", "true"]).unwrap();
+        assert_eq!(plan.operations, Some(List(vec![100, 1_000])));
+        for words in [&["call"][..], &["call", "true", "--names", "own"]] {
+            read(words).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_sweep_of_rates_is_typed_as_a_list() {
+        let plan =
+            plan("rate lockd --rate 100:1k:10k --arrivals poisson -t 5 -w 32 --drop-after 0.5");
+        assert_eq!(plan.workload, Workload::Rate);
+        assert_eq!(plan.rate, Some(List(vec![100, 1_000, 10_000])));
+        assert_eq!(plan.arrivals, Some(Arrivals::Poisson));
+        assert_eq!(plan.workers, Some(List(vec![32])));
+        assert_eq!(plan.drop_after, Some(Nanos::from_millis(500)));
     }
 
     #[test]

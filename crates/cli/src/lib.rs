@@ -22,7 +22,7 @@ mod targets;
 
 use anyhow::Context;
 use args::{Cli, Report, Run, Verb};
-use clap::{Command, CommandFactory, Parser};
+use clap::{Command, CommandFactory};
 use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
 use jostle_engine::preflight::neighbours::{Look, between};
@@ -62,7 +62,7 @@ pub fn main() -> ExitCode {
         let _ = std::io::stderr().write_all(questions::page().as_bytes());
         return ExitCode::from(2);
     }
-    let verb = match Cli::try_parse() {
+    let verb = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli.verb,
         // The first says so.
         Err(_) if ranks::are_others() => return ExitCode::SUCCESS,
@@ -73,13 +73,7 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let done = match verb {
-        Verb::Contend(contend) => measure::measure(vec![contend.plan()], &contend.output),
-        Verb::Stream(stream) => measure::measure(vec![stream.plan()], &stream.output),
-        Verb::Call(call) => measure::measure(vec![call.plan()], &call.output),
-        Verb::Hold(hold) => measure::measure(vec![hold.plan()], &hold.output),
-        Verb::Rate(rate) => measure::measure(vec![rate.plan()], &rate.output),
-        Verb::Connect(connect) => measure::measure(vec![connect.plan()], &connect.output),
-        Verb::Spread(spread) => measure::measure(vec![spread.plan()], &spread.output),
+        Verb::Measure(asked) => measure::measure(vec![asked.plan], &asked.output),
         Verb::Judge(args) => judge::judge(&args),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
@@ -103,15 +97,9 @@ pub fn main() -> ExitCode {
 /// What clap says to the user.
 pub fn plans_of(words: impl Iterator<Item = String>) -> Result<Vec<Plan>, String> {
     let words = std::iter::once("jostle".to_owned()).chain(words);
-    let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+    let cli = Cli::read(words).map_err(|error| error.to_string())?;
     Ok(match cli.verb {
-        Verb::Contend(contend) => vec![contend.plan()],
-        Verb::Stream(stream) => vec![stream.plan()],
-        Verb::Call(call) => vec![call.plan()],
-        Verb::Hold(hold) => vec![hold.plan()],
-        Verb::Rate(rate) => vec![rate.plan()],
-        Verb::Connect(connect) => vec![connect.plan()],
-        Verb::Spread(spread) => vec![spread.plan()],
+        Verb::Measure(asked) => vec![asked.plan],
         _ => Vec::new(),
     })
 }

@@ -196,6 +196,7 @@ mod tests {
             };
             plan_in_words(runs, Nanos(seconds * 1_000_000_000), &limits)
         };
+        let (window, both) = (["-t".to_owned()], ["-t", "--runs"].map(str::to_owned));
         let over = |because| {
             Some(Over {
                 budget: Nanos(50_000_000_000),
@@ -210,12 +211,12 @@ mod tests {
         );
         // It took an hour and said "to fit the budget".
         assert_eq!(
-            words(6, 3_612, over(&["-t"]), &spared),
+            words(6, 3_612, over(&window), &spared),
             "6 runs, about 60 minutes, more than is left of the budget of 50 s, since -t is given (already \
              left out -w 20:50, 3 runs of each point instead of 6)"
         );
         assert_eq!(
-            words(6, 72_000, over(&["-t", "--runs"]), &[]),
+            words(6, 72_000, over(&both), &[]),
             "6 runs, about 20 hours, more than is left of the budget of 50 s, since -t and --runs are given"
         );
         assert_eq!(

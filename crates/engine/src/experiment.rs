@@ -94,7 +94,7 @@ pub struct Over<'a> {
     pub budget: Nanos,
     /// Options of the user that fix what takes longer, as typed; none where even the
     /// least that means anything takes longer.
-    pub because: &'a [&'static str],
+    pub because: &'a [String],
 }
 
 /// The caller's side.

@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod arrows;
 mod budgets;
-pub mod connected;
+pub mod connect;
 mod crew;
 mod during;
 pub mod environment;

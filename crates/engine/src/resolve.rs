@@ -7,24 +7,17 @@ mod rate;
 mod requests;
 mod spread;
 
+use jostle_model::options::{DefaultValue, MOST_KEYS, OPTIONS, Opt};
 use jostle_model::plan::{Carrier, Names, Place, Plan, Range, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_model::{List, defaults, record::At};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 
-const MOST_OPERATIONS: u64 = 1_000_000_000;
-/// The requests of a batch and their replies must fit into the sockets' buffers,
-/// or client and server would wait for each other.
-const DEEPEST_PIPELINE: u64 = 1_000;
 /// With `--quick`.
 const QUICK_WINDOW: Nanos = Nanos::from_millis(250);
 const QUICK_WARMUP: Nanos = Nanos::from_millis(100);
 const MOST_WORKERS: u64 = 100_000;
-const MOST_KEYS: u64 = 1_000_000;
-const MOST_SLOTS: u64 = 1_000_000;
-const MOST_RUNS: u32 = 10_000;
-const MOST_GENERATOR_THREADS: u64 = 1_024;
 
 pub use hosts::{notes, resolve_over};
 
@@ -50,7 +43,7 @@ pub struct Resolved {
     /// as this.
     pub may_shorten: Option<Nanos>,
     /// Options of the user that fix how long the runs take, as typed.
-    pub given: Vec<&'static str>,
+    pub given: Vec<String>,
 }
 
 impl Resolved {
@@ -83,6 +76,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     let may_shorten = may_shorten.filter(|_| plan.duration.is_none());
     let given = given(&plan);
     check_words(&plan)?;
+    check_bounds(&plan)?;
     if plan.workload == Workload::Connect {
         return connect::resolve(plan, fresh_seed, allowed);
     }
@@ -119,23 +113,22 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     })
 }
 
-/// What the user has fixed of how long the runs take, as typed.
-fn given(plan: &Plan) -> Vec<&'static str> {
-    // Of what ends with its operations, -t is a limit and no length.
-    let window = plan.workload.has_window() && plan.duration.is_some();
-    let all = [
-        ("-t", window),
-        ("--warmup", plan.warmup.is_some()),
-        ("--runs", plan.runs.is_some()),
-        ("-w", plan.workers.is_some()),
-        ("-n", plan.operations.is_some()),
-        ("--keys", plan.keys.is_some()),
-        ("--rate", plan.rate.is_some()),
-        ("--open", plan.open.is_some()),
-        ("--generators", plan.generators.is_some()),
-    ];
-    let given = all.into_iter().filter(|(_, is_given)| *is_given);
-    given.map(|(option, _)| option).collect()
+/// What the user has fixed of how long the runs take, as typed: the window, where runs
+/// have one (else -t is a limit and no length), how many they are, and what is swept.
+fn given(plan: &Plan) -> Vec<String> {
+    let is_swept = |option: &Opt| {
+        let used = option.in_workload(plan.workload);
+        used.is_some_and(|used| matches!(used.default, DefaultValue::Swept(_)))
+    };
+    let fixes = |option: &&Opt| match option.word {
+        "duration" => plan.workload.has_window(),
+        "warmup" | "runs" => true,
+        _ => is_swept(option),
+    };
+    let given = OPTIONS.iter().filter(|option| option.get(plan).is_some());
+    let (swept, fixed): (Vec<&Opt>, _) = given.filter(fixes).partition(|option| is_swept(option));
+    let all = fixed.into_iter().chain(swept);
+    all.map(Opt::flag).collect()
 }
 
 /// Half of the CPUs, at least one: the server that is asked needs the others,
@@ -163,112 +156,33 @@ fn named(targets: &[&str]) -> Vec<String> {
     targets.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Words of other workloads, which this one would silently ignore.
+/// Refuses options of other workloads, which this one would silently ignore.
 fn check_words(plan: &Plan) -> Result<(), UsageError> {
-    use Workload::{Connect, Contend, Hold, Rate, Spread, Stream};
-    let set = [
-        ("hold", plan.hold.is_some(), &[Contend][..]),
-        ("idle", plan.idle.is_some(), &[Contend]),
-        ("warmup", plan.warmup.is_some(), &[Contend, Rate, Spread]),
-        ("shared", plan.shared.is_some(), &[Contend]),
-        ("range", plan.range.is_some(), &[Contend]),
-        ("try", plan.try_only.is_some(), &[Contend]),
-        (
-            "acquire-timeout",
-            plan.acquire_timeout.is_some(),
-            &[Contend],
-        ),
-        ("open-each", plan.open_each.is_some(), &[Contend]),
-        ("keys", plan.keys.is_some(), &[Contend, Hold]),
-        ("operations", plan.operations.is_some(), &[Stream]),
-        ("names", plan.names.is_some(), &[Stream, Rate]),
-        ("pipeline", plan.pipeline.is_some(), &[Stream, Hold]),
-        (
-            "workers",
-            plan.workers.is_some(),
-            &[Contend, Stream, Hold, Rate],
-        ),
-        (
-            "duration",
-            plan.duration.is_some(),
-            &[Contend, Stream, Hold, Rate, Spread],
-        ),
-        ("as", plan.carrier.is_some(), &[Contend, Stream, Hold, Rate]),
-        (
-            "measure",
-            plan.measure.is_some(),
-            &[Contend, Stream, Hold, Rate],
-        ),
-        (
-            "slots",
-            plan.slots.is_some(),
-            &[Contend, Stream, Hold, Rate],
-        ),
-        (
-            "over",
-            plan.over.is_some(),
-            &[Contend, Stream, Hold, Rate, Spread],
-        ),
-        ("open", plan.open.is_some(), &[Connect]),
-        ("listeners", plan.listeners.is_some(), &[Connect]),
-        ("sources", plan.sources.is_some(), &[Connect]),
-        ("ports", plan.ports.is_some(), &[Connect]),
-        ("accept", plan.accept.is_some(), &[Connect]),
-        ("acceptors", plan.acceptors.is_some(), &[Connect]),
-        ("bind-no-port", plan.bind_no_port.is_some(), &[Connect]),
-        ("port-range", plan.port_range.is_some(), &[Connect]),
-        ("close", plan.close.is_some(), &[Connect]),
-        ("rate", plan.rate.is_some(), &[Connect, Rate]),
-        ("sndbuf", plan.sndbuf.is_some(), &[Connect]),
-        ("rcvbuf", plan.rcvbuf.is_some(), &[Connect]),
-        ("only", plan.only.is_some(), &[Connect]),
-        ("expect", plan.expect.is_some(), &[Stream, Rate, Spread]),
-        (
-            "call-timeout",
-            plan.call_timeout.is_some(),
-            &[Stream, Rate, Spread],
-        ),
-        (
-            "command-output",
-            plan.command_output.is_some(),
-            &[Stream, Rate, Spread],
-        ),
-        ("null", plan.null.is_some(), &[Stream]),
-        ("numbers", plan.numbers.is_some(), &[Stream, Rate, Spread]),
-        ("arrivals", plan.arrivals.is_some(), &[Rate]),
-        ("drop-after", plan.drop_after.is_some(), &[Rate]),
-        (
-            "connection",
-            plan.connection.is_some(),
-            &[Stream, Rate, Spread],
-        ),
-        (
-            "credentials",
-            plan.credentials.is_some(),
-            &[Stream, Rate, Spread],
-        ),
-        (
-            "server-log",
-            plan.server_log.is_some(),
-            &[Stream, Rate, Spread],
-        ),
-        ("in-flight", plan.in_flight.is_some(), &[Spread]),
-        ("generators", plan.generators.is_some(), &[Spread]),
-        ("generator-cpu", plan.generator_cpu.is_some(), &[Spread]),
-    ];
-    let stranger = set
-        .iter()
-        .find(|(_, is_set, verbs)| *is_set && !verbs.contains(&plan.workload));
-    match stranger {
+    let unknown = |option: &&Opt| option.in_workload(plan.workload).is_none();
+    let mut set = OPTIONS.iter().filter(|option| option.get(plan).is_some());
+    match set.find(unknown) {
         None => Ok(()),
-        Some((word, _, verbs)) => refuse(format!(
-            "{} has no {word}; leave it out, or use: {}",
-            plan.workload,
-            verbs
-                .iter()
-                .map(|v| v.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
+        Some(option) => {
+            let verbs: Vec<&str> = option.workloads().map(Workload::as_str).collect();
+            refuse(format!(
+                "{} has no {}; leave it out, or use: {}",
+                plan.workload,
+                option.word,
+                verbs.join(", ")
+            ))
+        }
+    }
+}
+
+/// Refuses numbers that no plan may have, whatever else it says.
+fn check_bounds(plan: &Plan) -> Result<(), UsageError> {
+    let mut options = OPTIONS.iter();
+    match options.find(|option| option.is_out_of_bounds(plan)) {
+        None => Ok(()),
+        Some(option) => refuse(format!(
+            "{}: {}",
+            option.flag(),
+            option.range().unwrap_or_default()
         )),
     }
 }
@@ -298,16 +212,7 @@ fn check_numbers(plan: &Plan) -> Result<(), UsageError> {
             "-t 0: a window of no length measures nothing; leave -t out and a pilot decides",
         );
     }
-    if plan.runs.is_some_and(|runs| runs == 0 || runs > MOST_RUNS) {
-        return refuse(format!("--runs: 1 to {MOST_RUNS}"));
-    }
     check_lists(plan)?;
-    if plan
-        .slots
-        .is_some_and(|slots| slots == 0 || slots > MOST_SLOTS)
-    {
-        return refuse(format!("--slots: 1 to {MOST_SLOTS}"));
-    }
     if plan
         .shared
         .is_some_and(|share| !(0.0..=1.0).contains(&share))
@@ -341,10 +246,6 @@ fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
             Some(_) => refuse("--generator-threads: they carry tasks; add --as tasks"),
         };
     }
-    let most = MOST_GENERATOR_THREADS;
-    if plan.generator_threads.is_some_and(|n| n == 0 || n > most) {
-        return refuse(format!("--generator-threads: 1 to {most}"));
-    }
     let spins = |busy: Option<Busy>| matches!(busy, Some(Busy::Spin(span)) if span.0 > 0);
     if spins(plan.hold) || spins(plan.idle) {
         return refuse(
@@ -356,24 +257,8 @@ fn check_tasks(plan: &Plan) -> Result<(), UsageError> {
 }
 
 fn check_lists(plan: &Plan) -> Result<(), UsageError> {
-    let lists = [
-        ("--keys", &plan.keys, MOST_KEYS),
-        ("-n", &plan.operations, MOST_OPERATIONS),
-    ];
-    for (option, list, most) in lists {
-        let Some(List(values)) = list else { continue };
-        if values.is_empty() || values.iter().any(|n| *n == 0 || *n > most) {
-            return refuse(format!("{option}: 1 to {most}"));
-        }
-    }
     if plan.workload == Workload::Contend && plan.keys.as_ref().is_some_and(|k| k.0.len() > 1) {
         return refuse("--keys: one number; `jostle hold` sweeps how many are held");
-    }
-    if plan
-        .pipeline
-        .is_some_and(|depth| depth == 0 || depth > DEEPEST_PIPELINE)
-    {
-        return refuse(format!("--pipeline: 1 to {DEEPEST_PIPELINE}"));
     }
     let most = |list: &Option<List>| list.as_ref().and_then(|l| l.0.iter().max().copied());
     let held = most(&plan.workers).zip(most(&plan.keys));
@@ -387,19 +272,25 @@ fn check_lists(plan: &Plan) -> Result<(), UsageError> {
 }
 
 fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
-    let Some(Place::Cpus(cpus)) = &plan.place else {
-        return Ok(());
-    };
-    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        Some(cpu) => refuse(format!(
-            "--place {}: CPU {cpu} does not exist or is not allowed here; allowed: {}",
-            Place::Cpus(cpus.clone()),
-            Place::Cpus(allowed.to_vec())
-                .to_string()
-                .trim_start_matches("cpus:")
-        )),
-        None => Ok(()),
+    let places = [
+        ("--place", &plan.place),
+        ("--server-place", &plan.server_place),
+    ];
+    for (option, place) in places {
+        let Some(Place::Cpus(cpus)) = place else {
+            continue;
+        };
+        if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+            return refuse(format!(
+                "{option} {}: CPU {cpu} does not exist or is not allowed here; allowed: {}",
+                Place::Cpus(cpus.clone()),
+                Place::Cpus(allowed.to_vec())
+                    .to_string()
+                    .trim_start_matches("cpus:")
+            ));
+        }
     }
+    Ok(())
 }
 
 /// Whether this target can do what the options ask of it.
@@ -654,6 +545,10 @@ mod tests {
             (
                 |p| p.place = Some(Place::Cpus(vec![9])),
                 "CPU 9 does not exist or is not allowed here; allowed: 0,1",
+            ),
+            (
+                |p| p.server_place = Some(Place::Cpus(vec![9])),
+                "--server-place cpus:9: CPU 9 does not exist",
             ),
             (|p| p.targets = vec!["flok".into()], "flock"),
             (

@@ -1,6 +1,6 @@
 //! Pure data that every other crate shares: times and lists as users type
-//! them ([`time`], [`list`]), the resolved plan of an experiment ([`plan`]) with its
-//! defaults ([`defaults`]), the versioned records of the result file ([`record`]), and what
+//! them ([`time`], [`list`]), the plan of an experiment ([`plan`]) with the one table of
+//! its options ([`options`]) and their defaults ([`defaults`]), the versioned records of the result file ([`record`]), and what
 //! of a text from outside may be written and printed ([`text`]).
 //!
 //! Not for behaviour: nothing here reads a clock, a file or the machine.
@@ -12,6 +12,7 @@ pub mod hosts;
 pub mod judged;
 pub mod list;
 pub mod open_loop;
+pub mod options;
 pub mod plan;
 pub mod record;
 pub mod remedy;

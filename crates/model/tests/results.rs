@@ -6,15 +6,14 @@
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
+use jostle_model::Remedy;
 use jostle_model::connect::*;
 use jostle_model::hosts::{HostCeiling, HostHere, HostPart};
 use jostle_model::judged::{self, Doubled, Finding, Limit, Thread, Traffic, Turn, Watched};
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::plan::{
-    Arrivals, Carrier, Connection, Measure, Names, Place, Plan, Range, Workload,
-};
+use jostle_model::options::OPTIONS;
+use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::*;
-use jostle_model::{Busy, List, Nanos, Remedy};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -41,64 +40,18 @@ fn map<V>(key: &str, value: V) -> BTreeMap<String, V> {
     BTreeMap::from([(key.to_owned(), value)])
 }
 
+/// Every option set: each has an example.
 fn plan() -> Plan {
-    Plan {
+    let mut plan = Plan {
         workload: Workload::Contend,
         targets: vec!["flock".to_owned()],
         optional: vec!["redis".to_owned()],
-        workers: Some(List(vec![10])),
-        hold: Some(Busy::Sleep(Nanos::from_millis(1))),
-        idle: Some(Busy::Spin(Nanos::from_micros(10))),
-        duration: Some(Nanos::from_millis(5_000)),
-        runs: Some(6),
-        warmup: Some(Nanos::from_millis(50)),
-        budget: Some(Nanos::from_millis(50_000)),
-        carrier: Some(Carrier::Threads),
-        generator_threads: Some(1),
-        place: Some(Place::Same),
-        measure: Some(Measure::Full),
-        keys: Some(List(vec![1])),
-        operations: Some(List(vec![1])),
-        names: Some(Names::Own),
-        pipeline: Some(2),
-        shared: Some(0.8),
-        range: Some(Range::Same),
-        try_only: Some(false),
-        acquire_timeout: Some(Nanos::from_millis(1)),
-        open_each: Some(false),
-        slots: Some(16),
-        timer_slack: Some(Nanos(1)),
-        over: Some(vec![Nanos::from_millis(1_000)]),
-        open: Some(List(vec![1000])),
-        listeners: Some(List(vec![0])),
-        sources: Some(List(vec![1])),
-        ports: Some(1),
-        accept: Some(Accept::Shared),
-        acceptors: Some(1),
-        bind_no_port: Some(true),
-        port_range: "1-2".parse().ok(),
-        close: Some(Close::Fin),
-        rate: Some(List(vec![1000])),
-        sndbuf: Some(1),
-        rcvbuf: Some(1),
-        only: Some(Only::Bind),
-        during: Some("perf record -p {pids}".to_owned()),
-        expect: Some(List(vec![0])),
-        call_timeout: Some(Nanos::from_millis(10_000)),
-        command_output: Some("out".to_owned()),
-        null: Some("exec:true".to_owned()),
-        numbers: Some(1_000),
-        arrivals: Some(Arrivals::Poisson),
-        drop_after: Some(Nanos::from_millis(1_000)),
-        in_flight: Some(90),
-        generators: Some(List(vec![3])),
-        generator_cpu: Some(0.2),
-        connection: Some(Connection::Keep),
-        credentials: Some("who".to_owned()),
-        server_log: Some("slapd.log".to_owned()),
-        server: "cgroup:/slapd".parse().ok(),
-        seed: Some(7),
+        ..Plan::of(Workload::Contend)
+    };
+    for option in OPTIONS {
+        option.set(&mut plan, option.example).unwrap();
     }
+    plan
 }
 
 fn environment() -> Environment {
@@ -748,8 +701,9 @@ fn names(value: &Value, are_fields: bool, into: &mut BTreeSet<String>) {
     }
 }
 
-/// docs/results.md and the pages of its parts, one after the other.
-const PAGES: [&str; 9] = [
+/// docs/results.md and the pages of its parts, one after the other; the options of a plan
+/// have a generated page.
+const PAGES: [&str; 10] = [
     "results.md",
     "results-plan.md",
     "results-machine.md",
@@ -759,6 +713,7 @@ const PAGES: [&str; 9] = [
     "results-locks.md",
     "results-requests.md",
     "results-verdicts.md",
+    "options.md",
 ];
 
 fn page() -> String {
@@ -786,7 +741,7 @@ fn every_field_is_described() {
         .collect();
     assert!(
         missing.is_empty(),
-        "docs/results*.md do not describe these fields: {missing:?}"
+        "docs/results*.md and docs/options.md do not describe these fields: {missing:?}"
     );
 }
 

@@ -3,10 +3,10 @@
 
 use crate::ResultSet;
 use crate::calibrated;
-use crate::connections;
+use crate::connect;
 use crate::format::{counted, grouped, percent, significant, time};
 use crate::hosts;
-use crate::rates;
+use crate::rate;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
@@ -60,9 +60,9 @@ fn unexplained(set: &ResultSet) -> Option<String> {
 
 fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     match set.experiment.plan.workload {
-        Workload::Connect => return connections::checked(set),
+        Workload::Connect => return connect::checked(set),
         Workload::Rate => {
-            let mut sentences = rates::checked(set);
+            let mut sentences = rate::checked(set);
             sentences.extend(reconciled(set));
             return sentences;
         }

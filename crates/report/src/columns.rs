@@ -1,9 +1,10 @@
 //! What a column of the headline table is, and the columns that several workloads
 //! have. Those of one workload alone stand with what else is shown of it.
 
-use crate::connections;
+use crate::connect;
 use crate::format::{plus_minus, significant};
 use crate::requests::short;
+use jostle_model::plan::Workload;
 use jostle_stats::harm::BEARABLE;
 use jostle_stats::intervals::relative_half_width;
 use jostle_stats::summary::{Estimate, PointSummary};
@@ -97,10 +98,10 @@ pub fn at_least(point: &PointSummary<'_>) -> Option<String> {
 pub const UNDISTURBED: Column = figure(["without", "others"], |point| {
     let harm = point.harm.filter(|harm| harm.off() >= BEARABLE)?;
     let figure = measured_by(point)?.median;
-    let (low, high) = match point.at.open {
+    let (low, high) = match point.workload {
         // A time, and no rate.
-        Some(_) => (figure / harm.high / 1e3, figure / harm.low / 1e3),
-        None => (figure * harm.low, figure * harm.high),
+        Workload::Connect => (figure / harm.high / 1e3, figure / harm.low / 1e3),
+        _ => (figure * harm.low, figure * harm.high),
     };
     Some(format!("{}..{}", significant(low, 3), significant(high, 3)))
 });
@@ -126,9 +127,9 @@ pub fn micros(nanos: Option<Estimate>) -> Option<String> {
 
 /// What a point is measured by; to this `±` belongs.
 pub fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
-    match point.at.open {
-        Some(_) => connections::measured(point),
-        None => point.throughput_per_s,
+    match point.workload {
+        Workload::Connect => connect::measured(point),
+        _ => point.throughput_per_s,
     }
 }
 

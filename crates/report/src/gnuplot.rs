@@ -12,7 +12,7 @@
 //! measured is `nan`; of an INVALID point there is only a comment.
 
 use crate::ResultSet;
-use crate::rates;
+use crate::rate;
 use jostle_model::record::{Is, Point};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -28,7 +28,7 @@ fn blocks(set: &ResultSet) -> Vec<String> {
     points
         .chunk_by(|one, other| one.target == other.target)
         .map(|of_target| {
-            if rates::are(of_target) {
+            if rate::are(of_target) {
                 return of_rates(of_target);
             }
             let lines: String = of_target.iter().map(line).collect();
@@ -40,10 +40,10 @@ fn blocks(set: &ResultSet) -> Vec<String> {
 /// Of an open loop, which lockscale did not have: a line for each rate.
 fn of_rates(points: &[PointSummary<'_>]) -> String {
     let target = points.first().map_or("", |point| point.target);
-    let header = format!("# {target}: {}\n", rates::GNUPLOT_HEADER);
+    let header = format!("# {target}: {}\n", rate::GNUPLOT_HEADER);
     let lines = points.iter().map(|point| match point.verdict.is {
         Is::Invalid => line(point),
-        _ => rates::line(point),
+        _ => rate::line(point),
     });
     header + &lines.collect::<String>()
 }

@@ -4,13 +4,14 @@ use crate::columns::{
     Column, HALF_INTERVAL, PLUS_MINUS, Shown, TARGET, UNDISTURBED, WORKERS, always, at_least, cpu,
     figure, half_interval, measured_by, micros, once, server_cpu, throughput,
 };
-use crate::connections;
+use crate::connect;
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
-use crate::rates;
+use crate::rate;
 use crate::requests;
 use crate::spread as requests_spread;
+use jostle_model::plan::Workload;
 use jostle_model::record::Is;
 use jostle_stats::summary::PointSummary;
 
@@ -105,16 +106,13 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         return None;
     }
     let measured = |column: &&Column| points.iter().any(|point| (column.cell)(point).is_some());
-    let counted = points
-        .iter()
-        .any(|p| p.at.operations.or(p.at.keys).is_some());
-    let all = match counted {
-        _ if points.iter().any(|p| p.at.open.is_some()) => connections::COLUMNS,
-        _ if rates::are(points) => rates::COLUMNS,
-        _ if points.iter().any(|p| p.at.generators.is_some()) => requests_spread::COLUMNS,
-        _ if requests::are(points) => requests::COLUMNS,
-        true => COUNTED,
-        false => COLUMNS,
+    let all = match points[0].workload {
+        Workload::Contend => COLUMNS,
+        Workload::Connect => connect::COLUMNS,
+        Workload::Rate => rate::COLUMNS,
+        Workload::Spread => requests_spread::COLUMNS,
+        Workload::Stream | Workload::Hold if requests::are(points) => requests::COLUMNS,
+        Workload::Stream | Workload::Hold => COUNTED,
     };
     let none_listen = points.iter().all(|p| p.at.listeners.unwrap_or(0) == 0);
     let columns: Vec<&Column> = all

@@ -13,7 +13,7 @@ mod checked;
 mod columns;
 mod command;
 pub mod compare;
-mod connections;
+mod connect;
 mod csv;
 mod failures;
 mod file;
@@ -31,7 +31,7 @@ mod markdown;
 mod next;
 mod over;
 mod page;
-mod rates;
+mod rate;
 mod requests;
 mod spread;
 mod table;
@@ -43,6 +43,7 @@ mod made;
 #[cfg(test)]
 mod planted;
 
+pub use command::command;
 pub use file::{FileError, Writer, read, read_from};
 pub use html::{MARK, html, judged as html_of_judged};
 

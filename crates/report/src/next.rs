@@ -164,20 +164,13 @@ fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
     let mut next = follow_up(plan);
-    if plan.workload == Workload::Connect {
-        return connect_question(plan, next);
-    }
-    if plan.workload == Workload::Rate {
-        return rate_question(plan, next);
-    }
-    if plan.workload == Workload::Spread {
-        return spread_question(set, next);
-    }
-    if makes_requests(plan) {
-        return requests_question(plan, next);
-    }
-    if plan.workload != Workload::Contend {
-        return counted_question(set, next);
+    match plan.workload {
+        Workload::Connect => return connect_question(plan, next),
+        Workload::Rate => return rate_question(plan, next),
+        Workload::Spread => return spread_question(set, next),
+        Workload::Stream if makes_requests(plan) => return requests_question(plan, next),
+        Workload::Stream | Workload::Hold => return counted_question(set, next),
+        Workload::Contend => {}
     }
     if plan.workers.as_ref().is_some_and(|list| list.0 == [1]) {
         next.workers = Some(List(vec![1, 10, 100]));

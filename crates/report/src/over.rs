@@ -3,6 +3,7 @@
 use crate::format::{exact, percent};
 use crate::grid::{Grid, Heading};
 use jostle_model::Nanos;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Is, Point};
 use jostle_stats::summary::PointSummary;
 
@@ -11,11 +12,12 @@ use jostle_stats::summary::PointSummary;
 pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
     let measured = |point: &PointSummary<'_>| times.iter().any(|t| share(point, *t).is_some());
     // Those of generators stand among their own tables.
-    if !points.iter().any(measured) || points.iter().any(|p| p.at.generators.is_some()) {
-        return None;
-    }
-    let at_rates = points.iter().any(|point| point.at.rate.is_some());
-    let swept = if at_rates { "offered/s" } else { "workers" };
+    let workload = points.iter().find(|point| measured(point))?.workload;
+    let swept = match workload {
+        Workload::Spread => return None,
+        Workload::Rate => "offered/s",
+        _ => "workers",
+    };
     let mut columns = vec![Heading::left("target"), Heading::right("", swept)];
     columns.extend(
         times
@@ -51,7 +53,8 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
 fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
     let of_run = |run: &&Point| {
         let granted = run.acquire_ns.as_ref().map(|waits| &waits.granted);
-        let response = run.response_ns.as_ref().filter(|_| run.at.rate.is_some());
+        let response = run.response_ns.as_ref();
+        let response = response.filter(|_| point.workload == Workload::Rate);
         let values = granted.or(response).or(run.service_ns.as_ref())?;
         let share = values.over.get(&time.to_string())?;
         Some((share * values.count as f64, values.count as f64))

@@ -12,6 +12,7 @@ use crate::next::next;
 use crate::over::over;
 use crate::requests::accounts;
 use crate::spread::tables;
+use jostle_model::plan::Workload;
 use jostle_model::record::Fit;
 use jostle_stats::closing::{comparison, sentences};
 use jostle_stats::fit::{closing, fits};
@@ -72,7 +73,7 @@ fn page(set: &ResultSet) -> Page {
         tables,
         headline,
         // Those of generators have tables of their own.
-        accounts: accounts(&points).filter(|_| points.iter().all(|p| p.at.generators.is_none())),
+        accounts: accounts(&points).filter(|_| set.experiment.plan.workload != Workload::Spread),
         over: over(times, &points),
         sentences: sentences(&set.experiment, &points),
         comparisons: comparison(&points).into_iter().map(|c| c.text).collect(),

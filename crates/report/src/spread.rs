@@ -9,10 +9,11 @@ use crate::format::{exact, grouped, percent, significant};
 use crate::grid::{Grid, Heading, Titled};
 use crate::requests::short;
 use jostle_model::Nanos;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Is, LimitedBy, Point, Waits};
-use jostle_stats::attribution::busy;
 use jostle_stats::bursts;
 use jostle_stats::checks::concurrency;
+use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
 
 /// Of `spread`.
@@ -82,7 +83,7 @@ fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
 pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
     let points: Vec<&PointSummary<'_>> = points
         .iter()
-        .filter(|point| point.at.generators.is_some())
+        .filter(|point| point.workload == Workload::Spread)
         .collect();
     if points.is_empty() {
         return Vec::new();

@@ -5,13 +5,13 @@
 //! figures, so that a reader can follow it with a finger. Where the data cannot
 //! tell, it says so or is silent; of INVALID figures it says only that they are.
 
-use crate::attribution;
-use crate::connecting;
-use crate::contention;
+use crate::connect;
+use crate::contend;
 use crate::growth;
-use crate::knee;
 use crate::numbers::workers;
+use crate::rate;
 use crate::ratio::{Outcome, Ratio, by_block};
+use crate::spread;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Experiment};
@@ -21,11 +21,11 @@ use jostle_model::record::{At, Experiment};
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let plan = &experiment.plan;
     match plan.workload {
-        Workload::Contend => contention::sentences(plan, points),
+        Workload::Contend => contend::sentences(plan, points),
         Workload::Stream | Workload::Hold => growth::sentences(plan, points),
-        Workload::Connect => connecting::sentences(plan, points),
-        Workload::Rate => knee::sentences(points),
-        Workload::Spread => attribution::sentences(points),
+        Workload::Connect => connect::sentences(plan, points),
+        Workload::Rate => rate::sentences(points),
+        Workload::Spread => spread::sentences(points),
     }
 }
 
@@ -52,8 +52,8 @@ pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
     // Connections have no rate to compare: what one costs stands in the table.
     // Requests that come at a rate all have the same.
-    let no_rate = |point: &PointSummary<'_>| point.at.open.or(point.at.rate).is_some();
-    if points.iter().any(no_rate) {
+    let no_rate = [Workload::Connect, Workload::Rate];
+    if points.iter().any(|point| no_rate.contains(&point.workload)) {
         return Vec::new();
     }
     let Some((first, others)) = targets.split_first() else {

@@ -8,7 +8,6 @@
 //! branch on data nor allocate.
 
 pub mod across;
-pub mod attribution;
 pub mod beta;
 pub mod binomial;
 pub mod bursts;
@@ -16,8 +15,8 @@ pub mod censor;
 pub mod checks;
 pub mod closing;
 pub mod comparison;
-pub mod connecting;
-pub mod contention;
+pub mod connect;
+pub mod contend;
 pub mod fairness;
 pub mod fit;
 pub mod gamma;
@@ -26,16 +25,17 @@ pub mod harm;
 pub mod histogram;
 pub mod intervals;
 pub mod judge;
-pub mod knee;
 pub mod numbers;
 pub mod open_loop;
 pub mod path;
 pub mod planted;
+pub mod rate;
 pub mod ratio;
 pub mod requested;
 pub mod rng;
 pub mod sleeping;
 pub mod spoilt;
+pub mod spread;
 pub mod summary;
 pub mod tail;
 pub mod trend;

@@ -10,6 +10,7 @@
 use crate::numbers::workers;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
+use jostle_model::plan::Workload;
 use jostle_model::record::LimitedBy;
 
 /// The target that only answers, over TCP.
@@ -50,7 +51,7 @@ pub fn judge(points: &mut [PointSummary<'_>]) {
 
 /// Its throughput by that of `echo`.
 fn beside_echo(points: &[PointSummary<'_>], point: &PointSummary<'_>) -> Option<Ratio> {
-    if point.at.rate.is_some() {
+    if point.workload == Workload::Rate {
         // All that come at a rate reach it, until they do not.
         return None;
     }

@@ -1,7 +1,6 @@
 //! From the runs of a result file to the figures that a table has: one summary for
 //! each point.
 
-use crate::attribution::{self, Attribution};
 use crate::checks::{self, Evidence, neighbours};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
@@ -9,6 +8,8 @@ use crate::path;
 use crate::ratio::Ratio;
 use crate::requested::{self, RequestSummary};
 use crate::spoilt;
+use crate::spread::{self, Attribution};
+use jostle_model::plan::Workload;
 use jostle_model::record::{
     At, Distribution, Experiment, Figure, Is, Judged, LimitedBy, OwnCost, PerWorker, Point, Verdict,
 };
@@ -33,6 +34,8 @@ pub struct Estimate {
 /// What is known of one (target, point) over all its runs.
 #[derive(Clone, Debug)]
 pub struct PointSummary<'a> {
+    /// The workload of its experiment, by which tables and sentences are chosen.
+    pub workload: Workload,
     /// As typed.
     pub target: &'a str,
     /// The swept values.
@@ -199,7 +202,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
         }
     }
     path::judge(&mut summaries);
-    attribution::judge(plan, &mut summaries);
+    spread::judge(plan, &mut summaries);
     summaries
 }
 
@@ -240,6 +243,7 @@ fn summary<'a>(
         estimate(&values)
     };
     PointSummary {
+        workload: experiment.plan.workload,
         target,
         at,
         throughput_per_s: over_runs(|run| Some(run.throughput_per_s)),

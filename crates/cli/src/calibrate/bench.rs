@@ -7,7 +7,6 @@ use crate::args::{Calibrate, Cli, Verb};
 use crate::progress::Line;
 use crate::signals::Signals;
 use crate::{Failure, measure};
-use clap::Parser;
 use jostle_engine::experiment::exit;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::resolve::resolve;
@@ -225,11 +224,8 @@ impl Bench {
 /// The plan of a command line without its first word.
 fn plan(line: &str) -> Result<Plan, Stop> {
     let words = std::iter::once("jostle").chain(line.split_whitespace());
-    match Cli::try_parse_from(words).map(|cli| cli.verb) {
-        Ok(Verb::Contend(contend)) => Ok(contend.plan()),
-        Ok(Verb::Stream(stream)) => Ok(stream.plan()),
-        Ok(Verb::Hold(hold)) => Ok(hold.plan()),
-        Ok(Verb::Rate(rate)) => Ok(rate.plan()),
+    match Cli::read(words).map(|cli| cli.verb) {
+        Ok(Verb::Measure(asked)) => Ok(asked.plan),
         Ok(_) => Err(Stop::Failed(format!("no measurement: jostle {line}"))),
         Err(error) => Err(Stop::Failed(error.to_string())),
     }

@@ -104,11 +104,12 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         },
         generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
         generator_cpu: plan.generator_cpu,
-        server_cpus: match (&plan.place, plan.workload) {
+        server_cpus: match (&plan.server_place, &plan.place, plan.workload) {
+            (Some(asked), ..) => crate::order::cpus(asked, &allowed),
             // Apart from the workers, where there is a CPU left: a server that may
             // run anywhere begins on theirs, and moves away after some thousand
             // requests, which looks as if each of them came to cost more.
-            (Some(Place::Cpus(_)), _) | (Some(_), Workload::Spread) => {
+            (None, Some(Place::Cpus(_)), _) | (None, Some(_), Workload::Spread) => {
                 let others = allowed.iter().filter(|cpu| !cpus.contains(cpu));
                 others.copied().collect()
             }
@@ -176,6 +177,26 @@ mod tests {
                 "{workers} {keys} {shared} {range:?} {excludes}"
             );
         }
+    }
+
+    #[test]
+    fn a_server_gets_the_cpus_that_the_plan_names_or_those_that_are_left() {
+        let allowed = jostle_sys::cpu::allowed();
+        let (first, others) = allowed.split_first().unwrap();
+        let cpus = |workload, place: Option<Place>, server_place: Option<Place>| {
+            let mut plan = Plan::of(workload);
+            (plan.place, plan.server_place) = (place, server_place);
+            super::order(&plan, "lockd", 1, 7).server_cpus
+        };
+        use Workload::{Rate, Spread, Stream};
+        let on_first = || Some(Place::Cpus(vec![*first]));
+        assert_eq!(cpus(Stream, None, None), [0; 0]);
+        assert_eq!(cpus(Stream, on_first(), None), others);
+        assert_eq!(cpus(Spread, on_first(), None), others);
+        assert_eq!(cpus(Rate, None, on_first()), [*first]);
+        assert_eq!(cpus(Stream, on_first(), Some(Place::Same)), [*first]);
+        assert_eq!(cpus(Stream, on_first(), Some(Place::Cross)), allowed);
+        assert_eq!(cpus(Spread, on_first(), Some(Place::None)), [0; 0]);
     }
 
     /// 10^18 ns was once refused as longer than a day, and every run of a busy

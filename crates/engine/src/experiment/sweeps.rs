@@ -4,7 +4,7 @@
 //! it was closed when the sweep is over.
 
 use super::{Course, Limits, Over, Progress, Stop};
-use crate::connected::{self, Curve};
+use crate::connect::{self, Curve};
 use crate::order::{Demand, SweepOrder, cpus};
 use crate::preflight;
 use crate::schedule;
@@ -131,7 +131,7 @@ impl Course<'_, '_> {
             by_point
                 .entry((&point.target, point.at))
                 .or_default()
-                .extend(connected::median(point));
+                .extend(connect::median(point));
         }
         let widths = by_point
             .values()
@@ -165,7 +165,7 @@ impl Course<'_, '_> {
         let ended = &mut self.hooks.ended;
         let record = &mut self.hooks.record;
         let mut reached = |step: Step| {
-            let mut point = connected::point(&curve, &step.data, points.last());
+            let mut point = connect::point(&curve, &step.data, points.last());
             point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
             point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
             point.verdict = checks::verdict(&Evidence {
@@ -184,7 +184,7 @@ impl Course<'_, '_> {
         self.points.append(&mut points);
         sunk.map_err(Stop::Sink)?;
         let closed = closed.map_err(Stop::Keeper)?;
-        for closing in connected::closings(&curve, &closed) {
+        for closing in connect::closings(&curve, &closed) {
             let point = self.points[first..]
                 .iter_mut()
                 .find_map(|point| closing.add_to(point).then_some(()));

@@ -1,6 +1,7 @@
 //! What a plan says about requests: defaults, and what makes no sense.
 
 use super::{UsageError, refuse};
+use jostle_model::options::{Heading, OPTIONS};
 use jostle_model::plan::{Carrier, Measure, Plan, Workload};
 use jostle_model::{Nanos, defaults};
 use jostle_targets::{Spec, requests};
@@ -36,19 +37,11 @@ pub fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
         ));
     }
     if asked.is_none() {
-        let set = [
-            ("expect", plan.expect.is_some()),
-            ("call-timeout", plan.call_timeout.is_some()),
-            ("command-output", plan.command_output.is_some()),
-            ("null", plan.null.is_some()),
-            ("numbers", plan.numbers.is_some()),
-            ("connection", plan.connection.is_some()),
-            ("credentials", plan.credentials.is_some()),
-            ("server-log", plan.server_log.is_some()),
-        ];
-        if let Some((word, _)) = set.iter().find(|(_, is_set)| *is_set) {
+        let mut set = OPTIONS.iter().filter(|option| option.get(plan).is_some());
+        if let Some(option) = set.find(|option| option.heading == Heading::Requests) {
             return refuse(format!(
-                "--{word}: it is for requests, and no target here answers any; {}",
+                "{}: it is for requests, and no target here answers any; {}",
+                option.flag(),
                 examples()
             ));
         }

@@ -8,9 +8,6 @@ use jostle_sys::limits::cpu_group::LEAST_CPUS;
 /// To fit the budget, where nobody asked for a window.
 pub const SHORTEST_WINDOW: Nanos = Nanos::from_millis(500);
 
-/// Each is a thread.
-const MOST_IN_FLIGHT: u64 = 10_000;
-
 /// Puts the generators on the first half of the CPUs, so that the servers that
 /// jostle launches have the others: only apart can be told who is the limit.
 pub fn fill_in(plan: &mut Plan, allowed: &[usize]) {
@@ -29,9 +26,6 @@ pub fn check(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
         return Ok(());
     }
     let in_flight = plan.in_flight.unwrap_or(0);
-    if in_flight == 0 || in_flight > MOST_IN_FLIGHT {
-        return refuse(format!("--in-flight: 1 to {MOST_IN_FLIGHT}"));
-    }
     let generators = plan.generators.as_ref().map_or(&[][..], |list| &list.0);
     if generators.is_empty() || generators.contains(&0) {
         return refuse("--generators: at least one is needed");

@@ -1,7 +1,7 @@
 //! Would more generators have brought more?
 
 use super::{Check, Found, more_generators, seen};
-use crate::attribution::{IDLE_ENOUGH, MORE, Pair, SAME};
+use crate::spread::{IDLE_ENOUGH, MORE, Pair, SAME};
 use jostle_model::Plan;
 use jostle_model::record::{Bound, Claim, Is, LimitedBy, Reason};
 

@@ -11,7 +11,7 @@ use crate::harm;
 use crate::intervals::median;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
-use jostle_model::Plan;
+use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{LimitedBy, Point, Verdict};
 
 /// More than this, as the lower end of the ratio's interval, is more.
@@ -45,10 +45,10 @@ pub struct Attribution {
 
 /// Finds out of each point with generators who its limit is.
 pub fn judge(plan: &Plan, points: &mut [PointSummary<'_>]) {
+    if plan.workload != Workload::Spread {
+        return;
+    }
     for at in 0..points.len() {
-        if points[at].at.generators.is_none() {
-            continue;
-        }
         let attribution = attribute(points, at);
         let limit = limit(&points[at], &attribution);
         let point = &mut points[at];

@@ -4,6 +4,7 @@
 use crate::ResultSet;
 use crate::columns::{Column, HALF_INTERVAL, TARGET, UNDISTURBED, always, cpu, figure, throughput};
 use crate::format::{counted, grouped, percent, time};
+use jostle_model::plan::Workload;
 use jostle_model::record::Point;
 use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
@@ -44,7 +45,7 @@ fn response(point: &PointSummary<'_>, name: &str) -> Option<String> {
 
 /// Whether these points are of requests that came at a rate.
 pub fn are(points: &[PointSummary<'_>]) -> bool {
-    points.iter().any(|point| point.at.rate.is_some())
+    points.iter().any(|point| point.workload == Workload::Rate)
 }
 
 /// The ledger of all runs together, and whether each adds up.

@@ -1,0 +1,187 @@
+//! The verbs that measure, as clap sees them: the arguments of each are made from the
+//! model's table of options, and what was typed becomes a plan.
+
+use super::Output;
+use super::verbs::{VERBS, Verb};
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use jostle_model::options::{DefaultValue, Heading, Kind, OPTIONS, Opt, Use};
+use jostle_model::plan::{Plan, Workload};
+
+/// What a verb that measures was asked for.
+#[derive(Debug)]
+pub struct Measure {
+    /// The plan as typed.
+    pub plan: Plan,
+    /// Where results go.
+    pub output: Output,
+}
+
+impl Subcommand for Measure {
+    fn augment_subcommands(command: Command) -> Command {
+        command.subcommands(VERBS.iter().map(Verb::command))
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Measure::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        VERBS.iter().any(|verb| verb.name == name)
+    }
+}
+
+impl FromArgMatches for Measure {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Measure, Error> {
+        let (name, typed) = matches
+            .subcommand()
+            .ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
+        let verb = VERBS.iter().find(|verb| verb.name == name);
+        let verb = verb.ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?;
+        let wrong = |text: String| Error::raw(ErrorKind::ValueValidation, text);
+        Ok(Measure {
+            plan: verb.plan(typed).map_err(wrong)?,
+            output: Output::from_arg_matches(typed)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Measure::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Verb {
+    /// Its options, those of one heading together, and what each is here.
+    fn options(&self) -> impl Iterator<Item = (&'static Opt, Use)> {
+        let under = |heading| OPTIONS.iter().filter(move |o: &&Opt| o.heading == heading);
+        let all = Heading::ALL.into_iter().flat_map(under);
+        let here = all.filter(|option| !self.without.contains(&option.word));
+        here.filter_map(|option| Some((option, self.used(option)?)))
+    }
+
+    /// What an option is here; None where there is none.
+    fn used(&self, option: &Opt) -> Option<Use> {
+        let used = option.in_workload(self.workload)?;
+        let instead = self.instead.iter().find(|(word, ..)| *word == option.word);
+        Some(match instead {
+            Some((_, default, help)) => Use {
+                default: DefaultValue::Swept(default),
+                help,
+                ..*used
+            },
+            None => Use { ..*used },
+        })
+    }
+
+    fn command(&self) -> Command {
+        let (name, help) = self.target;
+        let targets = Arg::new("targets")
+            .value_name(name)
+            .help(help)
+            .required(!self.prefix.is_empty())
+            .num_args(..)
+            .action(ArgAction::Append);
+        let quick = Arg::new("quick")
+            .long("quick")
+            .help(quick_help(self.workload))
+            .help_heading(Heading::Measuring.text())
+            .action(ArgAction::SetTrue);
+        let command = Command::new(self.name)
+            .arg(targets)
+            .args(self.options().map(|(option, used)| arg(option, &used)))
+            .arg(quick);
+        // Behind the options of output, which bring a description of their own.
+        Output::augment_args(command)
+            .about(self.about)
+            .long_about(None)
+            .after_help(with_braces(self.after))
+    }
+
+    fn plan(&self, typed: &ArgMatches) -> Result<Plan, String> {
+        let mut plan = Plan::of(self.workload);
+        let targets = typed.get_many::<String>("targets").into_iter().flatten();
+        plan.targets = targets
+            .map(|name| format!("{}{name}", self.prefix))
+            .collect();
+        for (option, used) in self.options() {
+            let value = match option.is_switch(&used) {
+                true => typed.get_flag(option.word).then_some("true"),
+                false => typed.get_one::<String>(option.word).map(String::as_str),
+            };
+            let own = self.instead.iter().find(|(word, ..)| *word == option.word);
+            if let Some(value) = value.or(own.map(|(_, default, _)| *default)) {
+                option.set(&mut plan, value)?;
+            }
+        }
+        if typed.get_flag("quick") {
+            jostle_engine::resolve::quicken(&mut plan);
+        }
+        Ok(plan)
+    }
+}
+
+/// An option as clap sees it. What is typed is read twice: here, so that clap says what
+/// is wrong with it, and into the plan.
+fn arg(option: &'static Opt, used: &Use) -> Arg {
+    let arg = Arg::new(option.word)
+        .long(option.word)
+        .short(option.short)
+        .help(with_braces(&option.help(used)))
+        .help_heading(option.heading.text());
+    if option.is_switch(used) {
+        return arg.action(ArgAction::SetTrue);
+    }
+    let workload = used.workloads[0];
+    let arg = arg
+        .value_name(option.value_name)
+        .allow_hyphen_values(option.kind == Kind::Busy)
+        .value_parser(move |typed: &str| {
+            let read = option.set(&mut Plan::of(workload), typed);
+            read.map(|()| typed.to_owned())
+        });
+    match option.kind {
+        Kind::Flag => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        _ => arg,
+    }
+}
+
+/// clap takes `{n}` in a help text for a line break. The empty style within it keeps clap
+/// from seeing it, and is left out where the text is no terminal's.
+fn with_braces(text: &str) -> String {
+    text.replace("{n}", "{\u{1b}[0mn}")
+}
+
+const fn quick_help(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Contend => {
+            "Three runs of a quarter of a second for each point: a look, no measurement"
+        }
+        Workload::Rate => "Three runs of a second for each point: a look, no measurement",
+        Workload::Connect => "Three sweeps of each curve: a look, no measurement",
+        Workload::Stream | Workload::Hold | Workload::Spread => {
+            "Three runs of each point: a look, no measurement"
+        }
+    }
+}
+
+/// Says of an option that the verb does not know which verbs do.
+pub fn explained(mut error: Error) -> Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let typed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) => typed.clone(),
+        _ => return error,
+    };
+    if let Some(option) = Opt::typed_as(&typed) {
+        let verbs: Vec<&str> = option.workloads().map(Workload::as_str).collect();
+        let tip = StyledStr::from(format!("{typed} is an option of: {}", verbs.join(", ")));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
+}

@@ -1,0 +1,135 @@
+//! The verbs that measure: a row for each. Their options stand in the model's table of
+//! options, by workload.
+
+use jostle_model::plan::Workload;
+
+/// A verb that measures.
+#[derive(Debug)]
+pub struct Verb {
+    /// As typed.
+    pub name: &'static str,
+    /// What it makes a plan of.
+    pub workload: Workload,
+    /// One line for the list of verbs.
+    pub about: &'static str,
+    /// What stands for a target in the help, and one line about it.
+    pub target: (&'static str, &'static str),
+    /// Stands before each target in the plan; then there must be one.
+    pub prefix: &'static str,
+    /// Options of the workload that say nothing here.
+    pub without: &'static [&'static str],
+    /// Options that have another default here, with their help.
+    pub instead: &'static [(&'static str, &'static str, &'static str)],
+    /// Below the help.
+    pub after: &'static str,
+}
+
+/// A row without the exceptions.
+const PLAIN: Verb = Verb {
+    name: "",
+    workload: Workload::Contend,
+    about: "",
+    target: ("TARGET", ""),
+    prefix: "",
+    without: &[],
+    instead: &[],
+    after: "",
+};
+
+/// In the order of the help.
+pub static VERBS: &[Verb] = &[
+    Verb {
+        name: "contend",
+        workload: Workload::Contend,
+        about: "Workers contend for a lock: acquire, hold, release, idle",
+        target: (
+            "TARGET",
+            "What to contend for, such as flock, sysv or flock:/mnt/disk/file",
+        ),
+        after: "Lists: 10:100:1000, 1000..10000+1000, 1k..1Mx10. Times: 250us, 1ms, 10s.\n\
+                With no target, flock and sysv are compared. `jostle targets` lists all.",
+        ..PLAIN
+    },
+    Verb {
+        name: "stream",
+        workload: Workload::Stream,
+        about: "Each worker does N operations (acquire, release) back to back",
+        target: ("TARGET", "What to lock, such as lockd, redis or flock"),
+        after: "One operation is one acquire and one release of a lock, without hold or idle, or one\n\
+                request of a target that answers requests. A run begins when all workers are ready,\n\
+                and ends when the last one has done its operations.\n\
+                Lists: 1000:10000, 1000..10000+1000, 1k..1Mx10. With no target, lockd and flock are measured.",
+        ..PLAIN
+    },
+    Verb {
+        name: "call",
+        workload: Workload::Stream,
+        about: "Starts a command N times: what a call costs, and where it goes",
+        target: (
+            "COMMAND",
+            "What to start, such as 'grep -q x /etc/passwd'; several stand side by side",
+        ),
+        prefix: "exec:",
+        // They are of locks.
+        without: &["names", "pipeline", "slots"],
+        // As many calls as one waits for.
+        instead: &[
+            ("workers", "1", "Workers that call at the same time, a list"),
+            ("operations", "100:1000", "Calls of each worker, a list"),
+        ],
+        after: "COMMAND is one word for the shell, and is split as a shell would; {n} and {worker} in it\n\
+                are the number of the call and of the worker. `jostle call 'ls /tmp'` is the same as\n\
+                `jostle stream 'exec:ls /tmp'`. Lists: 100:1000:10000, 1k..1Mx10.",
+    },
+    Verb {
+        name: "hold",
+        workload: Workload::Hold,
+        about: "Acquires N different locks, holding all, then releases them",
+        target: (
+            "TARGET",
+            "What to hold, such as lockd, redis, flock or chained:3000",
+        ),
+        after: "Each worker acquires its locks one after the other, holds all of them, and releases them\n\
+                in the same order. Growth with the number held shows within a run (ten slices) and between\n\
+                runs. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured.",
+        ..PLAIN
+    },
+    Verb {
+        name: "connect",
+        workload: Workload::Connect,
+        about: "Opens N connections and keeps them open: what one more costs",
+        target: (
+            "TARGET",
+            "What to connect to: tcp, unix (servers of our own), tcp://HOST:PORT or unix:PATH",
+        ),
+        after: "Connections grow from none to the greatest number in one sweep, and are kept open; at each\n\
+                listed number the figures are read of those that were added since the one before. All are\n\
+                made on this machine, by one process after the other. Lists: 1k:5k:10k, 1k..1Mx10. With\n\
+                nothing said, one source address is measured beside many.",
+        ..PLAIN
+    },
+    Verb {
+        name: "rate",
+        workload: Workload::Rate,
+        about: "Sends requests at a rate, however long they take: response time, lag, knee",
+        target: ("TARGET", "What to ask, such as lockd, redis or 'exec:true'"),
+        after: "An open loop: when each request is due is fixed before the run, whatever becomes of those\n\
+                before. The response time counts from there, the service time from the sending. A request of\n\
+                a lock is an acquisition and a release. Lists: 100:1k:10k, 1k..5k+1k. With no target, lockd.",
+        ..PLAIN
+    },
+    Verb {
+        name: "spread",
+        workload: Workload::Spread,
+        about: "Keeps so many requests in flight, spread over few or many generators",
+        target: (
+            "TARGET",
+            "What to ask, such as lockd, redis or any lock (acquired and released), or exec:COMMAND",
+        ),
+        after: "A closed loop: each request is followed by the next one of its worker. The same number is kept\n\
+                in flight by few generators and by many, so that it shows whether they or the server are the\n\
+                limit; that can be told where they have CPUs of their own: by default the generators use the\n\
+                first half of the CPUs, and servers that jostle launches the others. Lists: 3:6:9:18, 1..8+1.",
+        ..PLAIN
+    },
+];

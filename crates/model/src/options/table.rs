@@ -1,0 +1,250 @@
+//! The table of options; `options/mod.rs` says how it is read.
+//!
+//! The order of the rows is the order of fields in a plan file and of options in a
+//! printed command, and within a heading that of the help.
+
+use super::DefaultValue::{Absent, Decided, Fixed, OfRequests, Swept};
+use super::Heading::{Measuring, Requests};
+use super::{Access, Heading, Opt, Use, Value, options};
+use crate::connect::{Accept, Close, Only, PortRange};
+use crate::list::List;
+use crate::plan::{
+    Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload, one_or_many,
+};
+use crate::server_at::ServerAt;
+use crate::time::{Busy, Nanos, Unit};
+use serde::{Deserialize, Serialize};
+
+/// Locks in all.
+pub const MOST_KEYS: u64 = 1_000_000;
+
+options! {
+    // So many may be in flight by default: at the least default rate as many as come in
+    // 0.64 s, at the greatest in 6.4 ms. Of `contend`, lockscale's list.
+    workers: List = "workers", short('w') {
+        Contend => Swept("10:20:50:100:200:500:1000"), "Contending workers, a list";
+        Stream => Swept("1:2"), "Workers, a list";
+        Hold => Swept("1"), "Workers, a list; each holds locks of its own";
+        Rate => Swept("64"), "The most requests that may be in flight, a list";
+    }
+    hold: Busy = "hold", short('b'), unit(Unit::Micros) {
+        Contend => Fixed("1ms"), "Time the lock is held; negative: spin";
+    }
+    idle: Busy = "idle", short('i'), unit(Unit::Micros) {
+        Contend => Fixed("10us"), "Time between release and next attempt; negative: spin";
+    }
+    // A percentile of 99 needs 1,000 requests: 200 a second, or several runs.
+    duration: Nanos = "duration", short('t'), under(Measuring) {
+        Contend => Decided("a pilot decides"), "Window of each run";
+        Rate => Fixed("5s"), "Window of each run";
+        Spread => Fixed("1s"), "Window of each run";
+        Stream | Hold => Fixed("300s"), "The most that a run may take";
+    }
+    runs: u32 = "runs", under(Measuring), between(1, 10_000) {
+        Contend | Stream | Hold | Rate | Spread
+            => Decided("6 to 15, as the spread demands"), "Runs of each point";
+        Connect => Decided("3 to 15, as spread and budget demand"), "Sweeps of each curve";
+    }
+    warmup: Nanos = "warmup", under(Measuring) {
+        Contend => Decided("a pilot decides"), "Time between the last arrival and the window";
+        Rate => Fixed("500ms"), "Time between the first request and the window";
+        Spread => Fixed("500ms"), "Time between the last arrival and the window";
+    }
+    budget: Nanos = "budget", under(Measuring) {
+        Contend => Fixed("50s"), "The most that all runs together may take, where pilots decide";
+        Stream | Hold | Rate | Spread => Fixed("50s"), "What all runs together should take";
+        Connect => Fixed("50s"), "What all sweeps together should take";
+    }
+    carrier: Carrier = "as", value("CARRIER"), under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Fixed("processes"), "What carries a worker: processes, threads or, of servers, tasks";
+    }
+    generator_threads: u64 = "generator-threads", under(Measuring), between(1, 1_024) {
+        Contend | Stream | Hold | Rate => Decided("half of the CPUs"), "Threads that carry tasks";
+    }
+    // Client and server on one CPU or on two is a third of connect(); the scheduler's
+    // choice would be most of what differs between sweeps.
+    place: Place = "place", value("WHERE"), under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Fixed("none"), "CPUs of the workers: none, same, cross, cpus:0-3 (a server that is \
+                               launched gets the others)";
+        Connect => Fixed("cross"), "CPUs: the first for clients, the others for servers";
+        Spread => Decided("the first half"), "CPUs of the generators: none, same, cross, cpus:0-3";
+    }
+    server_place: Place = "server-place", value("WHERE"), under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Decided("those that --place cpus:LIST leaves"),
+            "CPUs of a server that is launched: none, same, cross, cpus:0-3";
+        Spread
+            => Decided("those that the generators leave"),
+            "CPUs of a server that is launched: none, same, cross, cpus:0-3";
+    }
+    measure: Measure = "measure", under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Fixed("full"), "What is recorded: full, or counts for locks quicker than a stamp";
+    }
+    // One number stands by itself, as it did before `hold` swept it.
+    #[serde(serialize_with = "one_or_many")]
+    keys: List = "keys", between(1, MOST_KEYS) {
+        Contend => Fixed("1"), "Locks, one number; each operation picks one at random";
+        Hold => Swept("1000:10000"), "Locks that each worker holds, a list";
+    }
+    operations: List = "operations", short('n'), between(1, 1_000_000_000) {
+        Stream => Swept("1000:10000"), "Operations of each worker, a list";
+    }
+    names: Names = "names", value("WHICH") {
+        Stream => Fixed("one"), "One lock for all, or each worker its own: one, own";
+        Rate => Fixed("own"), "Of locks: one for all, or each worker its own: one, own";
+    }
+    // The requests of a batch and their replies must fit into the sockets' buffers, or
+    // client and server would wait for each other.
+    pipeline: u64 = "pipeline", value("D"), between(1, 1_000) {
+        Stream => Fixed("1"), "Pairs that are sent before their replies are read";
+        Hold => Fixed("1"), "Requests that are sent before their replies are read";
+    }
+    shared: f64 = "shared" {
+        Contend => Fixed("0"), "Share of shared acquisitions, 0 to 1";
+    }
+    range: Range = "range" {
+        Contend
+            => Fixed("same"), "Byte ranges of record locks: same, overlap (neighbours), disjoint";
+    }
+    try_only: bool = "try" {
+        Contend => Fixed("false"), "Try, and idle after a refusal, instead of waiting";
+    }
+    acquire_timeout: Nanos = "acquire-timeout", unit(Unit::Micros) {
+        Contend => Absent, "Give up an attempt after this long";
+    }
+    open_each: bool = "open-each" {
+        Contend => Fixed("false"), "Open and close the file for each acquisition, as lockscale did";
+    }
+    slots: u64 = "slots", between(1, 1_000_000) {
+        Contend | Stream | Hold | Rate
+            => Fixed("16384"), "Semaphores to which the names of several locks are hashed (sysv)";
+    }
+    timer_slack: Nanos = "timer-slack", unit(Unit::Micros), under(Measuring) {
+        Contend | Stream | Hold | Rate | Spread
+            => Fixed("1ns"), "The kernel's timer slack of each worker";
+        Connect => Fixed("1ns"), "The kernel's timer slack of each process";
+    }
+    over: Vec<Nanos> = "over", under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Absent, "Print the share of waits above each of these, such as 1ms:1s";
+        Spread => Absent, "Print the share of requests above each of these, such as 1s:10s";
+    }
+    // Two decades and more, and the number at which the even ones of Linux's usual range
+    // of ports are used up (14,116) between two of them.
+    open: List = "open", between(1, 100_000_000) {
+        Connect
+            => Swept("100:300:1k:3k:10k:14k:15k:20k"), "Connections that are open at once, a list";
+    }
+    listeners: List = "listeners", between(0, 1_000_000) {
+        Connect => Fixed("0"), "Other sockets that listen meanwhile, a list";
+    }
+    sources: List = "sources", between(1, 65_536) {
+        Connect => Decided("1:16; 1 towards other servers"), "Source addresses in 127.0.0.0/8, a list";
+    }
+    ports: u64 = "ports", between(1, 10_000) {
+        Connect => Fixed("1"), "Destination ports";
+    }
+    accept: Accept = "accept" {
+        Connect
+            => Fixed("shared"), "How acceptors share: shared (all are woken), epollexclusive, reuseport";
+    }
+    acceptors: u64 = "acceptors", between(1, 1_000) {
+        Connect => Fixed("1"), "Processes that accept at the same time";
+    }
+    bind_no_port: bool = "bind-no-port" {
+        Connect
+            => Decided("several addresses are bound without, a single one is not bound"),
+            "Bind the source address without a port (=false: with its port), also a single one";
+    }
+    port_range: PortRange = "port-range", value("LO-HI") {
+        Connect
+            => Decided("net.ipv4.ip_local_port_range"),
+            "Ports that the kernel may choose for these sockets (IP_LOCAL_PORT_RANGE)";
+    }
+    close: Close = "close" {
+        Connect => Fixed("fin"), "How connections end: fin, or rst, which leaves no TIME_WAIT";
+    }
+    #[serde(serialize_with = "one_or_many")]
+    rate: List = "rate" {
+        Connect => Decided("one after the other"), "Connections a second that are offered, one number";
+        Rate => Swept("100:1000:10000"), "Requests a second, a list";
+    }
+    sndbuf: u64 = "sndbuf", value("BYTES"), between(1, 1 << 30) {
+        Connect => Absent, "Send buffer of each socket, in bytes, as asked of the kernel";
+    }
+    rcvbuf: u64 = "rcvbuf", value("BYTES"), between(1, 1 << 30) {
+        Connect => Absent, "Receive buffer of each socket, in bytes, as asked of the kernel";
+    }
+    only: Only = "only", value("STEP") {
+        Connect => Absent, "Measure one step alone: bind (sockets are bound, and nobody connects)";
+    }
+    during: String = "during", value("COMMAND"), under(Measuring) {
+        Contend | Stream | Hold | Rate
+            => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the workers";
+        Connect => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the processes";
+        Spread => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the generators";
+    }
+    expect: List = "expect", under(Requests) {
+        Stream | Rate | Spread
+            => Decided("the target's"), "Codes that are a success, such as 0:3; any other is an error";
+    }
+    // Longer than any call that somebody waits for, and short enough that one that hangs
+    // does not cost the run.
+    call_timeout: Nanos = "call-timeout", under(Requests) {
+        Stream | Rate | Spread => OfRequests("10s"), "How long one request may take";
+    }
+    command_output: String = "command-output", value("FILE"), under(Requests) {
+        Stream | Rate | Spread
+            => Decided("to nowhere"), "Append the output of commands to this file";
+    }
+    null: String = "null", value("TARGET"), under(Requests) {
+        Stream
+            => Decided("exec:true, of commands"), "A target that does nothing, measured beside; or none";
+    }
+    numbers: u64 = "numbers", under(Requests) {
+        Stream | Rate | Spread
+            => Decided("all requests"), "{n} counts so many numbers, again and again";
+    }
+    arrivals: Arrivals = "arrivals" {
+        Rate => Fixed("constant"), "How requests follow each other: constant, poisson";
+    }
+    drop_after: Nanos = "drop-after" {
+        Rate => Fixed("1s"), "Do not send a request that finds no worker free for so long";
+    }
+    // Each is a thread. CERN's study had 90 in flight, which its numbers of client machines divide.
+    in_flight: u64 = "in-flight", between(1, 10_000) {
+        Spread => Fixed("90"), "Requests that are kept in flight";
+    }
+    generators: List = "generators" {
+        Spread => Swept("3:6:9:18"), "Processes over which they are spread, a list";
+    }
+    generator_cpu: f64 = "generator-cpu" {
+        Spread
+            => Decided("no limit"), "CPUs' worth of time that each of them gets, such as 0.2";
+    }
+    connection: Connection = "connection", value("WHICH"), under(Requests) {
+        Stream | Rate | Spread
+            => Decided("the target's"), "each: a connection for each request; keep: one for each worker";
+    }
+    credentials: String = "credentials", value("FILE"), under(Requests) {
+        Stream | Rate | Spread
+            => Decided("of the environment, or anonymous"),
+            "File with the name in its first line, the password in its second";
+    }
+    server_log: String = "server-log", value("FILE"), under(Requests) {
+        Stream | Rate | Spread => Absent, "Count in this log what the server did, instead of asking it";
+    }
+    #[serde(alias = "server-cgroup")]
+    server: ServerAt = "server", under(Measuring) {
+        Contend | Stream | Hold | Connect | Rate | Spread
+            => Absent, "The server on this machine, if its connections do not tell: :PORT, pid:N, \
+                        unix:PATH, cgroup:PATH";
+    }
+    seed: u64 = "seed", value("SEED"), under(Measuring) {
+        Contend | Stream | Hold | Connect | Rate | Spread
+            => Decided("a fresh one, printed"), "Seed of every random choice";
+    }
+}
