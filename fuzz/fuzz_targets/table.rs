@@ -5,14 +5,14 @@
 #![no_main]
 
 use jostle_lockd::table::{
-    Event, HashKey, Limits, LockAllRequest, LockRequest, Mode, Outcome, Reply, SessionId, Table,
+    Event, HashKey, Limits, LockAllRequest, LockRequest, Mode, Outcome, Reply, ClientId, Table,
     Time,
 };
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&[u8]; 4] = [b"a", b"b", b"exactly twenty-four byte", &[b'n'; 100]];
 
-/// In how many lines each session waits.
+/// In how many lines each client waits.
 fn check(table: &Table, waits: &[usize]) {
     let mut holds = 0;
     let mut queued = 0;
@@ -40,16 +40,16 @@ fuzz_target!(|bytes: &[u8]| {
     let mut now = Time(0);
     table.step(Event::Tokens { end: u64::MAX }, now, &mut outputs);
     let mut open = || match table.step(Event::Open, now, &mut outputs) {
-        Reply::Opened(session) => session,
+        Reply::Opened(client) => client,
         other => panic!("{other:?}"),
     };
-    let sessions: Vec<SessionId> = (0..8).map(|_| open()).collect();
+    let clients: Vec<ClientId> = (0..8).map(|_| open()).collect();
     let mut closed = [false; 8];
     let mut waits = [0; 8];
     let mut last = 0;
     for step in bytes.chunks_exact(4) {
         let who = usize::from(step[0] >> 4 & 7);
-        let (session, name) = (sessions[who], NAMES[usize::from(step[1] & 3)]);
+        let (client, name) = (clients[who], NAMES[usize::from(step[1] & 3)]);
         now.0 += u64::from(step[3]) << (step[1] >> 3);
         let token = u64::from(step[2]);
         let ms = |bits: u8| (bits & 3 != 0).then_some(1 << (bits & 0xf));
@@ -58,7 +58,7 @@ fuzz_target!(|bytes: &[u8]| {
         let event = match step[0] & 7 {
             _ if closed[who] => Event::Tick,
             0..=2 if waits[who] == 0 => Event::Lock(LockRequest {
-                session,
+                client,
                 name,
                 ttl_ms: ms(step[2]),
                 wait_ms: ms(step[2] >> 4),
@@ -69,24 +69,24 @@ fuzz_target!(|bytes: &[u8]| {
                 },
             }),
             7 if waits[who] == 0 => Event::LockAll(LockAllRequest {
-                session,
+                client,
                 names: &several,
                 ttl_ms: ms(step[2]),
                 wait_ms: ms(step[2] >> 4),
             }),
-            3 if waits[who] == 0 => Event::Unlock { session, name, token: None },
-            4 => Event::Unlock { session, name, token: Some(token) },
+            3 if waits[who] == 0 => Event::Unlock { client, name, token: None },
+            4 => Event::Unlock { client, name, token: Some(token) },
             5 => Event::Renew { name, token, ttl_ms: 1 + token },
             6 if step[2] == 0 => Event::Force { name },
-            6 if step[2] == 1 => Event::Close { session },
-            6 if step[2] == 2 => Event::Cancel { session },
+            6 if step[2] == 1 => Event::Close { client },
+            6 if step[2] == 2 => Event::Cancel { client },
             _ => Event::Tick,
         };
         outputs.clear();
         let reply = table.step(event, now, &mut outputs);
         let mut granted: Vec<u64> = Vec::new();
         for output in &outputs {
-            let at = sessions.iter().position(|session| *session == output.session);
+            let at = clients.iter().position(|client| *client == output.client);
             waits[at.expect("one of ours")] = 0;
             match output.outcome {
                 Outcome::Granted { token, .. } => granted.push(token),

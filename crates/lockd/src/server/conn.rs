@@ -6,11 +6,11 @@ use jostle_resp::Protocol;
 
 use super::commands::Transaction;
 use super::stream::Stream;
-use crate::table::{SessionId, Time};
+use crate::table::{ClientId, Time};
 
 pub(crate) struct Conn {
     pub(crate) stream: Stream,
-    pub(crate) session: SessionId,
+    pub(crate) id: ClientId,
     /// `None` on the Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) protocol: Protocol,
@@ -73,14 +73,14 @@ const KEEP: usize = 4096;
 impl Conn {
     pub(crate) fn new(
         stream: Stream,
-        session: SessionId,
+        id: ClientId,
         peer: Option<SocketAddr>,
         authenticated: bool,
         now: Time,
     ) -> Self {
         Self {
             stream,
-            session,
+            id,
             peer,
             protocol: Protocol::Resp2,
             authenticated,

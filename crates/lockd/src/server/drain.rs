@@ -22,11 +22,11 @@ impl Server {
                 continue;
             };
             if conn.waiting {
-                let session = conn.session;
+                let client = conn.id;
                 conn.waiting = false;
                 Writer::new(&mut conn.output, conn.protocol)
                     .error("SHUTDOWN the lock daemon is ending");
-                self.step(Event::Cancel { session }, start);
+                self.step(Event::Cancel { client }, start);
             }
         }
         for slot in 0..self.conns.len() {
@@ -39,7 +39,7 @@ impl Server {
         }
         let end = Time(start.0 + self.config.drain_timeout.as_nanos() as u64);
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
-        while self.table.sessions() > 0 && self.now() < end {
+        while self.table.clients() > 0 && self.now() < end {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,

@@ -172,7 +172,7 @@ fn about_clients(server: &Server, add: Add<'_>) {
     add(
         clients,
         "connected_clients",
-        Gauge(server.table.sessions()),
+        Gauge(server.table.clients()),
         "Clients connected",
     );
     add(
@@ -463,7 +463,7 @@ pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
     format!(
         "id={} addr={} name={} age={} idle={} flags={flags} db=0 qbuf={} obl={} tot-cmds={} \
          owns={} resp={} lib-name={} lib-ver={}\n",
-        conn.session.number(),
+        conn.id.number(),
         conn.address(),
         text(&conn.name),
         seconds(conn.since),
@@ -471,7 +471,7 @@ pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
         conn.input.len(),
         conn.pending(),
         conn.commands,
-        u8::from(server.table.owns_any(conn.session)),
+        u8::from(server.table.owns_any(conn.id)),
         conn.protocol.number(),
         text(&conn.library),
         text(&conn.library_version),

@@ -3,7 +3,7 @@
 use super::entries::{Kind, Ref, State};
 use super::slab::NIL;
 use super::timers::Place;
-use super::{EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, SessionId, TIMERS_PER_STEP, Table, Time};
+use super::{EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, ClientId, TIMERS_PER_STEP, Table, Time};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[cold]
@@ -115,10 +115,10 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     pub(super) fn time_out(&mut self, claim: u32, outputs: &mut Vec<Output>) {
-        let session = SessionId(self.claims[claim].session);
+        let client = ClientId(self.claims[claim].client);
         self.counters.wait_timeouts += self.give_up(claim);
         outputs.push(Output {
-            session,
+            client,
             outcome: Outcome::TimedOut,
         });
     }

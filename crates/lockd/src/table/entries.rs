@@ -1,4 +1,4 @@
-//! What the table remembers: locks, claims, queues, names, sessions.
+//! What the table remembers: locks, claims, queues, names, clients.
 //!
 //! The layout decides the memory of a held lock: an uncontended exclusive lock
 //! is one [`Lock`] of 64 bytes, its [`Links`] (8) and its share of the index (8).
@@ -31,8 +31,8 @@ pub(crate) enum Kind {
     Claim,
     /// The head of a list of the timer wheel.
     Wheel,
-    /// The head of a session's list of what its connection owns.
-    Session,
+    /// The head of a client's list of what its connection owns.
+    Client,
 }
 
 impl Ref {
@@ -52,7 +52,7 @@ impl Ref {
             0 => Kind::Lock,
             1 => Kind::Claim,
             2 => Kind::Wheel,
-            _ => Kind::Session,
+            _ => Kind::Client,
         }
     }
 
@@ -77,12 +77,12 @@ const NAME_PREFIX: usize = NAME_INLINE - 4;
 
 /// A name that is held, in one way or the other, and perhaps waited for. Beside
 /// it stand the links of the exclusive hold: in the timer wheel if it is a lease,
-/// else in its session's list.
+/// else in its client's list.
 #[repr(align(64))]
 pub(crate) struct Lock {
     /// Of the exclusive holder, as are the next two fields.
     pub(crate) token: u64,
-    pub(crate) session: u64,
+    pub(crate) client: u64,
     /// [`NEVER`] if the connection owns it.
     pub(crate) deadline: u64,
     pub(crate) hash: u32,
@@ -108,7 +108,7 @@ impl Slot for Lock {
     fn vacant() -> Self {
         Self {
             token: 0,
-            session: 0,
+            client: 0,
             deadline: NEVER,
             hash: 0,
             chain: NIL,
@@ -163,7 +163,7 @@ pub(crate) enum State {
 /// A waiter, or one of the holders of a shared lock.
 pub(crate) struct Claim {
     pub(crate) token: u64,
-    pub(crate) session: u64,
+    pub(crate) client: u64,
     /// Of the wait, or of the lease; [`NEVER`] for none.
     pub(crate) deadline: u64,
     /// When the wait began.
@@ -194,7 +194,7 @@ impl Slot for Claim {
     fn vacant() -> Self {
         Self {
             token: 0,
-            session: 0,
+            client: 0,
             deadline: NEVER,
             since: 0,
             ttl_ms: 0,
@@ -236,7 +236,7 @@ impl Claim {
     }
 }
 
-/// Shared holds by lock and session.
+/// Shared holds by lock and client.
 pub(crate) struct ByOwner;
 
 impl Key<Claim> for ByOwner {
@@ -487,8 +487,8 @@ fn same_short(stored: &[u8; NAME_INLINE], name: &[u8]) -> bool {
 }
 
 /// A client's connection.
-pub(crate) struct Session {
-    /// Of the session that has the slot, or of the next one that will.
+pub(crate) struct Client {
+    /// Of the client that has the slot, or of the next one that will.
     pub(crate) id: u64,
     pub(crate) open: bool,
     /// Head of the list of what the connection owns.

@@ -18,12 +18,12 @@ impl Time {
 
 /// A client's connection, as the table knows it. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub(super) u64);
+pub struct ClientId(pub(super) u64);
 
-impl SessionId {
+impl ClientId {
     pub(super) const SLOT_BITS: u32 = 20;
 
-    /// A small number that is this session's alone while it is open: a place in
+    /// A small number that is this client's alone while it is open: a place in
     /// an array.
     #[inline]
     #[must_use]
@@ -68,10 +68,10 @@ impl Mode {
 #[derive(Clone, Copy, Debug)]
 pub struct LockRequest<'n> {
     /// Who asks.
-    pub session: SessionId,
+    pub client: ClientId,
     /// Any bytes, 1 to [`Limits::name_bytes`] of them.
     pub name: &'n [u8],
-    /// The lease in milliseconds, at least 1; `None`: until the session ends.
+    /// The lease in milliseconds, at least 1; `None`: until the client ends.
     pub ttl_ms: Option<u64>,
     /// How long to wait, in milliseconds; `None`: as long as it takes; 0: not
     /// at all.
@@ -84,7 +84,7 @@ pub struct LockRequest<'n> {
 #[derive(Clone, Copy, Debug)]
 pub struct LockAllRequest<'n> {
     /// Who asks.
-    pub session: SessionId,
+    pub client: ClientId,
     /// At least one; no two are the same.
     pub names: &'n [&'n [u8]],
     /// As in [`LockRequest::ttl_ms`].
@@ -98,17 +98,17 @@ pub struct LockAllRequest<'n> {
 pub enum Event<'n> {
     /// A client has connected.
     Open,
-    /// A session wants a lock. It must not be waiting already.
+    /// A client wants a lock. It must not be waiting already.
     Lock(LockRequest<'n>),
-    /// A session wants several locks. It must not be waiting already.
+    /// A client wants several locks. It must not be waiting already.
     LockAll(LockAllRequest<'n>),
-    /// A session gives a lock back.
+    /// A client gives a lock back.
     Unlock {
         /// Who asks.
-        session: SessionId,
+        client: ClientId,
         /// Which lock.
         name: &'n [u8],
-        /// Of the hold that is meant; `None`: the one that this session took.
+        /// Of the hold that is meant; `None`: the one that this client took.
         token: Option<u64>,
     },
     /// A lease shall end this long from now, be that later or sooner.
@@ -125,15 +125,15 @@ pub enum Event<'n> {
         /// Which lock.
         name: &'n [u8],
     },
-    /// A session gives up its wait, without an output for it.
+    /// A client gives up its wait, without an output for it.
     Cancel {
         /// Whose.
-        session: SessionId,
+        client: ClientId,
     },
     /// A client is gone: its wait ends, and what it owns without a lease.
     Close {
         /// Which.
-        session: SessionId,
+        client: ClientId,
     },
     /// Tokens below this may be given out from now on.
     Tokens {
@@ -157,13 +157,13 @@ pub enum Refusal {
     Waiters,
     /// The name is empty or too long.
     Name,
-    /// As many sessions are open as can be.
-    Sessions,
+    /// As many clients are open as can be.
+    Clients,
     /// The lock has so many places, not as many as was said.
     Places(u16),
 }
 
-/// The answer to the event's own session.
+/// The answer to the event's own client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The lock is held, with this token.
@@ -176,11 +176,11 @@ pub enum Reply {
         /// How many locks.
         count: u32,
     },
-    /// The session waits; an [`Output`] will end it.
+    /// The client waits; an [`Output`] will end it.
     Queued,
     /// The lock is held by another, or waited for, and the request does not wait.
     Busy,
-    /// This session owns the lock already, without a lease.
+    /// This client owns the lock already, without a lease.
     AlreadyHeld,
     /// The hold is over.
     Released,
@@ -194,8 +194,8 @@ pub enum Reply {
     NoLease,
     /// So many holders have lost the lock.
     Forced(u64),
-    /// A session.
-    Opened(SessionId),
+    /// A client.
+    Opened(ClientId),
     /// Nothing was changed.
     Refused(Refusal),
     /// Done; there is nothing to say.
@@ -209,7 +209,7 @@ pub enum Outcome {
     Granted {
         /// The fencing token.
         token: u64,
-        /// Whether it is a lease, which the end of the session would not end.
+        /// Whether it is a lease, which the end of the client would not end.
         lease: bool,
     },
     /// The locks are held, with this token and those that follow it.
@@ -227,11 +227,11 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// The end of a session's wait.
+/// The end of a client's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Whose wait.
-    pub session: SessionId,
+    pub client: ClientId,
     /// How it ended.
     pub outcome: Outcome,
 }

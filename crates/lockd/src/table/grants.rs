@@ -3,7 +3,7 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, SessionId, TOKEN_REUSE, Table, Time};
+use super::{GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, ClientId, TOKEN_REUSE, Table, Time};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[inline]
@@ -82,7 +82,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// tokens, with a refusal.
     pub(super) fn grant(&mut self, id: u32, claim_id: u32, now: Time, outputs: &mut Vec<Output>) {
         let claim = &self.claims[claim_id];
-        let (session, ttl_ms, exclusive) = (claim.session, claim.ttl_ms, claim.exclusive);
+        let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
         let waited_ns = now.0 - claim.since;
         let outcome = match self.take_token() {
             None => {
@@ -94,7 +94,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 self.counters.waited(waited_ns);
                 if exclusive {
                     self.end_wait(claim_id);
-                    self.hold(id, session, token, ttl_ms, now);
+                    self.hold(id, client, token, ttl_ms, now);
                 } else {
                     self.leave_queue(claim_id);
                     self.share(claim_id, token, ttl_ms, now);
@@ -106,29 +106,29 @@ impl<const FAULT: u8> Table<FAULT> {
             }
         };
         outputs.push(Output {
-            session: SessionId(session),
+            client: ClientId(client),
             outcome,
         });
     }
 
-    /// Makes a session the exclusive holder.
+    /// Makes a client the exclusive holder.
     #[inline]
-    pub(super) fn hold(&mut self, id: u32, session: u64, token: u64, ttl_ms: u64, now: Time) {
+    pub(super) fn hold(&mut self, id: u32, client: u64, token: u64, ttl_ms: u64, now: Time) {
         let lock = &mut self.locks[id];
         lock.token = token;
-        lock.session = session;
+        lock.client = client;
         lock.exclusive = true;
-        self.sessions[SessionId(session).slot()].last = id;
-        self.own(Ref::new(Kind::Lock, id), session, ttl_ms, now);
+        self.clients[ClientId(client).slot()].last = id;
+        self.own(Ref::new(Kind::Lock, id), client, ttl_ms, now);
     }
 
-    /// Puts a hold under its deadline or into its session's list.
+    /// Puts a hold under its deadline or into its client's list.
     #[inline]
-    pub(super) fn own(&mut self, entry: Ref, session: u64, ttl_ms: u64, now: Time) {
+    pub(super) fn own(&mut self, entry: Ref, client: u64, ttl_ms: u64, now: Time) {
         self.held += 1;
         if ttl_ms == 0 {
-            let slot = SessionId(session).slot() as u32;
-            self.link(Ref::new(Kind::Session, slot), entry);
+            let slot = ClientId(client).slot() as u32;
+            self.link(Ref::new(Kind::Client, slot), entry);
         } else {
             self.leases += 1;
             self.set_deadline(entry, now.after_ms(ttl_ms));
@@ -138,14 +138,14 @@ impl<const FAULT: u8> Table<FAULT> {
     pub(super) fn share_at_once(
         &mut self,
         id: u32,
-        session: u64,
+        client: u64,
         token: u64,
         ttl_ms: u64,
         now: Time,
     ) {
         let claim_id = self.claims.take();
         let claim = &mut self.claims[claim_id];
-        claim.session = session;
+        claim.client = client;
         claim.lock = id;
         self.share(claim_id, token, ttl_ms, now);
     }
@@ -156,15 +156,15 @@ impl<const FAULT: u8> Table<FAULT> {
         claim.state = State::Sharing;
         claim.token = token;
         claim.deadline = NEVER;
-        let (lock, session) = (claim.lock, claim.session);
-        claim.set_owner_hash(owner_hash(lock, session));
+        let (lock, client) = (claim.lock, claim.client);
+        claim.set_owner_hash(owner_hash(lock, client));
         let queue = self.queue_of(lock);
         self.queues[queue]
             .sharing
             .push_back(&mut self.claims, claim_id);
         self.owners.insert(&mut self.claims, claim_id);
         self.tokens.insert(&mut self.claims, claim_id);
-        self.own(Ref::new(Kind::Claim, claim_id), session, ttl_ms, now);
+        self.own(Ref::new(Kind::Claim, claim_id), client, ttl_ms, now);
     }
 
     // Ends.
@@ -211,7 +211,7 @@ impl<const FAULT: u8> Table<FAULT> {
         self.unlink(Ref::new(Kind::Claim, claim_id));
         let claim = &self.claims[claim_id];
         let queue = self.locks[claim.lock].queue;
-        self.sessions[SessionId(claim.session).slot()].waiting = NIL;
+        self.clients[ClientId(claim.client).slot()].waiting = NIL;
         self.queues[queue]
             .waiting
             .remove(&mut self.claims, claim_id);

@@ -9,7 +9,7 @@
 use super::entries::{Block, Kind, Ref, State, blocks_for};
 use super::slab::NIL;
 use super::{
-    GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, SessionId, Table, Time,
+    GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, ClientId, Table, Time,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -35,7 +35,7 @@ impl<const FAULT: u8> Table<FAULT> {
             if queue != NIL && self.queues[queue].places != 1 {
                 return self.refuse(Refusal::Places(self.queues[queue].places));
             }
-            if self.owns(*id, request.session.0) {
+            if self.owns(*id, request.client.0) {
                 return Reply::AlreadyHeld;
             }
         }
@@ -96,7 +96,7 @@ impl<const FAULT: u8> Table<FAULT> {
             // As many as are needed are left.
             let token = self.take_token().unwrap_or(first);
             let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.hold(id, request.session.0, token, ttl_ms, now);
+            self.hold(id, request.client.0, token, ttl_ms, now);
             self.counters.granted_at_once += 1;
         }
         Reply::GrantedAll {
@@ -122,7 +122,7 @@ impl<const FAULT: u8> Table<FAULT> {
             }
             last = claim_id;
             let claim = &mut self.claims[claim_id];
-            claim.session = request.session.0;
+            claim.client = request.client.0;
             claim.since = now.0;
             claim.ttl_ms = request.ttl_ms.unwrap_or(0);
             claim.lock = id;
@@ -138,7 +138,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if let Some(wait_ms) = waits.min() {
             self.set_deadline(Ref::new(Kind::Claim, leader), now.after_ms(wait_ms));
         }
-        self.sessions[request.session.slot()].waiting = leader;
+        self.clients[request.client.slot()].waiting = leader;
         self.waiting += request.names.len() as u32;
         self.counters.waits += request.names.len() as u64;
         Reply::Queued
@@ -169,7 +169,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// not enough tokens, with a refusal.
     pub(super) fn grant_group(&mut self, leader: u32, now: Time, outputs: &mut Vec<Output>) {
         let claim = &self.claims[leader];
-        let (session, ttl_ms) = (claim.session, claim.ttl_ms);
+        let (client, ttl_ms) = (claim.client, claim.ttl_ms);
         let waited_ns = now.0 - claim.since;
         let count = self.group(leader).len() as u64;
         let enough = self.tokens_left() >= count;
@@ -179,7 +179,7 @@ impl<const FAULT: u8> Table<FAULT> {
             for id in &locks {
                 let token = self.take_token().unwrap_or(first);
                 self.counters.waited(waited_ns);
-                self.hold(*id, session, token, ttl_ms, now);
+                self.hold(*id, client, token, ttl_ms, now);
             }
             Outcome::GrantedAll {
                 first,
@@ -191,7 +191,7 @@ impl<const FAULT: u8> Table<FAULT> {
             Outcome::Refused(Refusal::Tokens)
         };
         outputs.push(Output {
-            session: SessionId(session),
+            client: ClientId(client),
             outcome,
         });
     }

@@ -2,12 +2,12 @@
 //!
 //! It decides who holds which lock, who waits, and what a request is answered.
 //! It never reads a clock and never touches a socket: time comes with each
-//! event, and what concerns other sessions leaves as [`Output`]s. So a test can
+//! event, and what concerns other clients leaves as [`Output`]s. So a test can
 //! play years of leases, crashes and races in a second, and repeat them.
 //!
 //! # Rules
 //!
-//! - A lock is free, held by one session exclusively, shared by several, or a
+//! - A lock is free, held by one client exclusively, shared by several, or a
 //!   semaphore, of whose places each holder has one. A free lock takes no memory
 //!   and nobody waits for it; so how many places it has is forgotten with it.
 //! - Who wants several locks enters all lines in one step, and gets all locks in
@@ -37,7 +37,7 @@ mod holders;
 mod index;
 mod lists;
 mod requests;
-mod sessions;
+mod clients;
 mod slab;
 mod timers;
 mod view;
@@ -49,7 +49,7 @@ mod rules;
 #[cfg(test)]
 mod simulator;
 
-use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue, Session};
+use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue, Client};
 use index::Index;
 use slab::{NIL, Slab};
 use timers::Timers;
@@ -57,7 +57,7 @@ use timers::Timers;
 pub(crate) use ahead::AHEAD;
 pub use events::{
     Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal, Reply,
-    SessionId, Time,
+    ClientId, Time,
 };
 pub use hash::HashKey;
 pub use view::{BadCursor, Holder, Waiter};
@@ -77,7 +77,7 @@ const GROUP_HALF_READY: u8 = 9;
 const UNRESERVED: u8 = 10;
 const GROUP_LEAVES_UNSERVED: u8 = 11;
 
-/// Holds that the end of a session releases in one step; the rest follows with
+/// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
 const RELEASES_PER_STEP: usize = 1024;
 /// Likewise timers that one step fires or moves: when very many are due at once,
@@ -101,9 +101,9 @@ pub struct Table<const FAULT: u8 = SOUND> {
     cascading: u32,
     /// Whether something that is due has not happened yet.
     behind: bool,
-    sessions: Vec<Session>,
+    clients: Vec<Client>,
     free_slots: Vec<u32>,
-    /// Slots of closed sessions that still own something.
+    /// Slots of closed clients that still own something.
     closing: Vec<u32>,
     /// Locks whose lines groups have left in this step.
     unserved: Vec<u32>,
@@ -121,8 +121,8 @@ impl<const FAULT: u8> Table<FAULT> {
     /// given out before [`Event::Tokens`].
     #[must_use]
     pub fn new(limits: Limits, key: HashKey, first_token: u64) -> Self {
-        // Slot 0 stays unused, so that no session has the number 0.
-        let nobody = Session {
+        // Slot 0 stays unused, so that no client has the number 0.
+        let nobody = Client {
             id: 0,
             open: false,
             owned: Links::ALONE,
@@ -143,7 +143,7 @@ impl<const FAULT: u8> Table<FAULT> {
             wheel: timers::heads(),
             cascading: NIL,
             behind: false,
-            sessions: vec![nobody],
+            clients: vec![nobody],
             free_slots: Vec::new(),
             closing: Vec::new(),
             unserved: Vec::new(),
@@ -157,7 +157,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// Applies one event. What it means for other sessions is appended to
+    /// Applies one event. What it means for other clients is appended to
     /// `outputs`. `now` must not be earlier than in the step before.
     #[inline]
     pub fn step(&mut self, event: Event<'_>, now: Time, outputs: &mut Vec<Output>) -> Reply {
@@ -168,10 +168,10 @@ impl<const FAULT: u8> Table<FAULT> {
             Event::Lock(request) => self.lock(request, now, outputs),
             Event::LockAll(request) => self.lock_all(request, now, outputs),
             Event::Unlock {
-                session,
+                client,
                 name,
                 token,
-            } => self.unlock(session, name, token, now, outputs),
+            } => self.unlock(client, name, token, now, outputs),
             Event::Renew {
                 name,
                 token,
@@ -179,12 +179,12 @@ impl<const FAULT: u8> Table<FAULT> {
             } => self.renew(name, token, ttl_ms, now, outputs),
             Event::Force { name } => self.force(name, now, outputs),
             Event::Open => self.open(),
-            Event::Cancel { session } => {
-                self.cancel(session, now, outputs);
+            Event::Cancel { client } => {
+                self.cancel(client, now, outputs);
                 Reply::Done
             }
-            Event::Close { session } => {
-                self.close(session, now, outputs);
+            Event::Close { client } => {
+                self.close(client, now, outputs);
                 Reply::Done
             }
             Event::Tokens { end } => {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug)]
 struct Hold {
-    session: SessionId,
+    client: ClientId,
     token: u64,
     /// Which of several locks that were granted together.
     order: usize,
@@ -17,7 +17,7 @@ struct Hold {
 
 #[derive(Clone, Debug)]
 struct Wait {
-    session: SessionId,
+    client: ClientId,
     /// Those it wants together, this one among them; empty: this one alone.
     group: Vec<Vec<u8>>,
     shared: bool,
@@ -47,7 +47,7 @@ enum Told {
     TimedOut,
 }
 
-type Tellings = Vec<(SessionId, Told)>;
+type Tellings = Vec<(ClientId, Told)>;
 
 impl Naive {
     fn advance(&mut self, now: Time, told: &mut Tellings) {
@@ -63,7 +63,7 @@ impl Naive {
                 lock.holds.retain(|hold| hold.deadline != Some(due));
                 for wait in lock.waits.extract_if(.., |wait| wait.deadline == Some(due)) {
                     // Once, in however many lines it stood.
-                    let end = (wait.session, Told::TimedOut);
+                    let end = (wait.client, Told::TimedOut);
                     if !told.contains(&end) {
                         told.push(end);
                     }
@@ -84,7 +84,7 @@ impl Naive {
             return first.group.iter().all(|name| {
                 let lock = &self.locks[name];
                 let head = lock.waits.first();
-                free(lock) && head.is_some_and(|wait| wait.session == first.session)
+                free(lock) && head.is_some_and(|wait| wait.client == first.client)
             });
         }
         let sharing = lock.holds.iter().all(|hold| hold.shared);
@@ -103,12 +103,12 @@ impl Naive {
                 [] => vec![name],
                 group => group.to_vec(),
             };
-            told.push((first.session, Told::Granted));
+            told.push((first.client, Told::Granted));
             for (order, name) in names.iter().enumerate() {
                 let lock = self.locks.get_mut(name).unwrap();
                 let wait = lock.waits.remove(0);
                 lock.holds.push(Hold {
-                    session: wait.session,
+                    client: wait.client,
                     token: 0,
                     order,
                     shared: wait.shared,
@@ -122,7 +122,7 @@ impl Naive {
 
     /// As [`Naive::lock`], of several.
     fn lock_all(&mut self, request: LockAllRequest<'_>, now: Time) -> Reply {
-        let (session, names) = (request.session, request.names);
+        let (client, names) = (request.client, request.names);
         for name in names {
             let Some(lock) = self.locks.get(*name) else {
                 continue;
@@ -131,7 +131,7 @@ impl Naive {
             if lock.places != 1 {
                 return Reply::Refused(Refusal::Places(lock.places));
             }
-            if holds.any(|hold| hold.session == session && hold.deadline.is_none()) {
+            if holds.any(|hold| hold.client == client && hold.deadline.is_none()) {
                 return Reply::AlreadyHeld;
             }
         }
@@ -144,7 +144,7 @@ impl Naive {
             lock.places = 1;
             if free {
                 lock.holds.push(Hold {
-                    session,
+                    client,
                     token: 0,
                     order,
                     shared: false,
@@ -152,7 +152,7 @@ impl Naive {
                 });
             } else {
                 lock.waits.push(Wait {
-                    session,
+                    client,
                     group: names.iter().map(|name| name.to_vec()).collect(),
                     shared: false,
                     ttl_ms: request.ttl_ms,
@@ -172,7 +172,7 @@ impl Naive {
     fn lock(&mut self, request: LockRequest<'_>, now: Time) -> Reply {
         let lock = self.locks.entry(request.name.to_vec()).or_default();
         let shared = request.mode != Mode::Exclusive;
-        let session = request.session;
+        let client = request.client;
         if lock.holds.is_empty() && lock.waits.is_empty() {
             lock.places = request.mode.places();
         }
@@ -182,7 +182,7 @@ impl Naive {
         if lock
             .holds
             .iter()
-            .any(|hold| hold.session == session && hold.deadline.is_none())
+            .any(|hold| hold.client == client && hold.deadline.is_none())
         {
             return Reply::AlreadyHeld;
         }
@@ -191,7 +191,7 @@ impl Naive {
         if compatible && lock.waits.is_empty() {
             let deadline = request.ttl_ms.map(|ttl| now.after_ms(ttl));
             lock.holds.push(Hold {
-                session,
+                client,
                 token: 0,
                 order: 0,
                 shared,
@@ -204,7 +204,7 @@ impl Naive {
         }
         let deadline = request.wait_ms.map(|wait| now.after_ms(wait));
         lock.waits.push(Wait {
-            session,
+            client,
             group: Vec::new(),
             shared,
             ttl_ms: request.ttl_ms,
@@ -213,7 +213,7 @@ impl Naive {
         Reply::Queued
     }
 
-    fn unlock(&mut self, session: SessionId, name: &[u8], token: Option<u64>) -> Reply {
+    fn unlock(&mut self, client: ClientId, name: &[u8], token: Option<u64>) -> Reply {
         let Some(lock) = self
             .locks
             .get_mut(name)
@@ -223,7 +223,7 @@ impl Naive {
         };
         let meant = |hold: &Hold| match token {
             Some(token) => hold.token == token,
-            None => hold.session == session,
+            None => hold.client == client,
         };
         let mut candidates: Vec<usize> = (0..lock.holds.len())
             .filter(|&at| meant(&lock.holds[at]))
@@ -251,12 +251,12 @@ impl Naive {
         }
     }
 
-    fn leave(&mut self, session: SessionId, closed: bool) {
+    fn leave(&mut self, client: ClientId, closed: bool) {
         for lock in self.locks.values_mut() {
-            lock.waits.retain(|wait| wait.session != session);
+            lock.waits.retain(|wait| wait.client != client);
             if closed {
                 lock.holds
-                    .retain(|hold| hold.session != session || hold.deadline.is_some());
+                    .retain(|hold| hold.client != client || hold.deadline.is_some());
             }
         }
     }
@@ -267,10 +267,10 @@ impl Naive {
             Event::Lock(request) => self.lock(request, now),
             Event::LockAll(request) => self.lock_all(request, now),
             Event::Unlock {
-                session,
+                client,
                 name,
                 token,
-            } => self.unlock(session, name, token),
+            } => self.unlock(client, name, token),
             Event::Renew {
                 name,
                 token,
@@ -280,12 +280,12 @@ impl Naive {
                 let lock = self.locks.get_mut(name);
                 Reply::Forced(lock.map_or(0, |lock| lock.holds.drain(..).count() as u64))
             }
-            Event::Cancel { session } => {
-                self.leave(session, false);
+            Event::Cancel { client } => {
+                self.leave(client, false);
                 Reply::Done
             }
-            Event::Close { session } => {
-                self.leave(session, true);
+            Event::Close { client } => {
+                self.leave(client, true);
                 Reply::Done
             }
             _ => Reply::Done,
@@ -294,19 +294,19 @@ impl Naive {
         reply
     }
 
-    /// The first hold of this session that has no token yet.
-    fn name_token(&mut self, session: SessionId, token: u64) {
+    /// The first hold of this client that has no token yet.
+    fn name_token(&mut self, client: ClientId, token: u64) {
         let holds = self.locks.values_mut().flat_map(|lock| &mut lock.holds);
-        let unnamed = holds.filter(|hold| hold.session == session && hold.token == 0);
+        let unnamed = holds.filter(|hold| hold.client == client && hold.token == 0);
         if let Some(hold) = unnamed.min_by_key(|hold| hold.order) {
             hold.token = token;
         }
     }
 
-    fn is_waiting(&self, session: SessionId) -> bool {
+    fn is_waiting(&self, client: ClientId) -> bool {
         self.locks
             .values()
-            .any(|lock| lock.waits.iter().any(|wait| wait.session == session))
+            .any(|lock| lock.waits.iter().any(|wait| wait.client == client))
     }
 }
 
@@ -396,7 +396,7 @@ fn mode(name: usize, dice: u8) -> Mode {
 struct Pair<const FAULT: u8> {
     table: Table<FAULT>,
     naive: Naive,
-    people: Vec<SessionId>,
+    people: Vec<ClientId>,
     tokens: Vec<u64>,
     now: Time,
 }
@@ -423,9 +423,9 @@ impl<const FAULT: u8> Pair<FAULT> {
         pair
     }
 
-    fn open(&mut self) -> SessionId {
+    fn open(&mut self) -> ClientId {
         match self.table.step(Event::Open, self.now, &mut Vec::new()) {
-            Reply::Opened(session) => session,
+            Reply::Opened(client) => client,
             other => panic!("{other:?}"),
         }
     }
@@ -442,12 +442,12 @@ impl<const FAULT: u8> Pair<FAULT> {
         };
         let event = match *act {
             Act::LockAll { who, ttl, wait, .. } => {
-                let session = self.people[who];
-                if self.naive.is_waiting(session) {
+                let client = self.people[who];
+                if self.naive.is_waiting(client) {
                     return self.both(Event::Tick);
                 }
                 Event::LockAll(LockAllRequest {
-                    session,
+                    client,
                     names: &several,
                     ttl_ms: ttl,
                     wait_ms: wait,
@@ -464,15 +464,15 @@ impl<const FAULT: u8> Pair<FAULT> {
                 wait,
                 mode,
             } => {
-                let session = self.people[who];
-                if self.naive.is_waiting(session) {
+                let client = self.people[who];
+                if self.naive.is_waiting(client) {
                     // The server holds such commands back; here time passes,
                     // so that the wait may end.
                     return self.both(Event::Tick);
                 }
                 let (ttl_ms, wait_ms) = (ttl, wait);
                 Event::Lock(LockRequest {
-                    session,
+                    client,
                     name: NAMES[name],
                     ttl_ms,
                     wait_ms,
@@ -482,7 +482,7 @@ impl<const FAULT: u8> Pair<FAULT> {
             Act::Unlock { who, name, token } => {
                 let token = token.map(|back| self.token(back));
                 Event::Unlock {
-                    session: self.people[who],
+                    client: self.people[who],
                     name: NAMES[name],
                     token,
                 }
@@ -494,11 +494,11 @@ impl<const FAULT: u8> Pair<FAULT> {
             },
             Act::Force { name } => Event::Force { name: NAMES[name] },
             Act::Cancel { who } => Event::Cancel {
-                session: self.people[who],
+                client: self.people[who],
             },
             Act::Close { who } => {
                 let closed = Event::Close {
-                    session: self.people[who],
+                    client: self.people[who],
                 };
                 self.people[who] = self.open();
                 closed
@@ -511,20 +511,20 @@ impl<const FAULT: u8> Pair<FAULT> {
         let (mut told, mut outputs) = (Vec::new(), Vec::new());
         let expected = self.naive.apply(event, self.now, &mut told);
         let found = self.table.step(event, self.now, &mut outputs);
-        let mut granted: Vec<(SessionId, u64)> = Vec::new();
+        let mut granted: Vec<(ClientId, u64)> = Vec::new();
         let mut seen: Tellings = outputs
             .iter()
             .map(|output| {
                 (
-                    output.session,
+                    output.client,
                     match output.outcome {
                         Outcome::Granted { token, .. } => {
-                            granted.push((output.session, token));
+                            granted.push((output.client, token));
                             Told::Granted
                         }
                         Outcome::GrantedAll { first, count, .. } => {
                             let tokens = first..first + u64::from(count);
-                            granted.extend(tokens.map(|token| (output.session, token)));
+                            granted.extend(tokens.map(|token| (output.client, token)));
                             Told::Granted
                         }
                         Outcome::TimedOut => Told::TimedOut,
@@ -534,12 +534,12 @@ impl<const FAULT: u8> Pair<FAULT> {
             })
             .collect();
         if let (Reply::Granted(token), Event::Lock(request)) = (found, event) {
-            granted.push((request.session, token));
+            granted.push((request.client, token));
             prop_assert_eq!(expected, Reply::Granted(0));
         } else if let (Reply::GrantedAll { first, count }, Event::LockAll(request)) = (found, event)
         {
             let tokens = first..first + u64::from(count);
-            granted.extend(tokens.map(|token| (request.session, token)));
+            granted.extend(tokens.map(|token| (request.client, token)));
             prop_assert_eq!(expected, Reply::GrantedAll { first: 0, count });
         } else {
             prop_assert_eq!(found, expected);
@@ -549,7 +549,7 @@ impl<const FAULT: u8> Pair<FAULT> {
         seen.sort();
         told.sort();
         prop_assert_eq!(seen, told);
-        for (session, token) in granted {
+        for (client, token) in granted {
             prop_assert!(
                 token > self.token(0),
                 "token {} after {}",
@@ -557,7 +557,7 @@ impl<const FAULT: u8> Pair<FAULT> {
                 self.token(0)
             );
             self.tokens.push(token);
-            self.naive.name_token(session, token);
+            self.naive.name_token(client, token);
         }
         self.same_view()
     }
@@ -571,25 +571,25 @@ impl<const FAULT: u8> Pair<FAULT> {
             let holders = lock.map_or(vec![], |lock| {
                 lock.holds
                     .iter()
-                    .map(|hold| (hold.session, hold.token, hold.deadline.map(Time)))
+                    .map(|hold| (hold.client, hold.token, hold.deadline.map(Time)))
                     .collect()
             });
             let found: Vec<_> = self
                 .table
                 .holders(name)
-                .map(|holder| (holder.session, holder.token, holder.expires))
+                .map(|holder| (holder.client, holder.token, holder.expires))
                 .collect();
             prop_assert_eq!(found, holders);
             let waiters = lock.map_or(vec![], |lock| {
                 lock.waits
                     .iter()
-                    .map(|wait| (wait.session, wait.ttl_ms, wait.deadline.map(Time)))
+                    .map(|wait| (wait.client, wait.ttl_ms, wait.deadline.map(Time)))
                     .collect()
             });
             let found: Vec<_> = self
                 .table
                 .waiters(name)
-                .map(|waiter| (waiter.session, waiter.ttl_ms, waiter.until))
+                .map(|waiter| (waiter.client, waiter.ttl_ms, waiter.until))
                 .collect();
             prop_assert_eq!(found, waiters);
         }

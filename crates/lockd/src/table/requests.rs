@@ -1,11 +1,11 @@
-//! What sessions ask for: to take a lock, to give it back, to renew a lease, to
+//! What clients ask for: to take a lock, to give it back, to renew a lease, to
 //! take a lock away from others.
 
 use super::entries::{self, Block, Kind, NEVER, Ref, State, blocks_for};
 use super::slab::NIL;
 use super::{
     LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal, Reply,
-    SessionId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
+    ClientId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -19,7 +19,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if request.name.is_empty() || request.name.len() > self.limits.name_bytes {
             return self.refuse(Refusal::Name);
         }
-        debug_assert!(self.sessions[request.session.slot()].waiting == NIL);
+        debug_assert!(self.clients[request.client.slot()].waiting == NIL);
         let hash = self.hash(request.name);
         match self.look_up(hash, request.name, now, outputs) {
             None => self.lock_free(request, hash, now),
@@ -45,13 +45,13 @@ impl<const FAULT: u8> Table<FAULT> {
         };
         let id = self.new_lock(hash, request.name);
         self.counters.granted_at_once += 1;
-        let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
+        let (client, ttl_ms) = (request.client.0, request.ttl_ms.unwrap_or(0));
         match request.mode {
-            Mode::Exclusive => self.hold(id, session, token, ttl_ms, now),
+            Mode::Exclusive => self.hold(id, client, token, ttl_ms, now),
             mode => {
                 let queue = self.queue_of(id);
                 self.queues[queue].places = mode.places();
-                self.share_at_once(id, session, token, ttl_ms, now);
+                self.share_at_once(id, client, token, ttl_ms, now);
             }
         }
         Reply::Granted(token)
@@ -81,7 +81,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if places != request.mode.places() && FAULT != PLACES_UNCHECKED {
             return self.refuse(Refusal::Places(places));
         }
-        if self.owns(id, request.session.0) {
+        if self.owns(id, request.client.0) {
             return Reply::AlreadyHeld;
         }
         let in_turn = queued == 0 || FAULT == OVERTAKING;
@@ -91,7 +91,7 @@ impl<const FAULT: u8> Table<FAULT> {
             self.next_token += 1;
             self.counters.granted_at_once += 1;
             let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.hold(id, request.session.0, token, ttl_ms, now);
+            self.hold(id, request.client.0, token, ttl_ms, now);
             return Reply::Granted(token);
         }
         let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
@@ -103,8 +103,8 @@ impl<const FAULT: u8> Table<FAULT> {
                 return self.refuse(Refusal::Tokens);
             };
             self.counters.granted_at_once += 1;
-            let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
-            self.share_at_once(id, session, token, ttl_ms, now);
+            let (client, ttl_ms) = (request.client.0, request.ttl_ms.unwrap_or(0));
+            self.share_at_once(id, client, token, ttl_ms, now);
             return Reply::Granted(token);
         }
         if request.wait_ms == Some(0) {
@@ -133,7 +133,7 @@ impl<const FAULT: u8> Table<FAULT> {
     fn enqueue(&mut self, id: u32, request: LockRequest<'_>, now: Time) {
         let claim_id = self.claims.take();
         let claim = &mut self.claims[claim_id];
-        claim.session = request.session.0;
+        claim.client = request.client.0;
         claim.since = now.0;
         claim.ttl_ms = request.ttl_ms.unwrap_or(0);
         claim.lock = id;
@@ -147,7 +147,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if let Some(wait_ms) = waits.min() {
             self.set_deadline(Ref::new(Kind::Claim, claim_id), now.after_ms(wait_ms));
         }
-        self.sessions[request.session.slot()].waiting = claim_id;
+        self.clients[request.client.slot()].waiting = claim_id;
         self.waiting += 1;
         self.counters.waits += 1;
     }
@@ -155,13 +155,13 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     pub(super) fn unlock(
         &mut self,
-        session: SessionId,
+        client: ClientId,
         name: &[u8],
         token: Option<u64>,
         now: Time,
         outputs: &mut Vec<Output>,
     ) -> Reply {
-        let found = match self.last_of(session, name) {
+        let found = match self.last_of(client, name) {
             None => self.look_up(self.hash(name), name, now, outputs),
             last => last,
         };
@@ -173,7 +173,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if lock.exclusive {
             let meant = match token {
                 Some(token) => lock.token == token,
-                None => lock.session == session.0 || FAULT == UNLOCK_WITHOUT_OWNER_CHECK,
+                None => lock.client == client.0 || FAULT == UNLOCK_WITHOUT_OWNER_CHECK,
             };
             if !meant {
                 self.counters.not_owner += 1;
@@ -186,7 +186,7 @@ impl<const FAULT: u8> Table<FAULT> {
         } else {
             let claim = match token {
                 Some(token) => self.sharer_by_token(id, token),
-                None => self.sharer_by_session(id, session.0),
+                None => self.sharer_by_client(id, client.0),
             };
             let Some(claim) = claim else {
                 self.counters.not_owner += 1;
@@ -199,11 +199,11 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Released
     }
 
-    /// The lock that a session was granted last, if it has this name: most often
+    /// The lock that a client was granted last, if it has this name: most often
     /// it is the one that is given back, and then need not be looked for.
     #[inline]
-    fn last_of(&self, session: SessionId, name: &[u8]) -> Option<u32> {
-        let last = self.sessions[session.slot()].last;
+    fn last_of(&self, client: ClientId, name: &[u8]) -> Option<u32> {
+        let last = self.clients[client.slot()].last;
         if last == NIL || self.behind {
             return None;
         }

@@ -19,7 +19,7 @@ fn rules(rows: &[(f64, &str, &str)]) {
 
 struct Stage {
     table: Table,
-    people: HashMap<String, SessionId>,
+    people: HashMap<String, ClientId>,
 }
 
 impl Stage {
@@ -32,34 +32,34 @@ impl Stage {
         }
     }
 
-    fn session(&mut self, who: &str, now: Time) -> SessionId {
-        if let Some(session) = self.people.get(who) {
-            return *session;
+    fn client(&mut self, who: &str, now: Time) -> ClientId {
+        if let Some(client) = self.people.get(who) {
+            return *client;
         }
         let reply = self.table.step(Event::Open, now, &mut Vec::new());
-        let Reply::Opened(session) = reply else {
+        let Reply::Opened(client) = reply else {
             panic!("{reply:?}")
         };
-        self.people.insert(who.to_owned(), session);
-        session
+        self.people.insert(who.to_owned(), client);
+        client
     }
 
     fn play(&mut self, now: Time, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let mut outputs = Vec::new();
-        let session = if words[0] == "-" {
+        let client = if words[0] == "-" {
             None
         } else {
-            Some(self.session(words[0], now))
+            Some(self.client(words[0], now))
         };
-        let event = event(session, &words[1..]);
+        let event = event(client, &words[1..]);
         let reply = self.table.step(event, now, &mut outputs);
         if let Event::Close { .. } = event {
             self.people.remove(words[0]);
         }
         let mut told = vec![said(reply)];
         told.extend(outputs.iter().map(|output| {
-            let name = self.people.iter().find(|(_, id)| **id == output.session);
+            let name = self.people.iter().find(|(_, id)| **id == output.client);
             let who = name.map_or("?", |(name, _)| name.as_str());
             match output.outcome {
                 Outcome::Granted { token, .. } => format!("{who} gets {token}"),
@@ -72,9 +72,9 @@ impl Stage {
     }
 }
 
-fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
+fn event<'n>(client: Option<ClientId>, words: &[&'n str]) -> Event<'n> {
     let number = |word: &str| word.parse().unwrap();
-    if let ("LOCKALL", Some(session)) = (words[0], session) {
+    if let ("LOCKALL", Some(client)) = (words[0], client) {
         // A test's names may live as long as the test.
         let count: usize = words[1].parse().unwrap();
         let names: Vec<&[u8]> = words[2..2 + count].iter().map(|w| w.as_bytes()).collect();
@@ -83,7 +83,7 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
             Some(number(words[at + 1]))
         };
         return Event::LockAll(LockAllRequest {
-            session,
+            client,
             names: names.leak(),
             ttl_ms: option("TTL"),
             wait_ms: option("WAIT"),
@@ -96,9 +96,9 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
             .map(|at| number(words[at + 1]))
     };
     let name = words.get(1).map_or(&b""[..], |name| name.as_bytes());
-    match (words[0], session) {
-        ("LOCK", Some(session)) => Event::Lock(LockRequest {
-            session,
+    match (words[0], client) {
+        ("LOCK", Some(client)) => Event::Lock(LockRequest {
+            client,
             name,
             ttl_ms: option("TTL"),
             wait_ms: option("WAIT"),
@@ -108,8 +108,8 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
                 _ => Mode::Exclusive,
             },
         }),
-        ("UNLOCK", Some(session)) => Event::Unlock {
-            session,
+        ("UNLOCK", Some(client)) => Event::Unlock {
+            client,
             name,
             token: words.get(2).map(|word| number(word)),
         },
@@ -119,8 +119,8 @@ fn event<'n>(session: Option<SessionId>, words: &[&'n str]) -> Event<'n> {
             ttl_ms: number(words[3]),
         },
         ("FORCE", _) => Event::Force { name },
-        ("CANCEL", Some(session)) => Event::Cancel { session },
-        ("CLOSE", Some(session)) => Event::Close { session },
+        ("CANCEL", Some(client)) => Event::Cancel { client },
+        ("CLOSE", Some(client)) => Event::Close { client },
         ("TICK", _) => Event::Tick,
         other => panic!("{other:?}"),
     }
@@ -563,13 +563,13 @@ fn memory_is_bounded_and_freed_places_serve_again() {
     let now = Time(0);
     let mut out = Vec::new();
     table.step(Event::Tokens { end: u64::MAX }, now, &mut out);
-    let Reply::Opened(session) = table.step(Event::Open, now, &mut out) else {
+    let Reply::Opened(client) = table.step(Event::Open, now, &mut out) else {
         panic!()
     };
     let lock = |name: String, table: &mut Table| {
         let (name, mode) = (name.as_bytes(), Mode::Exclusive);
         let request = LockRequest {
-            session,
+            client,
             name,
             ttl_ms: None,
             wait_ms: None,
@@ -587,7 +587,7 @@ fn memory_is_bounded_and_freed_places_serve_again() {
     );
     assert!(table.bytes() <= table.limits.memory_bytes);
     let unlock = Event::Unlock {
-        session,
+        client,
         name: b"n7",
         token: None,
     };

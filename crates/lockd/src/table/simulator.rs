@@ -57,14 +57,14 @@ fn bytes_of(name: Name) -> Vec<u8> {
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    session: SessionId,
+    client: ClientId,
     shared: bool,
     deadline: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Queued {
-    session: SessionId,
+    client: ClientId,
     shared: bool,
     ttl_ms: Option<u64>,
     deadline: u64,
@@ -91,8 +91,8 @@ impl Truth {
 struct Witness {
     locks: HashMap<Name, Truth>,
     /// The names that each wants, and when it came.
-    waiting: HashMap<SessionId, (Vec<Name>, u64)>,
-    owned: HashMap<SessionId, BTreeSet<(Name, u64)>>,
+    waiting: HashMap<ClientId, (Vec<Name>, u64)>,
+    owned: HashMap<ClientId, BTreeSet<(Name, u64)>>,
     leases: BTreeSet<(u64, Name, u64)>,
     waits: BTreeSet<(u64, Name, u64)>,
     arrivals: u64,
@@ -110,7 +110,7 @@ impl Witness {
     fn grant(
         &mut self,
         name: Name,
-        session: SessionId,
+        client: ClientId,
         token: u64,
         shared: bool,
         ttl_ms: Option<u64>,
@@ -126,14 +126,14 @@ impl Witness {
         let compatible = truth.holds.values().all(|held| held.shared && shared);
         ensure!(
             compatible && truth.has_place(),
-            "two owners of {name}: {:?} and {session:?}",
+            "two owners of {name}: {:?} and {client:?}",
             truth.holds
         );
         let deadline = ttl_ms.map_or(u64::MAX, |ttl| now.after_ms(ttl));
         truth.holds.insert(
             token,
             Held {
-                session,
+                client,
                 shared,
                 deadline,
             },
@@ -142,7 +142,7 @@ impl Witness {
         if ttl_ms.is_some() {
             self.leases.insert((deadline, name, token));
         } else {
-            self.owned.entry(session).or_default().insert((name, token));
+            self.owned.entry(client).or_default().insert((name, token));
         }
         Ok(())
     }
@@ -155,14 +155,14 @@ impl Witness {
         let held = held.expect("the witness ends only what it has seen begin");
         self.holds -= 1;
         self.leases.remove(&(held.deadline, name, token));
-        if let Some(owned) = self.owned.get_mut(&held.session) {
+        if let Some(owned) = self.owned.get_mut(&held.client) {
             owned.remove(&(name, token));
         }
     }
 
-    /// Takes a session out of its lines.
-    fn leave(&mut self, session: SessionId) -> Option<(Vec<Name>, Queued)> {
-        let (names, arrival) = self.waiting.remove(&session)?;
+    /// Takes a client out of its lines.
+    fn leave(&mut self, client: ClientId) -> Option<(Vec<Name>, Queued)> {
+        let (names, arrival) = self.waiting.remove(&client)?;
         let mut left = None;
         for name in &names {
             let queued = self.locks.get_mut(name)?.queue.remove(&arrival)?;
@@ -172,7 +172,7 @@ impl Witness {
         Some((names, left?))
     }
 
-    /// Puts a session into the lines of these names.
+    /// Puts a client into the lines of these names.
     fn enter(&mut self, names: Vec<Name>, queued: Queued) {
         self.arrivals += 1;
         let arrival = self.arrivals;
@@ -181,7 +181,7 @@ impl Witness {
             truth.queue.insert(arrival, queued);
             self.waits.insert((queued.deadline, *name, arrival));
         }
-        self.waiting.insert(queued.session, (names, arrival));
+        self.waiting.insert(queued.client, (names, arrival));
     }
 
     /// Ends the leases that have run out; says which names they held.
@@ -198,22 +198,22 @@ impl Witness {
     }
 
     fn hear(&mut self, output: &Output, now: Time) -> Result<Vec<Name>, Violation> {
-        let session = output.session;
-        let Some((names, arrival)) = self.waiting.get(&session).cloned() else {
+        let client = output.client;
+        let Some((names, arrival)) = self.waiting.get(&client).cloned() else {
             return Err(format!(
-                "{session:?} is told {:?} but does not wait",
+                "{client:?} is told {:?} but does not wait",
                 output.outcome
             ));
         };
         let first = names.iter().all(|name| self.is_first(*name, arrival));
-        let Some((_, queued)) = self.leave(session) else {
-            return Err(format!("{session:?} waits nowhere"));
+        let Some((_, queued)) = self.leave(client) else {
+            return Err(format!("{client:?} waits nowhere"));
         };
         let (token, count, leased) = match output.outcome {
             Outcome::TimedOut => {
                 ensure!(
                     queued.deadline <= now.0,
-                    "{session:?} timed out early: {queued:?}"
+                    "{client:?} timed out early: {queued:?}"
                 );
                 return Ok(names);
             }
@@ -225,13 +225,13 @@ impl Witness {
             } => (first, count as usize, lease),
             Outcome::Refused(refusal) => return Err(format!("refused: {refusal:?}")),
         };
-        ensure!(first, "{session:?} overtook on {names:?}");
+        ensure!(first, "{client:?} overtook on {names:?}");
         ensure!(
             leased == queued.ttl_ms.is_some() && count == names.len(),
-            "{session:?}: lease {leased}, {count} of {names:?}"
+            "{client:?}: lease {leased}, {count} of {names:?}"
         );
         for (name, token) in names.iter().zip(token..) {
-            self.grant(*name, session, token, queued.shared, queued.ttl_ms, now)?;
+            self.grant(*name, client, token, queued.shared, queued.ttl_ms, now)?;
         }
         Ok(names)
     }
@@ -249,7 +249,7 @@ impl Witness {
         let Some((arrival, first)) = truth.queue.first_key_value() else {
             return Ok(());
         };
-        let (names, _) = &self.waiting[&first.session];
+        let (names, _) = &self.waiting[&first.client];
         let blocked = if names.len() > 1 {
             let possible =
                 |name: &Name| self.locks[name].holds.is_empty() && self.is_first(*name, *arrival);
@@ -261,7 +261,7 @@ impl Witness {
         ensure!(
             blocked,
             "{:?} waits for {names:?}, which it could have",
-            first.session
+            first.client
         );
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Witness {
 /// The kind of world.
 #[derive(Clone, Copy, Debug)]
 struct World {
-    sessions: usize,
+    clients: usize,
     names: u64,
     /// Of a hundred actions, so many only let time pass.
     patience: u64,
@@ -284,7 +284,7 @@ struct Play<const FAULT: u8> {
     world: World,
     table: Table<FAULT>,
     witness: Witness,
-    sessions: Vec<SessionId>,
+    clients: Vec<ClientId>,
     /// The last tokens that clients have seen, some long lapsed.
     remembered: Vec<(Name, u64)>,
     now: Time,
@@ -299,42 +299,42 @@ impl<const FAULT: u8> Play<FAULT> {
             world,
             table,
             witness: Witness::default(),
-            sessions: Vec::new(),
+            clients: Vec::new(),
             remembered: vec![(0, 0)],
             now: Time(1),
             outputs: Vec::new(),
         };
         play.table
             .step(Event::Tokens { end: u64::MAX }, play.now, &mut Vec::new());
-        play.sessions = (0..world.sessions).map(|_| play.open()).collect();
+        play.clients = (0..world.clients).map(|_| play.open()).collect();
         play
     }
 
-    fn open(&mut self) -> SessionId {
+    fn open(&mut self) -> ClientId {
         match self.table.step(Event::Open, self.now, &mut self.outputs) {
-            Reply::Opened(session) => session,
+            Reply::Opened(client) => client,
             other => panic!("{other:?}"),
         }
     }
 
     fn act(&mut self) -> Result<(), Violation> {
-        let who = self.dice.below(self.sessions.len() as u64) as usize;
-        let session = self.sessions[who];
+        let who = self.dice.below(self.clients.len() as u64) as usize;
+        let client = self.clients[who];
         let name = self.dice.below(self.world.names) as Name;
         if self.dice.percent(self.world.patience) {
             return self.pass();
         }
         let unruly = self.world.unruly;
-        // A session that waits sends nothing that would be looked at.
+        // A client that waits sends nothing that would be looked at.
         match self.dice.below(100) {
-            0..44 if !self.witness.waiting.contains_key(&session) => self.lock(session, name),
-            44..50 if !self.witness.waiting.contains_key(&session) => self.lock_all(session),
-            50..74 if !self.witness.waiting.contains_key(&session) => self.unlock(session, name),
+            0..44 if !self.witness.waiting.contains_key(&client) => self.lock(client, name),
+            44..50 if !self.witness.waiting.contains_key(&client) => self.lock_all(client),
+            50..74 if !self.witness.waiting.contains_key(&client) => self.unlock(client, name),
             74..80 => self.renew(),
             80..88 if unruly => self.race(),
             88..92 if unruly => {
-                let waited = self.witness.leave(session).map(|(names, _)| names);
-                self.step(Event::Cancel { session }, waited.unwrap_or_default())
+                let waited = self.witness.leave(client).map(|(names, _)| names);
+                self.step(Event::Cancel { client }, waited.unwrap_or_default())
                     .map(drop)
             }
             92..96 if unruly => self.die(who),
@@ -356,7 +356,7 @@ impl<const FAULT: u8> Play<FAULT> {
         self.step(Event::Tick, Vec::new()).map(drop)
     }
 
-    fn lock(&mut self, session: SessionId, name: Name) -> Result<(), Violation> {
+    fn lock(&mut self, client: ClientId, name: Name) -> Result<(), Violation> {
         let ms = [1, 2, 3, 64, 65, 1000, 30_000];
         let ttl_ms = self.dice.percent(60).then(|| self.dice.pick(&ms));
         let wait_ms = match self.dice.below(10) {
@@ -368,7 +368,7 @@ impl<const FAULT: u8> Play<FAULT> {
         let (shared, places) = (mode != Mode::Exclusive, mode.places());
         let text = bytes_of(name);
         let request = LockRequest {
-            session,
+            client,
             name: &text,
             ttl_ms,
             wait_ms,
@@ -377,7 +377,7 @@ impl<const FAULT: u8> Play<FAULT> {
         let reply = self.step(Event::Lock(request), vec![name])?;
         let now = self.now;
         let truth = self.witness.locks.entry(name).or_default();
-        let owns = |held: &Held| held.session == session && held.deadline == u64::MAX;
+        let owns = |held: &Held| held.client == client && held.deadline == u64::MAX;
         let owned = truth.holds.values().any(owns);
         let in_turn = truth.queue.is_empty();
         if in_turn && truth.holds.is_empty() {
@@ -392,14 +392,14 @@ impl<const FAULT: u8> Play<FAULT> {
             Reply::AlreadyHeld if owned => {}
             Reply::Granted(token) if !owned && in_turn => {
                 self.witness
-                    .grant(name, session, token, shared, ttl_ms, now)?;
+                    .grant(name, client, token, shared, ttl_ms, now)?;
                 self.remember(name, token);
             }
             Reply::Busy if !owned && !free && wait_ms == Some(0) => {}
             Reply::Queued if !owned && !free && wait_ms != Some(0) => {
                 let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
                 let queued = Queued {
-                    session,
+                    client,
                     shared,
                     ttl_ms,
                     deadline,
@@ -415,7 +415,7 @@ impl<const FAULT: u8> Play<FAULT> {
         self.witness.served(name)
     }
 
-    fn lock_all(&mut self, session: SessionId) -> Result<(), Violation> {
+    fn lock_all(&mut self, client: ClientId) -> Result<(), Violation> {
         let ms = [1, 2, 3, 64, 65, 1000, 30_000];
         let mut names: Vec<Name> = Vec::new();
         for _ in 0..2 + self.dice.below(4) {
@@ -433,7 +433,7 @@ impl<const FAULT: u8> Play<FAULT> {
         let texts: Vec<Vec<u8>> = names.iter().map(|name| bytes_of(*name)).collect();
         let texts: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
         let request = LockAllRequest {
-            session,
+            client,
             names: &texts,
             ttl_ms,
             wait_ms,
@@ -448,7 +448,7 @@ impl<const FAULT: u8> Play<FAULT> {
                 continue;
             }
             free = false;
-            let owns = |held: &Held| held.session == session && held.deadline == u64::MAX;
+            let owns = |held: &Held| held.client == client && held.deadline == u64::MAX;
             if truth.places != 1 {
                 places = Some(truth.places);
             }
@@ -463,7 +463,7 @@ impl<const FAULT: u8> Play<FAULT> {
             }
             Reply::GrantedAll { first, count } if free && count as usize == names.len() => {
                 for (name, token) in names.iter().zip(first..) {
-                    witness.grant(*name, session, token, false, ttl_ms, now)?;
+                    witness.grant(*name, client, token, false, ttl_ms, now)?;
                     self.remembered[0] = (*name, token);
                 }
             }
@@ -471,7 +471,7 @@ impl<const FAULT: u8> Play<FAULT> {
             Reply::Queued if !free && wait_ms != Some(0) => {
                 let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
                 let queued = Queued {
-                    session,
+                    client,
                     shared: false,
                     ttl_ms,
                     deadline,
@@ -503,27 +503,27 @@ impl<const FAULT: u8> Play<FAULT> {
         }
     }
 
-    fn unlock(&mut self, session: SessionId, name: Name) -> Result<(), Violation> {
+    fn unlock(&mut self, client: ClientId, name: Name) -> Result<(), Violation> {
         match self.dice.below(3) {
-            0 => self.release(session, name, None),
+            0 => self.release(client, name, None),
             1 => {
                 let (name, token) = self.dice.pick(&self.remembered);
-                self.release(session, name, Some(token))
+                self.release(client, name, Some(token))
             }
             _ => {
                 // What it owns, if anything.
-                let owned = self.witness.owned.get(&session);
+                let owned = self.witness.owned.get(&client);
                 let name = owned
                     .and_then(|owned| owned.first())
                     .map_or(name, |held| held.0);
-                self.release(session, name, None)
+                self.release(client, name, None)
             }
         }
     }
 
     fn release(
         &mut self,
-        session: SessionId,
+        client: ClientId,
         name: Name,
         token: Option<u64>,
     ) -> Result<(), Violation> {
@@ -536,7 +536,7 @@ impl<const FAULT: u8> Play<FAULT> {
                 let own = truth
                     .holds
                     .iter()
-                    .filter(|(_, held)| held.session == session);
+                    .filter(|(_, held)| held.client == client);
                 own.max_by_key(|(token, held)| (held.deadline == u64::MAX, **token))
                     .map(|(token, _)| *token)
             }
@@ -553,7 +553,7 @@ impl<const FAULT: u8> Play<FAULT> {
         touched.push(name);
         let reply = self.step(
             Event::Unlock {
-                session,
+                client,
                 name: &text,
                 token,
             },
@@ -567,7 +567,7 @@ impl<const FAULT: u8> Play<FAULT> {
         };
         ensure!(
             right,
-            "UNLOCK {name} {token:?} by {session:?} is answered {reply:?}"
+            "UNLOCK {name} {token:?} by {client:?} is answered {reply:?}"
         );
         Ok(())
     }
@@ -616,23 +616,23 @@ impl<const FAULT: u8> Play<FAULT> {
         self.now.0 = self.now.0.max(deadline - 1 + self.dice.below(3));
         let truth = self.witness.locks.get(&name);
         let held = truth.and_then(|truth| truth.holds.iter().next());
-        match held.map(|(token, held)| (*token, held.session)) {
-            Some((token, session)) => self.release(session, name, Some(token)),
+        match held.map(|(token, held)| (*token, held.client)) {
+            Some((token, client)) => self.release(client, name, Some(token)),
             None => self.step(Event::Tick, Vec::new()).map(drop),
         }
     }
 
     fn die(&mut self, who: usize) -> Result<(), Violation> {
-        let session = self.sessions[who];
+        let client = self.clients[who];
         let mut touched = self.witness.lapse(self.now);
-        let left = self.witness.leave(session);
+        let left = self.witness.leave(client);
         touched.extend(left.into_iter().flat_map(|(names, _)| names));
-        for (name, token) in self.witness.owned.remove(&session).unwrap_or_default() {
+        for (name, token) in self.witness.owned.remove(&client).unwrap_or_default() {
             self.witness.end(name, token);
             touched.push(name);
         }
-        self.step(Event::Close { session }, touched)?;
-        self.sessions[who] = self.open();
+        self.step(Event::Close { client }, touched)?;
+        self.clients[who] = self.open();
         Ok(())
     }
 
@@ -731,21 +731,21 @@ fn simulate<const FAULT: u8>(seed: u64, steps: u64, world: World) -> Result<Coun
 }
 
 const CROWDED: World = World {
-    sessions: 40,
+    clients: 40,
     names: 6,
     patience: 20,
     shared_percent: 40,
     unruly: true,
 };
 const SPREAD: World = World {
-    sessions: 300,
+    clients: 300,
     names: 3000,
     patience: 5,
     shared_percent: 20,
     unruly: true,
 };
 const EXCLUSIVE: World = World {
-    sessions: 12,
+    clients: 12,
     names: 2,
     patience: 30,
     shared_percent: 0,
@@ -794,7 +794,7 @@ fn a_hundred_thousand_waiters_are_served_in_order() {
         ..Limits::default()
     };
     let world = World {
-        sessions: waiters,
+        clients: waiters,
         names: 1,
         patience: 0,
         shared_percent: 10,
@@ -803,7 +803,7 @@ fn a_hundred_thousand_waiters_are_served_in_order() {
     let mut play = Play::<SOUND>::new(setting("JOSTLE_SEED", 1), world);
     play.table.limits = limits;
     for at in 0..waiters {
-        play.lock(play.sessions[at], 0)
+        play.lock(play.clients[at], 0)
             .unwrap_or_else(|why| panic!("{why}"));
     }
     assert!(play.witness.waiting.len() > waiters * 3 / 4);

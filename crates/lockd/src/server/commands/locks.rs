@@ -85,7 +85,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Err(text) => return call.reply().error(text),
     };
     let request = LockRequest {
-        session: call.conn.session,
+        client: call.conn.id,
         name: call.arg(1),
         ttl_ms: options.ttl_ms,
         wait_ms: match patience {
@@ -153,7 +153,7 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Err(text) => return call.reply().error(text),
     };
     let request = LockAllRequest {
-        session: call.conn.session,
+        client: call.conn.id,
         names: &names,
         ttl_ms: options.ttl_ms,
         wait_ms: match patience {
@@ -194,10 +194,10 @@ pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
     } else {
         None
     };
-    let (session, name) = (call.conn.session, call.arg(1));
+    let (client, name) = (call.conn.id, call.arg(1));
     match server.step(
         Event::Unlock {
-            session,
+            client,
             name,
             token,
         },
@@ -283,7 +283,7 @@ impl Server {
             Refusal::Places(places) => format!(
                 "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
             ),
-            Refusal::Sessions => "ERR too many connections".to_owned(),
+            Refusal::Clients => "ERR too many connections".to_owned(),
         });
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
         return call.reply().error(text);
     }
     call.conn.protocol = protocol;
-    let number = call.conn.session.number() as i64;
+    let number = call.conn.id.number() as i64;
     let mut reply = call.reply();
     reply.map(7);
     for (key, value) in [
@@ -133,7 +133,7 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
     let text = call.arg(call.args.len() - 1);
     let done = match (&subcommand[..], call.args.len()) {
         (b"ID", 2) => {
-            let number = call.conn.session.number();
+            let number = call.conn.id.number();
             return call.reply().integer(number as i64);
         }
         (b"GETNAME", 2) => {
