@@ -1,12 +1,12 @@
 //! The lock table, through its public face. Oracles: what it tells of holders
 //! after each step has no two incompatible ones; tokens grow; nobody waits for
 //! a free lock, unless somebody waits for several; its totals agree with its
-//! lists.
+//! lists; nobody waits in the name of a session that is over.
 #![no_main]
 
 use jostle_lockd::table::{
-    Event, HashKey, Limits, LockAllRequest, LockRequest, Mode, Outcome, Reply, ClientId, Table,
-    Time,
+    ClientId, Event, HashKey, Limits, LockAllRequest, LockRequest, Mode, Outcome, Reply, SessionKey,
+    Table, Time,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -47,6 +47,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut closed = [false; 8];
     let mut waits = [0; 8];
     let mut last = 0;
+    // When the session ends, as far as it is known from outside, and who waits in
+    // its name.
+    let key = SessionKey { user: 0, id: 1 };
+    let (mut session_end, mut session_ms) = (0, 0);
+    let mut in_session = [false; 8];
     for step in bytes.chunks_exact(4) {
         let who = usize::from(step[0] >> 4 & 7);
         let (client, name) = (clients[who], NAMES[usize::from(step[1] & 3)]);
@@ -57,11 +62,18 @@ fuzz_target!(|bytes: &[u8]| {
         let several: Vec<&[u8]> = (0..count).map(|n| NAMES[(from + n) % 4]).collect();
         let event = match step[0] & 7 {
             _ if closed[who] => Event::Tick,
+            0 if step[2] == 255 => {
+                let ttl_ms = 1 << (step[3] & 0xf);
+                Event::OpenSession { key, ttl_ms }
+            }
+            1 if step[2] == 255 => Event::RenewSession { key },
+            2 if step[2] == 255 => Event::CloseSession { key },
             0..=2 if waits[who] == 0 => Event::Lock(LockRequest {
                 client,
                 name,
-                ttl_ms: ms(step[2]),
+                ttl_ms: ms(step[2]).filter(|_| step[3] & 1 == 0),
                 wait_ms: ms(step[2] >> 4),
+                session: (step[3] & 1 != 0).then_some(&key),
                 mode: match (step[1] & 4, step[0] & 8) {
                     (0, _) => Mode::Exclusive,
                     (_, 0) => Mode::Shared,
@@ -87,8 +99,11 @@ fuzz_target!(|bytes: &[u8]| {
         let mut granted: Vec<u64> = Vec::new();
         for output in &outputs {
             let at = clients.iter().position(|client| *client == output.client);
-            waits[at.expect("one of ours")] = 0;
+            let at = at.expect("one of ours");
+            waits[at] = 0;
+            let named = std::mem::take(&mut in_session[at]);
             match output.outcome {
+                Outcome::NoSession => assert!(named, "it waited for itself"),
                 Outcome::Granted { token, .. } => granted.push(token),
                 Outcome::GrantedAll { first, count, .. } => {
                     granted.extend(first..first + u64::from(count));
@@ -97,7 +112,22 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         match (event, reply) {
-            (Event::Lock(_), Reply::Queued) => waits[who] = 1,
+            (Event::Lock(request), Reply::Queued) => {
+                waits[who] = 1;
+                in_session[who] = request.session.is_some();
+            }
+            (Event::OpenSession { ttl_ms, .. }, Reply::Done) => {
+                assert!(now.0 >= session_end, "it is open");
+                (session_ms, session_end) = (ttl_ms, now.0 + ttl_ms * 1_000_000);
+            }
+            (Event::RenewSession { .. }, Reply::Renewed) => {
+                assert!(now.0 < session_end, "it is over");
+                session_end = now.0 + session_ms * 1_000_000;
+            }
+            (Event::RenewSession { .. } | Event::CloseSession { .. }, Reply::NoSession) => {
+                assert!(now.0 >= session_end, "it is open");
+            }
+            (Event::CloseSession { .. }, _) => session_end = 0,
             (Event::LockAll(_), Reply::Queued) => waits[who] = count,
             (_, Reply::GrantedAll { first, count }) => {
                 granted.extend(first..first + u64::from(count));
@@ -106,13 +136,20 @@ fuzz_target!(|bytes: &[u8]| {
             (Event::Close { .. }, _) => {
                 closed[who] = true;
                 waits[who] = 0;
+                in_session[who] = false;
             }
-            (Event::Cancel { .. }, _) => waits[who] = 0,
+            (Event::Cancel { .. }, _) => {
+                waits[who] = 0;
+                in_session[who] = false;
+            }
             _ => {}
         }
         for token in granted {
             assert!(token > last, "token {token} after {last}");
             last = token;
+        }
+        if now.0 >= session_end {
+            assert!(!in_session.contains(&true), "somebody waits for a session that is over");
         }
         check(&table, &waits);
     }

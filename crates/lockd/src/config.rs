@@ -78,6 +78,10 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     pub max_waiters: Option<u32>,
 
+    /// Sessions at the same time. Default: 10000
+    #[arg(long, value_name = "N")]
+    pub max_sessions: Option<u32>,
+
     /// Seconds that a LOCK waits at most, also one that says nothing of WAIT; 0
     /// as long as it takes. Ends the waits of clients that have given up and kept
     /// their connection. Default: 0
@@ -314,6 +318,7 @@ impl Settings {
             max_connections: self.max_connections.or(file.max_connections),
             max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
             max_waiters: self.max_waiters.or(file.max_waiters),
+            max_sessions: self.max_sessions.or(file.max_sessions),
             max_wait: self.max_wait.or(file.max_wait),
             max_name: self.max_name.or(file.max_name),
             max_memory: self.max_memory.or(file.max_memory),
@@ -360,6 +365,7 @@ impl Settings {
                 waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
                 waiters: self.max_waiters.unwrap_or(100_000),
                 memory_bytes: size(self.max_memory, 1 << 30),
+                sessions: self.max_sessions.unwrap_or(10_000),
                 wait_ms: match self.max_wait.unwrap_or(0) {
                     0 => None,
                     seconds => Some(seconds.saturating_mul(1000)),
@@ -511,6 +517,9 @@ impl Config {
         }
         if self.max_connections == 0 || self.max_connections >= 1 << 20 {
             return wrong("--max-connections is not within 1 to 1048575".into());
+        }
+        if self.max_connections + self.table.sessions as usize >= 1 << 20 {
+            return wrong("--max-connections and --max-sessions together exceed 1048575".into());
         }
         Ok(())
     }

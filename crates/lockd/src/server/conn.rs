@@ -134,6 +134,11 @@ impl Conn {
         self.waiting = true;
     }
 
+    /// The number of its user.
+    pub(crate) fn user_number(&self) -> u16 {
+        0
+    }
+
     /// Replies that wait to be sent, in bytes.
     pub(crate) fn pending(&self) -> usize {
         self.output.len() - self.sent

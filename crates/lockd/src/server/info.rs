@@ -270,6 +270,7 @@ fn about_locks(server: &Server, add: Add<'_>) {
             "Holds; each holder of a shared lock counts",
         ),
         ("leases", table.leases(), "Holds that are leases"),
+        ("sessions", table.sessions(), "Sessions that are open"),
         ("waiters", table.waiting(), "Clients that wait for a lock"),
     ] {
         add("locks", name, Gauge(value), help);
@@ -302,6 +303,11 @@ fn about_work(server: &Server, add: Add<'_>) {
             counters.released_by_disconnect,
             "Holds ended with their connection",
         ),
+        (
+            "releases_by_session",
+            counters.released_by_session,
+            "Holds ended with their session",
+        ),
         ("expirations", counters.expired, "Leases that ran out"),
         (
             "forced_releases",
@@ -320,6 +326,11 @@ fn about_work(server: &Server, add: Add<'_>) {
             "wait_cancels",
             counters.wait_cancels,
             "Waits ended because the client was gone",
+        ),
+        (
+            "waits_without_session",
+            counters.waits_without_session,
+            "Waits ended because their session was over",
         ),
         (
             "waits_unblocked",
@@ -497,6 +508,7 @@ pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
             "max-waiters-per-lock",
             config.table.waiters_per_lock.to_string(),
         ),
+        ("max-sessions", config.table.sessions.to_string()),
         ("max-name", config.table.name_bytes.to_string()),
         ("max-request", config.max_request.to_string()),
         ("max-output", config.max_output.to_string()),

@@ -8,7 +8,7 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::{WRONG_PASSWORD, write_tokens};
+use super::commands::{NO_SESSION, WRONG_PASSWORD, write_tokens};
 use super::conn::Conn;
 use super::{BELL, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
 use crate::table::{Event, Outcome, Reply, ClientId, Time};
@@ -261,23 +261,24 @@ impl Server {
         conn.waiting = false;
         let mut reply = Writer::new(&mut conn.output, conn.protocol);
         match outcome {
-            Outcome::Granted { token, lease } => {
+            Outcome::Granted { token, outlives } => {
                 reply.integer(token as i64);
-                if lease {
+                if outlives {
                     conn.fresh_leases.push(token, &conn.wanted);
                 }
             }
             Outcome::GrantedAll {
                 first,
                 count,
-                lease,
+                outlives,
             } => {
                 write_tokens(&mut reply, first, count);
-                if lease {
+                if outlives {
                     conn.fresh_leases.push(first, &conn.wanted);
                 }
             }
             Outcome::TimedOut => reply.nil(),
+            Outcome::NoSession => reply.error(NO_SESSION),
             Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
         }
         self.let_go_on(conn);

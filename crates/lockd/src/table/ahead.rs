@@ -91,6 +91,7 @@ mod tests {
                 ttl_ms: (number % 3 == 1).then_some(60_000),
                 wait_ms: None,
                 mode: [Mode::Exclusive, Mode::Shared][usize::from(number % 5 == 1)],
+                session: None,
             };
             let reply = step(&mut table, Event::Lock(request));
             assert_eq!(reply, Reply::Granted(u64::from(number) + 1));

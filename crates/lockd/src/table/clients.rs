@@ -1,26 +1,48 @@
 //! Clients that come, give up, and leave with what they own.
 
-use super::entries::{Kind, Links, Ref, Client};
+use super::entries::{Kind, Links, Ref};
 use super::slab::NIL;
-use super::{LEAKED_WAITER, Output, RELEASES_PER_STEP, Refusal, Reply, ClientId, Table, Time};
+use super::{ClientId, LEAKED_WAITER, Output, RELEASES_PER_STEP, Refusal, Reply, Table, Time};
+
+/// A client's connection, or a session in the place of one.
+pub(crate) struct Client {
+    /// Of the client that has the slot, or of the next one that will.
+    pub(crate) id: u64,
+    /// Head of the list of what it owns.
+    pub(crate) owned: Links,
+    /// The claim that it waits with.
+    pub(crate) waiting: u32,
+    /// The lock that it was granted last, which may be another's by now, or free.
+    pub(crate) last: u32,
+    pub(crate) open: bool,
+}
+
+/// A client that is closed and still owns something.
+pub(crate) struct Closing {
+    pub(crate) slot: u32,
+    /// The session that it is, or [`NIL`].
+    pub(crate) session: u32,
+    /// The instant as of which its locks go to others.
+    pub(crate) at: u64,
+}
 
 impl<const FAULT: u8> Table<FAULT> {
     pub(super) fn open(&mut self) -> Reply {
+        let Some(client) = self.take_client() else {
+            return self.refuse(Refusal::Clients);
+        };
+        self.open += 1;
+        Reply::Opened(client)
+    }
+
+    /// A slot for a connection or a session.
+    pub(super) fn take_client(&mut self) -> Option<ClientId> {
         let slot = match self.free_slots.pop() {
             Some(slot) => slot,
-            None if self.clients.len() >> ClientId::SLOT_BITS != 0 => {
-                return self.refuse(Refusal::Clients);
-            }
+            None if self.clients.len() >> ClientId::SLOT_BITS != 0 => return None,
             None => {
                 let slot = self.clients.len() as u32;
-                let id = u64::from(slot);
-                self.clients.push(Client {
-                    id,
-                    open: false,
-                    owned: Links::ALONE,
-                    waiting: NIL,
-                    last: NIL,
-                });
+                self.clients.push(Client::vacant(slot.into()));
                 slot
             }
         };
@@ -31,8 +53,7 @@ impl<const FAULT: u8> Table<FAULT> {
             next: head,
         };
         client.open = true;
-        self.open += 1;
-        Reply::Opened(ClientId(client.id))
+        Some(ClientId(client.id))
     }
 
     fn is_open(&self, client: ClientId) -> bool {
@@ -58,34 +79,70 @@ impl<const FAULT: u8> Table<FAULT> {
         self.cancel(client, now, outputs);
         self.clients[client.slot()].open = false;
         self.open -= 1;
-        self.closing.push(client.slot() as u32);
+        self.closing.push(Closing {
+            slot: client.slot() as u32,
+            session: NIL,
+            at: now.0,
+        });
         self.reap(now, outputs);
     }
 
     /// Releases what closed clients own, a bounded number of locks at a time.
     pub(super) fn reap(&mut self, now: Time, outputs: &mut Vec<Output>) {
         let mut budget = RELEASES_PER_STEP;
-        while let Some(&slot) = self.closing.last() {
+        self.reap_some(&mut budget, now, outputs);
+    }
+
+    pub(super) fn reap_some(&mut self, budget: &mut usize, now: Time, outputs: &mut Vec<Output>) {
+        while let Some(&Closing { slot, session, at }) = self.closing.last() {
+            while *budget > 0
+                && session != NIL
+                && self.turn_one_away(session, at, now, outputs)
+            {
+                *budget -= 1;
+            }
             let head = Ref::new(Kind::Client, slot);
-            loop {
+            while Self::releases_holds(session) {
                 let entry = self.clients[slot as usize].owned.next;
                 if entry == head {
                     break;
                 }
-                if budget == 0 {
+                if *budget == 0 {
                     return;
                 }
-                budget -= 1;
+                *budget -= 1;
                 let lock = self.end_entry(entry);
-                self.counters.released_by_disconnect += 1;
-                self.serve(lock, now.0, now, outputs);
+                match session {
+                    NIL => self.counters.released_by_disconnect += 1,
+                    _ => self.counters.released_by_session += 1,
+                }
+                self.serve(lock, at, now, outputs);
             }
             self.closing.pop();
-            let client = &mut self.clients[slot as usize];
-            client.owned = Links::ALONE;
-            client.waiting = NIL;
-            client.id += 1 << ClientId::SLOT_BITS;
-            self.free_slots.push(slot);
+            if session != NIL {
+                self.sessions.give(session);
+            }
+            self.free_client(slot);
+        }
+    }
+
+    /// Gives a slot to the next client.
+    fn free_client(&mut self, slot: u32) {
+        let id = self.clients[slot as usize].id + (1 << ClientId::SLOT_BITS);
+        self.clients[slot as usize] = Client::vacant(id);
+        self.free_slots.push(slot);
+    }
+}
+
+impl Client {
+    /// Nobody yet.
+    pub(crate) fn vacant(id: u64) -> Self {
+        Self {
+            id,
+            owned: Links::ALONE,
+            waiting: NIL,
+            last: NIL,
+            open: false,
         }
     }
 }

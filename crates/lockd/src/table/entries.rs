@@ -158,13 +158,15 @@ pub(crate) enum State {
     Vacant,
     Waiting,
     Sharing,
+    /// The timer of a session.
+    Heartbeat,
 }
 
-/// A waiter, or one of the holders of a shared lock.
+/// A waiter, one of the holders of a shared lock, or the timer of a session.
 pub(crate) struct Claim {
     pub(crate) token: u64,
     pub(crate) client: u64,
-    /// Of the wait, or of the lease; [`NEVER`] for none.
+    /// Of the wait, of the lease or of the session; [`NEVER`] for none.
     pub(crate) deadline: u64,
     /// When the wait began.
     pub(crate) since: u64,
@@ -180,6 +182,10 @@ pub(crate) struct Claim {
     /// one behind it.
     pub(crate) leader: u32,
     pub(crate) next_in_group: u32,
+    /// The session in whose name it waits, and its neighbours among those who do.
+    pub(crate) session: u32,
+    pub(crate) prev_in_session: u32,
+    pub(crate) next_in_session: u32,
     owner_hash: u32,
     owner_chain: u32,
     token_chain: u32,
@@ -204,6 +210,9 @@ impl Slot for Claim {
             lock: NIL,
             leader: NIL,
             next_in_group: NIL,
+            session: NIL,
+            prev_in_session: NIL,
+            next_in_session: NIL,
             owner_hash: 0,
             owner_chain: NIL,
             token_chain: NIL,
@@ -484,17 +493,4 @@ fn same_short(stored: &[u8; NAME_INLINE], name: &[u8]) -> bool {
         .zip(words)
         .all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
         && end.and_then(|end| end.first_chunk::<8>()) == Some(last)
-}
-
-/// A client's connection.
-pub(crate) struct Client {
-    /// Of the client that has the slot, or of the next one that will.
-    pub(crate) id: u64,
-    pub(crate) open: bool,
-    /// Head of the list of what the connection owns.
-    pub(crate) owned: Links,
-    /// The claim that it waits with.
-    pub(crate) waiting: u32,
-    /// The lock that it was granted last, which may be another's by now, or free.
-    pub(crate) last: u32,
 }

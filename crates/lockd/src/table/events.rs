@@ -16,7 +16,8 @@ impl Time {
     }
 }
 
-/// A client's connection, as the table knows it. Never used twice.
+/// A client's connection, or a session in the place of one, as the table knows it.
+/// Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub(super) u64);
 
@@ -36,6 +37,15 @@ impl ClientId {
     pub fn number(self) -> u64 {
         self.0
     }
+}
+
+/// What a session is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// The number of the user that has opened it.
+    pub user: u16,
+    /// Random bits that nobody can guess.
+    pub id: u128,
 }
 
 /// Alone, or together with others of the same kind.
@@ -78,6 +88,9 @@ pub struct LockRequest<'n> {
     pub wait_ms: Option<u64>,
     /// Alone or shared.
     pub mode: Mode,
+    /// The session that is to own the lock in place of the client; then there is
+    /// no lease.
+    pub session: Option<&'n SessionKey>,
 }
 
 /// A wish for several locks, each alone: all of them in one step, or none.
@@ -135,6 +148,23 @@ pub enum Event<'n> {
         /// Which.
         client: ClientId,
     },
+    /// A session begins, which ends after this time unless it is renewed.
+    OpenSession {
+        /// Not in use.
+        key: SessionKey,
+        /// At least 1.
+        ttl_ms: u64,
+    },
+    /// A session shall end its own time from now.
+    RenewSession {
+        /// Which.
+        key: SessionKey,
+    },
+    /// A session ends, and all that it owns.
+    CloseSession {
+        /// Which.
+        key: SessionKey,
+    },
     /// Tokens below this may be given out from now on.
     Tokens {
         /// The first one that may not.
@@ -159,6 +189,8 @@ pub enum Refusal {
     Name,
     /// As many clients are open as can be.
     Clients,
+    /// As many sessions are open as may.
+    Sessions,
     /// The lock has so many places, not as many as was said.
     Places(u16),
 }
@@ -192,6 +224,8 @@ pub enum Reply {
     Renewed,
     /// The hold is its connection's: there is no lease to renew.
     NoLease,
+    /// There is no such session, or no longer.
+    NoSession,
     /// So many holders have lost the lock.
     Forced(u64),
     /// A client.
@@ -209,8 +243,8 @@ pub enum Outcome {
     Granted {
         /// The fencing token.
         token: u64,
-        /// Whether it is a lease, which the end of the client would not end.
-        lease: bool,
+        /// Whether the hold outlives the connection: a lease, or a session's.
+        outlives: bool,
     },
     /// The locks are held, with this token and those that follow it.
     GrantedAll {
@@ -218,11 +252,13 @@ pub enum Outcome {
         first: u64,
         /// How many locks.
         count: u32,
-        /// Whether they are leases.
-        lease: bool,
+        /// Whether they are leases, which outlive the connection.
+        outlives: bool,
     },
     /// The time to wait has passed.
     TimedOut,
+    /// The session in whose name it waited is over.
+    NoSession,
     /// It can no longer be granted.
     Refused(Refusal),
 }
@@ -247,6 +283,8 @@ pub struct Limits {
     pub waiters: u32,
     /// Bytes of memory for locks, waiters, names and their index.
     pub memory_bytes: usize,
+    /// Sessions at the same time.
+    pub sessions: u32,
     /// How long a wait may last, in milliseconds, whatever was asked for; `None`:
     /// as long as it takes.
     pub wait_ms: Option<u64>,
@@ -259,6 +297,7 @@ impl Default for Limits {
             waiters_per_lock: 100_000,
             waiters: 1_000_000,
             memory_bytes: 1 << 30,
+            sessions: 100_000,
             wait_ms: None,
         }
     }
@@ -275,6 +314,8 @@ pub struct Counters {
     pub released: u64,
     /// Holds ended because their connection did.
     pub released_by_disconnect: u64,
+    /// Holds ended because their session did.
+    pub released_by_session: u64,
     /// Leases that ran out.
     pub expired: u64,
     /// Holds ended by FORCEUNLOCK.
@@ -287,6 +328,8 @@ pub struct Counters {
     pub wait_timeouts: u64,
     /// Waits ended because the client was gone, or by [`Event::Cancel`].
     pub wait_cancels: u64,
+    /// Waits ended because their session was over.
+    pub waits_without_session: u64,
     /// Requests that did not want to wait and would have had to.
     pub busy: u64,
     /// Requests refused, waiting ones included.

@@ -3,7 +3,7 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, ClientId, TOKEN_REUSE, Table, Time};
+use super::{CONNECTION_OWNS, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, ClientId, TOKEN_REUSE, Table, Time};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[inline]
@@ -60,6 +60,10 @@ impl<const FAULT: u8> Table<FAULT> {
             if lock.exclusive || full {
                 return;
             }
+            if claim.session != NIL && self.session_is_over(claim.session, at) {
+                self.turn_away(head, outputs);
+                continue;
+            }
             match claim.leader {
                 NIL => self.grant(id, head, now, outputs),
                 leader if self.group_is_ready(leader) => self.grant_group(leader, now, outputs),
@@ -83,6 +87,11 @@ impl<const FAULT: u8> Table<FAULT> {
     pub(super) fn grant(&mut self, id: u32, claim_id: u32, now: Time, outputs: &mut Vec<Output>) {
         let claim = &self.claims[claim_id];
         let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
+        let (owner, outlives) = match claim.session {
+            NIL => (client, ttl_ms != 0),
+            _ if FAULT == CONNECTION_OWNS => (client, true),
+            session => (self.sessions[session].client, true),
+        };
         let waited_ns = now.0 - claim.since;
         let outcome = match self.take_token() {
             None => {
@@ -94,15 +103,13 @@ impl<const FAULT: u8> Table<FAULT> {
                 self.counters.waited(waited_ns);
                 if exclusive {
                     self.end_wait(claim_id);
-                    self.hold(id, client, token, ttl_ms, now);
+                    self.hold(id, owner, token, ttl_ms, now);
                 } else {
                     self.leave_queue(claim_id);
+                    self.claims[claim_id].client = owner;
                     self.share(claim_id, token, ttl_ms, now);
                 }
-                Outcome::Granted {
-                    token,
-                    lease: ttl_ms != 0,
-                }
+                Outcome::Granted { token, outlives }
             }
         };
         outputs.push(Output {
@@ -204,24 +211,6 @@ impl<const FAULT: u8> Table<FAULT> {
         let lock = self.claims[entry.index()].lock;
         self.end_share(entry.index());
         lock
-    }
-
-    /// Takes a waiter out of the queue; its claim stays.
-    fn leave_queue(&mut self, claim_id: u32) {
-        self.unlink(Ref::new(Kind::Claim, claim_id));
-        let claim = &self.claims[claim_id];
-        let queue = self.locks[claim.lock].queue;
-        self.clients[ClientId(claim.client).slot()].waiting = NIL;
-        self.queues[queue]
-            .waiting
-            .remove(&mut self.claims, claim_id);
-        self.waiting -= 1;
-    }
-
-    /// Takes a waiter out of the queue and drops its claim.
-    pub(super) fn end_wait(&mut self, claim_id: u32) {
-        self.leave_queue(claim_id);
-        self.claims.give(claim_id);
     }
 
     #[inline]

@@ -6,7 +6,8 @@
 //! group cannot be served yet keeps the lock reserved: it is free, and nobody
 //! else gets it.
 
-use super::entries::{Block, Kind, Ref, State, blocks_for};
+use super::entries::{Block, Ref, blocks_for};
+use super::lines::Wish;
 use super::slab::NIL;
 use super::{
     GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, ClientId, Table, Time,
@@ -111,36 +112,25 @@ impl<const FAULT: u8> Table<FAULT> {
         found: &[Option<u32>],
         now: Time,
     ) -> Reply {
+        let wish = Wish {
+            client: request.client.0,
+            ttl_ms: request.ttl_ms.unwrap_or(0),
+            exclusive: true,
+            session: NIL,
+        };
         let (mut leader, mut last) = (NIL, NIL);
         for (name, id) in request.names.iter().zip(found) {
             let id = id.unwrap_or_else(|| self.new_lock(self.hash(name), name));
-            let claim_id = self.claims.take();
+            let claim = self.enqueue(id, wish, now);
             if leader == NIL {
-                leader = claim_id;
+                leader = claim;
             } else {
-                self.claims[last].next_in_group = claim_id;
+                self.claims[last].next_in_group = claim;
             }
-            last = claim_id;
-            let claim = &mut self.claims[claim_id];
-            claim.client = request.client.0;
-            claim.since = now.0;
-            claim.ttl_ms = request.ttl_ms.unwrap_or(0);
-            claim.lock = id;
-            claim.state = State::Waiting;
-            claim.exclusive = true;
-            claim.leader = leader;
-            let queue = self.queue_of(id);
-            self.queues[queue]
-                .waiting
-                .push_back(&mut self.claims, claim_id);
+            last = claim;
+            self.claims[claim].leader = leader;
         }
-        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
-        if let Some(wait_ms) = waits.min() {
-            self.set_deadline(Ref::new(Kind::Claim, leader), now.after_ms(wait_ms));
-        }
-        self.clients[request.client.slot()].waiting = leader;
-        self.waiting += request.names.len() as u32;
-        self.counters.waits += request.names.len() as u64;
+        self.begin_wait(leader, request.names.len() as u32, request.wait_ms, now);
         Reply::Queued
     }
 
@@ -184,7 +174,7 @@ impl<const FAULT: u8> Table<FAULT> {
             Outcome::GrantedAll {
                 first,
                 count: count as u32,
-                lease: ttl_ms != 0,
+                outlives: ttl_ms != 0,
             }
         } else {
             self.counters.refused += count;

@@ -23,10 +23,14 @@
 //!   more than a thousand deadlines pass at once, the rest follows with the next
 //!   steps; a lapsed lease is of no use from its deadline on all the same.
 //! - A lease starts when it is granted, not when it was asked for.
+//! - A session owns what is taken in its name until it ends, by its deadline or
+//!   because it is closed. Who waits in its name then gets nothing, also if the
+//!   lock becomes free in that very instant.
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
 
 mod ahead;
+mod clients;
 mod deadlines;
 mod entries;
 mod events;
@@ -35,9 +39,10 @@ mod groups;
 mod hash;
 mod holders;
 mod index;
+mod lines;
 mod lists;
 mod requests;
-mod clients;
+mod sessions;
 mod slab;
 mod timers;
 mod view;
@@ -49,15 +54,19 @@ mod rules;
 #[cfg(test)]
 mod simulator;
 
-use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue, Client};
+use std::collections::HashMap;
+
+use clients::{Client, Closing};
+use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue};
 use index::Index;
+use sessions::Session;
 use slab::{NIL, Slab};
 use timers::Timers;
 
 pub(crate) use ahead::AHEAD;
 pub use events::{
     Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal, Reply,
-    ClientId, Time,
+    ClientId, SessionKey, Time,
 };
 pub use hash::HashKey;
 pub use view::{BadCursor, Holder, Waiter};
@@ -76,6 +85,11 @@ const PLACES_UNCHECKED: u8 = 8;
 const GROUP_HALF_READY: u8 = 9;
 const UNRESERVED: u8 = 10;
 const GROUP_LEAVES_UNSERVED: u8 = 11;
+const CONNECTION_OWNS: u8 = 12;
+const RENEWAL_LOST: u8 = 13;
+const LATE_SESSION_GRANT: u8 = 14;
+const SESSION_KEEPS_HOLDS: u8 = 15;
+const WAITERS_UNTOLD: u8 = 16;
 
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
@@ -103,8 +117,10 @@ pub struct Table<const FAULT: u8 = SOUND> {
     behind: bool,
     clients: Vec<Client>,
     free_slots: Vec<u32>,
+    sessions: Slab<Session>,
+    by_key: HashMap<SessionKey, u32>,
     /// Slots of closed clients that still own something.
-    closing: Vec<u32>,
+    closing: Vec<Closing>,
     /// Locks whose lines groups have left in this step.
     unserved: Vec<u32>,
     open: u32,
@@ -122,13 +138,6 @@ impl<const FAULT: u8> Table<FAULT> {
     #[must_use]
     pub fn new(limits: Limits, key: HashKey, first_token: u64) -> Self {
         // Slot 0 stays unused, so that no client has the number 0.
-        let nobody = Client {
-            id: 0,
-            open: false,
-            owned: Links::ALONE,
-            waiting: NIL,
-            last: NIL,
-        };
         Self {
             key,
             limits,
@@ -143,8 +152,10 @@ impl<const FAULT: u8> Table<FAULT> {
             wheel: timers::heads(),
             cascading: NIL,
             behind: false,
-            clients: vec![nobody],
+            clients: vec![Client::vacant(0)],
             free_slots: Vec::new(),
+            sessions: Slab::new(),
+            by_key: HashMap::new(),
             closing: Vec::new(),
             unserved: Vec::new(),
             open: 0,
@@ -190,6 +201,9 @@ impl<const FAULT: u8> Table<FAULT> {
             Event::Tokens { end } => {
                 self.tokens_end = self.tokens_end.max(end);
                 Reply::Done
+            }
+            Event::OpenSession { .. } | Event::RenewSession { .. } | Event::CloseSession { .. } => {
+                self.session_event(event, now, outputs)
             }
             Event::Tick => {
                 self.reap(now, outputs);

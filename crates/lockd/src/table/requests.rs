@@ -1,7 +1,8 @@
 //! What clients ask for: to take a lock, to give it back, to renew a lease, to
 //! take a lock away from others.
 
-use super::entries::{self, Block, Kind, NEVER, Ref, State, blocks_for};
+use super::entries::{self, Block, Kind, NEVER, Ref, blocks_for};
+use super::lines::Wish;
 use super::slab::NIL;
 use super::{
     LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal, Reply,
@@ -21,15 +22,29 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         debug_assert!(self.clients[request.client.slot()].waiting == NIL);
         let hash = self.hash(request.name);
-        match self.look_up(hash, request.name, now, outputs) {
-            None => self.lock_free(request, hash, now),
-            Some(id) => self.lock_held(id, request, now),
+        let found = self.look_up(hash, request.name, now, outputs);
+        let (mut owner, mut session) = (request.client.0, NIL);
+        if let Some(key) = request.session {
+            match self.live_session(key, now) {
+                None => return Reply::NoSession,
+                Some(live) => (owner, session) = (self.sessions[live].client, live),
+            }
+        }
+        match found {
+            None => self.lock_free(request, owner, hash, now),
+            Some(id) => self.lock_held(id, request, owner, session, now),
         }
     }
 
     /// Takes a lock that nobody holds.
     #[inline]
-    fn lock_free(&mut self, request: LockRequest<'_>, hash: u32, now: Time) -> Reply {
+    fn lock_free(
+        &mut self,
+        request: LockRequest<'_>,
+        owner: u64,
+        hash: u32,
+        now: Time,
+    ) -> Reply {
         if self.locks.growth() != 0 || request.name.len() > entries::NAME_INLINE {
             let blocks = blocks_for(request.name.len()) * size_of::<Block>();
             let full = self.locks.touched() == Ref::COUNT;
@@ -45,13 +60,13 @@ impl<const FAULT: u8> Table<FAULT> {
         };
         let id = self.new_lock(hash, request.name);
         self.counters.granted_at_once += 1;
-        let (client, ttl_ms) = (request.client.0, request.ttl_ms.unwrap_or(0));
+        let ttl_ms = request.ttl_ms.unwrap_or(0);
         match request.mode {
-            Mode::Exclusive => self.hold(id, client, token, ttl_ms, now),
+            Mode::Exclusive => self.hold(id, owner, token, ttl_ms, now),
             mode => {
                 let queue = self.queue_of(id);
                 self.queues[queue].places = mode.places();
-                self.share_at_once(id, client, token, ttl_ms, now);
+                self.share_at_once(id, owner, token, ttl_ms, now);
             }
         }
         Reply::Granted(token)
@@ -70,7 +85,14 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Asks for a lock that somebody holds, or that is reserved.
-    fn lock_held(&mut self, id: u32, request: LockRequest<'_>, now: Time) -> Reply {
+    fn lock_held(
+        &mut self,
+        id: u32,
+        request: LockRequest<'_>,
+        owner: u64,
+        session: u32,
+        now: Time,
+    ) -> Reply {
         let lock = &self.locks[id];
         let (queued, places, has_place) = if lock.queue == NIL {
             (0, 1, true)
@@ -81,7 +103,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if places != request.mode.places() && FAULT != PLACES_UNCHECKED {
             return self.refuse(Refusal::Places(places));
         }
-        if self.owns(id, request.client.0) {
+        if self.owns(id, owner) {
             return Reply::AlreadyHeld;
         }
         let in_turn = queued == 0 || FAULT == OVERTAKING;
@@ -103,8 +125,8 @@ impl<const FAULT: u8> Table<FAULT> {
                 return self.refuse(Refusal::Tokens);
             };
             self.counters.granted_at_once += 1;
-            let (client, ttl_ms) = (request.client.0, request.ttl_ms.unwrap_or(0));
-            self.share_at_once(id, client, token, ttl_ms, now);
+            let ttl_ms = request.ttl_ms.unwrap_or(0);
+            self.share_at_once(id, owner, token, ttl_ms, now);
             return Reply::Granted(token);
         }
         if request.wait_ms == Some(0) {
@@ -120,7 +142,14 @@ impl<const FAULT: u8> Table<FAULT> {
         if self.no_room_for_claim() {
             return self.refuse(Refusal::Memory);
         }
-        self.enqueue(id, request, now);
+        let wish = Wish {
+            client: request.client.0,
+            ttl_ms: request.ttl_ms.unwrap_or(0),
+            exclusive: request.mode == Mode::Exclusive,
+            session,
+        };
+        let claim = self.enqueue(id, wish, now);
+        self.begin_wait(claim, 1, request.wait_ms, now);
         Reply::Queued
     }
 
@@ -128,28 +157,6 @@ impl<const FAULT: u8> Table<FAULT> {
     fn is_reserved(&self, id: u32) -> bool {
         let lock = &self.locks[id];
         !lock.exclusive && self.queues[lock.queue].sharing.len == 0
-    }
-
-    fn enqueue(&mut self, id: u32, request: LockRequest<'_>, now: Time) {
-        let claim_id = self.claims.take();
-        let claim = &mut self.claims[claim_id];
-        claim.client = request.client.0;
-        claim.since = now.0;
-        claim.ttl_ms = request.ttl_ms.unwrap_or(0);
-        claim.lock = id;
-        claim.state = State::Waiting;
-        claim.exclusive = request.mode == Mode::Exclusive;
-        let queue = self.queue_of(id);
-        self.queues[queue]
-            .waiting
-            .push_back(&mut self.claims, claim_id);
-        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
-        if let Some(wait_ms) = waits.min() {
-            self.set_deadline(Ref::new(Kind::Claim, claim_id), now.after_ms(wait_ms));
-        }
-        self.clients[request.client.slot()].waiting = claim_id;
-        self.waiting += 1;
-        self.counters.waits += 1;
     }
 
     #[inline]

@@ -288,6 +288,12 @@ impl<const FAULT: u8> Table<FAULT> {
         u64::from(self.open)
     }
 
+    /// Sessions that are open, or whose end is being worked off.
+    #[must_use]
+    pub fn sessions(&self) -> u64 {
+        u64::from(self.sessions.live())
+    }
+
     /// Whether a client owns a lock without a lease: whether its end would
     /// release something.
     #[must_use]
@@ -314,5 +320,6 @@ impl<const FAULT: u8> Table<FAULT> {
             + self.names.bytes()
             + self.owners.bytes()
             + self.tokens.bytes()
+            + self.sessions.bytes()
     }
 }

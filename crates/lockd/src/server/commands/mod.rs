@@ -5,6 +5,7 @@ mod admin;
 mod clients;
 mod locks;
 mod pages;
+mod sessions;
 mod identity;
 mod tools;
 mod transaction;
@@ -16,6 +17,7 @@ use super::conn::Conn;
 use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
 pub(super) use locks::write_tokens;
+pub(super) use sessions::NO_SESSION;
 use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
 pub(super) use identity::WRONG_PASSWORD;
 use identity::{auth, client, hello, ping, reset, select};
@@ -91,7 +93,7 @@ const ANY: usize = usize::MAX;
 pub(crate) static COMMANDS: &[Spec] = &[
     Spec {
         name: "LOCK",
-        arguments: "name [TTL ms] [WAIT ms] [SHARED | OF n]",
+        arguments: "name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]",
         summary: "Acquires a lock, waiting in line if need be; returns the fencing token, or nil \
                   when WAIT has passed.",
         arity: (2, 8),
@@ -108,7 +110,7 @@ pub(crate) static COMMANDS: &[Spec] = &[
     },
     Spec {
         name: "TRYLOCK",
-        arguments: "name [TTL ms] [SHARED | OF n]",
+        arguments: "name [TTL ms | SESSION id] [SHARED | OF n]",
         summary: "Acquires a lock if that is possible at once; returns the fencing token, or nil.",
         arity: (2, 6),
         kind: Kind::Plain,
@@ -275,6 +277,14 @@ pub(crate) static COMMANDS: &[Spec] = &[
         run: lock_all,
     },
     Spec {
+        name: "SESSION",
+        arguments: "OPEN TTL ms | RENEW id | CLOSE id",
+        summary: "Opens, renews or ends a session, which owns the locks that LOCK takes in its name.",
+        arity: (3, 4),
+        kind: Kind::Plain,
+        run: sessions::session,
+    },
+    Spec {
         name: "DISCARD",
         arguments: "",
         summary: "Drops what was queued since MULTI.",
@@ -297,8 +307,8 @@ const fn key(name: &[u8]) -> u64 {
     word
 }
 
-static KEYS: [u64; 23] = {
-    let mut keys = [0; 23];
+static KEYS: [u64; 24] = {
+    let mut keys = [0; 24];
     let mut at = 0;
     while at < keys.len() {
         keys[at] = key(COMMANDS[at].name.as_bytes());
