@@ -58,8 +58,8 @@ fn a_grant_to_a_session_whose_waiter_has_left_is_passed_on() {
     daemon.await_info("waiters", 2);
     // In one turn: the waiter leaves, and the lock comes to it.
     at_once(&daemon, || {
-        drop(waiter);
         holder.send("UNLOCK x");
+        drop(waiter);
     });
     assert_eq!(holder.read().as_integer(), Some(1));
     next.set_timeout(Duration::from_secs(20));

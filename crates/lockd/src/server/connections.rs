@@ -130,10 +130,19 @@ impl Server {
         let Reply::Opened(client) = self.step(Event::Open, now) else {
             return None;
         };
-        let open = self.config.password.is_none();
-        let conn = Box::new(Conn::new(stream, client, peer, open, now));
+        let mut conn = Box::new(Conn::new(stream, client, peer, now));
+        conn.probation = self.is_reserved();
+        self.log_out(&mut conn);
+        #[cfg(feature = "tls")]
+        if let Some(name) = conn.stream.common_name()
+            && let Some(user) = self.config.users.find(&name).filter(|user| user.on).cloned()
+        {
+            // If it may not, it is like one without a certificate.
+            let _ = self.log_in(&mut conn, user);
+        }
         let data = EventData::new_u64(client.number());
         if epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST).is_err() {
+            self.forget_user(&mut conn);
             self.step(Event::Close { client }, now);
             return None;
         }
@@ -224,6 +233,7 @@ impl Server {
             conn = found;
         }
         self.pass_on(&mut conn, now);
+        self.forget_user(&mut conn);
         self.buffered -= conn.accounted;
         conn.stream.close();
         self.step(Event::Close { client }, now);

@@ -7,6 +7,9 @@
 //! each read: what arrived was sent before it, so that a lease never ends earlier
 //! than its client reckons.
 
+mod accounts;
+#[cfg(feature = "tls")]
+mod certificate;
 mod commands;
 mod conn;
 mod connections;
@@ -71,6 +74,7 @@ pub struct Server {
     http: Vec<Option<HttpConn>>,
     reserver: Option<Reserver>,
     stats: Stats,
+    numbers: accounts::Numbers,
     started: Time,
     max_connections: usize,
     /// Bytes in all clients' buffers, as of each client's last turn.

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use super::Server;
 use crate::config::{Config, ConfigError};
 use crate::log::say;
+use crate::users::Users;
 
 /// When to read the settings again, and how.
 pub struct Reload {
@@ -24,7 +25,7 @@ impl Server {
             .map_err(|error| error.to_string())
             .and_then(|config| self.take_over(config));
         match outcome {
-            Ok(()) => say("settings read again: password and certificate are in force"),
+            Ok(()) => say("settings read again: password, users and certificate are in force"),
             Err(why) => say(&format!(
                 "settings not taken over, the old ones stay: {why}"
             )),
@@ -35,11 +36,14 @@ impl Server {
         if self.config.password.is_some() && config.password.is_none() {
             return Err("a password cannot be taken away while the daemon runs".to_owned());
         }
+        // All that can fail comes before anything is changed.
+        let users = self.check_users(config.users.clone())?;
         #[cfg(feature = "tls")]
         if self.config.tls.is_some() {
             let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
             self.tls = Some(super::setup::load_tls(tls)?);
         }
+        self.adopt_users(users);
         let changed = elsewhere(&self.config) != elsewhere(&config);
         self.config.password = config.password;
         if changed {
@@ -53,6 +57,7 @@ impl Server {
 fn elsewhere(config: &Config) -> String {
     let rest = Config {
         password: None,
+        users: Users::single(None),
         ..config.clone()
     };
     format!("{rest:?}")

@@ -96,6 +96,7 @@ impl Server {
             http: Vec::new(),
             reserver: store.map(Reserver::start).transpose()?,
             stats: Stats::default(),
+            numbers: Default::default(),
             started,
             max_connections,
             buffered: 0,
@@ -119,6 +120,7 @@ impl Server {
         #[cfg(feature = "tls")]
         server.start_handshakes()?;
         server.first_tokens()?;
+        server.adopt_users(server.config.users.clone());
         server.listen()?;
         Ok(server)
     }
@@ -222,10 +224,30 @@ pub(super) fn load_tls(
     let key =
         PrivateKeyDer::from_pem_file(&config.key).map_err(|error| failed(&config.key, &error))?;
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let clients = match &config.ca {
+        None => rustls::server::WebPkiClientVerifier::no_client_auth(),
+        Some(path) => {
+            let mut roots = rustls::RootCertStore::empty();
+            let found = CertificateDer::pem_file_iter(path)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(|error| failed(path, &error))?;
+            for cert in found {
+                roots.add(cert).map_err(|error| failed(path, &error))?;
+            }
+            // Whoever shows no certificate has to give a password.
+            rustls::server::WebPkiClientVerifier::builder_with_provider(
+                roots.into(),
+                provider.clone(),
+            )
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| failed(path, &error))?
+        }
+    };
     let server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(certs, key)
         .map_err(|error| failed(&config.cert, &error))?;
     Ok(std::sync::Arc::new(server))

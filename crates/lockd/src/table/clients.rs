@@ -14,7 +14,13 @@ pub(crate) struct Client {
     pub(crate) waiting: u32,
     /// The lock that it was granted last, which may be another's by now, or free.
     pub(crate) last: u32,
+    /// Holds, leases included.
+    pub(crate) held: u32,
+    /// Whose it is.
+    pub(crate) account: u16,
     pub(crate) open: bool,
+    /// Closed, and kept until its leases have ended.
+    pub(crate) lingers: bool,
 }
 
 /// A client that is closed and still owns something.
@@ -122,12 +128,12 @@ impl<const FAULT: u8> Table<FAULT> {
             if session != NIL {
                 self.sessions.give(session);
             }
-            self.free_client(slot);
+            self.dismiss(slot);
         }
     }
 
     /// Gives a slot to the next client.
-    fn free_client(&mut self, slot: u32) {
+    pub(super) fn free_client(&mut self, slot: u32) {
         let id = self.clients[slot as usize].id + (1 << ClientId::SLOT_BITS);
         self.clients[slot as usize] = Client::vacant(id);
         self.free_slots.push(slot);
@@ -142,7 +148,10 @@ impl Client {
             owned: Links::ALONE,
             waiting: NIL,
             last: NIL,
+            held: 0,
+            account: 0,
             open: false,
+            lingers: false,
         }
     }
 }

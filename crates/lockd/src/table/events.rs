@@ -165,6 +165,22 @@ pub enum Event<'n> {
         /// Which.
         key: SessionKey,
     },
+    /// A client belongs to an account from now on, with what it has.
+    Enlist {
+        /// Which.
+        client: ClientId,
+        /// The number of its user.
+        account: u16,
+    },
+    /// An account may have this much at the same time; `None`: any number.
+    Quota {
+        /// Which.
+        account: u16,
+        /// Locks, and places in line for them.
+        locks: Option<u32>,
+        /// Places in line.
+        waiters: Option<u32>,
+    },
     /// Tokens below this may be given out from now on.
     Tokens {
         /// The first one that may not.
@@ -191,6 +207,10 @@ pub enum Refusal {
     Clients,
     /// As many sessions are open as may.
     Sessions,
+    /// The client's account may have so many locks.
+    QuotaLocks(u32),
+    /// The client's account may have so many places in line.
+    QuotaWaiters(u32),
     /// The lock has so many places, not as many as was said.
     Places(u16),
 }

@@ -133,6 +133,7 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     pub(super) fn own(&mut self, entry: Ref, client: u64, ttl_ms: u64, now: Time) {
         self.held += 1;
+        self.book_hold(client);
         if ttl_ms == 0 {
             let slot = ClientId(client).slot() as u32;
             self.link(Ref::new(Kind::Client, slot), entry);
@@ -185,6 +186,8 @@ impl<const FAULT: u8> Table<FAULT> {
         self.leases -= u64::from(lock.deadline != NEVER);
         lock.deadline = NEVER;
         lock.exclusive = false;
+        let client = lock.client;
+        self.book_end(client);
     }
 
     /// Ends a shared hold.
@@ -193,6 +196,7 @@ impl<const FAULT: u8> Table<FAULT> {
         let claim = &self.claims[claim_id];
         self.held -= 1;
         self.leases -= u64::from(claim.deadline != NEVER);
+        let client = claim.client;
         let queue = self.locks[claim.lock].queue;
         self.queues[queue]
             .sharing
@@ -200,6 +204,7 @@ impl<const FAULT: u8> Table<FAULT> {
         self.owners.remove(&mut self.claims, claim_id);
         self.tokens.remove(&mut self.claims, claim_id);
         self.claims.give(claim_id);
+        self.book_end(client);
     }
 
     /// Ends a hold of either kind; says of which lock.

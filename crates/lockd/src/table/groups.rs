@@ -40,10 +40,19 @@ impl<const FAULT: u8> Table<FAULT> {
                 return Reply::AlreadyHeld;
             }
         }
+        let count = names.len() as u32;
+        if self.quotas
+            && let Some(refusal) = self.over_quota(request.client, count)
+        {
+            return self.refuse(refusal);
+        }
         let free = found.iter().all(Option::is_none);
         if !free && request.wait_ms == Some(0) {
             self.counters.busy += 1;
             return Reply::Busy;
+        }
+        if !free && let Some(refusal) = self.over_waiters(request.client, count) {
+            return self.refuse(refusal);
         }
         if let Some(refusal) = self.no_room_for_group(names, &found, free) {
             return self.refuse(refusal);

@@ -27,6 +27,7 @@ impl<const FAULT: u8> Table<FAULT> {
         claim.lock = id;
         claim.state = State::Waiting;
         claim.exclusive = wish.exclusive;
+        self.book_wait(wish.client, true);
         if wish.session != NIL {
             self.enter_session(wish.session, claim_id);
         }
@@ -56,6 +57,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if self.claims[claim_id].session != NIL {
             self.leave_session(claim_id);
         }
+        self.book_wait(self.claims[claim_id].client, false);
         let claim = &self.claims[claim_id];
         let queue = self.locks[claim.lock].queue;
         self.clients[ClientId(claim.client).slot()].waiting = NIL;

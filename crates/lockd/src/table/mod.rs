@@ -29,6 +29,7 @@
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
 
+mod accounts;
 mod ahead;
 mod clients;
 mod deadlines;
@@ -56,6 +57,7 @@ mod simulator;
 
 use std::collections::HashMap;
 
+use accounts::Account;
 use clients::{Client, Closing};
 use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue};
 use index::Index;
@@ -90,6 +92,7 @@ const RENEWAL_LOST: u8 = 13;
 const LATE_SESSION_GRANT: u8 = 14;
 const SESSION_KEEPS_HOLDS: u8 = 15;
 const WAITERS_UNTOLD: u8 = 16;
+const LEASES_UNBOOKED: u8 = 17;
 
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
@@ -117,6 +120,10 @@ pub struct Table<const FAULT: u8 = SOUND> {
     behind: bool,
     clients: Vec<Client>,
     free_slots: Vec<u32>,
+    /// By their numbers; the first is that of clients that have none.
+    accounts: Vec<Account>,
+    /// Whether any account has a bound of its locks.
+    quotas: bool,
     sessions: Slab<Session>,
     by_key: HashMap<SessionKey, u32>,
     /// Slots of closed clients that still own something.
@@ -154,6 +161,8 @@ impl<const FAULT: u8> Table<FAULT> {
             behind: false,
             clients: vec![Client::vacant(0)],
             free_slots: Vec::new(),
+            accounts: Self::accounts(),
+            quotas: false,
             sessions: Slab::new(),
             by_key: HashMap::new(),
             closing: Vec::new(),
@@ -204,6 +213,18 @@ impl<const FAULT: u8> Table<FAULT> {
             }
             Event::OpenSession { .. } | Event::RenewSession { .. } | Event::CloseSession { .. } => {
                 self.session_event(event, now, outputs)
+            }
+            Event::Enlist { client, account } => {
+                self.enlist(client, account);
+                Reply::Done
+            }
+            Event::Quota {
+                account,
+                locks,
+                waiters,
+            } => {
+                self.set_quota(account, locks, waiters);
+                Reply::Done
             }
             Event::Tick => {
                 self.reap(now, outputs);

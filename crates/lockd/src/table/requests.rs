@@ -30,6 +30,11 @@ impl<const FAULT: u8> Table<FAULT> {
                 Some(live) => (owner, session) = (self.sessions[live].client, live),
             }
         }
+        if self.quotas
+            && let Some(refusal) = self.over_quota(request.client, 1)
+        {
+            return self.refuse(refusal);
+        }
         match found {
             None => self.lock_free(request, owner, hash, now),
             Some(id) => self.lock_held(id, request, owner, session, now),
@@ -138,6 +143,9 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         if self.waiting >= self.limits.waiters {
             return self.refuse(Refusal::Waiters);
+        }
+        if let Some(refusal) = self.over_waiters(request.client, 1) {
+            return self.refuse(refusal);
         }
         if self.no_room_for_claim() {
             return self.refuse(Refusal::Memory);

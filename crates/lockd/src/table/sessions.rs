@@ -82,6 +82,7 @@ impl<const FAULT: u8> Table<FAULT> {
         let Some(client) = self.take_client() else {
             return self.refuse(Refusal::Clients);
         };
+        self.enlist(client, key.user);
         let heartbeat = self.claims.take();
         let session = self.sessions.take();
         let claim = &mut self.claims[heartbeat];

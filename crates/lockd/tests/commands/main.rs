@@ -9,6 +9,7 @@ mod admin;
 mod locks;
 mod sessions;
 mod tools;
+mod users;
 mod waits;
 mod wire;
 

@@ -83,6 +83,11 @@ impl Daemon {
         eventually(name, || client.info(name) == value);
     }
 
+    /// The same, asked by a client that may.
+    pub fn await_info_as(&self, client: &mut Client<TcpStream>, name: &str, value: u64) {
+        eventually(name, || client.info(name) == value);
+    }
+
     pub fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(

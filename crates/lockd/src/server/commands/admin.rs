@@ -4,7 +4,9 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE};
+use super::rights::sees;
 use super::{Call, Server};
+use crate::glob::glob_cost;
 use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{BadCursor, Holder, Mode, ClientId, Time, Waiter};
@@ -126,8 +128,8 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     } else {
         let from = page.cursor.unwrap_or(0);
         let visit = |name: &[u8], holder| {
-            let (matches, cost) = info::glob_cost(pattern, name);
-            if matches {
+            let (matches, cost) = glob_cost(pattern, name);
+            if matches && sees(call.conn, name) {
                 bytes += name.len() + 256;
                 found.push((name.to_vec(), holder));
             }
@@ -179,7 +181,7 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
         let matches = match (pattern, conn) {
             (None, _) => true,
             (Some(pattern), conn) => {
-                info::glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0
+                glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0
             }
         };
         if matches {

@@ -5,6 +5,7 @@ use jostle_resp::parse_u64;
 
 use super::pages::{Paging, SHOWN_MAX};
 use super::{Call, Server};
+use crate::glob::glob_cost;
 use crate::server::info;
 use crate::table::{Event, ClientId};
 
@@ -39,7 +40,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         };
         slot += 1;
         if let Some(conn) = conn
-            && pattern.is_none_or(|pattern| info::glob_cost(pattern, &conn.name).0)
+            && pattern.is_none_or(|pattern| glob_cost(pattern, &conn.name).0)
         {
             text.push_str(&info::client_line(server, conn, call.now));
             rows += 1;

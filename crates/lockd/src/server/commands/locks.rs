@@ -300,6 +300,12 @@ impl Server {
                 "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
             ),
             Refusal::Clients => "ERR too many connections".to_owned(),
+            Refusal::QuotaLocks(most) => format!(
+                "QUOTA this user may hold and wait for {most} locks (max-locks)"
+            ),
+            Refusal::QuotaWaiters(most) => {
+                format!("QUOTA this user may wait in {most} lines (max-waiters)")
+            }
             Refusal::Sessions => format!(
                 "TOOMANYSESSIONS {} sessions are open (--max-sessions)",
                 limits.sessions

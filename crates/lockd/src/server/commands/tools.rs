@@ -3,6 +3,7 @@
 use jostle_resp::Writer;
 
 use super::{COMMANDS, Call, Server, Spec, find};
+use crate::glob::glob;
 use crate::server::info;
 
 pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
@@ -87,7 +88,7 @@ pub(super) fn config(server: &mut Server, mut call: Call<'_>) {
     let wanted = |key: &str| {
         patterns
             .iter()
-            .any(|pattern| info::glob(pattern, key.as_bytes()))
+            .any(|pattern| glob(pattern, key.as_bytes()))
     };
     let found: Vec<_> = values.iter().filter(|(key, _)| wanted(key)).collect();
     let mut reply = call.reply();

@@ -10,6 +10,7 @@
 //!   at once while others wait;
 //! - a session owns until its end and not beyond it, and whoever waits in its name
 //!   is told of it;
+//! - each account has the locks and waits that it is booked for;
 //! - nobody waits for a lock that he could have, or beyond his time;
 //! - every answer is the one that the rules demand; the totals are right.
 //!
@@ -176,6 +177,7 @@ fn every_planted_fault_is_seen() {
         first_violation::<LATE_SESSION_GRANT>(),
         first_violation::<SESSION_KEEPS_HOLDS>(),
         first_violation::<WAITERS_UNTOLD>(),
+        first_violation::<LEASES_UNBOOKED>(),
     ] {
         assert!(violation.starts_with("seed "), "{violation}");
     }

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::dice::Dice;
-use super::witness::{Witness, ensure};
+use super::witness::{Witness, account_of, ensure};
 use super::{Name, Violation, World, bytes_of};
 
 pub(super) struct Play<const FAULT: u8> {
@@ -35,13 +35,28 @@ impl<const FAULT: u8> Play<FAULT> {
         };
         play.table
             .step(Event::Tokens { end: u64::MAX }, play.now, &mut Vec::new());
+        // Bounds that nobody reaches, so that the table counts.
+        for account in 0..3 {
+            let (locks, waiters) = (Some(1 << 20), Some(1 << 20));
+            let event = Event::Quota {
+                account,
+                locks,
+                waiters,
+            };
+            play.table.step(event, play.now, &mut Vec::new());
+        }
         play.clients = (0..world.clients).map(|_| play.open()).collect();
         play
     }
 
     pub(super) fn open(&mut self) -> ClientId {
         match self.table.step(Event::Open, self.now, &mut self.outputs) {
-            Reply::Opened(client) => client,
+            Reply::Opened(client) => {
+                let account = account_of(client) as u16;
+                let event = Event::Enlist { client, account };
+                self.table.step(event, self.now, &mut self.outputs);
+                client
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -239,6 +254,13 @@ impl<const FAULT: u8> Play<FAULT> {
                 "{} holds, not {held}",
                 self.table.holds()
             );
+            for (account, has) in (0..).zip(self.witness.accounts) {
+                let booked = self.table.account_has(account);
+                ensure!(
+                    booked == has,
+                    "account {account} has {has:?}, booked {booked:?}"
+                );
+            }
         }
         Ok(reply)
     }

@@ -9,6 +9,14 @@ pub(super) fn owner(session: u128) -> ClientId {
     ClientId(1 << 63 | session as u64)
 }
 
+/// The account that a client or session belongs to.
+pub(super) fn account_of(owner: ClientId) -> usize {
+    match owner.0 >> 63 {
+        0 => owner.slot() % 3,
+        _ => usize::from(owner.0 as u16) % 3,
+    }
+}
+
 /// The key of a session.
 pub(super) fn key(session: u128) -> SessionKey {
     SessionKey {
@@ -66,6 +74,8 @@ pub(super) struct Witness {
     pub(super) in_name: BTreeMap<u128, u64>,
     pub(super) session_ends: BTreeSet<(u64, u128)>,
     pub(super) arrivals: u64,
+    /// By account: locks, and places in line.
+    pub(super) accounts: [(u32, u32); 3],
     pub(super) last_token: u64,
     pub(super) holds: u64,
 }
@@ -111,6 +121,7 @@ impl Witness {
             },
         );
         self.holds += 1;
+        self.accounts[account_of(client)].0 += 1;
         if ttl_ms.is_some() {
             self.leases.insert((deadline, name, token));
         } else {
@@ -126,6 +137,7 @@ impl Witness {
             .and_then(|truth| truth.holds.remove(&token));
         let held = held.expect("the witness ends only what it has seen begin");
         self.holds -= 1;
+        self.accounts[account_of(held.client)].0 -= 1;
         self.leases.remove(&(held.deadline, name, token));
         if let Some(owned) = self.owned.get_mut(&held.client) {
             owned.remove(&(name, token));
@@ -139,6 +151,7 @@ impl Witness {
         for name in &names {
             let queued = self.locks.get_mut(name)?.queue.remove(&arrival)?;
             self.waits.remove(&(queued.deadline, *name, arrival));
+            self.accounts[account_of(client)].1 -= 1;
             left = Some(queued);
         }
         if let Some(session) = left.and_then(|queued| queued.session)
@@ -163,6 +176,7 @@ impl Witness {
             let truth = self.locks.entry(*name).or_default();
             truth.queue.insert(arrival, queued);
             self.waits.insert((queued.deadline, *name, arrival));
+            self.accounts[account_of(queued.client)].1 += 1;
         }
         self.waiting.insert(queued.client, (names, arrival));
     }
