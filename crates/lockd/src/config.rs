@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::log::{Format, Level};
 use crate::table;
 use crate::users::Users;
 
@@ -82,6 +83,15 @@ pub struct Settings {
     /// no password and hold no names. Default: none
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<String>,
+
+    /// What is logged. Lines of the audit (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, wrong
+    /// passwords) always are. Default: info
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+
+    /// Lines of text, or JSON, an object a line. Default: text
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<Format>,
 
     /// Connections at the same time. Default: 10000
     #[arg(long, value_name = "N")]
@@ -282,6 +292,10 @@ pub struct Config {
     pub reserve_connections: usize,
     /// Address of the metrics.
     pub metrics: Option<SocketAddr>,
+    /// What is logged.
+    pub log_level: Level,
+    /// How it is logged.
+    pub log_format: Format,
     /// Bounds of the lock table.
     pub table: table::Limits,
     /// Connections.
@@ -352,6 +366,8 @@ impl Settings {
             tls_ca: self.tls_ca.or(file.tls_ca),
             reserve_connections: self.reserve_connections.or(file.reserve_connections),
             metrics: self.metrics.or(file.metrics),
+            log_level: self.log_level.or(file.log_level),
+            log_format: self.log_format.or(file.log_format),
             max_connections: self.max_connections.or(file.max_connections),
             max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
             max_waiters: self.max_waiters.or(file.max_waiters),
@@ -388,11 +404,15 @@ impl Settings {
             None => Users::single(password.as_deref()),
         };
         let guarded = users.all_need_passwords();
-        let listen = self.addresses(guarded)?;
+        let inherits = env("LISTEN_FDS").is_some();
+        let listen = match inherits && self.listen.is_empty() {
+            true => Vec::new(),
+            false => self.addresses(guarded)?,
+        };
         let tls = self.tls(guarded, &env)?;
         let reserve = if users_file.is_some() { 8 } else { 0 };
         let unix = self.unix()?;
-        if listen.is_empty() && tls.is_none() && unix.is_none() {
+        if listen.is_empty() && tls.is_none() && unix.is_none() && !inherits {
             return Err(ConfigError::NoListener);
         }
         let seconds = |value: Option<u64>, default: u64| match value.unwrap_or(default) {
@@ -410,6 +430,8 @@ impl Settings {
             users_file,
             reserve_connections: self.reserve_connections.unwrap_or(reserve),
             metrics: self.metrics.as_deref().map(address).transpose()?,
+            log_level: self.log_level.unwrap_or(Level::Info),
+            log_format: self.log_format.unwrap_or(Format::Text),
             table: table::Limits {
                 name_bytes: self.max_name.unwrap_or(512),
                 waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
@@ -497,7 +519,10 @@ impl Settings {
             listen: listen.collect::<Result<_, _>>()?,
             cert,
             key,
-            ca: self.tls_ca.clone().or_else(|| credential("jostled.ca", env)),
+            ca: self
+                .tls_ca
+                .clone()
+                .or_else(|| credential("jostled.ca", env)),
         }))
     }
 

@@ -10,6 +10,7 @@ pub mod config;
 mod glob;
 pub mod log;
 pub mod server;
+pub mod systemd;
 pub mod table;
 pub mod tokens;
 pub mod users;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use jostle_lockd::config::{ConfigError, Data};
-use jostle_lockd::log::say;
+use jostle_lockd::log::{self, Level, say, write};
 use jostle_lockd::server::{Reload, StartError};
+use jostle_lockd::systemd::{Notifier, inherited};
 use jostle_lockd::{Config, Server, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&failure.to_string());
+            write(Level::Error, &failure.to_string());
             // Settings that cannot be followed are a matter of usage.
             ExitCode::from(if matches!(failure, Failure::Config(_)) {
                 2
@@ -72,8 +73,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let (hangup, signal) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGHUP, signal)?;
     hangup.set_nonblocking(true)?;
-    let mut server = Server::bind(config.clone())?;
+    log::set(config.log_level, config.log_format);
+    let mut server = Server::bind_with(config.clone(), inherited()?)?;
     announce(&server, &config);
+    if let Some(notifier) = Notifier::from_env() {
+        server.notify(notifier);
+    }
     server.run_with(
         &stop,
         Reload {
@@ -105,15 +110,19 @@ fn announce(server: &Server, config: &Config) {
         say(&format!("metrics on http://{address}/metrics"));
     }
     if server.max_connections() < config.max_connections {
-        say(&format!(
+        let text = format!(
             "{} connections instead of {}: the limit of open files allows no more \
              (ulimit -n, or LimitNOFILE= of systemd)",
             server.max_connections(),
             config.max_connections
-        ));
+        );
+        write(Level::Warn, &text);
     }
     if config.data == Data::None {
-        say("no data directory: fencing tokens start at 1 again with each start");
+        write(
+            Level::Warn,
+            "no data directory: fencing tokens start at 1 again with each start",
+        );
     }
     say("ready");
 }

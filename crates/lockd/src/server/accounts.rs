@@ -163,6 +163,9 @@ impl Server {
     pub(super) fn is_reserved(&self) -> bool {
         let known = self.table.clients() as usize;
         // The one who asks is known already.
-        known > self.max_connections.saturating_sub(self.config.reserve_connections)
+        known
+            > self
+                .max_connections
+                .saturating_sub(self.config.reserve_connections)
     }
 }

@@ -37,7 +37,9 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         if digits.len() > 4 {
             return None;
         }
-        length = digits.iter().fold(0, |sum, &digit| sum << 8 | usize::from(digit));
+        length = digits
+            .iter()
+            .fold(0, |sum, &digit| sum << 8 | usize::from(digit));
         rest = after;
     }
     let (content, after) = rest.split_at_checked(length)?;
@@ -52,7 +54,13 @@ mod tests {
     fn elements_are_cut_out_and_cut_off_ones_refused() {
         assert_eq!(element(&[4, 2, 1, 2, 9]), Some((4, &[1, 2][..], &[9][..])));
         assert_eq!(element(&[4, 0x81, 1, 7]), Some((4, &[7][..], &[][..])));
-        for cut in [&[][..], &[4], &[4, 2, 1], &[4, 0x82, 1], &[4, 0x85, 0, 0, 0, 0, 0]] {
+        for cut in [
+            &[][..],
+            &[4],
+            &[4, 2, 1],
+            &[4, 0x82, 1],
+            &[4, 0x85, 0, 0, 0, 0, 0],
+        ] {
             assert_eq!(element(cut), None, "{cut:?}");
         }
     }

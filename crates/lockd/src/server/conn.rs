@@ -25,6 +25,8 @@ pub(crate) struct Conn {
     pub(crate) gone: bool,
     /// Let in on a place that is for administrators, and not known as one yet.
     pub(crate) probation: bool,
+    /// The daemon waits for holders before its end.
+    pub(crate) draining: bool,
     /// Its commands are to be checked one by one.
     pub(crate) restricted: bool,
     /// Since MULTI.
@@ -83,12 +85,7 @@ pub(crate) struct Conn {
 const KEEP: usize = 4096;
 
 impl Conn {
-    pub(crate) fn new(
-        stream: Stream,
-        id: ClientId,
-        peer: Option<SocketAddr>,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(stream: Stream, id: ClientId, peer: Option<SocketAddr>, now: Time) -> Self {
         Self {
             stream,
             id,
@@ -99,6 +96,7 @@ impl Conn {
             number: 0,
             gone: false,
             probation: false,
+            draining: false,
             restricted: false,
             transaction: None,
             guarded: true,
@@ -149,7 +147,7 @@ impl Conn {
     pub(crate) fn update_guard(&mut self) {
         let powerful = |user: &Arc<User>| user.is_all_powerful();
         let free = self.user.as_ref().is_some_and(powerful);
-        self.restricted = self.gone || self.probation || !free;
+        self.restricted = self.gone || self.probation || self.draining || !free;
         self.guarded = !self.authenticated || self.restricted || self.transaction.is_some();
     }
 

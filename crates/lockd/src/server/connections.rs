@@ -10,7 +10,8 @@ use super::Server;
 use super::conn::Conn;
 use super::net::{self, Door};
 use super::stream::Stream;
-use crate::table::{Event, Reply, ClientId, Time};
+use crate::log::{self, Level};
+use crate::table::{ClientId, Event, Reply, Time};
 
 /// Epoll tells once of each change (edge-triggered): it need not look at a
 /// socket again after each read, nor be told when a client may not be read from.
@@ -132,10 +133,16 @@ impl Server {
         };
         let mut conn = Box::new(Conn::new(stream, client, peer, now));
         conn.probation = self.is_reserved();
+        conn.draining = self.draining.is_some();
         self.log_out(&mut conn);
         #[cfg(feature = "tls")]
         if let Some(name) = conn.stream.common_name()
-            && let Some(user) = self.config.users.find(&name).filter(|user| user.on).cloned()
+            && let Some(user) = self
+                .config
+                .users
+                .find(&name)
+                .filter(|user| user.on)
+                .cloned()
         {
             // If it may not, it is like one without a certificate.
             let _ = self.log_in(&mut conn, user);
@@ -147,6 +154,10 @@ impl Server {
             return None;
         }
         self.stats.connections += 1;
+        if log::writes(Level::Debug) {
+            let text = format!("client {} from {}", client.number(), conn.address());
+            log::write(Level::Debug, &text);
+        }
         if self.conns.len() <= client.slot() {
             self.conns.resize_with(client.slot() + 1, || None);
         }
@@ -160,10 +171,7 @@ impl Server {
             return;
         };
         // The event may be of one who left in this very turn.
-        if place
-            .as_ref()
-            .is_none_or(|conn| conn.id.number() != number)
-        {
+        if place.as_ref().is_none_or(|conn| conn.id.number() != number) {
             return;
         }
         let Some(mut conn) = place.take() else { return };
@@ -233,6 +241,10 @@ impl Server {
             conn = found;
         }
         self.pass_on(&mut conn, now);
+        if log::writes(Level::Debug) {
+            let text = format!("client {} is gone", client.number());
+            log::write(Level::Debug, &text);
+        }
         self.forget_user(&mut conn);
         self.buffered -= conn.accounted;
         conn.stream.close();

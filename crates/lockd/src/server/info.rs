@@ -270,6 +270,11 @@ fn about_locks(server: &Server, add: Add<'_>) {
             "Holds; each holder of a shared lock counts",
         ),
         ("leases", table.leases(), "Holds that are leases"),
+        (
+            "draining",
+            u64::from(server.is_draining()),
+            "Whether the daemon waits for holders before its end",
+        ),
         ("sessions", table.sessions(), "Sessions that are open"),
         ("waiters", table.waiting(), "Clients that wait for a lock"),
     ] {

@@ -8,6 +8,7 @@
 //! than its client reckons.
 
 mod accounts;
+mod audit;
 #[cfg(feature = "tls")]
 mod certificate;
 mod commands;
@@ -35,7 +36,8 @@ use jostle_resp::Args;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
-use crate::table::{Output, ClientId, Table, Time};
+use crate::systemd::Notifier;
+use crate::table::{ClientId, Output, Table, Time};
 use conn::Conn;
 use http::HttpConn;
 use info::Stats;
@@ -75,6 +77,13 @@ pub struct Server {
     reserver: Option<Reserver>,
     stats: Stats,
     numbers: accounts::Numbers,
+    failures: audit::Failures,
+    /// Who is told of the daemon's state.
+    notifier: Option<Notifier>,
+    /// Until when it is waited for holders before the end.
+    draining: Option<Time>,
+    /// The loop ends with this turn.
+    ending: bool,
     started: Time,
     max_connections: usize,
     /// Bytes in all clients' buffers, as of each client's last turn.

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use super::Server;
 use crate::config::{Config, ConfigError};
-use crate::log::say;
+use crate::log::{self, Level, say, write};
 use crate::users::Users;
 
 /// When to read the settings again, and how.
@@ -21,14 +21,21 @@ impl Server {
     pub(super) fn reload(&mut self, reload: &mut Reload) {
         let mut bytes = [0; 64];
         while let Ok(1..) = rustix::io::read(&reload.signal, &mut bytes) {}
+        if let Some(notifier) = &self.notifier {
+            notifier.reloading();
+        }
         let outcome = (reload.read)()
             .map_err(|error| error.to_string())
             .and_then(|config| self.take_over(config));
         match outcome {
             Ok(()) => say("settings read again: password, users and certificate are in force"),
-            Err(why) => say(&format!(
-                "settings not taken over, the old ones stay: {why}"
-            )),
+            Err(why) => write(
+                Level::Error,
+                &format!("settings not taken over, the old ones stay: {why}"),
+            ),
+        }
+        if let Some(notifier) = &self.notifier {
+            notifier.ready();
         }
     }
 
@@ -44,6 +51,8 @@ impl Server {
             self.tls = Some(super::setup::load_tls(tls)?);
         }
         self.adopt_users(users);
+        log::set(config.log_level, config.log_format);
+        (self.config.log_level, self.config.log_format) = (config.log_level, config.log_format);
         let changed = elsewhere(&self.config) != elsewhere(&config);
         self.config.password = config.password;
         if changed {

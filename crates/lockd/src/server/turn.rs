@@ -11,7 +11,7 @@ use rustix::time::Timespec;
 use super::commands::{NO_SESSION, WRONG_PASSWORD, write_tokens};
 use super::conn::Conn;
 use super::{BELL, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
-use crate::table::{Event, Outcome, Reply, ClientId, Time};
+use crate::table::{ClientId, Event, Outcome, Reply, Time};
 
 /// Steps of clients whose waits have ended, before replies are sent and others
 /// are listened to: some 50 us.
@@ -71,6 +71,9 @@ impl Server {
             }
             self.gather = false;
             self.end_of_turn();
+            if self.is_drained() {
+                return self.drain();
+            }
         }
     }
 
@@ -147,6 +150,9 @@ impl Server {
     /// When the next turn is due, whether anything comes or not.
     fn next_deadline(&self) -> Option<Time> {
         let mut next = self.table.next_tick();
+        if let Some(end) = self.draining {
+            next = Some(next.map_or(end, |next| next.min(end)));
+        }
         if !self.later.is_empty() || !self.resumed.is_empty() {
             next = Some(Time(0));
         }
@@ -312,7 +318,7 @@ impl Server {
         self.let_go_on(conn);
     }
 
-    fn let_go_on(&mut self, conn: &Conn) {
+    pub(super) fn let_go_on(&mut self, conn: &Conn) {
         if conn.input.is_empty() && !conn.readable {
             self.granted.push_back(conn.id);
         } else {

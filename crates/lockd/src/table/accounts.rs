@@ -34,7 +34,9 @@ impl<const FAULT: u8> Table<FAULT> {
         let bound = |account: &Account| account.max_locks != u32::MAX;
         let quotas = self.accounts.iter().any(bound);
         if quotas && !self.quotas {
-            self.accounts.iter_mut().for_each(|account| account.locks = 0);
+            self.accounts
+                .iter_mut()
+                .for_each(|account| account.locks = 0);
             for client in &self.clients {
                 self.accounts[usize::from(client.account)].locks += client.held;
             }

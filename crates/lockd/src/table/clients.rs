@@ -101,10 +101,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     pub(super) fn reap_some(&mut self, budget: &mut usize, now: Time, outputs: &mut Vec<Output>) {
         while let Some(&Closing { slot, session, at }) = self.closing.last() {
-            while *budget > 0
-                && session != NIL
-                && self.turn_one_away(session, at, now, outputs)
-            {
+            while *budget > 0 && session != NIL && self.turn_one_away(session, at, now, outputs) {
                 *budget -= 1;
             }
             let head = Ref::new(Kind::Client, slot);

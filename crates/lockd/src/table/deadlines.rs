@@ -3,7 +3,7 @@
 use super::entries::{Kind, Ref, State};
 use super::slab::NIL;
 use super::timers::Place;
-use super::{EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, ClientId, TIMERS_PER_STEP, Table, Time};
+use super::{ClientId, EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, TIMERS_PER_STEP, Table, Time};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[cold]

@@ -3,7 +3,10 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{CONNECTION_OWNS, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, ClientId, TOKEN_REUSE, Table, Time};
+use super::{
+    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, TOKEN_REUSE, Table,
+    Time,
+};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[inline]

@@ -10,7 +10,7 @@ use super::entries::{Block, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
 use super::{
-    GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, ClientId, Table, Time,
+    ClientId, GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, Table, Time,
 };
 
 impl<const FAULT: u8> Table<FAULT> {

@@ -67,8 +67,8 @@ use timers::Timers;
 
 pub(crate) use ahead::AHEAD;
 pub use events::{
-    Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal, Reply,
-    ClientId, SessionKey, Time,
+    ClientId, Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal,
+    Reply, SessionKey, Time,
 };
 pub use hash::HashKey;
 pub use view::{BadCursor, Holder, Waiter};

@@ -322,8 +322,7 @@ impl Naive {
                 Reply::Forced(lock.map_or(0, |lock| lock.holds.drain(..).count() as u64))
             }
             Event::OpenSession { key, ttl_ms } => {
-                self.sessions
-                    .insert(key.id, (ttl_ms, now.after_ms(ttl_ms)));
+                self.sessions.insert(key.id, (ttl_ms, now.after_ms(ttl_ms)));
                 Reply::Done
             }
             Event::RenewSession { key } => match self.sessions.get_mut(&key.id) {

@@ -5,8 +5,8 @@ use super::entries::{self, Block, Kind, NEVER, Ref, blocks_for};
 use super::lines::Wish;
 use super::slab::NIL;
 use super::{
-    LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal, Reply,
-    ClientId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
+    ClientId, LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal,
+    Reply, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -43,13 +43,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// Takes a lock that nobody holds.
     #[inline]
-    fn lock_free(
-        &mut self,
-        request: LockRequest<'_>,
-        owner: u64,
-        hash: u32,
-        now: Time,
-    ) -> Reply {
+    fn lock_free(&mut self, request: LockRequest<'_>, owner: u64, hash: u32, now: Time) -> Reply {
         if self.locks.growth() != 0 || request.name.len() > entries::NAME_INLINE {
             let blocks = blocks_for(request.name.len()) * size_of::<Block>();
             let full = self.locks.touched() == Ref::COUNT;

@@ -2,7 +2,7 @@
 
 use super::entries::{Claim, Lock, NEVER, State};
 use super::slab::NIL;
-use super::{Counters, Mode, ClientId, Table, Time};
+use super::{ClientId, Counters, Mode, Table, Time};
 
 /// Who holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,10 @@ impl User {
             name: DEFAULT.to_owned(),
             on: true,
             nopass: password.is_none(),
-            hashes: password.map(|text| hash(text.as_bytes())).into_iter().collect(),
+            hashes: password
+                .map(|text| hash(text.as_bytes()))
+                .into_iter()
+                .collect(),
             patterns: vec![b"*".to_vec()],
             lock: true,
             admin: true,
@@ -180,7 +183,10 @@ mod tests {
         assert!(users.open().is_none() && users.all_need_passwords());
         assert!(Users::single(None).open().is_some());
         let with = Users::from_text(text, Some("p")).unwrap();
-        assert!(with.check(b"default", b"p").is_some_and(|user| user.is_all_powerful()));
+        assert!(
+            with.check(b"default", b"p")
+                .is_some_and(|user| user.is_all_powerful())
+        );
     }
 
     #[test]

@@ -117,7 +117,12 @@ fn unhex(digits: &str) -> Option<[u8; 32]> {
 /// As ACL LIST shows it, and as the file could say it.
 impl fmt::Display for User {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "user {} {}", self.name, if self.on { "on" } else { "off" })?;
+        write!(
+            out,
+            "user {} {}",
+            self.name,
+            if self.on { "on" } else { "off" }
+        )?;
         if self.nopass {
             write!(out, " nopass")?;
         }

@@ -32,7 +32,11 @@ impl House {
 
     fn login(&self, user: &str, password: &str) -> Tcp {
         let mut client = self.daemon.client();
-        assert_eq!(client.say(&format!("AUTH {user} {password}")), "OK", "{user}");
+        assert_eq!(
+            client.say(&format!("AUTH {user} {password}")),
+            "OK",
+            "{user}"
+        );
         client
     }
 
@@ -239,17 +243,107 @@ fn a_user_has_as_much_as_its_quota_and_others_are_not_touched() {
 #[test]
 fn some_connections_are_for_administrators() {
     let flags = ["--max-connections", "4", "--reserve-connections", "2"];
-    let house = House::new("user app on >a ~* +@lock\nuser root on >r ~* +@all\n", &flags);
+    let house = House::new(
+        "user app on >a ~* +@lock\nuser root on >r ~* +@all\n",
+        &flags,
+    );
     let _both = [house.login("app", "a"), house.login("app", "a")];
     let mut third = house.daemon.client();
     assert_eq!(short(&third.ask("PING")), "ERR");
     let refused = third.ask("AUTH app a");
-    assert!(format!("{refused:?}").contains("max number of clients"), "{refused:?}");
+    assert!(
+        format!("{refused:?}").contains("max number of clients"),
+        "{refused:?}"
+    );
     assert!(third.try_read().is_err());
     let mut root = house.login("root", "r");
     assert_eq!(root.say("PING"), "PONG");
     let _unknown = house.daemon.client();
-    eventually("all places are taken", || root.info("connected_clients") == 4);
+    eventually("all places are taken", || {
+        root.info("connected_clients") == 4
+    });
     let mut beyond = house.daemon.client();
     assert!(format!("{:?}", beyond.try_read()).contains("max number of clients"));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn the_common_name_of_a_certificate_is_the_user() {
+    use crate::common::{output, tool};
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    // An authority, and what it signs; `other` is signed by nobody we know.
+    let openssl = |line: &str| {
+        let mut command = tool("openssl");
+        output(command.args(line.split(' ')).current_dir(directory.path()));
+    };
+    std::fs::write(path("san"), "subjectAltName=IP:127.0.0.1").unwrap();
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    for (name, subject) in [("ca", "/CN=ca"), ("other", "/CN=app")] {
+        openssl(&format!(
+            "req -x509 {new} -days 2 -subj {subject} -keyout {name}.key -out {name}.pem"
+        ));
+    }
+    for (name, subject) in [
+        ("server", "/CN=localhost"),
+        ("app", "/O=x/OU=y/CN=app"),
+        ("nobody", "/CN=nobody"),
+        ("noname", "/O=x"),
+    ] {
+        openssl(&format!(
+            "req {new} -subj {subject} -keyout {name}.key -out {name}.csr"
+        ));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 \
+             -extfile san -out {name}.pem"
+        ));
+    }
+    let (cert, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
+    let flags = [
+        "--listen",
+        "none",
+        "--tls-listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        &cert,
+    ];
+    let more = ["--tls-key", &key, "--tls-ca", &ca];
+    std::fs::write(path("users"), USERS).unwrap();
+    let users = path("users");
+    let mut all = vec!["--data", "none", "--users-file", &users];
+    all.extend(flags);
+    all.extend(more);
+    let daemon = Daemon::start_exactly(&all);
+    let port = daemon.port.to_string();
+    let ask = |shown: &[&str]| {
+        let mut command = tool("redis-cli");
+        command
+            .args(["--tls", "--cacert", &ca, "-p", &port])
+            .args(shown);
+        let said = command.args(["ACL", "WHOAMI"]).output().unwrap();
+        let text = String::from_utf8_lossy(&said.stdout).into_owned();
+        text + &String::from_utf8_lossy(&said.stderr)
+    };
+    let shown = |name: &str| {
+        let (cert, key) = (path(&format!("{name}.pem")), path(&format!("{name}.key")));
+        ask(&["--cert", &cert, "--key", &key])
+    };
+    assert_eq!(shown("app"), "app\n");
+    for unknown in [shown("nobody"), shown("noname"), ask(&[])] {
+        assert!(unknown.starts_with("NOAUTH"), "{unknown}");
+    }
+    // One that our authority has not signed is not let in at all.
+    let foreign = shown("other");
+    assert!(
+        !foreign.contains("app\n") && !foreign.contains("NOAUTH"),
+        "{foreign}"
+    );
+    eventually("it is counted", || {
+        let mut command = tool("redis-cli");
+        command.args([
+            "--tls", "--cacert", &ca, "-p", &port, "--user", "root", "--pass", "r",
+        ]);
+        let info = output(command.args(["--no-auth-warning", "INFO"]));
+        !info.contains("closed_handshake:0")
+    });
 }

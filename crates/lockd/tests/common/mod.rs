@@ -30,8 +30,12 @@ impl Daemon {
 
     /// Starts it with these flags alone.
     pub fn start_exactly(flags: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_jostled"))
-            .args(flags)
+        Self::from_command(Command::new(env!("CARGO_BIN_EXE_jostled")).args(flags))
+    }
+
+    /// Starts what a command starts, and waits until it is ready.
+    pub fn from_command(command: &mut Command) -> Self {
+        let mut child = command
             .env_remove("JOSTLED_PASSWORD")
             .stderr(Stdio::piped())
             .spawn()

@@ -9,7 +9,7 @@ use super::{Call, Server};
 use crate::glob::glob_cost;
 use crate::server::conn::Conn;
 use crate::server::info;
-use crate::table::{BadCursor, Holder, Mode, ClientId, Time, Waiter};
+use crate::table::{BadCursor, ClientId, Holder, Mode, Time, Waiter};
 
 fn mode_name(mode: Mode) -> &'static [u8] {
     match mode {
@@ -180,9 +180,7 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
         let conn = server.conn(waiter.client);
         let matches = match (pattern, conn) {
             (None, _) => true,
-            (Some(pattern), conn) => {
-                glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0
-            }
+            (Some(pattern), conn) => glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0,
         };
         if matches {
             found.push(waiter);

@@ -7,7 +7,7 @@ use super::pages::{Paging, SHOWN_MAX};
 use super::{Call, Server};
 use crate::glob::glob_cost;
 use crate::server::info;
-use crate::table::{Event, ClientId};
+use crate::table::{ClientId, Event};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
     server.long = true;
@@ -103,6 +103,17 @@ pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
     };
     if let Some(client) = client {
         server.stats.killed += 1;
+        let killed = server
+            .conn(client)
+            .map(|conn| (conn.address(), conn.user.clone()));
+        let (address, user) = killed.unwrap_or_default();
+        let user = user.map_or(String::new(), |user| user.name.clone());
+        let fields = [
+            ("killed", client.number().to_string()),
+            ("killed_address", address),
+            ("killed_user", user),
+        ];
+        server.audit(call.conn, "client kill", &fields);
         if client == call.conn.id {
             call.conn.closing = true;
         } else if let Some(conn) = server.take_conn(client) {

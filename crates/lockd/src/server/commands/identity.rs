@@ -25,6 +25,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
     }
     let Some(found) = users.check(user, given).cloned() else {
         server.stats.auth_failures += 1;
+        server.audit_failure(call.conn, user);
         call.conn.rebuke(call.now);
         return false;
     };

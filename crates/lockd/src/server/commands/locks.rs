@@ -3,9 +3,7 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::{Call, Server, sessions};
-use crate::table::{
-    Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey,
-};
+use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey};
 
 /// What can stand behind the name.
 #[derive(Default)]
@@ -122,9 +120,9 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Reply::Busy => call.reply().nil(),
         Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
         Reply::NoSession => call.reply().error(sessions::NO_SESSION),
-        _ if request.session.is_some() => call
-            .reply()
-            .error("ALREADYHELD the session holds the lock"),
+        _ if request.session.is_some() => {
+            call.reply().error("ALREADYHELD the session holds the lock")
+        }
         _ => call
             .reply()
             .error("ALREADYHELD this connection holds the lock"),
@@ -262,6 +260,9 @@ pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
 pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
     let name = call.arg(1);
     if let Reply::Forced(holders) = server.step(Event::Force { name }, call.now) {
+        let shown = name.escape_ascii().to_string();
+        let fields = [("lock", shown), ("holders", holders.to_string())];
+        server.audit(call.conn, "forceunlock", &fields);
         call.reply().integer(holders as i64);
     }
 }
@@ -300,9 +301,9 @@ impl Server {
                 "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
             ),
             Refusal::Clients => "ERR too many connections".to_owned(),
-            Refusal::QuotaLocks(most) => format!(
-                "QUOTA this user may hold and wait for {most} locks (max-locks)"
-            ),
+            Refusal::QuotaLocks(most) => {
+                format!("QUOTA this user may hold and wait for {most} locks (max-locks)")
+            }
             Refusal::QuotaWaiters(most) => {
                 format!("QUOTA this user may wait in {most} lines (max-waiters)")
             }

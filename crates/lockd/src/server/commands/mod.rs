@@ -4,11 +4,12 @@
 mod acl;
 mod admin;
 mod clients;
+mod identity;
 mod locks;
 mod pages;
 mod rights;
 mod sessions;
-mod identity;
+mod shutdown;
 mod tools;
 mod transaction;
 
@@ -18,12 +19,12 @@ use super::Server;
 use super::conn::Conn;
 use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
-pub(super) use locks::write_tokens;
-pub(super) use sessions::NO_SESSION;
-use rights::{Class, Names};
-use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
 pub(super) use identity::WRONG_PASSWORD;
 use identity::{auth, client, hello, ping, reset, select};
+pub(super) use locks::write_tokens;
+use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
+use rights::{Class, Names};
+pub(super) use sessions::NO_SESSION;
 use tools::{command, config};
 pub(crate) use transaction::Transaction;
 use transaction::{discard, exec, multi};
@@ -346,6 +347,17 @@ pub(crate) static COMMANDS: &[Spec] = &[
         run: acl::acl,
     },
     Spec {
+        name: "SHUTDOWN",
+        arguments: "[NOW | DRAIN time | ABORT]",
+        summary: "Ends the daemon: at once, or when nobody holds a lock, at the latest after a \
+                  time such as 30s.",
+        arity: (1, 3),
+        class: Class::Admin,
+        names: Names::None,
+        kind: Kind::Listing,
+        run: shutdown::shutdown,
+    },
+    Spec {
         name: "DISCARD",
         arguments: "",
         summary: "Drops what was queued since MULTI.",
@@ -370,8 +382,8 @@ const fn key(name: &[u8]) -> u64 {
     word
 }
 
-static KEYS: [u64; 25] = {
-    let mut keys = [0; 25];
+static KEYS: [u64; 26] = {
+    let mut keys = [0; 26];
     let mut at = 0;
     while at < keys.len() {
         keys[at] = key(COMMANDS[at].name.as_bytes());

@@ -7,6 +7,7 @@ use jostle_resp::parse_u64;
 
 use super::{Call, Server, Spec};
 use crate::server::conn::Conn;
+use crate::server::drain::DRAINING;
 
 /// What a user needs for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,6 @@ impl Class {
 /// Whether a connection may execute a command now. A transaction asks when the
 /// command is queued, and again when it is executed.
 pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<(), String> {
-    let _ = server;
     if !call.conn.restricted || spec.kind.is_open() {
         return Ok(());
     }
@@ -66,6 +66,9 @@ pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<()
     let Some(user) = call.conn.user.as_deref().filter(|_| !call.conn.gone) else {
         return Err("NOPERM this user is off or gone; its locks stay until they end".into());
     };
+    if server.is_draining() && takes(spec, call) {
+        return Err(DRAINING.into());
+    }
     let class = Class::of(spec, call);
     let needs = match class {
         Class::Lock if !user.lock => Some("+@lock"),
@@ -88,12 +91,23 @@ pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<()
     names.into_iter().try_for_each(|name| may_use(call, name))
 }
 
+/// Whether a command takes a lock, or begins something that could.
+fn takes(spec: &Spec, call: &Call<'_>) -> bool {
+    match spec.name {
+        "LOCK" | "TRYLOCK" | "LOCKALL" => true,
+        "SESSION" => call.arg(1).eq_ignore_ascii_case(b"OPEN"),
+        _ => false,
+    }
+}
+
 fn may_use(call: &Call<'_>, name: &[u8]) -> Result<(), String> {
     if sees(call.conn, name) {
         return Ok(());
     }
     let shown = name[..name.len().min(64)].escape_ascii();
-    Err(format!("NOPERM this user has no permissions for the lock '{shown}'"))
+    Err(format!(
+        "NOPERM this user has no permissions for the lock '{shown}'"
+    ))
 }
 
 /// Whether a connection's user may use a name.

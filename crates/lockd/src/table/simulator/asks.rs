@@ -204,10 +204,7 @@ impl<const FAULT: u8> Play<FAULT> {
         let meant = match token {
             Some(token) => truth.holds.contains_key(&token).then_some(token),
             None => {
-                let own = truth
-                    .holds
-                    .iter()
-                    .filter(|(_, held)| held.client == client);
+                let own = truth.holds.iter().filter(|(_, held)| held.client == client);
                 own.max_by_key(|(token, held)| (held.deadline == u64::MAX, **token))
                     .map(|(token, _)| *token)
             }

@@ -203,7 +203,11 @@ impl<const FAULT: u8> Play<FAULT> {
 
     /// One step of the table, and all checks that do not depend on its kind.
     /// `touched` are the names whose queue may have to move.
-    pub(super) fn step(&mut self, event: Event<'_>, mut touched: Vec<Name>) -> Result<Reply, Violation> {
+    pub(super) fn step(
+        &mut self,
+        event: Event<'_>,
+        mut touched: Vec<Name>,
+    ) -> Result<Reply, Violation> {
         touched.extend(self.witness.lapse(self.now));
         self.outputs.clear();
         // What is due comes first, be it more than the table does in one step.

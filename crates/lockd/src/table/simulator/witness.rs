@@ -271,12 +271,18 @@ impl Witness {
         };
         ensure!(first, "{client:?} overtook on {names:?}");
         ensure!(
-            leased == (queued.ttl_ms.is_some() || queued.session.is_some())
-                && count == names.len(),
+            leased == (queued.ttl_ms.is_some() || queued.session.is_some()) && count == names.len(),
             "{client:?}: lease {leased}, {count} of {names:?}"
         );
         for (name, token) in names.iter().zip(token..) {
-            self.grant(*name, queued.owner, token, queued.shared, queued.ttl_ms, now)?;
+            self.grant(
+                *name,
+                queued.owner,
+                token,
+                queued.shared,
+                queued.ttl_ms,
+                now,
+            )?;
         }
         Ok(names)
     }
