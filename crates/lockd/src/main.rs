@@ -27,8 +27,9 @@ Every flag can stand in the file of --config too, without its dashes, as TOML:
   max-memory = \"2G\"
 
 SIGTERM and SIGINT end it cleanly: those who wait get an error, replies are
-sent, the exit code is 0. All locks end with it. SIGHUP reads the password and
-the certificate again, and no lock is lost.")]
+sent, the exit code is 0. All locks end with it. SHUTDOWN DRAIN 30s waits for
+holders before. SIGHUP reads passwords, users and certificates again, and no
+lock is lost.")]
 struct Cli {
     /// TOML file with settings; flags win over it
     #[arg(long, value_name = "FILE")]

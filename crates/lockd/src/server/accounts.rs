@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Server;
 use super::conn::Conn;
-use crate::table::Event;
+use crate::table::{Event, Time};
 use crate::users::{User, Users};
 
 /// Numbers of users, which last as long as the daemon: sessions and locks are
@@ -72,10 +72,9 @@ impl Server {
 
     /// Takes over users that were checked, for all connections that are in their
     /// places.
-    pub(super) fn adopt_users(&mut self, users: Users) {
+    pub(super) fn adopt_users(&mut self, users: Users, now: Time) {
         self.config.users = users;
         let list: Vec<Arc<User>> = self.users().cloned().collect();
-        let now = self.clock;
         // Those that are gone keep what they have, and get no more.
         for account in 0..=self.numbers.names.len() as u16 {
             let (locks, waiters) = (None, None);
@@ -116,7 +115,12 @@ impl Server {
     }
 
     /// Makes a user that of a connection.
-    pub(super) fn log_in(&mut self, conn: &mut Conn, user: Arc<User>) -> Result<(), LoginError> {
+    pub(super) fn log_in(
+        &mut self,
+        conn: &mut Conn,
+        user: Arc<User>,
+        now: Time,
+    ) -> Result<(), LoginError> {
         if conn.probation && !user.admin {
             return Err(LoginError::Reserved);
         }
@@ -134,7 +138,7 @@ impl Server {
         if number != conn.user_number() {
             let client = conn.id;
             let account = number;
-            self.step(Event::Enlist { client, account }, self.clock);
+            self.step(Event::Enlist { client, account }, now);
         }
         conn.probation = false;
         conn.gone = false;
@@ -143,12 +147,12 @@ impl Server {
     }
 
     /// Makes a connection one that has just been opened, as far as its user goes.
-    pub(super) fn log_out(&mut self, conn: &mut Conn) {
+    pub(super) fn log_out(&mut self, conn: &mut Conn, now: Time) {
         self.forget_user(conn);
         conn.log_out();
         if let Some(user) = self.config.users.open().cloned() {
             // If there is no room for it, it has to log in.
-            let _ = self.log_in(conn, user);
+            let _ = self.log_in(conn, user, now);
         }
     }
 

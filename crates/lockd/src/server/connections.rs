@@ -134,7 +134,7 @@ impl Server {
         let mut conn = Box::new(Conn::new(stream, client, peer, now));
         conn.probation = self.is_reserved();
         conn.draining = self.draining.is_some();
-        self.log_out(&mut conn);
+        self.log_out(&mut conn, now);
         #[cfg(feature = "tls")]
         if let Some(name) = conn.stream.common_name()
             && let Some(user) = self
@@ -145,7 +145,7 @@ impl Server {
                 .cloned()
         {
             // If it may not, it is like one without a certificate.
-            let _ = self.log_in(&mut conn, user);
+            let _ = self.log_in(&mut conn, user, now);
         }
         let data = EventData::new_u64(client.number());
         if epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST).is_err() {

@@ -75,23 +75,22 @@ impl Server {
     fn end_waits(&mut self, text: &str, now: Time) -> u64 {
         let mut count = 0;
         for slot in 0..self.conns.len() {
-            let Some(conn) = &mut self.conns[slot] else {
+            let client = match &self.conns[slot] {
+                // Others wait for the answer to a wrong password.
+                Some(conn) if self.table.is_waiting(conn.id) => conn.id,
+                _ => continue,
+            };
+            // What is due may end the wait in this step in another way.
+            self.step(Event::Cancel { client }, now);
+            let Some(mut conn) = self.take_conn(client) else {
                 continue;
             };
-            let client = conn.id;
-            // Others wait for the answer to a wrong password.
-            if !conn.waiting || !self.table.is_waiting(client) {
-                continue;
-            }
-            count += 1;
-            conn.waiting = false;
-            Writer::new(&mut conn.output, conn.protocol).error(text);
-            let conn = self.conns[slot].take();
-            if let Some(conn) = conn {
+            if std::mem::take(&mut conn.waiting) {
+                count += 1;
+                Writer::new(&mut conn.output, conn.protocol).error(text);
                 self.let_go_on(&conn);
-                self.conns[slot] = Some(conn);
             }
-            self.step(Event::Cancel { client }, now);
+            self.conns[slot] = Some(conn);
         }
         count
     }

@@ -50,7 +50,8 @@ impl Server {
             let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
             self.tls = Some(super::setup::load_tls(tls)?);
         }
-        self.adopt_users(users);
+        let now = self.now();
+        self.adopt_users(users, now);
         log::set(config.log_level, config.log_format);
         (self.config.log_level, self.config.log_format) = (config.log_level, config.log_format);
         let changed = elsewhere(&self.config) != elsewhere(&config);

@@ -146,7 +146,7 @@ impl Server {
         #[cfg(feature = "tls")]
         server.start_handshakes()?;
         server.first_tokens()?;
-        server.adopt_users(server.config.users.clone());
+        server.adopt_users(server.config.users.clone(), server.started);
         server.listen(inherited)?;
         Ok(server)
     }

@@ -42,6 +42,14 @@ impl<const FAULT: u8> Table<FAULT> {
             }
         }
         self.quotas = quotas;
+        if !quotas {
+            // Nobody is kept for the count any more.
+            for slot in 0..self.clients.len() {
+                if self.clients[slot].lingers {
+                    self.free_client(slot as u32);
+                }
+            }
+        }
     }
 
     /// Books a client, and what it has, to an account.
@@ -63,7 +71,6 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// Why a client may not ask for `count` locks more. A place in line counts as
     /// a lock, so that no grant can exceed the bound later.
-    #[cold]
     pub(super) fn over_quota(&self, client: ClientId, count: u32) -> Option<Refusal> {
         let account = &self.accounts[usize::from(self.clients[client.slot()].account)];
         let has = account.locks.saturating_add(account.waiters);
@@ -99,15 +106,19 @@ impl<const FAULT: u8> Table<FAULT> {
     /// bounded.
     #[inline]
     pub(super) fn book_end(&mut self, client: u64) {
-        let slot = ClientId(client).slot();
-        let found = &mut self.clients[slot];
-        if found.id != client {
-            return;
+        let found = &mut self.clients[ClientId(client).slot()];
+        if found.id == client {
+            found.held -= 1;
+            if self.quotas {
+                self.book_end_with_quotas(ClientId(client).slot());
+            }
         }
-        found.held -= 1;
-        if self.quotas {
-            self.accounts[usize::from(found.account)].locks -= 1;
-        }
+    }
+
+    #[inline(never)]
+    fn book_end_with_quotas(&mut self, slot: usize) {
+        let found = &self.clients[slot];
+        self.accounts[usize::from(found.account)].locks -= 1;
         if found.lingers && found.held == 0 {
             self.free_client(slot as u32);
         }

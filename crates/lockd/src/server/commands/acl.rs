@@ -35,7 +35,7 @@ fn load(server: &mut Server, mut call: Call<'_>) {
         .and_then(|users| server.check_users(users));
     match read {
         Ok(users) => {
-            server.adopt_users(users);
+            server.adopt_users(users, call.now);
             server.renew_user(call.conn);
             call.reply().simple("OK");
         }

@@ -29,7 +29,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
         call.conn.rebuke(call.now);
         return false;
     };
-    match server.log_in(call.conn, found) {
+    match server.log_in(call.conn, found, call.now) {
         Ok(()) => {
             call.conn.wrong_passwords = 0;
             return true;
@@ -189,6 +189,6 @@ pub(super) fn reset(server: &mut Server, mut call: Call<'_>) {
     call.conn.name.clear();
     call.conn.protocol = Protocol::Resp2;
     call.conn.end_transaction();
-    server.log_out(call.conn);
+    server.log_out(call.conn, call.now);
     call.reply().simple("RESET");
 }

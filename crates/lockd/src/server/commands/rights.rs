@@ -59,7 +59,6 @@ pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<()
     if !call.conn.restricted || spec.kind.is_open() {
         return Ok(());
     }
-    let command = spec.name.to_ascii_lowercase();
     if call.conn.probation {
         return Err(RESERVED.into());
     }
@@ -76,7 +75,7 @@ pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<()
         _ => None,
     };
     if let Some(rule) = needs {
-        let name = &user.name;
+        let (name, command) = (&user.name, spec.name.to_ascii_lowercase());
         return Err(format!(
             "NOPERM user {name} has no permissions to run the '{command}' command ({rule})"
         ));

@@ -21,7 +21,6 @@ impl<const FAULT: u8> Play<FAULT> {
             _ => Some(self.dice.pick(&ms)),
         };
         let mode = self.mode(name);
-        let (shared, places) = (mode != Mode::Exclusive, mode.places());
         let text = bytes_of(name);
         let session_key = session.map(key);
         let request = LockRequest {
@@ -33,11 +32,26 @@ impl<const FAULT: u8> Play<FAULT> {
             session: session_key.as_ref(),
         };
         let reply = self.step(Event::Lock(request), vec![name])?;
+        self.judge_lock(name, request, session, reply)
+            .map_err(|why| format!("{request:?} is answered {reply:?}: {why}"))?;
+        self.witness.served(name)
+    }
+
+    /// Whether a lock's answer is right; what follows from it.
+    fn judge_lock(
+        &mut self,
+        name: Name,
+        request: LockRequest<'_>,
+        session: Option<u128>,
+        reply: Reply,
+    ) -> Result<(), Violation> {
+        let (client, ttl_ms, wait_ms) = (request.client, request.ttl_ms, request.wait_ms);
+        let (shared, places) = (request.mode != Mode::Exclusive, request.mode.places());
         let now = self.now;
         let over = session.is_some_and(|session| !self.witness.sessions.contains_key(&session));
         ensure!(
             over == (reply == Reply::NoSession),
-            "{request:?} is answered {reply:?}; its session is over: {over}"
+            "its session is over: {over}"
         );
         if over {
             return Ok(());
@@ -55,7 +69,7 @@ impl<const FAULT: u8> Play<FAULT> {
         let free = in_turn && sharing && truth.has_place();
         match reply {
             Reply::Refused(Refusal::Places(said)) if !fits && said == truth.places => {}
-            other if !fits => return Err(format!("{request:?} is answered {other:?}")),
+            _ if !fits => return Err(format!("it has {} places", truth.places)),
             Reply::AlreadyHeld if owned => {}
             Reply::Granted(token) if !owned && in_turn => {
                 self.witness
@@ -75,13 +89,9 @@ impl<const FAULT: u8> Play<FAULT> {
                 };
                 self.witness.enter(vec![name], queued);
             }
-            other => {
-                return Err(format!(
-                    "{request:?} is answered {other:?}; owned {owned}, free {free}"
-                ));
-            }
+            _ => return Err(format!("owned {owned}, free {free}")),
         }
-        self.witness.served(name)
+        Ok(())
     }
 
     pub(super) fn lock_all(&mut self, client: ClientId) -> Result<(), Violation> {
