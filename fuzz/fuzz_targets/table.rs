@@ -31,7 +31,7 @@ fn check(table: &Table, waits: &[usize]) {
     }
     assert_eq!(table.holds(), holds as u64);
     assert_eq!(table.waiting(), queued as u64);
-    assert_eq!(queued, waits.iter().sum());
+    assert_eq!(queued, waits.iter().sum::<usize>());
 }
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,9 +1,10 @@
 //! What each account has at the same time: locks and places in line.
 //!
-//! An account is a number; whose it is, the caller knows. Each client counts its
-//! own holds. An account adds them up while any account has a bound, so that
-//! tables without bounds pay for nothing but the client's count.
+//! An account is a number; whose it is, the caller knows. Holds are counted while
+//! any account has a bound, so that tables without bounds pay for a question. The
+//! first bound counts what is there, in one step.
 
+use super::entries::State;
 use super::{ClientId, LEASES_UNBOOKED, Refusal, Table};
 
 /// What the clients of one user have together.
@@ -34,12 +35,7 @@ impl<const FAULT: u8> Table<FAULT> {
         let bound = |account: &Account| account.max_locks != u32::MAX;
         let quotas = self.accounts.iter().any(bound);
         if quotas && !self.quotas {
-            self.accounts
-                .iter_mut()
-                .for_each(|account| account.locks = 0);
-            for client in &self.clients {
-                self.accounts[usize::from(client.account)].locks += client.held;
-            }
+            self.book_all();
         }
         self.quotas = quotas;
         if !quotas {
@@ -95,48 +91,77 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Counts a hold that begins.
     #[inline]
     pub(super) fn book_hold(&mut self, client: u64) {
-        let found = &mut self.clients[ClientId(client).slot()];
-        found.held += 1;
         if self.quotas {
-            self.accounts[usize::from(found.account)].locks += 1;
-        }
-    }
-
-    /// Counts a hold that has ended. Its client may be gone, and then it was not
-    /// bounded.
-    #[inline]
-    pub(super) fn book_end(&mut self, client: u64) {
-        let found = &mut self.clients[ClientId(client).slot()];
-        if found.id == client {
-            found.held -= 1;
-            if self.quotas {
-                self.book_end_with_quotas(ClientId(client).slot());
-            }
+            self.book(client);
         }
     }
 
     #[inline(never)]
-    fn book_end_with_quotas(&mut self, slot: usize) {
-        let found = &self.clients[slot];
+    fn book(&mut self, client: u64) {
+        let found = &mut self.clients[ClientId(client).slot()];
+        // Its client may be gone, and then it was not bounded.
+        if found.id == client {
+            found.held += 1;
+            self.accounts[usize::from(found.account)].locks += 1;
+        }
+    }
+
+    /// Counts a hold that has ended.
+    #[inline]
+    pub(super) fn book_end(&mut self, client: u64) {
+        if self.quotas {
+            self.unbook(client);
+        }
+    }
+
+    #[inline(never)]
+    fn unbook(&mut self, client: u64) {
+        let slot = ClientId(client).slot();
+        let found = &mut self.clients[slot];
+        if found.id != client {
+            return;
+        }
+        found.held -= 1;
         self.accounts[usize::from(found.account)].locks -= 1;
         if found.lingers && found.held == 0 {
             self.free_client(slot as u32);
         }
     }
 
+    /// Counts all holds that there are, as the first bound is set.
+    fn book_all(&mut self) {
+        self.accounts
+            .iter_mut()
+            .for_each(|account| account.locks = 0);
+        self.clients.iter_mut().for_each(|client| client.held = 0);
+        for id in 0..self.locks.touched() {
+            let lock = &self.locks[id];
+            if lock.used && lock.exclusive {
+                self.book(lock.client);
+            }
+        }
+        for id in 0..self.claims.touched() {
+            let claim = &self.claims[id];
+            if claim.state == State::Sharing {
+                self.book(claim.client);
+            }
+        }
+    }
+
     /// Lets go of a closed client, or, if its account has a bound and it leaves
     /// leases behind, keeps it until they have ended.
     pub(super) fn dismiss(&mut self, slot: u32) {
+        if !self.quotas {
+            return self.free_client(slot);
+        }
         let client = &mut self.clients[slot as usize];
         let account = &mut self.accounts[usize::from(client.account)];
         let bound = account.max_locks != u32::MAX && FAULT != LEASES_UNBOOKED;
-        if self.quotas && client.held > 0 && bound {
+        if client.held > 0 && bound {
             client.lingers = true;
             return;
         }
-        if self.quotas {
-            account.locks -= client.held;
-        }
+        account.locks -= client.held;
         self.free_client(slot);
     }
 

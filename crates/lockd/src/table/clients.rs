@@ -14,7 +14,7 @@ pub(crate) struct Client {
     pub(crate) waiting: u32,
     /// The lock that it was granted last, which may be another's by now, or free.
     pub(crate) last: u32,
-    /// Holds, leases included.
+    /// Holds, leases included, while any account has a bound.
     pub(crate) held: u32,
     /// Whose it is.
     pub(crate) account: u16,

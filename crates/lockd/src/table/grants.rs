@@ -181,7 +181,7 @@ impl<const FAULT: u8> Table<FAULT> {
     // Ends.
 
     /// Ends the exclusive hold of a lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_hold(&mut self, id: u32) {
         self.unlink(Ref::new(Kind::Lock, id));
         let lock = &mut self.locks[id];
