@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::log::{Format, Level};
 use crate::table;
+use crate::users::Users;
 
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
@@ -61,10 +63,35 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
 
+    /// File with users, their rights and quotas, in the syntax of Redis's ACL
+    /// files. Default: the credential jostled.users of systemd, if there is one;
+    /// else there is one user, `default`, who may do everything
+    #[arg(long, value_name = "FILE")]
+    pub users_file: Option<PathBuf>,
+
+    /// Certificates of authorities, a PEM file: a TLS client that shows a
+    /// certificate of theirs is the user of its common name, without AUTH
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+
+    /// Of --max-connections, so many are for administrators alone. Default: 8 with
+    /// --users-file, else 0
+    #[arg(long, value_name = "N")]
+    pub reserve_connections: Option<usize>,
+
     /// Address of the Prometheus metrics, http://HOST:PORT/metrics. They need
     /// no password and hold no names. Default: none
     #[arg(long, value_name = "HOST:PORT")]
     pub metrics: Option<String>,
+
+    /// What is logged. Lines of the audit (FORCEUNLOCK, CLIENT KILL, SHUTDOWN, wrong
+    /// passwords) always are. Default: info
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<Level>,
+
+    /// Lines of text, or JSON, an object a line. Default: text
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<Format>,
 
     /// Connections at the same time. Default: 10000
     #[arg(long, value_name = "N")]
@@ -77,6 +104,10 @@ pub struct Settings {
     /// Waiters of all locks together. Default: 100000
     #[arg(long, value_name = "N")]
     pub max_waiters: Option<u32>,
+
+    /// Sessions at the same time. Default: 10000
+    #[arg(long, value_name = "N")]
+    pub max_sessions: Option<u32>,
 
     /// Seconds that a LOCK waits at most, also one that says nothing of WAIT; 0
     /// as long as it takes. Ends the waits of clients that have given up and kept
@@ -208,9 +239,18 @@ pub enum ConfigError {
     /// Everybody could take and break locks.
     #[error(
         "{0} can be reached from other machines, and no password is set: anybody could take \
-         and break locks. Set one (--password-file, or $JOSTLED_PASSWORD), or listen on 127.0.0.1"
+         and break locks. Set one (--password-file, $JOSTLED_PASSWORD, or for each user of \
+         --users-file), or listen on 127.0.0.1"
     )]
     Public(SocketAddr),
+    /// The users file is not what it should be.
+    #[error("{}, {why}", path.display())]
+    Users {
+        /// Which.
+        path: PathBuf,
+        /// The line, and what is wrong there.
+        why: String,
+    },
     /// Nothing to listen on.
     #[error("nothing to listen on: give --listen, --tls-listen or --unix")]
     NoListener,
@@ -242,10 +282,20 @@ pub struct Config {
     pub unix: Option<(PathBuf, u32)>,
     /// Where tokens are remembered.
     pub data: Data,
-    /// What `AUTH` must say.
+    /// What `AUTH` must say for the default user, unless the users file does.
     pub password: Option<String>,
+    /// Who may do what.
+    pub users: Users,
+    /// Where they were read.
+    pub users_file: Option<PathBuf>,
+    /// Connections that are for administrators alone.
+    pub reserve_connections: usize,
     /// Address of the metrics.
     pub metrics: Option<SocketAddr>,
+    /// What is logged.
+    pub log_level: Level,
+    /// How it is logged.
+    pub log_format: Format,
     /// Bounds of the lock table.
     pub table: table::Limits,
     /// Connections.
@@ -279,6 +329,8 @@ pub struct TlsConfig {
     pub cert: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
+    /// Authorities of clients' certificates, PEM.
+    pub ca: Option<PathBuf>,
 }
 
 impl Settings {
@@ -310,10 +362,16 @@ impl Settings {
             unix_mode: self.unix_mode.or(file.unix_mode),
             data: self.data.or(file.data),
             password_file: self.password_file.or(file.password_file),
+            users_file: self.users_file.or(file.users_file),
+            tls_ca: self.tls_ca.or(file.tls_ca),
+            reserve_connections: self.reserve_connections.or(file.reserve_connections),
             metrics: self.metrics.or(file.metrics),
+            log_level: self.log_level.or(file.log_level),
+            log_format: self.log_format.or(file.log_format),
             max_connections: self.max_connections.or(file.max_connections),
             max_waiters_per_lock: self.max_waiters_per_lock.or(file.max_waiters_per_lock),
             max_waiters: self.max_waiters.or(file.max_waiters),
+            max_sessions: self.max_sessions.or(file.max_sessions),
             max_wait: self.max_wait.or(file.max_wait),
             max_name: self.max_name.or(file.max_name),
             max_memory: self.max_memory.or(file.max_memory),
@@ -337,10 +395,24 @@ impl Settings {
     /// [`ConfigError`].
     pub fn resolve(self, env: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let password = self.password(&env)?;
-        let listen = self.addresses(password.is_some())?;
-        let tls = self.tls(password.is_some(), &env)?;
+        let users_file = self
+            .users_file
+            .clone()
+            .or_else(|| credential("jostled.users", &env));
+        let users = match &users_file {
+            Some(path) => users_of(path, password.as_deref())?,
+            None => Users::single(password.as_deref()),
+        };
+        let guarded = users.all_need_passwords();
+        let inherits = env("LISTEN_FDS").is_some();
+        let listen = match inherits && self.listen.is_empty() {
+            true => Vec::new(),
+            false => self.addresses(guarded)?,
+        };
+        let tls = self.tls(guarded, &env)?;
+        let reserve = if users_file.is_some() { 8 } else { 0 };
         let unix = self.unix()?;
-        if listen.is_empty() && tls.is_none() && unix.is_none() {
+        if listen.is_empty() && tls.is_none() && unix.is_none() && !inherits {
             return Err(ConfigError::NoListener);
         }
         let seconds = |value: Option<u64>, default: u64| match value.unwrap_or(default) {
@@ -354,12 +426,18 @@ impl Settings {
             unix,
             data: self.data(&env),
             password,
+            users,
+            users_file,
+            reserve_connections: self.reserve_connections.unwrap_or(reserve),
             metrics: self.metrics.as_deref().map(address).transpose()?,
+            log_level: self.log_level.unwrap_or(Level::Info),
+            log_format: self.log_format.unwrap_or(Format::Text),
             table: table::Limits {
                 name_bytes: self.max_name.unwrap_or(512),
                 waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),
                 waiters: self.max_waiters.unwrap_or(100_000),
                 memory_bytes: size(self.max_memory, 1 << 30),
+                sessions: self.max_sessions.unwrap_or(10_000),
                 wait_ms: match self.max_wait.unwrap_or(0) {
                     0 => None,
                     seconds => Some(seconds.saturating_mul(1000)),
@@ -441,6 +519,10 @@ impl Settings {
             listen: listen.collect::<Result<_, _>>()?,
             cert,
             key,
+            ca: self
+                .tls_ca
+                .clone()
+                .or_else(|| credential("jostled.ca", env)),
         }))
     }
 
@@ -512,6 +594,12 @@ impl Config {
         if self.max_connections == 0 || self.max_connections >= 1 << 20 {
             return wrong("--max-connections is not within 1 to 1048575".into());
         }
+        if self.reserve_connections >= self.max_connections {
+            return wrong("--reserve-connections leaves none for others".into());
+        }
+        if self.max_connections + self.table.sessions as usize >= 1 << 20 {
+            return wrong("--max-connections and --max-sessions together exceed 1048575".into());
+        }
         Ok(())
     }
 }
@@ -521,6 +609,21 @@ impl Config {
 fn credential(name: &str, env: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
     let path = Path::new(&env("CREDENTIALS_DIRECTORY")?).join(name);
     path.exists().then_some(path)
+}
+
+/// Reads a users file.
+///
+/// # Errors
+/// [`ConfigError::Read`], [`ConfigError::Users`].
+pub fn users_of(path: &Path, password: Option<&str>) -> Result<Users, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    Users::from_text(&text, password).map_err(|why| ConfigError::Users {
+        path: path.to_owned(),
+        why,
+    })
 }
 
 fn first_line(path: &Path) -> Result<String, ConfigError> {
@@ -542,16 +645,20 @@ fn address(text: &str) -> Result<SocketAddr, ConfigError> {
 /// An address that strangers cannot reach, or not without a password.
 fn guarded(text: &str, password: bool) -> Result<SocketAddr, ConfigError> {
     let address = address(text)?;
-    let loopback = match address.ip() {
+    if is_loopback(&address) || password {
+        Ok(address)
+    } else {
+        Err(ConfigError::Public(address))
+    }
+}
+
+/// Whether other machines cannot reach an address.
+pub(crate) fn is_loopback(address: &SocketAddr) -> bool {
+    match address.ip() {
         IpAddr::V6(ip) => {
             ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
         }
         IpAddr::V4(ip) => ip.is_loopback(),
-    };
-    if loopback || password {
-        Ok(address)
-    } else {
-        Err(ConfigError::Public(address))
     }
 }
 

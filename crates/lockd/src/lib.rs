@@ -7,10 +7,13 @@
 //! that embed a daemon. Not here: anything of the benchmark.
 
 pub mod config;
+mod glob;
 pub mod log;
 pub mod server;
+pub mod systemd;
 pub mod table;
 pub mod tokens;
+pub mod users;
 
 pub use config::{Config, Settings};
 pub use server::Server;

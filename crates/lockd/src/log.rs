@@ -1,12 +1,125 @@
-//! The daemon's log: lines on standard error, for journald and people.
+//! The daemon's log: lines on standard error, for journald and people, or as JSON
+//! for programs. Lines of the audit are written at every level.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes one line. If nobody reads it any more, that must not end the daemon
-/// and all locks with it.
+/// How much a line matters.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The daemon cannot do what it is for.
+    Error,
+    /// It can, but not as it was told to.
+    Warn,
+    /// What it does.
+    Info,
+    /// Each connection.
+    Debug,
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// `jostled: ...`
+    Text,
+    /// An object a line.
+    Json,
+}
+
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Sets what is written from now on, and how.
+pub fn set(level: Level, format: Format) {
+    LEVEL.store(level as u8, Relaxed);
+    JSON.store(format == Format::Json, Relaxed);
+}
+
+/// Whether lines of a level are written.
+#[must_use]
+pub fn writes(level: Level) -> bool {
+    level as u8 <= LEVEL.load(Relaxed)
+}
+
+/// Writes a line of the level `info`.
 pub fn say(line: &str) {
-    // Names and messages of clients may stand in it: one line stays one line.
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let line: String = line.chars().map(plain).collect();
-    let _ = writeln!(std::io::stderr(), "jostled: {line}");
+    write(Level::Info, line);
+}
+
+/// Writes a line. If nobody reads it any more, that must not end the daemon and
+/// all locks with it.
+pub fn write(level: Level, line: &str) {
+    if writes(level) {
+        let (name, start) = match level {
+            Level::Error => ("error", "error: "),
+            Level::Warn => ("warn", "warning: "),
+            Level::Info => ("info", ""),
+            Level::Debug => ("debug", "debug: "),
+        };
+        put(&format(name, &format!("{start}{line}"), line, &[]));
+    }
+}
+
+/// Writes a line of the audit: what somebody did, and the circumstances.
+pub fn audit(event: &str, fields: &[(&str, String)]) {
+    let pairs = fields
+        .iter()
+        .map(|(key, value)| format!(" {key}={value:?}"));
+    let text = format!("audit: {event}{}", pairs.collect::<String>());
+    put(&format("audit", &text, event, fields));
+}
+
+/// A line in the format that was set.
+fn format(level: &str, text: &str, message: &str, fields: &[(&str, String)]) -> String {
+    if !JSON.load(Relaxed) {
+        // Names and messages of clients may stand in it: one line stays one line.
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let text: String = text.chars().map(plain).collect();
+        return format!("jostled: {text}\n");
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = since.map_or(0.0, |since| since.as_millis() as f64 / 1000.0);
+    let mut object = serde_json::Map::new();
+    for (key, value) in fields {
+        object.insert((*key).to_owned(), value.as_str().into());
+    }
+    object.insert("time".to_owned(), seconds.into());
+    object.insert("level".to_owned(), level.into());
+    object.insert("message".to_owned(), message.into());
+    format!("{}\n", serde_json::Value::Object(object))
+}
+
+fn put(line: &str) {
+    // In one piece, so that lines of several threads do not mix.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_a_line_in_either_format() {
+        let fields = [("lock", "a\n\"b".to_owned())];
+        let text = format(
+            "audit",
+            "audit: forceunlock lock=\"a\nb\"",
+            "forceunlock",
+            &fields,
+        );
+        assert_eq!(text, "jostled: audit: forceunlock lock=\"a b\"\n");
+        JSON.store(true, Relaxed);
+        let json = format("audit", "", "forceunlock", &fields);
+        JSON.store(false, Relaxed);
+        assert_eq!(json.matches('\n').count(), 1);
+        let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(object["lock"], "a\n\"b");
+        assert_eq!(object["message"], "forceunlock");
+        assert!(object["time"].as_f64().unwrap() > 1e9);
+    }
 }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use jostle_lockd::config::{ConfigError, Data};
-use jostle_lockd::log::say;
+use jostle_lockd::log::{self, Level, say, write};
 use jostle_lockd::server::{Reload, StartError};
+use jostle_lockd::systemd::{Notifier, inherited};
 use jostle_lockd::{Config, Server, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -26,8 +27,9 @@ Every flag can stand in the file of --config too, without its dashes, as TOML:
   max-memory = \"2G\"
 
 SIGTERM and SIGINT end it cleanly: those who wait get an error, replies are
-sent, the exit code is 0. All locks end with it. SIGHUP reads the password and
-the certificate again, and no lock is lost.")]
+sent, the exit code is 0. All locks end with it. SHUTDOWN DRAIN 30s waits for
+holders before. SIGHUP reads passwords, users and certificates again, and no
+lock is lost.")]
 struct Cli {
     /// TOML file with settings; flags win over it
     #[arg(long, value_name = "FILE")]
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            say(&failure.to_string());
+            write(Level::Error, &failure.to_string());
             // Settings that cannot be followed are a matter of usage.
             ExitCode::from(if matches!(failure, Failure::Config(_)) {
                 2
@@ -72,8 +74,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let (hangup, signal) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGHUP, signal)?;
     hangup.set_nonblocking(true)?;
-    let mut server = Server::bind(config.clone())?;
+    log::set(config.log_level, config.log_format);
+    let mut server = Server::bind_with(config.clone(), inherited()?)?;
     announce(&server, &config);
+    if let Some(notifier) = Notifier::from_env() {
+        server.notify(notifier);
+    }
     server.run_with(
         &stop,
         Reload {
@@ -105,15 +111,19 @@ fn announce(server: &Server, config: &Config) {
         say(&format!("metrics on http://{address}/metrics"));
     }
     if server.max_connections() < config.max_connections {
-        say(&format!(
+        let text = format!(
             "{} connections instead of {}: the limit of open files allows no more \
              (ulimit -n, or LimitNOFILE= of systemd)",
             server.max_connections(),
             config.max_connections
-        ));
+        );
+        write(Level::Warn, &text);
     }
     if config.data == Data::None {
-        say("no data directory: fencing tokens start at 1 again with each start");
+        write(
+            Level::Warn,
+            "no data directory: fencing tokens start at 1 again with each start",
+        );
     }
     say("ready");
 }

@@ -46,6 +46,28 @@ fn a_lease_for_one_who_left_goes_to_the_one_that_gave_the_lock_back_and_waits_ag
 }
 
 #[test]
+fn a_grant_to_a_session_whose_waiter_has_left_is_passed_on() {
+    let daemon = Daemon::start(&[]);
+    let mut a = daemon.client();
+    let id = a.say("SESSION OPEN TTL 600000");
+    let (mut holder, mut waiter, mut next) = (daemon.client(), daemon.client(), daemon.client());
+    holder.token("LOCK x");
+    waiter.send(&format!("LOCK x SESSION {id}"));
+    daemon.await_info("waiters", 1);
+    next.send("LOCK x");
+    daemon.await_info("waiters", 2);
+    // In one turn: the waiter leaves, and the lock comes to it.
+    at_once(&daemon, || {
+        holder.send("UNLOCK x");
+        drop(waiter);
+    });
+    assert_eq!(holder.read().as_integer(), Some(1));
+    next.set_timeout(Duration::from_secs(20));
+    assert_eq!(short(&next.read()), "3");
+    assert_eq!(daemon.info("grants_passed_on"), 1);
+}
+
+#[test]
 fn all_leases_for_one_who_left_are_passed_on() {
     let daemon = Daemon::start(&[]);
     let (mut first, mut second) = (daemon.client(), daemon.client());

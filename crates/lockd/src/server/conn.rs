@@ -1,24 +1,38 @@
 //! One client's connection: its buffers and what it has agreed on.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use jostle_resp::Protocol;
 
 use super::commands::Transaction;
 use super::stream::Stream;
-use crate::table::{SessionId, Time};
+use crate::table::{ClientId, Time};
+use crate::users::User;
 
 pub(crate) struct Conn {
     pub(crate) stream: Stream,
-    pub(crate) session: SessionId,
+    pub(crate) id: ClientId,
     /// `None` on the Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// Who it is; `None` before AUTH.
+    pub(crate) user: Option<Arc<User>>,
+    /// The number of its user, also of one it had before.
+    number: u16,
+    /// Its user is off, or no longer among the users.
+    pub(crate) gone: bool,
+    /// Let in on a place that is for administrators, and not known as one yet.
+    pub(crate) probation: bool,
+    /// The daemon waits for holders before its end.
+    pub(crate) draining: bool,
+    /// Its commands are to be checked one by one.
+    pub(crate) restricted: bool,
     /// Since MULTI.
     pub(crate) transaction: Option<Box<Transaction>>,
-    /// Not authenticated, or in a transaction: one question for both, as every
-    /// command is asked.
+    /// Not authenticated, restricted, or in a transaction: one question for all, as
+    /// every command is asked.
     pub(crate) guarded: bool,
     /// Commands are held back while a LOCK waits, or the answer to a wrong
     /// password.
@@ -71,21 +85,21 @@ pub(crate) struct Conn {
 const KEEP: usize = 4096;
 
 impl Conn {
-    pub(crate) fn new(
-        stream: Stream,
-        session: SessionId,
-        peer: Option<SocketAddr>,
-        authenticated: bool,
-        now: Time,
-    ) -> Self {
+    pub(crate) fn new(stream: Stream, id: ClientId, peer: Option<SocketAddr>, now: Time) -> Self {
         Self {
             stream,
-            session,
+            id,
             peer,
             protocol: Protocol::Resp2,
-            authenticated,
+            authenticated: false,
+            user: None,
+            number: 0,
+            gone: false,
+            probation: false,
+            draining: false,
+            restricted: false,
             transaction: None,
-            guarded: !authenticated,
+            guarded: true,
             waiting: false,
             wrong_passwords: 0,
             rebuked_at: None,
@@ -105,7 +119,7 @@ impl Conn {
             accounted: 0,
             since: now,
             last_request: now,
-            incomplete_since: (!authenticated).then_some(now),
+            incomplete_since: Some(now),
             stuck_since: None,
             commands: 0,
             name: Vec::new(),
@@ -114,15 +128,34 @@ impl Conn {
         }
     }
 
-    pub(crate) fn set_authenticated(&mut self, authenticated: bool) {
-        self.authenticated = authenticated;
-        self.guarded = !authenticated || self.transaction.is_some();
+    /// Is this user's from now on.
+    pub(crate) fn log_in(&mut self, user: Arc<User>, number: u16) {
+        self.authenticated = true;
+        self.incomplete_since = None;
+        self.user = Some(user);
+        self.number = number;
+        self.update_guard();
+    }
+
+    /// Is nobody's until somebody logs in.
+    pub(crate) fn log_out(&mut self) {
+        self.authenticated = false;
+        self.update_guard();
+    }
+
+    /// To be called when anything has changed that commands are checked for.
+    pub(crate) fn update_guard(&mut self) {
+        let powerful = |user: &Arc<User>| user.is_all_powerful();
+        let free = self.user.as_ref().is_some_and(powerful);
+        self.restricted = self.gone || self.probation || self.draining || !free;
+        self.guarded = !self.authenticated || self.restricted || self.transaction.is_some();
     }
 
     /// What was queued since MULTI, if that was said; commands are executed again.
     pub(crate) fn end_transaction(&mut self) -> Option<Box<Transaction>> {
-        self.guarded = !self.authenticated;
-        self.transaction.take()
+        let transaction = self.transaction.take();
+        self.update_guard();
+        transaction
     }
 
     /// Lets a wrong password cost time, twice as much with each: 1 s, 2 s, 4 s.
@@ -132,6 +165,11 @@ impl Conn {
         self.wrong_passwords += 1;
         self.rebuked_at = Some(Time(now.0 + seconds * 1_000_000_000));
         self.waiting = true;
+    }
+
+    /// The number of its user.
+    pub(crate) fn user_number(&self) -> u16 {
+        self.number
     }
 
     /// Replies that wait to be sent, in bytes.

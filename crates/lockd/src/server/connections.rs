@@ -10,7 +10,8 @@ use super::Server;
 use super::conn::Conn;
 use super::net::{self, Door};
 use super::stream::Stream;
-use crate::table::{Event, Reply, SessionId, Time};
+use crate::log::{self, Level};
+use crate::table::{ClientId, Event, Reply, Time};
 
 /// Epoll tells once of each change (edge-triggered): it need not look at a
 /// socket again after each read, nor be told when a client may not be read from.
@@ -23,14 +24,14 @@ const INTEREST: EventFlags = EventFlags::IN
 const STUCK: EventFlags = INTEREST.union(EventFlags::OUT);
 
 impl Server {
-    pub(super) fn conn(&self, session: SessionId) -> Option<&Conn> {
-        let conn = self.conns.get(session.slot())?.as_deref()?;
-        (conn.session == session).then_some(conn)
+    pub(super) fn conn(&self, client: ClientId) -> Option<&Conn> {
+        let conn = self.conns.get(client.slot())?.as_deref()?;
+        (conn.id == client).then_some(conn)
     }
 
-    pub(super) fn take_conn(&mut self, session: SessionId) -> Option<Box<Conn>> {
-        let place = self.conns.get_mut(session.slot())?;
-        if place.as_ref().is_some_and(|conn| conn.session == session) {
+    pub(super) fn take_conn(&mut self, client: ClientId) -> Option<Box<Conn>> {
+        let place = self.conns.get_mut(client.slot())?;
+        if place.as_ref().is_some_and(|conn| conn.id == client) {
             place.take()
         } else {
             None
@@ -94,7 +95,7 @@ impl Server {
     }
 
     fn is_full(&self) -> bool {
-        let known = self.table.sessions() as usize;
+        let known = self.table.clients() as usize;
         #[cfg(feature = "tls")]
         let known = known
             + self
@@ -112,37 +113,56 @@ impl Server {
         }
         while let Some(guest) = self.handshakes.as_ref().and_then(|shaken| shaken.take()) {
             let stream = Stream::tls(guest.fd, guest.tls);
-            let Some(session) = self.let_in(stream, guest.peer) else {
+            let Some(client) = self.let_in(stream, guest.peer) else {
                 continue;
             };
             // Requests may have come together with the handshake's end, of which
             // epoll knows nothing.
-            if let Some(conn) = self.conns[session.slot()].as_mut() {
+            if let Some(conn) = self.conns[client.slot()].as_mut() {
                 conn.readable = true;
                 conn.later = true;
-                self.later.push_back(session);
+                self.later.push_back(client);
             }
         }
     }
 
-    fn let_in(&mut self, stream: Stream, peer: Option<SocketAddr>) -> Option<SessionId> {
+    fn let_in(&mut self, stream: Stream, peer: Option<SocketAddr>) -> Option<ClientId> {
         let now = self.now();
-        let Reply::Opened(session) = self.step(Event::Open, now) else {
+        let Reply::Opened(client) = self.step(Event::Open, now) else {
             return None;
         };
-        let open = self.config.password.is_none();
-        let conn = Box::new(Conn::new(stream, session, peer, open, now));
-        let data = EventData::new_u64(session.number());
+        let mut conn = Box::new(Conn::new(stream, client, peer, now));
+        conn.probation = self.is_reserved();
+        conn.draining = self.draining.is_some();
+        self.log_out(&mut conn, now);
+        #[cfg(feature = "tls")]
+        if let Some(name) = conn.stream.common_name()
+            && let Some(user) = self
+                .config
+                .users
+                .find(&name)
+                .filter(|user| user.on)
+                .cloned()
+        {
+            // If it may not, it is like one without a certificate.
+            let _ = self.log_in(&mut conn, user, now);
+        }
+        let data = EventData::new_u64(client.number());
         if epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST).is_err() {
-            self.step(Event::Close { session }, now);
+            self.forget_user(&mut conn);
+            self.step(Event::Close { client }, now);
             return None;
         }
         self.stats.connections += 1;
-        if self.conns.len() <= session.slot() {
-            self.conns.resize_with(session.slot() + 1, || None);
+        if log::writes(Level::Debug) {
+            let text = format!("client {} from {}", client.number(), conn.address());
+            log::write(Level::Debug, &text);
         }
-        self.conns[session.slot()] = Some(conn);
-        Some(session)
+        if self.conns.len() <= client.slot() {
+            self.conns.resize_with(client.slot() + 1, || None);
+        }
+        self.conns[client.slot()] = Some(conn);
+        Some(client)
     }
 
     pub(super) fn client_ready(&mut self, number: u64, flags: EventFlags) {
@@ -151,10 +171,7 @@ impl Server {
             return;
         };
         // The event may be of one who left in this very turn.
-        if place
-            .as_ref()
-            .is_none_or(|conn| conn.session.number() != number)
-        {
+        if place.as_ref().is_none_or(|conn| conn.id.number() != number) {
             return;
         }
         let Some(mut conn) = place.take() else { return };
@@ -175,10 +192,10 @@ impl Server {
         let goes_on = conn.more || conn.can_read(self.config.max_request);
         if (goes_on || conn.waiting && conn.hung_up) && !conn.later {
             conn.later = true;
-            self.later.push_back(conn.session);
+            self.later.push_back(conn.id);
         }
         self.account(&mut conn);
-        let slot = conn.session.slot();
+        let slot = conn.id.slot();
         self.conns[slot] = Some(conn);
         if !self.outputs.is_empty() {
             // Its wait ended while it was out of its place.
@@ -199,7 +216,7 @@ impl Server {
             return Ok(());
         }
         conn.watched_for_room = stuck;
-        let data = EventData::new_u64(conn.session.number());
+        let data = EventData::new_u64(conn.id.number());
         let interest = if stuck { STUCK } else { INTEREST };
         epoll::modify(&self.epoll, &conn.stream.fd, data, interest)
     }
@@ -211,32 +228,37 @@ impl Server {
 
     /// Ends a connection at the time of a command, behind which others follow.
     pub(super) fn close_at(&mut self, mut conn: Box<Conn>, now: Time) {
-        let session = conn.session;
+        let client = conn.id;
         if conn.waiting {
             // What is due by now may grant it a lease yet: it must be in its
             // place to be told, so that the lease can be passed on.
-            self.conns[session.slot()] = Some(conn);
+            self.conns[client.slot()] = Some(conn);
             self.wake();
-            self.step(Event::Cancel { session }, now);
-            let Some(found) = self.take_conn(session) else {
+            self.step(Event::Cancel { client }, now);
+            let Some(found) = self.take_conn(client) else {
                 return;
             };
             conn = found;
         }
         self.pass_on(&mut conn, now);
+        if log::writes(Level::Debug) {
+            let text = format!("client {} is gone", client.number());
+            log::write(Level::Debug, &text);
+        }
+        self.forget_user(&mut conn);
         self.buffered -= conn.accounted;
         conn.stream.close();
-        self.step(Event::Close { session }, now);
+        self.step(Event::Close { client }, now);
     }
 
     /// A lease that was granted to a client that was gone before the reply could
     /// be sent goes to the next one; nobody can know its token.
     fn pass_on(&mut self, conn: &mut Conn, now: Time) {
-        let session = conn.session;
+        let client = conn.id;
         for (token, name) in std::mem::take(&mut conn.fresh_leases).iter() {
             let token = Some(token);
             let event = Event::Unlock {
-                session,
+                client,
                 name,
                 token,
             };
@@ -248,8 +270,8 @@ impl Server {
     }
 
     /// Lets a connection go on whose wait has ended.
-    pub(super) fn resume(&mut self, session: SessionId) {
-        let Some(mut conn) = self.take_conn(session) else {
+    pub(super) fn resume(&mut self, client: ClientId) {
+        let Some(mut conn) = self.take_conn(client) else {
             return;
         };
         let alive = self.continue_turn(&mut conn);
@@ -269,13 +291,13 @@ impl Server {
         if conn.can_read(self.config.max_request) {
             return self.serve(conn);
         }
-        self.unsent.push(conn.session);
+        self.unsent.push(conn.id);
         true
     }
 
     /// Sends what others' commands have brought a connection.
-    pub(super) fn deliver(&mut self, session: SessionId) {
-        let Some(mut conn) = self.take_conn(session) else {
+    pub(super) fn deliver(&mut self, client: ClientId) {
+        let Some(mut conn) = self.take_conn(client) else {
             return;
         };
         let alive = self.flush(&mut conn);

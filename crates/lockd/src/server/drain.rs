@@ -1,4 +1,6 @@
 //! The daemon's end: everybody gets what is theirs, for as long as that may take.
+//! Before it there may be a time in which nothing is granted any more and holders
+//! finish.
 
 use std::io;
 
@@ -7,28 +9,103 @@ use rustix::event::epoll;
 use rustix::time::Timespec;
 
 use super::Server;
+use crate::log::say;
 use crate::table::{Event, Time};
 
+/// The answer to those who wait, or want a lock, while holders finish.
+pub(super) const DRAINING: &str =
+    "SHUTDOWN the lock daemon is ending: it waits for holders and grants nothing any more";
+
 impl Server {
+    /// Lets nobody take a lock any more, and ends the daemon when nobody holds one,
+    /// or after this time.
+    pub(super) fn begin_drain(&mut self, ms: u64, now: Time) {
+        self.draining = Some(Time(now.0.saturating_add(ms * 1_000_000)));
+        self.set_draining(true);
+        self.step(Event::Tick, now);
+        let waiters = self.end_waits(DRAINING, now);
+        let holds = self.table.holds();
+        say(&format!(
+            "draining for at most {ms} ms: {holds} holds, {waiters} waits ended"
+        ));
+        if let Some(notifier) = &self.notifier {
+            notifier.status("draining: waits for holders");
+        }
+    }
+
+    /// Grants locks again; false: there was no drain.
+    pub(super) fn abort_drain(&mut self) -> bool {
+        let was = self.draining.take().is_some();
+        if was {
+            self.set_draining(false);
+            say("the drain was aborted: locks are granted again");
+            if let Some(notifier) = &self.notifier {
+                notifier.status("");
+            }
+        }
+        was
+    }
+
+    /// Whether it is waited for holders.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
+    /// Ends the daemon with this turn.
+    pub(super) fn end_soon(&mut self) {
+        self.ending = true;
+    }
+
+    /// Whether the loop is to end.
+    pub(super) fn is_drained(&self) -> bool {
+        let done = |end: Time| self.table.holds() == 0 || self.clock >= end;
+        self.ending || self.draining.is_some_and(done)
+    }
+
+    /// Lets the commands of all who are in their places be checked, or not.
+    fn set_draining(&mut self, draining: bool) {
+        for conn in self.conns.iter_mut().flatten() {
+            conn.draining = draining;
+            conn.update_guard();
+        }
+    }
+
+    /// Answers all who wait for a lock, before any of them can get one; how many
+    /// they were.
+    fn end_waits(&mut self, text: &str, now: Time) -> u64 {
+        let mut count = 0;
+        for slot in 0..self.conns.len() {
+            let client = match &self.conns[slot] {
+                // Others wait for the answer to a wrong password.
+                Some(conn) if self.table.is_waiting(conn.id) => conn.id,
+                _ => continue,
+            };
+            // What is due may end the wait in this step in another way.
+            self.step(Event::Cancel { client }, now);
+            let Some(mut conn) = self.take_conn(client) else {
+                continue;
+            };
+            if std::mem::take(&mut conn.waiting) {
+                count += 1;
+                Writer::new(&mut conn.output, conn.protocol).error(text);
+                self.let_go_on(&conn);
+            }
+            self.conns[slot] = Some(conn);
+        }
+        count
+    }
+
     /// See [`Server::run`].
     pub(super) fn drain(&mut self) -> io::Result<()> {
+        if let Some(notifier) = &self.notifier {
+            notifier.stopping();
+        }
         self.listeners.clear();
         let start = self.now();
         // What is due is done first, while every connection is in its place; and
         // all waits end before the first lock is released.
         self.step(Event::Tick, start);
-        for slot in 0..self.conns.len() {
-            let Some(conn) = &mut self.conns[slot] else {
-                continue;
-            };
-            if conn.waiting {
-                let session = conn.session;
-                conn.waiting = false;
-                Writer::new(&mut conn.output, conn.protocol)
-                    .error("SHUTDOWN the lock daemon is ending");
-                self.step(Event::Cancel { session }, start);
-            }
-        }
+        self.end_waits("SHUTDOWN the lock daemon is ending", start);
         for slot in 0..self.conns.len() {
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
@@ -39,7 +116,7 @@ impl Server {
         }
         let end = Time(start.0 + self.config.drain_timeout.as_nanos() as u64);
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1024);
-        while self.table.sessions() > 0 && self.now() < end {
+        while self.table.clients() > 0 && self.now() < end {
             events.clear();
             let pause = Timespec {
                 tv_sec: 0,

@@ -23,7 +23,7 @@ impl Server {
             return false;
         }
         if self.gather && conn.pending() > 0 && !conn.is_stuck() {
-            self.unsent.push(conn.session);
+            self.unsent.push(conn.id);
             return true;
         }
         self.flush(conn)

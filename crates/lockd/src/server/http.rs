@@ -1,4 +1,4 @@
-//! The metrics' own little HTTP: one request, one answer, the connection closes.
+//! HTTP for metrics and probes of health, as little as they need: one request, one answer, the connection closes.
 
 use std::os::fd::OwnedFd;
 
@@ -34,8 +34,13 @@ impl HttpConn {
         }
     }
 
-    /// The answer, once the request is whole. `metrics` makes the page.
-    pub(crate) fn respond(&mut self, metrics: impl FnOnce() -> String) -> bool {
+    /// The answer, once the request is whole. `metrics` makes the page; `health` is
+    /// what the daemon cannot do, if anything.
+    pub(crate) fn respond(
+        &mut self,
+        metrics: impl FnOnce() -> String,
+        health: Result<(), &str>,
+    ) -> bool {
         let whole = self.request.windows(4).any(|four| four == b"\r\n\r\n");
         if !whole && self.request.len() < REQUEST_MAX {
             return false;
@@ -54,7 +59,11 @@ impl HttpConn {
         self.answer = match (whole, method, path) {
             (false, ..) => page("431 Request Header Fields Too Large", "too long\n"),
             (_, b"GET", b"/metrics") => page("200 OK", &metrics()),
-            (_, b"GET", _) => page("404 Not Found", "the metrics are at /metrics\n"),
+            (_, b"GET", b"/healthz") => match health {
+                Ok(()) => page("200 OK", "ok\n"),
+                Err(why) => page("503 Service Unavailable", &format!("{why}\n")),
+            },
+            (_, b"GET", _) => page("404 Not Found", "there are /metrics and /healthz\n"),
             _ => page("405 Method Not Allowed", "only GET\n"),
         };
         true
@@ -71,6 +80,17 @@ fn page(status: &str, body: &str) -> Vec<u8> {
 }
 
 impl Server {
+    /// Whether clients get what they come for; else why not.
+    fn health(&self) -> Result<(), &'static str> {
+        if self.is_draining() {
+            return Err("draining: waits for holders and grants nothing");
+        }
+        if self.table.tokens_left() == 0 {
+            return Err("no fencing tokens can be made durable");
+        }
+        Ok(())
+    }
+
     pub(super) fn admit_http(&mut self, fd: OwnedFd) {
         let free = self.http.iter().position(Option::is_none);
         let index = match free {
@@ -112,7 +132,7 @@ impl Server {
                 Err(_) => return false,
             }
             let server = &*self;
-            if !conn.respond(|| info::metrics(server, now())) {
+            if !conn.respond(|| info::metrics(server, now()), server.health()) {
                 return true;
             }
             let data = EventData::new_u64(HTTP | index as u64);

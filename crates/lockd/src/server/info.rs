@@ -172,7 +172,7 @@ fn about_clients(server: &Server, add: Add<'_>) {
     add(
         clients,
         "connected_clients",
-        Gauge(server.table.sessions()),
+        Gauge(server.table.clients()),
         "Clients connected",
     );
     add(
@@ -270,6 +270,12 @@ fn about_locks(server: &Server, add: Add<'_>) {
             "Holds; each holder of a shared lock counts",
         ),
         ("leases", table.leases(), "Holds that are leases"),
+        (
+            "draining",
+            u64::from(server.is_draining()),
+            "Whether the daemon waits for holders before its end",
+        ),
+        ("sessions", table.sessions(), "Sessions that are open"),
         ("waiters", table.waiting(), "Clients that wait for a lock"),
     ] {
         add("locks", name, Gauge(value), help);
@@ -302,6 +308,11 @@ fn about_work(server: &Server, add: Add<'_>) {
             counters.released_by_disconnect,
             "Holds ended with their connection",
         ),
+        (
+            "releases_by_session",
+            counters.released_by_session,
+            "Holds ended with their session",
+        ),
         ("expirations", counters.expired, "Leases that ran out"),
         (
             "forced_releases",
@@ -320,6 +331,11 @@ fn about_work(server: &Server, add: Add<'_>) {
             "wait_cancels",
             counters.wait_cancels,
             "Waits ended because the client was gone",
+        ),
+        (
+            "waits_without_session",
+            counters.waits_without_session,
+            "Waits ended because their session was over",
         ),
         (
             "waits_unblocked",
@@ -462,8 +478,8 @@ pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
     };
     format!(
         "id={} addr={} name={} age={} idle={} flags={flags} db=0 qbuf={} obl={} tot-cmds={} \
-         owns={} resp={} lib-name={} lib-ver={}\n",
-        conn.session.number(),
+         owns={} user={} resp={} lib-name={} lib-ver={}\n",
+        conn.id.number(),
         conn.address(),
         text(&conn.name),
         seconds(conn.since),
@@ -471,7 +487,8 @@ pub(crate) fn client_line(server: &Server, conn: &Conn, now: Time) -> String {
         conn.input.len(),
         conn.pending(),
         conn.commands,
-        u8::from(server.table.owns_any(conn.session)),
+        u8::from(server.table.owns_any(conn.id)),
+        conn.user.as_ref().map_or("", |user| &user.name),
         conn.protocol.number(),
         text(&conn.library),
         text(&conn.library_version),
@@ -497,125 +514,10 @@ pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
             "max-waiters-per-lock",
             config.table.waiters_per_lock.to_string(),
         ),
+        ("max-sessions", config.table.sessions.to_string()),
         ("max-name", config.table.name_bytes.to_string()),
         ("max-request", config.max_request.to_string()),
         ("max-output", config.max_output.to_string()),
         ("request-timeout", seconds(config.request_timeout)),
     ]
-}
-
-/// [`glob`], and what it has cost: some 30 ns each. With several stars the time
-/// can grow with the product of the lengths.
-pub(crate) fn glob_cost(pattern: &[u8], name: &[u8]) -> (bool, u64) {
-    let stars = pattern.iter().filter(|&&byte| byte == b'*').count();
-    let steps = match stars {
-        0 | 1 => pattern.len() + name.len(),
-        _ => pattern.len() * name.len(),
-    };
-    (glob(pattern, name), steps as u64 / 16)
-}
-
-/// Whether `name` matches a pattern of `*`, `?`, `[a-c]`, `[^x]` and `\` before a
-/// byte that is meant as it is.
-pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    // Where to go on when what follows the last star does not match: the star
-    // then stands for one byte more.
-    let mut retry: Option<(usize, usize)> = None;
-    loop {
-        if p < pattern.len() && pattern[p] == b'*' {
-            retry = Some((p, n));
-            p += 1;
-            continue;
-        }
-        if n == name.len() && p == pattern.len() {
-            return true;
-        }
-        if n < name.len()
-            && p < pattern.len()
-            && let Some(used) = matches_one(&pattern[p..], name[n])
-        {
-            p += used;
-            n += 1;
-            continue;
-        }
-        match retry {
-            Some((star, from)) if from < name.len() => {
-                retry = Some((star, from + 1));
-                (p, n) = (star + 1, from + 1);
-            }
-            _ => return false,
-        }
-    }
-}
-
-/// The length of the pattern's first element, if it matches the byte.
-fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
-    match pattern {
-        [b'?', ..] => Some(1),
-        [b'\\', escaped, ..] => (*escaped == byte).then_some(2),
-        [b'[', class @ ..] => {
-            let (negated, class) = match class {
-                [b'^', rest @ ..] => (true, rest),
-                rest => (false, rest),
-            };
-            let end = class.iter().position(|&at| at == b']')?;
-            let mut found = false;
-            let mut at = 0;
-            while at < end {
-                match class[at..end] {
-                    [low, b'-', high, ..] => {
-                        found |= (low.min(high)..=low.max(high)).contains(&byte);
-                        at += 3;
-                    }
-                    [single, ..] => {
-                        found |= single == byte;
-                        at += 1;
-                    }
-                    [] => break,
-                }
-            }
-            (found != negated).then_some(1 + usize::from(negated) + end + 1)
-        }
-        [plain, ..] => (*plain == byte).then_some(1),
-        [] => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::glob;
-
-    #[test]
-    fn patterns_match_as_in_redis() {
-        for (pattern, name, expected) in [
-            ("*", "", true),
-            ("*", "anything", true),
-            ("", "", true),
-            ("", "a", false),
-            ("a*c", "abbc", true),
-            ("a*c", "abbd", false),
-            ("a*b*c", "a-b-b-c", true),
-            ("*ab", "aab", true),
-            ("a?c", "abc", true),
-            ("a?c", "ac", false),
-            ("a[bc]d", "abd", true),
-            ("a[a-c]d", "abd", true),
-            ("a[^a-c]d", "abd", false),
-            ("a[^a-c]d", "axd", true),
-            ("a\\*", "a*", true),
-            ("a\\*", "ab", false),
-            ("a[", "a[", false),
-            ("job:*", "job:1", true),
-            ("job:*", "jobs", false),
-        ] {
-            assert_eq!(
-                glob(pattern.as_bytes(), name.as_bytes()),
-                expected,
-                "{pattern} {name}"
-            );
-        }
-        // Stars in plenty must not take time in plenty.
-        assert!(!glob(&b"*a".repeat(200), &[b'a'; 190]));
-    }
 }

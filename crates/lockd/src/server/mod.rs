@@ -7,6 +7,10 @@
 //! each read: what arrived was sent before it, so that a lease never ends earlier
 //! than its client reckons.
 
+mod accounts;
+mod audit;
+#[cfg(feature = "tls")]
+mod certificate;
 mod commands;
 mod conn;
 mod connections;
@@ -32,7 +36,8 @@ use jostle_resp::Args;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::config::Config;
-use crate::table::{Output, SessionId, Table, Time};
+use crate::systemd::Notifier;
+use crate::table::{ClientId, Output, Table, Time};
 use conn::Conn;
 use http::HttpConn;
 use info::Stats;
@@ -46,7 +51,7 @@ pub use setup::StartError;
 /// Bytes read at a time: a few thousand pipelined commands.
 const SCRATCH: usize = 64 * 1024;
 
-// What an epoll event belongs to: sessions use their numbers as they are.
+// What an epoll event belongs to: clients use their numbers as they are.
 const KIND_SHIFT: u32 = 60;
 const LISTENER: u64 = 1 << KIND_SHIFT;
 const HTTP: u64 = 2 << KIND_SHIFT;
@@ -66,27 +71,35 @@ pub struct Server {
     tls: Option<std::sync::Arc<rustls::ServerConfig>>,
     #[cfg(feature = "tls")]
     handshakes: Option<handshake::Handshakes>,
-    /// By session slot.
+    /// By client slot.
     conns: Vec<Option<Box<Conn>>>,
     http: Vec<Option<HttpConn>>,
     reserver: Option<Reserver>,
     stats: Stats,
+    numbers: accounts::Numbers,
+    failures: audit::Failures,
+    /// Who is told of the daemon's state.
+    notifier: Option<Notifier>,
+    /// Until when it is waited for holders before the end.
+    draining: Option<Time>,
+    /// The loop ends with this turn.
+    ending: bool,
     started: Time,
     max_connections: usize,
     /// Bytes in all clients' buffers, as of each client's last turn.
     buffered: usize,
     /// Those whose wait has ended: with nothing behind it, so that a client waits
     /// for nothing but the reply; and with commands behind it that may go on.
-    granted: VecDeque<SessionId>,
-    resumed: VecDeque<SessionId>,
+    granted: VecDeque<ClientId>,
+    resumed: VecDeque<ClientId>,
     /// Those whose commands were executed, and whose replies are to be sent.
-    unsent: Vec<SessionId>,
+    unsent: Vec<ClientId>,
     /// Several clients are ready: their replies are kept back for each other. So
     /// many bytes were.
     gather: bool,
     gathered: usize,
     /// Those who go on with the next turn.
-    later: VecDeque<SessionId>,
+    later: VecDeque<ClientId>,
     /// The time that was read last.
     clock: Time,
     /// The command being executed was a long one: others come first.

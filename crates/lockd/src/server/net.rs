@@ -89,6 +89,25 @@ impl Listener {
         })
     }
 
+    /// A socket that listens already; what for, its name says, else its kind.
+    pub(crate) fn inherited(fd: OwnedFd, name: &str) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();
+        let door = match (name, address) {
+            (_, None) => Door::Unix,
+            ("metrics", _) => Door::Metrics,
+            #[cfg(feature = "tls")]
+            ("tls", _) => Door::Tls,
+            _ => Door::Tcp,
+        };
+        Ok(Self {
+            fd,
+            door,
+            address,
+            file: None,
+        })
+    }
+
     /// The next connection and where it comes from.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
         if self.door == Door::Unix {

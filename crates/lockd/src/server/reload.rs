@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 
 use super::Server;
 use crate::config::{Config, ConfigError};
-use crate::log::say;
+use crate::log::{self, Level, say, write};
+use crate::users::Users;
 
 /// When to read the settings again, and how.
 pub struct Reload {
@@ -20,14 +21,21 @@ impl Server {
     pub(super) fn reload(&mut self, reload: &mut Reload) {
         let mut bytes = [0; 64];
         while let Ok(1..) = rustix::io::read(&reload.signal, &mut bytes) {}
+        if let Some(notifier) = &self.notifier {
+            notifier.reloading();
+        }
         let outcome = (reload.read)()
             .map_err(|error| error.to_string())
             .and_then(|config| self.take_over(config));
         match outcome {
-            Ok(()) => say("settings read again: password and certificate are in force"),
-            Err(why) => say(&format!(
-                "settings not taken over, the old ones stay: {why}"
-            )),
+            Ok(()) => say("settings read again: password, users and certificate are in force"),
+            Err(why) => write(
+                Level::Error,
+                &format!("settings not taken over, the old ones stay: {why}"),
+            ),
+        }
+        if let Some(notifier) = &self.notifier {
+            notifier.ready();
         }
     }
 
@@ -35,11 +43,17 @@ impl Server {
         if self.config.password.is_some() && config.password.is_none() {
             return Err("a password cannot be taken away while the daemon runs".to_owned());
         }
+        // All that can fail comes before anything is changed.
+        let users = self.check_users(config.users.clone())?;
         #[cfg(feature = "tls")]
         if self.config.tls.is_some() {
             let tls = config.tls.as_ref().ok_or("TLS cannot be turned off")?;
             self.tls = Some(super::setup::load_tls(tls)?);
         }
+        let now = self.now();
+        self.adopt_users(users, now);
+        log::set(config.log_level, config.log_format);
+        (self.config.log_level, self.config.log_format) = (config.log_level, config.log_format);
         let changed = elsewhere(&self.config) != elsewhere(&config);
         self.config.password = config.password;
         if changed {
@@ -53,6 +67,7 @@ impl Server {
 fn elsewhere(config: &Config) -> String {
     let rest = Config {
         password: None,
+        users: Users::single(None),
         ..config.clone()
     };
     format!("{rest:?}")

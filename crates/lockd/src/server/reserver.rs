@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{SCRATCH, Server};
-use crate::log::say;
+use crate::log::{Level, say, write};
 use crate::table::Event;
 use crate::tokens::{END, RANGE, TokenStore};
 
@@ -161,13 +161,17 @@ impl Keeper {
         };
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         if now != *lost {
-            say(now
-                .as_deref()
-                .unwrap_or("the data directory is there again"));
+            match now.as_deref() {
+                Some(trouble) => write(Level::Error, trouble),
+                None => say("the data directory is there again"),
+            }
         }
         *lost = now;
         if let Ok(true) = found {
-            say("the data directory had vanished, and was made anew: tokens go on");
+            write(
+                Level::Warn,
+                "the data directory had vanished, and was made anew: tokens go on",
+            );
         }
     }
 }

@@ -14,6 +14,7 @@ use super::poll::BusyPoll;
 use super::reserver::Reserver;
 use super::{BELL, LISTENER, SCRATCH, Server, now};
 use crate::config::{Config, Data};
+use crate::systemd::{Inherited, Notifier};
 use crate::table::{Event, HashKey, Table};
 use crate::tokens::{END, FileStore, StoreError, TokenStore};
 
@@ -37,6 +38,9 @@ pub enum StartError {
     /// The first range of tokens cannot be made durable.
     #[error("cannot reserve fencing tokens: {0}")]
     Tokens(String),
+    /// Everybody could take and break locks.
+    #[error(transparent)]
+    Public(crate::config::ConfigError),
     /// The certificate or key cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
@@ -58,11 +62,20 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub fn bind(config: Config) -> Result<Self, StartError> {
+        Self::bind_with(config, Vec::new())
+    }
+
+    /// [`Server::bind`], with sockets that listen already beside those of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn bind_with(config: Config, inherited: Vec<Inherited>) -> Result<Self, StartError> {
         match &config.data {
-            Data::None => Self::with_tokens(config, None, 1),
+            Data::None => Self::with_all(config, None, 1, inherited),
             Data::Directory(path) => {
                 let (store, first) = FileStore::open(path)?;
-                Self::with_tokens(config, Some(Box::new(store)), first)
+                Self::with_all(config, Some(Box::new(store)), first, inherited)
             }
         }
     }
@@ -76,6 +89,15 @@ impl Server {
         config: Config,
         store: Option<Box<dyn TokenStore>>,
         first: u64,
+    ) -> Result<Self, StartError> {
+        Self::with_all(config, store, first, Vec::new())
+    }
+
+    fn with_all(
+        config: Config,
+        store: Option<Box<dyn TokenStore>>,
+        first: u64,
+        inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
         let started = now();
         let max_connections = net::connections_that_fit(config.max_connections, SPARE_FILES);
@@ -96,6 +118,11 @@ impl Server {
             http: Vec::new(),
             reserver: store.map(Reserver::start).transpose()?,
             stats: Stats::default(),
+            numbers: Default::default(),
+            failures: Default::default(),
+            notifier: None,
+            draining: None,
+            ending: false,
             started,
             max_connections,
             buffered: 0,
@@ -119,7 +146,8 @@ impl Server {
         #[cfg(feature = "tls")]
         server.start_handshakes()?;
         server.first_tokens()?;
-        server.listen()?;
+        server.adopt_users(server.config.users.clone(), server.started);
+        server.listen(inherited)?;
         Ok(server)
     }
 
@@ -151,7 +179,7 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn listen(&mut self) -> Result<(), StartError> {
+    pub(super) fn listen(&mut self, inherited: Vec<Inherited>) -> Result<(), StartError> {
         let failed = |place: String| move |error| StartError::Listen { place, error };
         let mut listeners = Vec::new();
         let tcp = |address: &SocketAddr, door| {
@@ -171,12 +199,46 @@ impl Server {
             let place = path.display().to_string();
             listeners.push(Listener::unix(path, *mode).map_err(failed(place))?);
         }
+        for found in inherited {
+            listeners.push(self.inherit(found)?);
+        }
         for (index, listener) in listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENER | index as u64);
             epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)?;
         }
         self.listeners = listeners;
         Ok(())
+    }
+
+    /// A socket that listens already, by its name or kind.
+    fn inherit(&self, found: Inherited) -> Result<Listener, StartError> {
+        let place = format!("the socket `{}` of systemd", found.name);
+        let failed = |error| StartError::Listen { place, error };
+        let listener = Listener::inherited(found.fd, &found.name).map_err(failed)?;
+        #[cfg(feature = "tls")]
+        let lacks_tls = listener.door == Door::Tls && self.tls.is_none();
+        #[cfg(not(feature = "tls"))]
+        let lacks_tls = found.name == "tls";
+        if lacks_tls {
+            let text = "a socket named tls needs --tls-cert and --tls-key";
+            return Err(StartError::Tls(text.to_owned()));
+        }
+        let public = |address: &SocketAddr| !crate::config::is_loopback(address);
+        if let Some(address) = listener.address.filter(public)
+            && listener.door != Door::Metrics
+            && !self.config.users.all_need_passwords()
+        {
+            return Err(StartError::Public(crate::config::ConfigError::Public(
+                address,
+            )));
+        }
+        Ok(listener)
+    }
+
+    /// Tells this one of the daemon's state from now on, first that it is ready.
+    pub fn notify(&mut self, notifier: Notifier) {
+        notifier.ready();
+        self.notifier = Some(notifier);
     }
 
     /// The addresses that clients can connect to, with the ports that port 0
@@ -222,10 +284,30 @@ pub(super) fn load_tls(
     let key =
         PrivateKeyDer::from_pem_file(&config.key).map_err(|error| failed(&config.key, &error))?;
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let clients = match &config.ca {
+        None => rustls::server::WebPkiClientVerifier::no_client_auth(),
+        Some(path) => {
+            let mut roots = rustls::RootCertStore::empty();
+            let found = CertificateDer::pem_file_iter(path)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(|error| failed(path, &error))?;
+            for cert in found {
+                roots.add(cert).map_err(|error| failed(path, &error))?;
+            }
+            // Whoever shows no certificate has to give a password.
+            rustls::server::WebPkiClientVerifier::builder_with_provider(
+                roots.into(),
+                provider.clone(),
+            )
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| failed(path, &error))?
+        }
+    };
     let server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(certs, key)
         .map_err(|error| failed(&config.cert, &error))?;
     Ok(std::sync::Arc::new(server))

@@ -40,6 +40,14 @@ impl Stream {
         }
     }
 
+    /// The common name of the certificate that a TLS client has shown, which an
+    /// authority of ours has signed.
+    #[cfg(feature = "tls")]
+    pub(crate) fn common_name(&self) -> Option<Vec<u8>> {
+        let certificates = self.tls.as_ref()?.peer_certificates()?;
+        super::certificate::common_name(certificates.first()?)
+    }
+
     /// Whether it may hold bytes that epoll does not know of.
     pub(crate) fn is_tls(&self) -> bool {
         #[cfg(feature = "tls")]

@@ -77,7 +77,7 @@ impl Server {
         }
         // Who owes something is slow, not idle, and has its own time.
         let owes = conn.incomplete_since.is_some() || conn.is_stuck();
-        let of_use = conn.waiting || self.table.owns_any(conn.session);
+        let of_use = conn.waiting || self.table.owns_any(conn.id);
         let excused = of_use || (owes && patience.is_some());
         if !excused && passed(Some(conn.last_request), self.config.idle_timeout) {
             return Some(Fault::Idle);

@@ -8,10 +8,10 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::{WRONG_PASSWORD, write_tokens};
+use super::commands::{NO_SESSION, WRONG_PASSWORD, write_tokens};
 use super::conn::Conn;
 use super::{BELL, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
-use crate::table::{Event, Outcome, Reply, SessionId, Time};
+use crate::table::{ClientId, Event, Outcome, Reply, Time};
 
 /// Steps of clients whose waits have ended, before replies are sent and others
 /// are listened to: some 50 us.
@@ -71,6 +71,9 @@ impl Server {
             }
             self.gather = false;
             self.end_of_turn();
+            if self.is_drained() {
+                return self.drain();
+            }
         }
     }
 
@@ -147,10 +150,13 @@ impl Server {
     /// When the next turn is due, whether anything comes or not.
     fn next_deadline(&self) -> Option<Time> {
         let mut next = self.table.next_tick();
+        if let Some(end) = self.draining {
+            next = Some(next.map_or(end, |next| next.min(end)));
+        }
         if !self.later.is_empty() || !self.resumed.is_empty() {
             next = Some(Time(0));
         }
-        if self.table.sessions() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
+        if self.table.clients() > 0 || !self.http.is_empty() || self.deaf || self.no_tokens() {
             next = Some(next.map_or(self.next_sweep, |next| next.min(self.next_sweep)));
         }
         next
@@ -185,11 +191,11 @@ impl Server {
         if self.buffered > self.config.max_buffers {
             self.shed();
         }
-        for session in self.later.drain(..) {
-            if let Some(conn) = self.conns[session.slot()].as_mut() {
+        for client in self.later.drain(..) {
+            if let Some(conn) = self.conns[client.slot()].as_mut() {
                 conn.later = false;
             }
-            self.resumed.push_back(session);
+            self.resumed.push_back(client);
         }
         self.go_on();
     }
@@ -199,10 +205,10 @@ impl Server {
     /// of many such steps leave together, for few system calls.
     fn go_on(&mut self) {
         for _ in 0..RESUMES_PER_SEND {
-            let Some(session) = self.resumed.pop_front() else {
+            let Some(client) = self.resumed.pop_front() else {
                 break;
             };
-            self.resume(session);
+            self.resume(client);
             if self.gathered >= GATHERED_BYTES {
                 break;
             }
@@ -216,8 +222,8 @@ impl Server {
     fn deliver_replies(&mut self) {
         self.gathered = 0;
         let mut unsent = std::mem::take(&mut self.unsent);
-        for session in unsent.drain(..) {
-            self.deliver(session);
+        for client in unsent.drain(..) {
+            self.deliver(client);
         }
         self.unsent = unsent;
         self.deliver_grants();
@@ -226,8 +232,8 @@ impl Server {
     /// Grants to others go first: somebody waits for them, while other replies
     /// tell what is done already.
     pub(super) fn deliver_grants(&mut self) {
-        while let Some(session) = self.granted.pop_front() {
-            self.deliver(session);
+        while let Some(client) = self.granted.pop_front() {
+            self.deliver(client);
         }
     }
 
@@ -247,11 +253,11 @@ impl Server {
         let mut outputs = std::mem::take(&mut self.outputs);
         outputs.retain(|output| {
             // Who is out of its place is told when it is put back.
-            let Some(mut conn) = self.take_conn(output.session) else {
+            let Some(mut conn) = self.take_conn(output.client) else {
                 return true;
             };
             self.end_wait(&mut conn, output.outcome);
-            self.conns[output.session.slot()] = Some(conn);
+            self.conns[output.client.slot()] = Some(conn);
             false
         });
         self.outputs = outputs;
@@ -261,23 +267,24 @@ impl Server {
         conn.waiting = false;
         let mut reply = Writer::new(&mut conn.output, conn.protocol);
         match outcome {
-            Outcome::Granted { token, lease } => {
+            Outcome::Granted { token, outlives } => {
                 reply.integer(token as i64);
-                if lease {
+                if outlives {
                     conn.fresh_leases.push(token, &conn.wanted);
                 }
             }
             Outcome::GrantedAll {
                 first,
                 count,
-                lease,
+                outlives,
             } => {
                 write_tokens(&mut reply, first, count);
-                if lease {
+                if outlives {
                     conn.fresh_leases.push(first, &conn.wanted);
                 }
             }
             Outcome::TimedOut => reply.nil(),
+            Outcome::NoSession => reply.error(NO_SESSION),
             Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
         }
         self.let_go_on(conn);
@@ -285,8 +292,8 @@ impl Server {
 
     /// Answers a client whose wait an administrator has taken out of the table.
     /// False: it had ended before.
-    pub(super) fn unblock(&mut self, session: SessionId, error: bool) -> bool {
-        let Some(mut conn) = self.take_conn(session) else {
+    pub(super) fn unblock(&mut self, client: ClientId, error: bool) -> bool {
+        let Some(mut conn) = self.take_conn(client) else {
             return false;
         };
         let waited = std::mem::take(&mut conn.waiting);
@@ -299,7 +306,7 @@ impl Server {
             }
             self.let_go_on(&conn);
         }
-        self.conns[session.slot()] = Some(conn);
+        self.conns[client.slot()] = Some(conn);
         waited
     }
 
@@ -311,11 +318,11 @@ impl Server {
         self.let_go_on(conn);
     }
 
-    fn let_go_on(&mut self, conn: &Conn) {
+    pub(super) fn let_go_on(&mut self, conn: &Conn) {
         if conn.input.is_empty() && !conn.readable {
-            self.granted.push_back(conn.session);
+            self.granted.push_back(conn.id);
         } else {
-            self.resumed.push_back(conn.session);
+            self.resumed.push_back(conn.id);
         }
     }
 }

@@ -78,19 +78,20 @@ mod tests {
         let mut step =
             |table: &mut Table, event: Event<'_>| table.step(event, Time(1), &mut outputs);
         step(&mut table, Event::Tokens { end: u64::MAX });
-        let Reply::Opened(session) = step(&mut table, Event::Open) else {
-            panic!("no session")
+        let Reply::Opened(client) = step(&mut table, Event::Open) else {
+            panic!("no client")
         };
         let name = |number: u32| number.to_be_bytes();
         for number in 0..LOCKS {
             assert_eq!(table.outgrows_caches(), number >= MANY);
             // Owned, leased and shared ones, so that links lead to all kinds.
             let request = LockRequest {
-                session,
+                client,
                 name: &name(number),
                 ttl_ms: (number % 3 == 1).then_some(60_000),
                 wait_ms: None,
                 mode: [Mode::Exclusive, Mode::Shared][usize::from(number % 5 == 1)],
+                session: None,
             };
             let reply = step(&mut table, Event::Lock(request));
             assert_eq!(reply, Reply::Granted(u64::from(number) + 1));
@@ -105,7 +106,7 @@ mod tests {
         }
         for number in 0..LOCKS {
             let event = Event::Unlock {
-                session,
+                client,
                 name: &name(number),
                 token: None,
             };

@@ -3,7 +3,7 @@
 use super::entries::{Kind, Ref, State};
 use super::slab::NIL;
 use super::timers::Place;
-use super::{EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, SessionId, TIMERS_PER_STEP, Table, Time};
+use super::{ClientId, EARLY_EXPIRY, LOST_WAKE_UP, Outcome, Output, TIMERS_PER_STEP, Table, Time};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[cold]
@@ -32,6 +32,11 @@ impl<const FAULT: u8> Table<FAULT> {
                     self.expire(entry, deadline, now, outputs);
                 }
                 budget -= 1;
+                if !self.closing.is_empty() {
+                    // A session's locks go to others as of its end, before what
+                    // is due after it.
+                    self.reap_some(&mut budget, now, outputs);
+                }
             }
             if self.cascading == NIL {
                 match self.timers.advance(now.0) {
@@ -98,8 +103,14 @@ impl<const FAULT: u8> Table<FAULT> {
     /// instant: a waiter whose time ran until just after it still gets the lock,
     /// however late the step comes.
     fn expire(&mut self, entry: Ref, deadline: u64, now: Time, outputs: &mut Vec<Output>) {
-        let waiter =
-            entry.kind() == Kind::Claim && self.claims[entry.index()].state == State::Waiting;
+        let state = match entry.kind() {
+            Kind::Claim => self.claims[entry.index()].state,
+            _ => State::Sharing,
+        };
+        if state == State::Heartbeat {
+            return self.end_session(self.claims[entry.index()].session, deadline);
+        }
+        let waiter = state == State::Waiting;
         let lock = if waiter {
             let lock = self.claims[entry.index()].lock;
             self.time_out(entry.index(), outputs);
@@ -108,17 +119,21 @@ impl<const FAULT: u8> Table<FAULT> {
             self.counters.expired += 1;
             self.end_entry(entry)
         };
-        if FAULT == LOST_WAKE_UP && !waiter {
+        if FAULT == LOST_WAKE_UP && !waiter && self.locks[lock].queue != NIL {
             return;
         }
         self.serve(lock, deadline, now, outputs);
     }
 
     pub(super) fn time_out(&mut self, claim: u32, outputs: &mut Vec<Output>) {
-        let session = SessionId(self.claims[claim].session);
+        let (session, deadline) = (self.claims[claim].session, self.claims[claim].deadline);
+        if session != NIL && self.session_is_over(session, deadline) {
+            return self.turn_away(claim, outputs);
+        }
+        let client = ClientId(self.claims[claim].client);
         self.counters.wait_timeouts += self.give_up(claim);
         outputs.push(Output {
-            session,
+            client,
             outcome: Outcome::TimedOut,
         });
     }

@@ -1,4 +1,4 @@
-//! What the table remembers: locks, claims, queues, names, sessions.
+//! What the table remembers: locks, claims, queues, names, clients.
 //!
 //! The layout decides the memory of a held lock: an uncontended exclusive lock
 //! is one [`Lock`] of 64 bytes, its [`Links`] (8) and its share of the index (8).
@@ -31,8 +31,8 @@ pub(crate) enum Kind {
     Claim,
     /// The head of a list of the timer wheel.
     Wheel,
-    /// The head of a session's list of what its connection owns.
-    Session,
+    /// The head of a client's list of what its connection owns.
+    Client,
 }
 
 impl Ref {
@@ -52,7 +52,7 @@ impl Ref {
             0 => Kind::Lock,
             1 => Kind::Claim,
             2 => Kind::Wheel,
-            _ => Kind::Session,
+            _ => Kind::Client,
         }
     }
 
@@ -77,12 +77,12 @@ const NAME_PREFIX: usize = NAME_INLINE - 4;
 
 /// A name that is held, in one way or the other, and perhaps waited for. Beside
 /// it stand the links of the exclusive hold: in the timer wheel if it is a lease,
-/// else in its session's list.
+/// else in its client's list.
 #[repr(align(64))]
 pub(crate) struct Lock {
     /// Of the exclusive holder, as are the next two fields.
     pub(crate) token: u64,
-    pub(crate) session: u64,
+    pub(crate) client: u64,
     /// [`NEVER`] if the connection owns it.
     pub(crate) deadline: u64,
     pub(crate) hash: u32,
@@ -108,7 +108,7 @@ impl Slot for Lock {
     fn vacant() -> Self {
         Self {
             token: 0,
-            session: 0,
+            client: 0,
             deadline: NEVER,
             hash: 0,
             chain: NIL,
@@ -158,13 +158,15 @@ pub(crate) enum State {
     Vacant,
     Waiting,
     Sharing,
+    /// The timer of a session.
+    Heartbeat,
 }
 
-/// A waiter, or one of the holders of a shared lock.
+/// A waiter, one of the holders of a shared lock, or the timer of a session.
 pub(crate) struct Claim {
     pub(crate) token: u64,
-    pub(crate) session: u64,
-    /// Of the wait, or of the lease; [`NEVER`] for none.
+    pub(crate) client: u64,
+    /// Of the wait, of the lease or of the session; [`NEVER`] for none.
     pub(crate) deadline: u64,
     /// When the wait began.
     pub(crate) since: u64,
@@ -180,6 +182,10 @@ pub(crate) struct Claim {
     /// one behind it.
     pub(crate) leader: u32,
     pub(crate) next_in_group: u32,
+    /// The session in whose name it waits, and its neighbours among those who do.
+    pub(crate) session: u32,
+    pub(crate) prev_in_session: u32,
+    pub(crate) next_in_session: u32,
     owner_hash: u32,
     owner_chain: u32,
     token_chain: u32,
@@ -194,7 +200,7 @@ impl Slot for Claim {
     fn vacant() -> Self {
         Self {
             token: 0,
-            session: 0,
+            client: 0,
             deadline: NEVER,
             since: 0,
             ttl_ms: 0,
@@ -204,6 +210,9 @@ impl Slot for Claim {
             lock: NIL,
             leader: NIL,
             next_in_group: NIL,
+            session: NIL,
+            prev_in_session: NIL,
+            next_in_session: NIL,
             owner_hash: 0,
             owner_chain: NIL,
             token_chain: NIL,
@@ -236,7 +245,7 @@ impl Claim {
     }
 }
 
-/// Shared holds by lock and session.
+/// Shared holds by lock and client.
 pub(crate) struct ByOwner;
 
 impl Key<Claim> for ByOwner {
@@ -484,17 +493,4 @@ fn same_short(stored: &[u8; NAME_INLINE], name: &[u8]) -> bool {
         .zip(words)
         .all(|(a, b)| u64::from_le_bytes(*a) == u64::from_le_bytes(*b))
         && end.and_then(|end| end.first_chunk::<8>()) == Some(last)
-}
-
-/// A client's connection.
-pub(crate) struct Session {
-    /// Of the session that has the slot, or of the next one that will.
-    pub(crate) id: u64,
-    pub(crate) open: bool,
-    /// Head of the list of what the connection owns.
-    pub(crate) owned: Links,
-    /// The claim that it waits with.
-    pub(crate) waiting: u32,
-    /// The lock that it was granted last, which may be another's by now, or free.
-    pub(crate) last: u32,
 }

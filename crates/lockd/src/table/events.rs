@@ -16,14 +16,15 @@ impl Time {
     }
 }
 
-/// A client's connection, as the table knows it. Never used twice.
+/// A client's connection, or a session in the place of one, as the table knows it.
+/// Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionId(pub(super) u64);
+pub struct ClientId(pub(super) u64);
 
-impl SessionId {
+impl ClientId {
     pub(super) const SLOT_BITS: u32 = 20;
 
-    /// A small number that is this session's alone while it is open: a place in
+    /// A small number that is this client's alone while it is open: a place in
     /// an array.
     #[inline]
     #[must_use]
@@ -36,6 +37,15 @@ impl SessionId {
     pub fn number(self) -> u64 {
         self.0
     }
+}
+
+/// What a session is found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// The number of the user that has opened it.
+    pub user: u16,
+    /// Random bits that nobody can guess.
+    pub id: u128,
 }
 
 /// Alone, or together with others of the same kind.
@@ -68,23 +78,26 @@ impl Mode {
 #[derive(Clone, Copy, Debug)]
 pub struct LockRequest<'n> {
     /// Who asks.
-    pub session: SessionId,
+    pub client: ClientId,
     /// Any bytes, 1 to [`Limits::name_bytes`] of them.
     pub name: &'n [u8],
-    /// The lease in milliseconds, at least 1; `None`: until the session ends.
+    /// The lease in milliseconds, at least 1; `None`: until the client ends.
     pub ttl_ms: Option<u64>,
     /// How long to wait, in milliseconds; `None`: as long as it takes; 0: not
     /// at all.
     pub wait_ms: Option<u64>,
     /// Alone or shared.
     pub mode: Mode,
+    /// The session that is to own the lock in place of the client; then there is
+    /// no lease.
+    pub session: Option<&'n SessionKey>,
 }
 
 /// A wish for several locks, each alone: all of them in one step, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct LockAllRequest<'n> {
     /// Who asks.
-    pub session: SessionId,
+    pub client: ClientId,
     /// At least one; no two are the same.
     pub names: &'n [&'n [u8]],
     /// As in [`LockRequest::ttl_ms`].
@@ -98,17 +111,17 @@ pub struct LockAllRequest<'n> {
 pub enum Event<'n> {
     /// A client has connected.
     Open,
-    /// A session wants a lock. It must not be waiting already.
+    /// A client wants a lock. It must not be waiting already.
     Lock(LockRequest<'n>),
-    /// A session wants several locks. It must not be waiting already.
+    /// A client wants several locks. It must not be waiting already.
     LockAll(LockAllRequest<'n>),
-    /// A session gives a lock back.
+    /// A client gives a lock back.
     Unlock {
         /// Who asks.
-        session: SessionId,
+        client: ClientId,
         /// Which lock.
         name: &'n [u8],
-        /// Of the hold that is meant; `None`: the one that this session took.
+        /// Of the hold that is meant; `None`: the one that this client took.
         token: Option<u64>,
     },
     /// A lease shall end this long from now, be that later or sooner.
@@ -125,15 +138,48 @@ pub enum Event<'n> {
         /// Which lock.
         name: &'n [u8],
     },
-    /// A session gives up its wait, without an output for it.
+    /// A client gives up its wait, without an output for it.
     Cancel {
         /// Whose.
-        session: SessionId,
+        client: ClientId,
     },
     /// A client is gone: its wait ends, and what it owns without a lease.
     Close {
         /// Which.
-        session: SessionId,
+        client: ClientId,
+    },
+    /// A session begins, which ends after this time unless it is renewed.
+    OpenSession {
+        /// Not in use.
+        key: SessionKey,
+        /// At least 1.
+        ttl_ms: u64,
+    },
+    /// A session shall end its own time from now.
+    RenewSession {
+        /// Which.
+        key: SessionKey,
+    },
+    /// A session ends, and all that it owns.
+    CloseSession {
+        /// Which.
+        key: SessionKey,
+    },
+    /// A client belongs to an account from now on, with what it has.
+    Enlist {
+        /// Which.
+        client: ClientId,
+        /// The number of its user.
+        account: u16,
+    },
+    /// An account may have this much at the same time; `None`: any number.
+    Quota {
+        /// Which.
+        account: u16,
+        /// Locks, and places in line for them.
+        locks: Option<u32>,
+        /// Places in line.
+        waiters: Option<u32>,
     },
     /// Tokens below this may be given out from now on.
     Tokens {
@@ -157,13 +203,19 @@ pub enum Refusal {
     Waiters,
     /// The name is empty or too long.
     Name,
-    /// As many sessions are open as can be.
+    /// As many clients are open as can be.
+    Clients,
+    /// As many sessions are open as may.
     Sessions,
+    /// The client's account may have so many locks.
+    QuotaLocks(u32),
+    /// The client's account may have so many places in line.
+    QuotaWaiters(u32),
     /// The lock has so many places, not as many as was said.
     Places(u16),
 }
 
-/// The answer to the event's own session.
+/// The answer to the event's own client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The lock is held, with this token.
@@ -176,11 +228,11 @@ pub enum Reply {
         /// How many locks.
         count: u32,
     },
-    /// The session waits; an [`Output`] will end it.
+    /// The client waits; an [`Output`] will end it.
     Queued,
     /// The lock is held by another, or waited for, and the request does not wait.
     Busy,
-    /// This session owns the lock already, without a lease.
+    /// This client owns the lock already, without a lease.
     AlreadyHeld,
     /// The hold is over.
     Released,
@@ -192,10 +244,12 @@ pub enum Reply {
     Renewed,
     /// The hold is its connection's: there is no lease to renew.
     NoLease,
+    /// There is no such session, or no longer.
+    NoSession,
     /// So many holders have lost the lock.
     Forced(u64),
-    /// A session.
-    Opened(SessionId),
+    /// A client.
+    Opened(ClientId),
     /// Nothing was changed.
     Refused(Refusal),
     /// Done; there is nothing to say.
@@ -209,8 +263,8 @@ pub enum Outcome {
     Granted {
         /// The fencing token.
         token: u64,
-        /// Whether it is a lease, which the end of the session would not end.
-        lease: bool,
+        /// Whether the hold outlives the connection: a lease, or a session's.
+        outlives: bool,
     },
     /// The locks are held, with this token and those that follow it.
     GrantedAll {
@@ -218,20 +272,22 @@ pub enum Outcome {
         first: u64,
         /// How many locks.
         count: u32,
-        /// Whether they are leases.
-        lease: bool,
+        /// Whether they are leases, which outlive the connection.
+        outlives: bool,
     },
     /// The time to wait has passed.
     TimedOut,
+    /// The session in whose name it waited is over.
+    NoSession,
     /// It can no longer be granted.
     Refused(Refusal),
 }
 
-/// The end of a session's wait.
+/// The end of a client's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Whose wait.
-    pub session: SessionId,
+    pub client: ClientId,
     /// How it ended.
     pub outcome: Outcome,
 }
@@ -247,6 +303,8 @@ pub struct Limits {
     pub waiters: u32,
     /// Bytes of memory for locks, waiters, names and their index.
     pub memory_bytes: usize,
+    /// Sessions at the same time.
+    pub sessions: u32,
     /// How long a wait may last, in milliseconds, whatever was asked for; `None`:
     /// as long as it takes.
     pub wait_ms: Option<u64>,
@@ -259,6 +317,7 @@ impl Default for Limits {
             waiters_per_lock: 100_000,
             waiters: 1_000_000,
             memory_bytes: 1 << 30,
+            sessions: 100_000,
             wait_ms: None,
         }
     }
@@ -275,6 +334,8 @@ pub struct Counters {
     pub released: u64,
     /// Holds ended because their connection did.
     pub released_by_disconnect: u64,
+    /// Holds ended because their session did.
+    pub released_by_session: u64,
     /// Leases that ran out.
     pub expired: u64,
     /// Holds ended by FORCEUNLOCK.
@@ -287,6 +348,8 @@ pub struct Counters {
     pub wait_timeouts: u64,
     /// Waits ended because the client was gone, or by [`Event::Cancel`].
     pub wait_cancels: u64,
+    /// Waits ended because their session was over.
+    pub waits_without_session: u64,
     /// Requests that did not want to wait and would have had to.
     pub busy: u64,
     /// Requests refused, waiting ones included.

@@ -3,7 +3,10 @@
 use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
-use super::{GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, SessionId, TOKEN_REUSE, Table, Time};
+use super::{
+    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, TOKEN_REUSE, Table,
+    Time,
+};
 
 impl<const FAULT: u8> Table<FAULT> {
     #[inline]
@@ -60,6 +63,10 @@ impl<const FAULT: u8> Table<FAULT> {
             if lock.exclusive || full {
                 return;
             }
+            if claim.session != NIL && self.session_is_over(claim.session, at) {
+                self.turn_away(head, outputs);
+                continue;
+            }
             match claim.leader {
                 NIL => self.grant(id, head, now, outputs),
                 leader if self.group_is_ready(leader) => self.grant_group(leader, now, outputs),
@@ -82,7 +89,12 @@ impl<const FAULT: u8> Table<FAULT> {
     /// tokens, with a refusal.
     pub(super) fn grant(&mut self, id: u32, claim_id: u32, now: Time, outputs: &mut Vec<Output>) {
         let claim = &self.claims[claim_id];
-        let (session, ttl_ms, exclusive) = (claim.session, claim.ttl_ms, claim.exclusive);
+        let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
+        let (owner, outlives) = match claim.session {
+            NIL => (client, ttl_ms != 0),
+            _ if FAULT == CONNECTION_OWNS => (client, true),
+            session => (self.sessions[session].client, true),
+        };
         let waited_ns = now.0 - claim.since;
         let outcome = match self.take_token() {
             None => {
@@ -94,41 +106,40 @@ impl<const FAULT: u8> Table<FAULT> {
                 self.counters.waited(waited_ns);
                 if exclusive {
                     self.end_wait(claim_id);
-                    self.hold(id, session, token, ttl_ms, now);
+                    self.hold(id, owner, token, ttl_ms, now);
                 } else {
                     self.leave_queue(claim_id);
+                    self.claims[claim_id].client = owner;
                     self.share(claim_id, token, ttl_ms, now);
                 }
-                Outcome::Granted {
-                    token,
-                    lease: ttl_ms != 0,
-                }
+                Outcome::Granted { token, outlives }
             }
         };
         outputs.push(Output {
-            session: SessionId(session),
+            client: ClientId(client),
             outcome,
         });
     }
 
-    /// Makes a session the exclusive holder.
+    /// Makes a client the exclusive holder.
     #[inline]
-    pub(super) fn hold(&mut self, id: u32, session: u64, token: u64, ttl_ms: u64, now: Time) {
+    pub(super) fn hold(&mut self, id: u32, client: u64, token: u64, ttl_ms: u64, now: Time) {
         let lock = &mut self.locks[id];
         lock.token = token;
-        lock.session = session;
+        lock.client = client;
         lock.exclusive = true;
-        self.sessions[SessionId(session).slot()].last = id;
-        self.own(Ref::new(Kind::Lock, id), session, ttl_ms, now);
+        self.clients[ClientId(client).slot()].last = id;
+        self.own(Ref::new(Kind::Lock, id), client, ttl_ms, now);
     }
 
-    /// Puts a hold under its deadline or into its session's list.
+    /// Puts a hold under its deadline or into its client's list.
     #[inline]
-    pub(super) fn own(&mut self, entry: Ref, session: u64, ttl_ms: u64, now: Time) {
+    pub(super) fn own(&mut self, entry: Ref, client: u64, ttl_ms: u64, now: Time) {
         self.held += 1;
+        self.book_hold(client);
         if ttl_ms == 0 {
-            let slot = SessionId(session).slot() as u32;
-            self.link(Ref::new(Kind::Session, slot), entry);
+            let slot = ClientId(client).slot() as u32;
+            self.link(Ref::new(Kind::Client, slot), entry);
         } else {
             self.leases += 1;
             self.set_deadline(entry, now.after_ms(ttl_ms));
@@ -138,14 +149,14 @@ impl<const FAULT: u8> Table<FAULT> {
     pub(super) fn share_at_once(
         &mut self,
         id: u32,
-        session: u64,
+        client: u64,
         token: u64,
         ttl_ms: u64,
         now: Time,
     ) {
         let claim_id = self.claims.take();
         let claim = &mut self.claims[claim_id];
-        claim.session = session;
+        claim.client = client;
         claim.lock = id;
         self.share(claim_id, token, ttl_ms, now);
     }
@@ -156,21 +167,21 @@ impl<const FAULT: u8> Table<FAULT> {
         claim.state = State::Sharing;
         claim.token = token;
         claim.deadline = NEVER;
-        let (lock, session) = (claim.lock, claim.session);
-        claim.set_owner_hash(owner_hash(lock, session));
+        let (lock, client) = (claim.lock, claim.client);
+        claim.set_owner_hash(owner_hash(lock, client));
         let queue = self.queue_of(lock);
         self.queues[queue]
             .sharing
             .push_back(&mut self.claims, claim_id);
         self.owners.insert(&mut self.claims, claim_id);
         self.tokens.insert(&mut self.claims, claim_id);
-        self.own(Ref::new(Kind::Claim, claim_id), session, ttl_ms, now);
+        self.own(Ref::new(Kind::Claim, claim_id), client, ttl_ms, now);
     }
 
     // Ends.
 
     /// Ends the exclusive hold of a lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_hold(&mut self, id: u32) {
         self.unlink(Ref::new(Kind::Lock, id));
         let lock = &mut self.locks[id];
@@ -178,6 +189,8 @@ impl<const FAULT: u8> Table<FAULT> {
         self.leases -= u64::from(lock.deadline != NEVER);
         lock.deadline = NEVER;
         lock.exclusive = false;
+        let client = lock.client;
+        self.book_end(client);
     }
 
     /// Ends a shared hold.
@@ -186,6 +199,7 @@ impl<const FAULT: u8> Table<FAULT> {
         let claim = &self.claims[claim_id];
         self.held -= 1;
         self.leases -= u64::from(claim.deadline != NEVER);
+        let client = claim.client;
         let queue = self.locks[claim.lock].queue;
         self.queues[queue]
             .sharing
@@ -193,6 +207,7 @@ impl<const FAULT: u8> Table<FAULT> {
         self.owners.remove(&mut self.claims, claim_id);
         self.tokens.remove(&mut self.claims, claim_id);
         self.claims.give(claim_id);
+        self.book_end(client);
     }
 
     /// Ends a hold of either kind; says of which lock.
@@ -204,24 +219,6 @@ impl<const FAULT: u8> Table<FAULT> {
         let lock = self.claims[entry.index()].lock;
         self.end_share(entry.index());
         lock
-    }
-
-    /// Takes a waiter out of the queue; its claim stays.
-    fn leave_queue(&mut self, claim_id: u32) {
-        self.unlink(Ref::new(Kind::Claim, claim_id));
-        let claim = &self.claims[claim_id];
-        let queue = self.locks[claim.lock].queue;
-        self.sessions[SessionId(claim.session).slot()].waiting = NIL;
-        self.queues[queue]
-            .waiting
-            .remove(&mut self.claims, claim_id);
-        self.waiting -= 1;
-    }
-
-    /// Takes a waiter out of the queue and drops its claim.
-    pub(super) fn end_wait(&mut self, claim_id: u32) {
-        self.leave_queue(claim_id);
-        self.claims.give(claim_id);
     }
 
     #[inline]

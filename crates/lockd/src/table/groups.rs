@@ -6,10 +6,11 @@
 //! group cannot be served yet keeps the lock reserved: it is free, and nobody
 //! else gets it.
 
-use super::entries::{Block, Kind, Ref, State, blocks_for};
+use super::entries::{Block, Ref, blocks_for};
+use super::lines::Wish;
 use super::slab::NIL;
 use super::{
-    GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, SessionId, Table, Time,
+    ClientId, GROUP_HALF_READY, LockAllRequest, Outcome, Output, Refusal, Reply, Table, Time,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -35,14 +36,23 @@ impl<const FAULT: u8> Table<FAULT> {
             if queue != NIL && self.queues[queue].places != 1 {
                 return self.refuse(Refusal::Places(self.queues[queue].places));
             }
-            if self.owns(*id, request.session.0) {
+            if self.owns(*id, request.client.0) {
                 return Reply::AlreadyHeld;
             }
+        }
+        let count = names.len() as u32;
+        if self.quotas
+            && let Some(refusal) = self.over_quota(request.client, count)
+        {
+            return self.refuse(refusal);
         }
         let free = found.iter().all(Option::is_none);
         if !free && request.wait_ms == Some(0) {
             self.counters.busy += 1;
             return Reply::Busy;
+        }
+        if !free && let Some(refusal) = self.over_waiters(request.client, count) {
+            return self.refuse(refusal);
         }
         if let Some(refusal) = self.no_room_for_group(names, &found, free) {
             return self.refuse(refusal);
@@ -96,7 +106,7 @@ impl<const FAULT: u8> Table<FAULT> {
             // As many as are needed are left.
             let token = self.take_token().unwrap_or(first);
             let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.hold(id, request.session.0, token, ttl_ms, now);
+            self.hold(id, request.client.0, token, ttl_ms, now);
             self.counters.granted_at_once += 1;
         }
         Reply::GrantedAll {
@@ -111,36 +121,25 @@ impl<const FAULT: u8> Table<FAULT> {
         found: &[Option<u32>],
         now: Time,
     ) -> Reply {
+        let wish = Wish {
+            client: request.client.0,
+            ttl_ms: request.ttl_ms.unwrap_or(0),
+            exclusive: true,
+            session: NIL,
+        };
         let (mut leader, mut last) = (NIL, NIL);
         for (name, id) in request.names.iter().zip(found) {
             let id = id.unwrap_or_else(|| self.new_lock(self.hash(name), name));
-            let claim_id = self.claims.take();
+            let claim = self.enqueue(id, wish, now);
             if leader == NIL {
-                leader = claim_id;
+                leader = claim;
             } else {
-                self.claims[last].next_in_group = claim_id;
+                self.claims[last].next_in_group = claim;
             }
-            last = claim_id;
-            let claim = &mut self.claims[claim_id];
-            claim.session = request.session.0;
-            claim.since = now.0;
-            claim.ttl_ms = request.ttl_ms.unwrap_or(0);
-            claim.lock = id;
-            claim.state = State::Waiting;
-            claim.exclusive = true;
-            claim.leader = leader;
-            let queue = self.queue_of(id);
-            self.queues[queue]
-                .waiting
-                .push_back(&mut self.claims, claim_id);
+            last = claim;
+            self.claims[claim].leader = leader;
         }
-        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
-        if let Some(wait_ms) = waits.min() {
-            self.set_deadline(Ref::new(Kind::Claim, leader), now.after_ms(wait_ms));
-        }
-        self.sessions[request.session.slot()].waiting = leader;
-        self.waiting += request.names.len() as u32;
-        self.counters.waits += request.names.len() as u64;
+        self.begin_wait(leader, request.names.len() as u32, request.wait_ms, now);
         Reply::Queued
     }
 
@@ -169,7 +168,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// not enough tokens, with a refusal.
     pub(super) fn grant_group(&mut self, leader: u32, now: Time, outputs: &mut Vec<Output>) {
         let claim = &self.claims[leader];
-        let (session, ttl_ms) = (claim.session, claim.ttl_ms);
+        let (client, ttl_ms) = (claim.client, claim.ttl_ms);
         let waited_ns = now.0 - claim.since;
         let count = self.group(leader).len() as u64;
         let enough = self.tokens_left() >= count;
@@ -179,19 +178,19 @@ impl<const FAULT: u8> Table<FAULT> {
             for id in &locks {
                 let token = self.take_token().unwrap_or(first);
                 self.counters.waited(waited_ns);
-                self.hold(*id, session, token, ttl_ms, now);
+                self.hold(*id, client, token, ttl_ms, now);
             }
             Outcome::GrantedAll {
                 first,
                 count: count as u32,
-                lease: ttl_ms != 0,
+                outlives: ttl_ms != 0,
             }
         } else {
             self.counters.refused += count;
             Outcome::Refused(Refusal::Tokens)
         };
         outputs.push(Output {
-            session: SessionId(session),
+            client: ClientId(client),
             outcome,
         });
     }

@@ -7,24 +7,24 @@ use super::{Table, hash};
 impl<const FAULT: u8> Table<FAULT> {
     // Look-ups among holders.
 
-    /// Whether a session owns the lock, without a lease.
-    pub(super) fn owns(&self, id: u32, session: u64) -> bool {
+    /// Whether a client owns the lock, without a lease.
+    pub(super) fn owns(&self, id: u32, client: u64) -> bool {
         let lock = &self.locks[id];
         if lock.exclusive {
-            return lock.session == session && lock.deadline == NEVER;
+            return lock.client == client && lock.deadline == NEVER;
         }
-        self.sharers(id, session)
+        self.sharers(id, client)
             .any(|claim| self.claims[claim].deadline == NEVER)
     }
 
-    /// The shared holds of one session, the latest first.
-    fn sharers(&self, id: u32, session: u64) -> impl Iterator<Item = u32> {
-        let mut at = self.owners.first(owner_hash(id, session));
+    /// The shared holds of one client, the latest first.
+    fn sharers(&self, id: u32, client: u64) -> impl Iterator<Item = u32> {
+        let mut at = self.owners.first(owner_hash(id, client));
         std::iter::from_fn(move || {
             while at != NIL {
                 let (claim_id, claim) = (at, &self.claims[at]);
                 at = claim.owner_chain();
-                if claim.lock == id && claim.session == session {
+                if claim.lock == id && claim.client == client {
                     return Some(claim_id);
                 }
             }
@@ -32,10 +32,10 @@ impl<const FAULT: u8> Table<FAULT> {
         })
     }
 
-    /// The shared hold that a session means when it names no token: what its
+    /// The shared hold that a client means when it names no token: what its
     /// connection owns, else its latest lease.
-    pub(super) fn sharer_by_session(&self, id: u32, session: u64) -> Option<u32> {
-        self.sharers(id, session).max_by_key(|&claim| {
+    pub(super) fn sharer_by_client(&self, id: u32, client: u64) -> Option<u32> {
+        self.sharers(id, client).max_by_key(|&claim| {
             let claim = &self.claims[claim];
             (claim.deadline == NEVER, claim.token)
         })
@@ -66,6 +66,6 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 }
 
-pub(super) fn owner_hash(lock: u32, session: u64) -> u32 {
-    hash::spread(session ^ u64::from(lock) << 32)
+pub(super) fn owner_hash(lock: u32, client: u64) -> u32 {
+    hash::spread(client ^ u64::from(lock) << 32)
 }

@@ -1,5 +1,5 @@
 //! The circular lists that entries stand in: of the timer wheel, or of what a
-//! session's connection owns.
+//! client's connection owns.
 
 use super::Table;
 use super::entries::{Kind, Links, Ref};
@@ -11,7 +11,7 @@ impl<const FAULT: u8> Table<FAULT> {
             Kind::Lock => self.locks.side(entry.index()),
             Kind::Claim => &mut self.claims[entry.index()].links,
             Kind::Wheel => &mut self.wheel[entry.index() as usize],
-            Kind::Session => &mut self.sessions[entry.index() as usize].owned,
+            Kind::Client => &mut self.clients[entry.index() as usize].owned,
         }
     }
 

@@ -2,12 +2,12 @@
 //!
 //! It decides who holds which lock, who waits, and what a request is answered.
 //! It never reads a clock and never touches a socket: time comes with each
-//! event, and what concerns other sessions leaves as [`Output`]s. So a test can
+//! event, and what concerns other clients leaves as [`Output`]s. So a test can
 //! play years of leases, crashes and races in a second, and repeat them.
 //!
 //! # Rules
 //!
-//! - A lock is free, held by one session exclusively, shared by several, or a
+//! - A lock is free, held by one client exclusively, shared by several, or a
 //!   semaphore, of whose places each holder has one. A free lock takes no memory
 //!   and nobody waits for it; so how many places it has is forgotten with it.
 //! - Who wants several locks enters all lines in one step, and gets all locks in
@@ -23,10 +23,15 @@
 //!   more than a thousand deadlines pass at once, the rest follows with the next
 //!   steps; a lapsed lease is of no use from its deadline on all the same.
 //! - A lease starts when it is granted, not when it was asked for.
+//! - A session owns what is taken in its name until it ends, by its deadline or
+//!   because it is closed. Who waits in its name then gets nothing, also if the
+//!   lock becomes free in that very instant.
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
 
+mod accounts;
 mod ahead;
+mod clients;
 mod deadlines;
 mod entries;
 mod events;
@@ -35,6 +40,7 @@ mod groups;
 mod hash;
 mod holders;
 mod index;
+mod lines;
 mod lists;
 mod requests;
 mod sessions;
@@ -49,15 +55,20 @@ mod rules;
 #[cfg(test)]
 mod simulator;
 
-use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue, Session};
+use std::collections::HashMap;
+
+use accounts::Account;
+use clients::{Client, Closing};
+use entries::{Block, ByName, ByOwner, ByToken, Claim, Links, Lock, NEVER, Queue};
 use index::Index;
+use sessions::Session;
 use slab::{NIL, Slab};
 use timers::Timers;
 
 pub(crate) use ahead::AHEAD;
 pub use events::{
-    Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal, Reply,
-    SessionId, Time,
+    ClientId, Counters, Event, Limits, LockAllRequest, LockRequest, Mode, Outcome, Output, Refusal,
+    Reply, SessionKey, Time,
 };
 pub use hash::HashKey;
 pub use view::{BadCursor, Holder, Waiter};
@@ -76,8 +87,14 @@ const PLACES_UNCHECKED: u8 = 8;
 const GROUP_HALF_READY: u8 = 9;
 const UNRESERVED: u8 = 10;
 const GROUP_LEAVES_UNSERVED: u8 = 11;
+const CONNECTION_OWNS: u8 = 12;
+const RENEWAL_LOST: u8 = 13;
+const LATE_SESSION_GRANT: u8 = 14;
+const SESSION_KEEPS_HOLDS: u8 = 15;
+const WAITERS_UNTOLD: u8 = 16;
+const LEASES_UNBOOKED: u8 = 17;
 
-/// Holds that the end of a session releases in one step; the rest follows with
+/// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
 const RELEASES_PER_STEP: usize = 1024;
 /// Likewise timers that one step fires or moves: when very many are due at once,
@@ -101,10 +118,16 @@ pub struct Table<const FAULT: u8 = SOUND> {
     cascading: u32,
     /// Whether something that is due has not happened yet.
     behind: bool,
-    sessions: Vec<Session>,
+    clients: Vec<Client>,
     free_slots: Vec<u32>,
-    /// Slots of closed sessions that still own something.
-    closing: Vec<u32>,
+    /// By their numbers; the first is that of clients that have none.
+    accounts: Vec<Account>,
+    /// Whether any account has a bound of its locks.
+    quotas: bool,
+    sessions: Slab<Session>,
+    by_key: HashMap<SessionKey, u32>,
+    /// Slots of closed clients that still own something.
+    closing: Vec<Closing>,
     /// Locks whose lines groups have left in this step.
     unserved: Vec<u32>,
     open: u32,
@@ -121,14 +144,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// given out before [`Event::Tokens`].
     #[must_use]
     pub fn new(limits: Limits, key: HashKey, first_token: u64) -> Self {
-        // Slot 0 stays unused, so that no session has the number 0.
-        let nobody = Session {
-            id: 0,
-            open: false,
-            owned: Links::ALONE,
-            waiting: NIL,
-            last: NIL,
-        };
+        // Slot 0 stays unused, so that no client has the number 0.
         Self {
             key,
             limits,
@@ -143,8 +159,12 @@ impl<const FAULT: u8> Table<FAULT> {
             wheel: timers::heads(),
             cascading: NIL,
             behind: false,
-            sessions: vec![nobody],
+            clients: vec![Client::vacant(0)],
             free_slots: Vec::new(),
+            accounts: Self::accounts(),
+            quotas: false,
+            sessions: Slab::new(),
+            by_key: HashMap::new(),
             closing: Vec::new(),
             unserved: Vec::new(),
             open: 0,
@@ -157,7 +177,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    /// Applies one event. What it means for other sessions is appended to
+    /// Applies one event. What it means for other clients is appended to
     /// `outputs`. `now` must not be earlier than in the step before.
     #[inline]
     pub fn step(&mut self, event: Event<'_>, now: Time, outputs: &mut Vec<Output>) -> Reply {
@@ -168,10 +188,10 @@ impl<const FAULT: u8> Table<FAULT> {
             Event::Lock(request) => self.lock(request, now, outputs),
             Event::LockAll(request) => self.lock_all(request, now, outputs),
             Event::Unlock {
-                session,
+                client,
                 name,
                 token,
-            } => self.unlock(session, name, token, now, outputs),
+            } => self.unlock(client, name, token, now, outputs),
             Event::Renew {
                 name,
                 token,
@@ -179,16 +199,31 @@ impl<const FAULT: u8> Table<FAULT> {
             } => self.renew(name, token, ttl_ms, now, outputs),
             Event::Force { name } => self.force(name, now, outputs),
             Event::Open => self.open(),
-            Event::Cancel { session } => {
-                self.cancel(session, now, outputs);
+            Event::Cancel { client } => {
+                self.cancel(client, now, outputs);
                 Reply::Done
             }
-            Event::Close { session } => {
-                self.close(session, now, outputs);
+            Event::Close { client } => {
+                self.close(client, now, outputs);
                 Reply::Done
             }
             Event::Tokens { end } => {
                 self.tokens_end = self.tokens_end.max(end);
+                Reply::Done
+            }
+            Event::OpenSession { .. } | Event::RenewSession { .. } | Event::CloseSession { .. } => {
+                self.session_event(event, now, outputs)
+            }
+            Event::Enlist { client, account } => {
+                self.enlist(client, account);
+                Reply::Done
+            }
+            Event::Quota {
+                account,
+                locks,
+                waiters,
+            } => {
+                self.set_quota(account, locks, waiters);
                 Reply::Done
             }
             Event::Tick => {

@@ -1,11 +1,12 @@
-//! What sessions ask for: to take a lock, to give it back, to renew a lease, to
+//! What clients ask for: to take a lock, to give it back, to renew a lease, to
 //! take a lock away from others.
 
-use super::entries::{self, Block, Kind, NEVER, Ref, State, blocks_for};
+use super::entries::{self, Block, Kind, NEVER, Ref, blocks_for};
+use super::lines::Wish;
 use super::slab::NIL;
 use super::{
-    LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal, Reply,
-    SessionId, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
+    ClientId, LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal,
+    Reply, SessionKey, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -19,17 +20,46 @@ impl<const FAULT: u8> Table<FAULT> {
         if request.name.is_empty() || request.name.len() > self.limits.name_bytes {
             return self.refuse(Refusal::Name);
         }
-        debug_assert!(self.sessions[request.session.slot()].waiting == NIL);
+        debug_assert!(self.clients[request.client.slot()].waiting == NIL);
+        let (mut owner, mut session) = (request.client.0, NIL);
+        if self.quotas || request.session.is_some() {
+            match self.owner_for(request.client, request.session, now) {
+                Ok(found) => (owner, session) = found,
+                Err(reply) => return reply,
+            }
+        }
         let hash = self.hash(request.name);
         match self.look_up(hash, request.name, now, outputs) {
-            None => self.lock_free(request, hash, now),
-            Some(id) => self.lock_held(id, request, now),
+            None => self.lock_free(request, owner, hash, now),
+            Some(id) => self.lock_held(id, request, owner, session, now),
+        }
+    }
+
+    /// Who is to own a lock, a session or the client itself, and the session's
+    /// record, if it is one; or why it may not.
+    #[inline(never)]
+    fn owner_for(
+        &mut self,
+        client: ClientId,
+        session: Option<&SessionKey>,
+        now: Time,
+    ) -> Result<(u64, u32), Reply> {
+        let (owner, session) = match session {
+            None => (client.0, NIL),
+            Some(key) => match self.live_session(key, now) {
+                None => return Err(Reply::NoSession),
+                Some(live) => (self.sessions[live].client, live),
+            },
+        };
+        match self.over_quota(client, 1) {
+            Some(refusal) if self.quotas => Err(self.refuse(refusal)),
+            _ => Ok((owner, session)),
         }
     }
 
     /// Takes a lock that nobody holds.
     #[inline]
-    fn lock_free(&mut self, request: LockRequest<'_>, hash: u32, now: Time) -> Reply {
+    fn lock_free(&mut self, request: LockRequest<'_>, owner: u64, hash: u32, now: Time) -> Reply {
         if self.locks.growth() != 0 || request.name.len() > entries::NAME_INLINE {
             let blocks = blocks_for(request.name.len()) * size_of::<Block>();
             let full = self.locks.touched() == Ref::COUNT;
@@ -45,13 +75,13 @@ impl<const FAULT: u8> Table<FAULT> {
         };
         let id = self.new_lock(hash, request.name);
         self.counters.granted_at_once += 1;
-        let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
+        let ttl_ms = request.ttl_ms.unwrap_or(0);
         match request.mode {
-            Mode::Exclusive => self.hold(id, session, token, ttl_ms, now),
+            Mode::Exclusive => self.hold(id, owner, token, ttl_ms, now),
             mode => {
                 let queue = self.queue_of(id);
                 self.queues[queue].places = mode.places();
-                self.share_at_once(id, session, token, ttl_ms, now);
+                self.share_at_once(id, owner, token, ttl_ms, now);
             }
         }
         Reply::Granted(token)
@@ -70,7 +100,14 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Asks for a lock that somebody holds, or that is reserved.
-    fn lock_held(&mut self, id: u32, request: LockRequest<'_>, now: Time) -> Reply {
+    fn lock_held(
+        &mut self,
+        id: u32,
+        request: LockRequest<'_>,
+        owner: u64,
+        session: u32,
+        now: Time,
+    ) -> Reply {
         let lock = &self.locks[id];
         let (queued, places, has_place) = if lock.queue == NIL {
             (0, 1, true)
@@ -81,7 +118,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if places != request.mode.places() && FAULT != PLACES_UNCHECKED {
             return self.refuse(Refusal::Places(places));
         }
-        if self.owns(id, request.session.0) {
+        if self.owns(id, owner) {
             return Reply::AlreadyHeld;
         }
         let in_turn = queued == 0 || FAULT == OVERTAKING;
@@ -91,7 +128,7 @@ impl<const FAULT: u8> Table<FAULT> {
             self.next_token += 1;
             self.counters.granted_at_once += 1;
             let ttl_ms = request.ttl_ms.unwrap_or(0);
-            self.hold(id, request.session.0, token, ttl_ms, now);
+            self.hold(id, request.client.0, token, ttl_ms, now);
             return Reply::Granted(token);
         }
         let shares = request.mode != Mode::Exclusive && !self.locks[id].exclusive;
@@ -103,8 +140,8 @@ impl<const FAULT: u8> Table<FAULT> {
                 return self.refuse(Refusal::Tokens);
             };
             self.counters.granted_at_once += 1;
-            let (session, ttl_ms) = (request.session.0, request.ttl_ms.unwrap_or(0));
-            self.share_at_once(id, session, token, ttl_ms, now);
+            let ttl_ms = request.ttl_ms.unwrap_or(0);
+            self.share_at_once(id, owner, token, ttl_ms, now);
             return Reply::Granted(token);
         }
         if request.wait_ms == Some(0) {
@@ -117,10 +154,20 @@ impl<const FAULT: u8> Table<FAULT> {
         if self.waiting >= self.limits.waiters {
             return self.refuse(Refusal::Waiters);
         }
+        if let Some(refusal) = self.over_waiters(request.client, 1) {
+            return self.refuse(refusal);
+        }
         if self.no_room_for_claim() {
             return self.refuse(Refusal::Memory);
         }
-        self.enqueue(id, request, now);
+        let wish = Wish {
+            client: request.client.0,
+            ttl_ms: request.ttl_ms.unwrap_or(0),
+            exclusive: request.mode == Mode::Exclusive,
+            session,
+        };
+        let claim = self.enqueue(id, wish, now);
+        self.begin_wait(claim, 1, request.wait_ms, now);
         Reply::Queued
     }
 
@@ -130,38 +177,16 @@ impl<const FAULT: u8> Table<FAULT> {
         !lock.exclusive && self.queues[lock.queue].sharing.len == 0
     }
 
-    fn enqueue(&mut self, id: u32, request: LockRequest<'_>, now: Time) {
-        let claim_id = self.claims.take();
-        let claim = &mut self.claims[claim_id];
-        claim.session = request.session.0;
-        claim.since = now.0;
-        claim.ttl_ms = request.ttl_ms.unwrap_or(0);
-        claim.lock = id;
-        claim.state = State::Waiting;
-        claim.exclusive = request.mode == Mode::Exclusive;
-        let queue = self.queue_of(id);
-        self.queues[queue]
-            .waiting
-            .push_back(&mut self.claims, claim_id);
-        let waits = request.wait_ms.into_iter().chain(self.limits.wait_ms);
-        if let Some(wait_ms) = waits.min() {
-            self.set_deadline(Ref::new(Kind::Claim, claim_id), now.after_ms(wait_ms));
-        }
-        self.sessions[request.session.slot()].waiting = claim_id;
-        self.waiting += 1;
-        self.counters.waits += 1;
-    }
-
     #[inline]
     pub(super) fn unlock(
         &mut self,
-        session: SessionId,
+        client: ClientId,
         name: &[u8],
         token: Option<u64>,
         now: Time,
         outputs: &mut Vec<Output>,
     ) -> Reply {
-        let found = match self.last_of(session, name) {
+        let found = match self.last_of(client, name) {
             None => self.look_up(self.hash(name), name, now, outputs),
             last => last,
         };
@@ -173,7 +198,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if lock.exclusive {
             let meant = match token {
                 Some(token) => lock.token == token,
-                None => lock.session == session.0 || FAULT == UNLOCK_WITHOUT_OWNER_CHECK,
+                None => lock.client == client.0 || FAULT == UNLOCK_WITHOUT_OWNER_CHECK,
             };
             if !meant {
                 self.counters.not_owner += 1;
@@ -186,7 +211,7 @@ impl<const FAULT: u8> Table<FAULT> {
         } else {
             let claim = match token {
                 Some(token) => self.sharer_by_token(id, token),
-                None => self.sharer_by_session(id, session.0),
+                None => self.sharer_by_client(id, client.0),
             };
             let Some(claim) = claim else {
                 self.counters.not_owner += 1;
@@ -199,11 +224,11 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Released
     }
 
-    /// The lock that a session was granted last, if it has this name: most often
+    /// The lock that a client was granted last, if it has this name: most often
     /// it is the one that is given back, and then need not be looked for.
     #[inline]
-    fn last_of(&self, session: SessionId, name: &[u8]) -> Option<u32> {
-        let last = self.sessions[session.slot()].last;
+    fn last_of(&self, client: ClientId, name: &[u8]) -> Option<u32> {
+        let last = self.clients[client.slot()].last;
         if last == NIL || self.behind {
             return None;
         }

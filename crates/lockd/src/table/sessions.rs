@@ -1,91 +1,205 @@
-//! Clients that come, give up, and leave with what they own.
+//! Sessions: one heartbeat for many locks.
+//!
+//! A session owns locks as a connection does, in the place of a client of its
+//! own, and ends at its deadline unless it is renewed before. Its timer is a
+//! claim that stands in no line. Who waits in its name is told when it ends, and
+//! gets nothing from that instant on, however many steps its end takes.
 
-use super::entries::{Kind, Links, Ref, Session};
-use super::slab::NIL;
-use super::{LEAKED_WAITER, Output, RELEASES_PER_STEP, Refusal, Reply, SessionId, Table, Time};
+use super::clients::Closing;
+use super::entries::{Kind, Ref, State};
+use super::slab::{NIL, Slot};
+use super::{
+    Event, LATE_SESSION_GRANT, Outcome, Output, RENEWAL_LOST, Refusal, Reply, SESSION_KEEPS_HOLDS,
+    SessionKey, Table, Time, WAITERS_UNTOLD,
+};
+
+/// A session that is open, or whose holds are being released.
+pub(crate) struct Session {
+    key: SessionKey,
+    /// The client in whose name it owns.
+    pub(super) client: u64,
+    ttl_ms: u64,
+    /// The claim whose deadline is the session's; [`NIL`] once it is over.
+    heartbeat: u32,
+    /// First of the claims that wait in its name.
+    waiting: u32,
+    free: u32,
+}
+
+impl Slot for Session {
+    type Side = ();
+    const SIDE: () = ();
+
+    fn vacant() -> Self {
+        Self {
+            key: SessionKey { user: 0, id: 0 },
+            client: 0,
+            ttl_ms: 0,
+            heartbeat: NIL,
+            waiting: NIL,
+            free: NIL,
+        }
+    }
+
+    fn free_link(&mut self) -> &mut u32 {
+        &mut self.free
+    }
+}
 
 impl<const FAULT: u8> Table<FAULT> {
-    pub(super) fn open(&mut self) -> Reply {
-        let slot = match self.free_slots.pop() {
-            Some(slot) => slot,
-            None if self.sessions.len() >> SessionId::SLOT_BITS != 0 => {
-                return self.refuse(Refusal::Sessions);
-            }
-            None => {
-                let slot = self.sessions.len() as u32;
-                let id = u64::from(slot);
-                self.sessions.push(Session {
-                    id,
-                    open: false,
-                    owned: Links::ALONE,
-                    waiting: NIL,
-                    last: NIL,
-                });
-                slot
-            }
-        };
-        let head = Ref::new(Kind::Session, slot);
-        let session = &mut self.sessions[slot as usize];
-        session.owned = Links {
-            prev: head,
-            next: head,
-        };
-        session.open = true;
-        self.open += 1;
-        Reply::Opened(SessionId(session.id))
+    /// The three events about sessions.
+    #[cold]
+    pub(super) fn session_event(
+        &mut self,
+        event: Event<'_>,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        match event {
+            Event::OpenSession { key, ttl_ms } => self.open_session(key, ttl_ms, now),
+            Event::RenewSession { key } => self.renew_session(key, now),
+            Event::CloseSession { key } => match self.live_session(&key, now) {
+                None => Reply::NoSession,
+                Some(session) => {
+                    self.end_session(session, now.0);
+                    self.reap(now, outputs);
+                    Reply::Done
+                }
+            },
+            _ => Reply::Done,
+        }
     }
 
-    fn is_open(&self, session: SessionId) -> bool {
-        self.sessions
-            .get(session.slot())
-            .is_some_and(|found| found.id == session.0 && found.open)
+    fn open_session(&mut self, key: SessionKey, ttl_ms: u64, now: Time) -> Reply {
+        let many = self.sessions.live() >= self.limits.sessions;
+        if many || self.by_key.contains_key(&key) {
+            return self.refuse(Refusal::Sessions);
+        }
+        let growth = self.claims.growth() + self.sessions.growth();
+        if growth != 0 && self.bytes() + growth > self.limits.memory_bytes {
+            return self.refuse(Refusal::Memory);
+        }
+        let Some(client) = self.take_client() else {
+            return self.refuse(Refusal::Clients);
+        };
+        self.enlist(client, key.user);
+        let heartbeat = self.claims.take();
+        let session = self.sessions.take();
+        let claim = &mut self.claims[heartbeat];
+        claim.state = State::Heartbeat;
+        claim.client = client.0;
+        claim.session = session;
+        self.set_deadline(Ref::new(Kind::Claim, heartbeat), now.after_ms(ttl_ms));
+        let record = &mut self.sessions[session];
+        record.key = key;
+        record.client = client.0;
+        record.ttl_ms = ttl_ms;
+        record.heartbeat = heartbeat;
+        self.by_key.insert(key, session);
+        Reply::Done
     }
 
-    pub(super) fn cancel(&mut self, session: SessionId, now: Time, outputs: &mut Vec<Output>) {
-        let claim = self.sessions[session.slot()].waiting;
-        if !self.is_open(session) || claim == NIL || FAULT == LEAKED_WAITER {
-            return;
+    fn renew_session(&mut self, key: SessionKey, now: Time) -> Reply {
+        let Some(session) = self.live_session(&key, now) else {
+            return Reply::NoSession;
+        };
+        let record = &self.sessions[session];
+        let (heartbeat, ttl_ms) = (Ref::new(Kind::Claim, record.heartbeat), record.ttl_ms);
+        if FAULT == RENEWAL_LOST {
+            return Reply::Renewed;
+        }
+        self.unlink(heartbeat);
+        self.set_deadline(heartbeat, now.after_ms(ttl_ms));
+        Reply::Renewed
+    }
+
+    /// The session of a key, unless its time has passed, whether its timer has
+    /// been fired yet or not.
+    pub(super) fn live_session(&self, key: &SessionKey, now: Time) -> Option<u32> {
+        let session = *self.by_key.get(key)?;
+        (!self.session_is_over(session, now.0)).then_some(session)
+    }
+
+    /// Whether a session has ended by an instant.
+    pub(super) fn session_is_over(&self, session: u32, at: u64) -> bool {
+        match self.sessions[session].heartbeat {
+            NIL => FAULT != LATE_SESSION_GRANT,
+            heartbeat => self.claims[heartbeat].deadline <= at && FAULT != LATE_SESSION_GRANT,
+        }
+    }
+
+    /// Ends a session as of an instant. What it leaves behind is ended by
+    /// [`Table::reap`].
+    pub(super) fn end_session(&mut self, session: u32, at: u64) {
+        let record = &mut self.sessions[session];
+        let heartbeat = std::mem::replace(&mut record.heartbeat, NIL);
+        let (key, client) = (record.key, record.client);
+        self.by_key.remove(&key);
+        self.unlink(Ref::new(Kind::Claim, heartbeat));
+        self.claims.give(heartbeat);
+        let slot = super::ClientId(client).slot() as u32;
+        self.clients[slot as usize].open = false;
+        self.closing.push(Closing { slot, session, at });
+    }
+
+    /// Ends the wait of one who waits in the name of a session that is over. False:
+    /// there is none left.
+    pub(super) fn turn_one_away(
+        &mut self,
+        session: u32,
+        at: u64,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> bool {
+        let claim = self.sessions[session].waiting;
+        if claim == NIL || FAULT == WAITERS_UNTOLD {
+            return false;
         }
         let lock = self.claims[claim].lock;
-        self.counters.wait_cancels += self.give_up(claim);
-        self.serve(lock, now.0, now, outputs);
+        self.turn_away(claim, outputs);
+        self.serve(lock, at, now, outputs);
+        true
     }
 
-    pub(super) fn close(&mut self, session: SessionId, now: Time, outputs: &mut Vec<Output>) {
-        if !self.is_open(session) {
-            return;
+    /// Ends a wait for a session that is over; the lock's line is to be served.
+    pub(super) fn turn_away(&mut self, claim: u32, outputs: &mut Vec<Output>) {
+        let client = super::ClientId(self.claims[claim].client);
+        self.end_wait(claim);
+        self.counters.waits_without_session += 1;
+        outputs.push(Output {
+            client,
+            outcome: Outcome::NoSession,
+        });
+    }
+
+    /// Whether the holds of a session are to be released at its end.
+    pub(super) fn releases_holds(session: u32) -> bool {
+        session == NIL || FAULT != SESSION_KEEPS_HOLDS
+    }
+
+    /// Notes that a claim waits in the name of a session.
+    pub(super) fn enter_session(&mut self, session: u32, claim_id: u32) {
+        let first = std::mem::replace(&mut self.sessions[session].waiting, claim_id);
+        if first != NIL {
+            self.claims[first].prev_in_session = claim_id;
         }
-        self.cancel(session, now, outputs);
-        self.sessions[session.slot()].open = false;
-        self.open -= 1;
-        self.closing.push(session.slot() as u32);
-        self.reap(now, outputs);
+        let claim = &mut self.claims[claim_id];
+        claim.session = session;
+        claim.prev_in_session = NIL;
+        claim.next_in_session = first;
     }
 
-    /// Releases what closed sessions own, a bounded number of locks at a time.
-    pub(super) fn reap(&mut self, now: Time, outputs: &mut Vec<Output>) {
-        let mut budget = RELEASES_PER_STEP;
-        while let Some(&slot) = self.closing.last() {
-            let head = Ref::new(Kind::Session, slot);
-            loop {
-                let entry = self.sessions[slot as usize].owned.next;
-                if entry == head {
-                    break;
-                }
-                if budget == 0 {
-                    return;
-                }
-                budget -= 1;
-                let lock = self.end_entry(entry);
-                self.counters.released_by_disconnect += 1;
-                self.serve(lock, now.0, now, outputs);
-            }
-            self.closing.pop();
-            let session = &mut self.sessions[slot as usize];
-            session.owned = Links::ALONE;
-            session.waiting = NIL;
-            session.id += 1 << SessionId::SLOT_BITS;
-            self.free_slots.push(slot);
+    /// The reverse of [`Table::enter_session`].
+    pub(super) fn leave_session(&mut self, claim_id: u32) {
+        let claim = &mut self.claims[claim_id];
+        let session = std::mem::replace(&mut claim.session, NIL);
+        let (prev, next) = (claim.prev_in_session, claim.next_in_session);
+        match prev {
+            NIL => self.sessions[session].waiting = next,
+            prev => self.claims[prev].next_in_session = next,
+        }
+        if next != NIL {
+            self.claims[next].prev_in_session = prev;
         }
     }
 }

@@ -2,18 +2,18 @@
 
 use super::entries::{Claim, Lock, NEVER, State};
 use super::slab::NIL;
-use super::{Counters, Mode, SessionId, Table, Time};
+use super::{ClientId, Counters, Mode, Table, Time};
 
 /// Who holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The session that took it; it may be gone, if this is a lease.
-    pub session: SessionId,
+    /// The client that took it; it may be gone, if this is a lease.
+    pub client: ClientId,
     /// The fencing token.
     pub token: u64,
     /// Alone or shared.
     pub mode: Mode,
-    /// The end of the lease; `None`: the end of the session.
+    /// The end of the lease; `None`: the end of the client.
     pub expires: Option<Time>,
 }
 
@@ -21,7 +21,7 @@ pub struct Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Whose wait.
-    pub session: SessionId,
+    pub client: ClientId,
     /// Alone or shared.
     pub mode: Mode,
     /// The lease that is wanted, in milliseconds.
@@ -74,7 +74,7 @@ fn shared_mode(places: u16) -> Mode {
 
 fn waiter(claim: &Claim, deadline: u64, places: u16) -> Waiter {
     Waiter {
-        session: SessionId(claim.session),
+        client: ClientId(claim.client),
         mode: if claim.exclusive {
             Mode::Exclusive
         } else {
@@ -100,7 +100,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     fn holders_of(&self, lock: &Lock) -> impl Iterator<Item = Holder> {
         let sole = lock.exclusive.then_some(Holder {
-            session: SessionId(lock.session),
+            client: ClientId(lock.client),
             token: lock.token,
             mode: Mode::Exclusive,
             expires: time(lock.deadline),
@@ -113,7 +113,7 @@ impl<const FAULT: u8> Table<FAULT> {
         };
         sole.into_iter()
             .chain(self.line(shared).map(move |claim| Holder {
-                session: SessionId(claim.session),
+                client: ClientId(claim.client),
                 token: claim.token,
                 mode: shared_mode(places),
                 expires: time(claim.deadline),
@@ -197,7 +197,7 @@ impl<const FAULT: u8> Table<FAULT> {
     fn sole_at(&self, index: u32) -> Option<(&Lock, Holder)> {
         let lock = &self.locks[index];
         let holder = Holder {
-            session: SessionId(lock.session),
+            client: ClientId(lock.client),
             token: lock.token,
             mode: Mode::Exclusive,
             expires: time(lock.deadline),
@@ -212,7 +212,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let lock = &self.locks[claim.lock];
         let holder = Holder {
-            session: SessionId(claim.session),
+            client: ClientId(claim.client),
             token: claim.token,
             mode: shared_mode(self.queues[lock.queue].places),
             expires: time(claim.deadline),
@@ -276,31 +276,37 @@ impl<const FAULT: u8> Table<FAULT> {
         self.leases
     }
 
-    /// Sessions that wait.
+    /// Clients that wait.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         u64::from(self.waiting)
     }
 
-    /// Sessions that are open.
+    /// Clients that are open.
     #[must_use]
-    pub fn sessions(&self) -> u64 {
+    pub fn clients(&self) -> u64 {
         u64::from(self.open)
     }
 
-    /// Whether a session owns a lock without a lease: whether its end would
-    /// release something.
+    /// Sessions that are open, or whose end is being worked off.
     #[must_use]
-    pub fn owns_any(&self, session: SessionId) -> bool {
-        use super::entries::{Kind, Ref};
-        let head = Ref::new(Kind::Session, session.slot() as u32);
-        self.sessions[session.slot()].owned.next != head
+    pub fn sessions(&self) -> u64 {
+        u64::from(self.sessions.live())
     }
 
-    /// Whether a session waits.
+    /// Whether a client owns a lock without a lease: whether its end would
+    /// release something.
     #[must_use]
-    pub fn is_waiting(&self, session: SessionId) -> bool {
-        self.sessions[session.slot()].waiting != NIL
+    pub fn owns_any(&self, client: ClientId) -> bool {
+        use super::entries::{Kind, Ref};
+        let head = Ref::new(Kind::Client, client.slot() as u32);
+        self.clients[client.slot()].owned.next != head
+    }
+
+    /// Whether a client waits.
+    #[must_use]
+    pub fn is_waiting(&self, client: ClientId) -> bool {
+        self.clients[client.slot()].waiting != NIL
     }
 
     /// Bytes that the table holds. They do not shrink: they are kept for the
@@ -314,5 +320,6 @@ impl<const FAULT: u8> Table<FAULT> {
             + self.names.bytes()
             + self.owners.bytes()
             + self.tokens.bytes()
+            + self.sessions.bytes()
     }
 }

@@ -30,8 +30,12 @@ impl Daemon {
 
     /// Starts it with these flags alone.
     pub fn start_exactly(flags: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_jostled"))
-            .args(flags)
+        Self::from_command(Command::new(env!("CARGO_BIN_EXE_jostled")).args(flags))
+    }
+
+    /// Starts what a command starts, and waits until it is ready.
+    pub fn from_command(command: &mut Command) -> Self {
+        let mut child = command
             .env_remove("JOSTLED_PASSWORD")
             .stderr(Stdio::piped())
             .spawn()
@@ -80,6 +84,11 @@ impl Daemon {
     /// Waits until a figure of INFO is what it should be.
     pub fn await_info(&self, name: &str, value: u64) {
         let mut client = self.client();
+        eventually(name, || client.info(name) == value);
+    }
+
+    /// The same, asked by a client that may.
+    pub fn await_info_as(&self, client: &mut Client<TcpStream>, name: &str, value: u64) {
         eventually(name, || client.info(name) == value);
     }
 

@@ -4,10 +4,12 @@
 use jostle_resp::{Writer, parse_u64};
 
 use super::pages::{Page, Paging, REPLY_BYTES, SHOWN_MAX, WALK_AT_ONCE};
+use super::rights::sees;
 use super::{Call, Server};
+use crate::glob::glob_cost;
 use crate::server::conn::Conn;
 use crate::server::info;
-use crate::table::{BadCursor, Holder, Mode, SessionId, Time, Waiter};
+use crate::table::{BadCursor, ClientId, Holder, Mode, Time, Waiter};
 
 fn mode_name(mode: Mode) -> &'static [u8] {
     match mode {
@@ -25,18 +27,18 @@ fn ms_left(end: Option<Time>, now: Time) -> i64 {
 }
 
 /// The client's number, address and name; the last two are empty if it is gone.
-fn write_client(server: &Server, call: &mut Call<'_>, session: SessionId) {
-    let own = call.conn.session == session;
+fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
+    let own = call.conn.id == client;
     let conn = if own {
         Some(&*call.conn)
     } else {
-        server.conn(session)
+        server.conn(client)
     };
     let address = conn.map(Conn::address).unwrap_or_default();
     let name = conn.map(|conn| conn.name.clone()).unwrap_or_default();
     let mut reply = call.reply();
     reply.bulk(b"client");
-    reply.integer(session.number() as i64);
+    reply.integer(client.number() as i64);
     reply.bulk(b"address");
     reply.bulk(address.as_bytes());
     reply.bulk(b"name");
@@ -60,7 +62,7 @@ fn write_holder(server: &Server, call: &mut Call<'_>, holder: &Holder) {
     write_mode(&mut reply, holder.mode);
     reply.bulk(b"ttl-ms");
     reply.integer(left);
-    write_client(server, call, holder.session);
+    write_client(server, call, holder.client);
 }
 
 pub(super) fn holder(server: &mut Server, mut call: Call<'_>) {
@@ -126,8 +128,8 @@ pub(super) fn holders(server: &mut Server, mut call: Call<'_>) {
     } else {
         let from = page.cursor.unwrap_or(0);
         let visit = |name: &[u8], holder| {
-            let (matches, cost) = info::glob_cost(pattern, name);
-            if matches {
+            let (matches, cost) = glob_cost(pattern, name);
+            if matches && sees(call.conn, name) {
                 bytes += name.len() + 256;
                 found.push((name.to_vec(), holder));
             }
@@ -175,12 +177,10 @@ pub(super) fn waiters(server: &mut Server, mut call: Call<'_>) {
     };
     let mut found = Vec::new();
     let visit = |waiter: Waiter| {
-        let conn = server.conn(waiter.session);
+        let conn = server.conn(waiter.client);
         let matches = match (pattern, conn) {
             (None, _) => true,
-            (Some(pattern), conn) => {
-                info::glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0
-            }
+            (Some(pattern), conn) => glob_cost(pattern, conn.map_or(b"", |conn| &conn.name)).0,
         };
         if matches {
             found.push(waiter);
@@ -215,7 +215,7 @@ fn write_waiters(server: &Server, call: &mut Call<'_>, waiters: &[Waiter]) {
         reply.integer(left);
         reply.bulk(b"ttl-ms");
         reply.integer(waiter.ttl_ms.map_or(-1, |ms| ms as i64));
-        write_client(server, call, waiter.session);
+        write_client(server, call, waiter.client);
     }
 }
 

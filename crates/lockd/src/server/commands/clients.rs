@@ -5,8 +5,9 @@ use jostle_resp::parse_u64;
 
 use super::pages::{Paging, SHOWN_MAX};
 use super::{Call, Server};
+use crate::glob::glob_cost;
 use crate::server::info;
-use crate::table::{Event, SessionId};
+use crate::table::{ClientId, Event};
 
 pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
     server.long = true;
@@ -29,7 +30,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         return call.reply().error("ERR invalid cursor");
     };
     // The caller is out of its place.
-    let (own, end) = (call.conn.session.slot(), server.conns.len());
+    let (own, end) = (call.conn.id.slot(), server.conns.len());
     let (mut text, mut rows, mut slot) = (String::new(), 0, from);
     while slot < end && rows < count && slot - from < budget {
         let conn = if slot == own {
@@ -39,7 +40,7 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
         };
         slot += 1;
         if let Some(conn) = conn
-            && pattern.is_none_or(|pattern| info::glob_cost(pattern, &conn.name).0)
+            && pattern.is_none_or(|pattern| glob_cost(pattern, &conn.name).0)
         {
             text.push_str(&info::client_line(server, conn, call.now));
             rows += 1;
@@ -53,16 +54,16 @@ pub(super) fn list(server: &mut Server, mut call: Call<'_>) {
 }
 
 /// The client with the number that an argument names.
-fn named(server: &Server, call: &Call<'_>, index: usize) -> Result<Option<SessionId>, ()> {
+fn named(server: &Server, call: &Call<'_>, index: usize) -> Result<Option<ClientId>, ()> {
     let number = parse_u64(call.arg(index)).ok_or(())?;
-    let own = call.conn.session;
+    let own = call.conn.id;
     if own.number() == number {
         return Ok(Some(own));
     }
     let slot = (number & 0xf_ffff) as usize;
     let conn = server.conns.get(slot).and_then(Option::as_ref);
-    let session = conn.map(|conn| conn.session);
-    Ok(session.filter(|session| session.number() == number))
+    let client = conn.map(|conn| conn.id);
+    Ok(client.filter(|client| client.number() == number))
 }
 
 pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
@@ -75,15 +76,15 @@ pub(super) fn unblock(server: &mut Server, mut call: Call<'_>) {
                 .error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR");
         }
     };
-    let Ok(session) = named(server, &call, 2) else {
+    let Ok(client) = named(server, &call, 2) else {
         return call.reply().error("ERR value is not an integer");
     };
-    let waits = session.is_some_and(|session| server.table.is_waiting(session));
-    let ended = match session {
-        Some(session) if waits => {
+    let waits = client.is_some_and(|client| server.table.is_waiting(client));
+    let ended = match client {
+        Some(client) if waits => {
             // What is due may end it in this step in another way.
-            server.step(Event::Cancel { session }, call.now);
-            server.unblock(session, error)
+            server.step(Event::Cancel { client }, call.now);
+            server.unblock(client, error)
         }
         _ => false,
     };
@@ -97,20 +98,31 @@ pub(super) fn kill(server: &mut Server, mut call: Call<'_>) {
         return call.reply().error("ERR syntax error: CLIENT KILL [ID] id");
     }
     let index = call.args.len() - 1;
-    let Ok(session) = named(server, &call, index) else {
+    let Ok(client) = named(server, &call, index) else {
         return call.reply().error("ERR client-id should be a number");
     };
-    if let Some(session) = session {
+    if let Some(client) = client {
         server.stats.killed += 1;
-        if session == call.conn.session {
+        let killed = server
+            .conn(client)
+            .map(|conn| (conn.address(), conn.user.clone()));
+        let (address, user) = killed.unwrap_or_default();
+        let user = user.map_or(String::new(), |user| user.name.clone());
+        let fields = [
+            ("killed", client.number().to_string()),
+            ("killed_address", address),
+            ("killed_user", user),
+        ];
+        server.audit(call.conn, "client kill", &fields);
+        if client == call.conn.id {
             call.conn.closing = true;
-        } else if let Some(conn) = server.take_conn(session) {
+        } else if let Some(conn) = server.take_conn(client) {
             server.close_at(conn, call.now);
         }
     }
     // Redis answers with a number if there is a filter.
-    match (filtered, session) {
-        (true, session) => call.reply().integer(session.is_some().into()),
+    match (filtered, client) {
+        (true, client) => call.reply().integer(client.is_some().into()),
         (false, Some(_)) => call.reply().simple("OK"),
         (false, None) => call.reply().error("ERR No such client"),
     }

@@ -2,8 +2,8 @@
 
 use jostle_resp::{Writer, parse_u64};
 
-use super::{Call, Server};
-use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply};
+use super::{Call, Server, sessions};
+use crate::table::{Event, LockAllRequest, LockRequest, Mode, Refusal, Reply, SessionKey};
 
 /// What can stand behind the name.
 #[derive(Default)]
@@ -12,10 +12,11 @@ struct Options {
     wait_ms: Option<u64>,
     shared: bool,
     places: Option<u16>,
+    session: Option<SessionKey>,
 }
 
 /// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
-const MS_MAX: u64 = 1 << 40;
+pub(super) const MS_MAX: u64 = 1 << 40;
 
 /// Those from `index` on.
 #[inline]
@@ -44,9 +45,17 @@ fn options(call: &Call<'_>, may_wait: bool, mut index: usize) -> Result<Options,
                 .filter(|n| (1..=65535).contains(n));
             options.places = Some(places.ok_or("ERR OF is 1 to 65535 places")? as u16);
             index += 2;
+        } else if word.eq_ignore_ascii_case(b"SESSION") && options.session.is_none() {
+            let digits = call.args.get(call.request, index + 1);
+            let key = digits.and_then(|digits| sessions::key(call.conn, digits));
+            options.session = Some(key.ok_or(sessions::NO_SESSION)?);
+            index += 2;
         } else {
             return Err("ERR syntax error");
         }
+    }
+    if options.session.is_some() && options.ttl_ms.is_some() {
+        return Err("ERR a lock of a session has no TTL: the session has one");
     }
     if options.shared && options.places.is_some() {
         return Err("ERR SHARED has no number of places, OF has one");
@@ -85,7 +94,7 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Err(text) => return call.reply().error(text),
     };
     let request = LockRequest {
-        session: call.conn.session,
+        client: call.conn.id,
         name: call.arg(1),
         ttl_ms: options.ttl_ms,
         wait_ms: match patience {
@@ -97,18 +106,23 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
             _ if options.shared => Mode::Shared,
             _ => Mode::Exclusive,
         },
+        session: options.session.as_ref(),
     };
     match server.step(Event::Lock(request), call.now) {
         Reply::Granted(token) => call.reply().integer(token as i64),
         Reply::Queued => {
             call.conn.waiting = true;
-            if request.ttl_ms.is_some() {
-                // For the case that the client is gone when the lease comes.
+            if request.ttl_ms.is_some() || request.session.is_some() {
+                // For the case that the client is gone when the grant comes.
                 call.conn.wanted.set(&[request.name]);
             }
         }
         Reply::Busy => call.reply().nil(),
         Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
+        Reply::NoSession => call.reply().error(sessions::NO_SESSION),
+        _ if request.session.is_some() => {
+            call.reply().error("ALREADYHELD the session holds the lock")
+        }
         _ => call
             .reply()
             .error("ALREADYHELD this connection holds the lock"),
@@ -132,8 +146,8 @@ fn names_and_options<'a>(call: &Call<'a>) -> Result<(Vec<&'a [u8]>, Options), &'
         return Err("ERR LOCKALL takes different names");
     }
     let options = options(call, true, 2 + count)?;
-    if options.shared || options.places.is_some() {
-        return Err("ERR LOCKALL takes locks alone: neither SHARED nor OF");
+    if options.shared || options.places.is_some() || options.session.is_some() {
+        return Err("ERR LOCKALL takes locks alone: no SHARED, OF or SESSION");
     }
     Ok((names, options))
 }
@@ -153,7 +167,7 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Err(text) => return call.reply().error(text),
     };
     let request = LockAllRequest {
-        session: call.conn.session,
+        client: call.conn.id,
         names: &names,
         ttl_ms: options.ttl_ms,
         wait_ms: match patience {
@@ -194,10 +208,10 @@ pub(super) fn unlock(server: &mut Server, mut call: Call<'_>) {
     } else {
         None
     };
-    let (session, name) = (call.conn.session, call.arg(1));
+    let (client, name) = (call.conn.id, call.arg(1));
     match server.step(
         Event::Unlock {
-            session,
+            client,
             name,
             token,
         },
@@ -246,6 +260,9 @@ pub(super) fn renew(server: &mut Server, mut call: Call<'_>) {
 pub(super) fn force_unlock(server: &mut Server, mut call: Call<'_>) {
     let name = call.arg(1);
     if let Reply::Forced(holders) = server.step(Event::Force { name }, call.now) {
+        let shown = name.escape_ascii().to_string();
+        let fields = [("lock", shown), ("holders", holders.to_string())];
+        server.audit(call.conn, "forceunlock", &fields);
         call.reply().integer(holders as i64);
     }
 }
@@ -283,7 +300,17 @@ impl Server {
             Refusal::Places(places) => format!(
                 "BADLIMIT this lock has {places} places (OF) as long as anybody holds it or waits"
             ),
-            Refusal::Sessions => "ERR too many connections".to_owned(),
+            Refusal::Clients => "ERR too many connections".to_owned(),
+            Refusal::QuotaLocks(most) => {
+                format!("QUOTA this user may hold and wait for {most} locks (max-locks)")
+            }
+            Refusal::QuotaWaiters(most) => {
+                format!("QUOTA this user may wait in {most} lines (max-waiters)")
+            }
+            Refusal::Sessions => format!(
+                "TOOMANYSESSIONS {} sessions are open (--max-sessions)",
+                limits.sessions
+            ),
         });
     }
 }

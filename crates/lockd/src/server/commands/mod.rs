@@ -1,11 +1,15 @@
 //! The commands: one table, which dispatch, `COMMAND`, the counters and the
 //! tests walk. What they do stands in the rooms beside it.
 
+mod acl;
 mod admin;
 mod clients;
+mod identity;
 mod locks;
 mod pages;
-mod session;
+mod rights;
+mod sessions;
+mod shutdown;
 mod tools;
 mod transaction;
 
@@ -15,10 +19,12 @@ use super::Server;
 use super::conn::Conn;
 use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
+pub(super) use identity::WRONG_PASSWORD;
+use identity::{auth, client, hello, ping, reset, select};
 pub(super) use locks::write_tokens;
 use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
-pub(super) use session::WRONG_PASSWORD;
-use session::{auth, client, hello, ping, reset, select};
+use rights::{Class, Names};
+pub(super) use sessions::NO_SESSION;
 use tools::{command, config};
 pub(crate) use transaction::Transaction;
 use transaction::{discard, exec, multi};
@@ -58,6 +64,8 @@ pub(crate) struct Spec {
     pub(crate) summary: &'static str,
     /// Arguments with the name, at least and at most.
     arity: (usize, usize),
+    class: Class,
+    names: Names,
     kind: Kind,
     run: fn(&mut Server, Call<'_>),
 }
@@ -91,10 +99,12 @@ const ANY: usize = usize::MAX;
 pub(crate) static COMMANDS: &[Spec] = &[
     Spec {
         name: "LOCK",
-        arguments: "name [TTL ms] [WAIT ms] [SHARED | OF n]",
+        arguments: "name [TTL ms | SESSION id] [WAIT ms] [SHARED | OF n]",
         summary: "Acquires a lock, waiting in line if need be; returns the fencing token, or nil \
                   when WAIT has passed.",
         arity: (2, 8),
+        class: Class::Lock,
+        names: Names::First,
         kind: Kind::Plain,
         run: lock,
     },
@@ -103,14 +113,18 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name [token]",
         summary: "Releases a lock that this connection took, or the one with this token.",
         arity: (2, 3),
+        class: Class::Lock,
+        names: Names::First,
         kind: Kind::Plain,
         run: unlock,
     },
     Spec {
         name: "TRYLOCK",
-        arguments: "name [TTL ms] [SHARED | OF n]",
+        arguments: "name [TTL ms | SESSION id] [SHARED | OF n]",
         summary: "Acquires a lock if that is possible at once; returns the fencing token, or nil.",
         arity: (2, 6),
+        class: Class::Lock,
+        names: Names::First,
         kind: Kind::Plain,
         run: trylock,
     },
@@ -119,6 +133,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name token TTL ms",
         summary: "Lets a lease end this long from now.",
         arity: (5, 5),
+        class: Class::Lock,
+        names: Names::First,
         kind: Kind::Plain,
         run: renew,
     },
@@ -127,6 +143,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[message]",
         summary: "Answers PONG, or the message.",
         arity: (1, 2),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Plain,
         run: ping,
     },
@@ -135,6 +153,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name",
         summary: "Lists the holders of a lock: none, one, or those who share it.",
         arity: (2, 2),
+        class: Class::Lock,
+        names: Names::First,
         kind: Kind::Listing,
         run: holder,
     },
@@ -143,6 +163,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[pattern] [LIMIT n] | CURSOR c [MATCH pattern] [COUNT n]",
         summary: "Lists the holders of all locks whose names match: at most 1000, or a page.",
         arity: (1, 7),
+        class: Class::Admin,
+        names: Names::None,
         kind: Kind::Listing,
         run: holders,
     },
@@ -151,6 +173,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name [CURSOR c [MATCH pattern] [COUNT n]]",
         summary: "Lists who waits for a lock: the first 1000, or a page in no order.",
         arity: (2, 8),
+        class: Class::Admin,
+        names: Names::First,
         kind: Kind::Listing,
         run: waiters,
     },
@@ -159,6 +183,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "name",
         summary: "Takes a lock away from its holders; returns how many there were.",
         arity: (2, 2),
+        class: Class::Admin,
+        names: Names::First,
         kind: Kind::Plain,
         run: force_unlock,
     },
@@ -167,6 +193,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[section ...]",
         summary: "Counters and gauges.",
         arity: (1, ANY),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Listing,
         run: info_command,
     },
@@ -175,6 +203,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[version [AUTH user password] [SETNAME name]]",
         summary: "Agrees on the version of the protocol.",
         arity: (1, 7),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Identity,
         run: hello,
     },
@@ -183,6 +213,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[user] password",
         summary: "Gives the password; the user, if any, is `default`.",
         arity: (2, 3),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Identity,
         run: auth,
     },
@@ -192,6 +224,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
                     [MATCH pattern] [COUNT n]] | UNBLOCK id [TIMEOUT | ERROR] | KILL [ID] id",
         summary: "Names this connection, lists all, ends a wait or a connection.",
         arity: (2, ANY),
+        class: Class::Subcommand,
+        names: Names::None,
         kind: Kind::Listing,
         run: client,
     },
@@ -200,6 +234,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "message",
         summary: "Answers the message.",
         arity: (2, 2),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Plain,
         run: |_, mut call| {
             let message = call.arg(1);
@@ -211,6 +247,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "0",
         summary: "There is one database, and its number is 0.",
         arity: (2, 2),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Plain,
         run: select,
     },
@@ -219,6 +257,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "[COUNT | LIST | INFO [name ...] | DOCS [name ...]]",
         summary: "Describes the commands.",
         arity: (1, ANY),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Listing,
         run: command,
     },
@@ -227,6 +267,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "GET pattern [pattern ...]",
         summary: "Settings that tools for Redis ask for.",
         arity: (2, ANY),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Listing,
         run: config,
     },
@@ -235,6 +277,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "",
         summary: "Forgets the connection's name, version and password; its locks stay.",
         arity: (1, 1),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Leaving,
         run: reset,
     },
@@ -243,6 +287,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "",
         summary: "Answers OK and closes the connection.",
         arity: (1, 1),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Leaving,
         run: |_, mut call| {
             call.reply().simple("OK");
@@ -254,6 +300,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "",
         summary: "Queues the commands that follow, until EXEC or DISCARD.",
         arity: (1, 1),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Transaction,
         run: multi,
     },
@@ -262,6 +310,8 @@ pub(crate) static COMMANDS: &[Spec] = &[
         arguments: "",
         summary: "Executes what was queued since MULTI; a LOCK within does not wait.",
         arity: (1, 1),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Transaction,
         run: exec,
     },
@@ -271,14 +321,49 @@ pub(crate) static COMMANDS: &[Spec] = &[
         summary: "Acquires several locks in one step, waiting in all their lines if need be; \
                   returns their tokens, or nil.",
         arity: (3, ANY),
+        class: Class::Lock,
+        names: Names::Counted,
         kind: Kind::Plain,
         run: lock_all,
+    },
+    Spec {
+        name: "SESSION",
+        arguments: "OPEN TTL ms | RENEW id | CLOSE id",
+        summary: "Opens, renews or ends a session, which owns the locks that LOCK takes in its name.",
+        arity: (3, 4),
+        class: Class::Lock,
+        names: Names::None,
+        kind: Kind::Plain,
+        run: sessions::session,
+    },
+    Spec {
+        name: "ACL",
+        arguments: "WHOAMI | LIST | LOAD",
+        summary: "Names this connection's user, lists all, reads the users file again.",
+        arity: (2, 2),
+        class: Class::Subcommand,
+        names: Names::None,
+        kind: Kind::Listing,
+        run: acl::acl,
+    },
+    Spec {
+        name: "SHUTDOWN",
+        arguments: "[NOW | DRAIN time | ABORT]",
+        summary: "Ends the daemon: at once, or when nobody holds a lock, at the latest after a \
+                  time such as 30s.",
+        arity: (1, 3),
+        class: Class::Admin,
+        names: Names::None,
+        kind: Kind::Listing,
+        run: shutdown::shutdown,
     },
     Spec {
         name: "DISCARD",
         arguments: "",
         summary: "Drops what was queued since MULTI.",
         arity: (1, 1),
+        class: Class::Anybody,
+        names: Names::None,
         kind: Kind::Transaction,
         run: discard,
     },
@@ -297,8 +382,8 @@ const fn key(name: &[u8]) -> u64 {
     word
 }
 
-static KEYS: [u64; 23] = {
-    let mut keys = [0; 23];
+static KEYS: [u64; 26] = {
+    let mut keys = [0; 26];
     let mut at = 0;
     while at < keys.len() {
         keys[at] = key(COMMANDS[at].name.as_bytes());

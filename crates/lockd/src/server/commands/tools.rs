@@ -3,6 +3,7 @@
 use jostle_resp::Writer;
 
 use super::{COMMANDS, Call, Server, Spec, find};
+use crate::glob::glob;
 use crate::server::info;
 
 pub(super) fn command(_: &mut Server, mut call: Call<'_>) {
@@ -84,11 +85,7 @@ pub(super) fn config(server: &mut Server, mut call: Call<'_>) {
     }
     let values = info::settings(&server.config);
     let patterns: Vec<Vec<u8>> = call.rest(2).map(<[u8]>::to_ascii_lowercase).collect();
-    let wanted = |key: &str| {
-        patterns
-            .iter()
-            .any(|pattern| info::glob(pattern, key.as_bytes()))
-    };
+    let wanted = |key: &str| patterns.iter().any(|pattern| glob(pattern, key.as_bytes()));
     let found: Vec<_> = values.iter().filter(|(key, _)| wanted(key)).collect();
     let mut reply = call.reply();
     reply.map(found.len());

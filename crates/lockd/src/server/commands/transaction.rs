@@ -6,6 +6,7 @@ use jostle_resp::request::{decode, encode};
 use jostle_resp::{Args, Limits, Progress};
 
 use super::locks::{lock_all_within, lock_within};
+use super::rights::{RESERVED, permit};
 use super::{COMMANDS, Call, Kind, Server, Spec, find};
 use crate::server::conn::Conn;
 
@@ -37,12 +38,20 @@ pub(super) fn abort(conn: &mut Conn) {
     }
 }
 
-/// Executes, queues or refuses a command of a client that has not authenticated
-/// or is in a transaction.
+/// Executes, queues or refuses a command of a client that has not authenticated,
+/// may not do everything, or is in a transaction.
 #[cold]
 pub(super) fn execute_guarded(server: &mut Server, mut call: Call<'_>, spec: &Spec) {
     if !call.conn.authenticated && !spec.kind.is_open() {
-        return call.reply().error("NOAUTH Authentication required.");
+        let text = match call.conn.probation {
+            true => RESERVED,
+            false => "NOAUTH Authentication required.",
+        };
+        return call.reply().error(text);
+    }
+    if let Err(text) = permit(server, &call, spec) {
+        abort(call.conn);
+        return call.reply().error(&text);
     }
     if call.conn.transaction.is_none() {
         return (spec.run)(server, call);
@@ -84,7 +93,7 @@ pub(super) fn multi(_: &mut Server, mut call: Call<'_>) {
         return call.reply().error("ERR MULTI calls can not be nested");
     }
     call.conn.transaction = Some(Box::default());
-    call.conn.guarded = true;
+    call.conn.update_guard();
     call.reply().simple("OK");
 }
 
@@ -137,6 +146,9 @@ fn execute_queued(server: &mut Server, mut call: Call<'_>, start: usize) {
         return call
             .reply()
             .error("ERR the replies of this transaction are too long (--max-output)");
+    }
+    if let Err(text) = permit(server, &call, spec) {
+        return call.reply().error(&text);
     }
     match index {
         // While it waited, the commands behind it could not be executed with it.

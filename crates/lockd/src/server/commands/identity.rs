@@ -1,47 +1,48 @@
 //! The commands about the connection itself: who it is, and how it talks.
 
 use jostle_resp::{Protocol, parse_u64};
-use subtle::ConstantTimeEq;
 
+use super::rights::RESERVED;
 use super::{Call, Server, clients};
-use crate::config::PASSWORD_MAX;
+use crate::server::accounts::LoginError;
 use crate::server::info;
+use crate::users::DEFAULT;
 
 /// The answer to one, which has to wait for it.
 pub(in crate::server) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// Compares in a time that does not tell how much was right.
-fn same_password(expected: &str, given: &[u8]) -> bool {
-    let pad = |bytes: &[u8]| {
-        let mut padded = [0; PASSWORD_MAX];
-        let length = bytes.len().min(PASSWORD_MAX);
-        padded[..length].copy_from_slice(&bytes[..length]);
-        padded
-    };
-    let same = pad(expected.as_bytes()).ct_eq(&pad(given));
-    let length = (expected.len() as u64).ct_eq(&(given.len() as u64));
-    (same & length).into()
-}
-
 /// Checks a user and password. False: that was not it, and the client is told,
 /// or will be.
 fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[u8]) -> bool {
-    let Some(expected) = server.config.password.as_deref() else {
+    let users = &server.config.users;
+    if user == DEFAULT.as_bytes() && users.open().is_some() {
         call.reply().error(
             "ERR AUTH <password> called without any password configured for the default \
              user. Are you sure your configuration is correct?",
         );
         return false;
-    };
-    if !same_password(expected, given) || user != b"default" {
+    }
+    let Some(found) = users.check(user, given).cloned() else {
         server.stats.auth_failures += 1;
+        server.audit_failure(call.conn, user);
         call.conn.rebuke(call.now);
         return false;
+    };
+    match server.log_in(call.conn, found, call.now) {
+        Ok(()) => {
+            call.conn.wrong_passwords = 0;
+            return true;
+        }
+        Err(LoginError::Quota(most)) => call.reply().error(&format!(
+            "QUOTA this user may have {most} connections (max-connections)"
+        )),
+        Err(LoginError::Reserved) => {
+            call.reply().error(RESERVED);
+            call.conn.closing = true;
+        }
     }
-    call.conn.set_authenticated(true);
-    call.conn.wrong_passwords = 0;
-    true
+    false
 }
 
 pub(super) fn auth(server: &mut Server, mut call: Call<'_>) {
@@ -93,7 +94,7 @@ pub(super) fn hello(server: &mut Server, mut call: Call<'_>) {
         return call.reply().error(text);
     }
     call.conn.protocol = protocol;
-    let number = call.conn.session.number() as i64;
+    let number = call.conn.id.number() as i64;
     let mut reply = call.reply();
     reply.map(7);
     for (key, value) in [
@@ -133,7 +134,7 @@ pub(super) fn client(server: &mut Server, mut call: Call<'_>) {
     let text = call.arg(call.args.len() - 1);
     let done = match (&subcommand[..], call.args.len()) {
         (b"ID", 2) => {
-            let number = call.conn.session.number();
+            let number = call.conn.id.number();
             return call.reply().integer(number as i64);
         }
         (b"GETNAME", 2) => {
@@ -188,20 +189,6 @@ pub(super) fn reset(server: &mut Server, mut call: Call<'_>) {
     call.conn.name.clear();
     call.conn.protocol = Protocol::Resp2;
     call.conn.end_transaction();
-    call.conn
-        .set_authenticated(server.config.password.is_none());
+    server.log_out(call.conn, call.now);
     call.reply().simple("RESET");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_the_same_only_if_they_are() {
-        assert!(same_password("secret", b"secret"));
-        for given in ["", "secre", "secret\0", "Secret", "secrets"] {
-            assert!(!same_password("secret", given.as_bytes()), "{given:?}");
-        }
-    }
 }

@@ -1,0 +1,175 @@
+//! Users of connections: who logs in, what changes when users are read again.
+
+use std::sync::Arc;
+
+use super::Server;
+use super::conn::Conn;
+use crate::table::{Event, Time};
+use crate::users::{User, Users};
+
+/// Numbers of users, which last as long as the daemon: sessions and locks are
+/// booked to them. 0 is the default user and those who have not logged in.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    /// By number, from 1 on.
+    names: Vec<String>,
+    /// Connections of each, by number.
+    connections: Vec<u32>,
+}
+
+impl Numbers {
+    fn find(&self, name: &str) -> Option<u16> {
+        if name == crate::users::DEFAULT {
+            return Some(0);
+        }
+        let place = self.names.iter().position(|known| known == name)?;
+        Some(place as u16 + 1)
+    }
+
+    fn add(&mut self, name: &str) -> u16 {
+        if self.connections.is_empty() {
+            self.connections.push(0);
+        }
+        self.find(name).unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.connections.push(0);
+            self.names.len() as u16
+        })
+    }
+}
+
+/// Why somebody cannot log in, though the password is right.
+pub(super) enum LoginError {
+    /// The user has as many connections as it may.
+    Quota(u32),
+    /// Only administrators are let in.
+    Reserved,
+}
+
+impl Server {
+    /// All users.
+    pub(super) fn users(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.config.users.iter()
+    }
+
+    /// Users that can be taken over: there are numbers for all of them.
+    pub(super) fn check_users(&self, users: Users) -> Result<Users, String> {
+        let new = users.iter();
+        let new = new.filter(|user| self.numbers.find(&user.name).is_none());
+        if self.numbers.names.len() + new.count() >= usize::from(u16::MAX) {
+            return Err("more than 65534 users since the start".to_owned());
+        }
+        let public = self.config.listen.iter();
+        let public = public.chain(self.config.tls.iter().flat_map(|tls| &tls.listen));
+        let mut public = public.filter(|address| !crate::config::is_loopback(address));
+        match public.next() {
+            Some(address) if !users.all_need_passwords() => Err(format!(
+                "a user without a password, while {address} can be reached from other machines"
+            )),
+            _ => Ok(users),
+        }
+    }
+
+    /// Takes over users that were checked, for all connections that are in their
+    /// places.
+    pub(super) fn adopt_users(&mut self, users: Users, now: Time) {
+        self.config.users = users;
+        let list: Vec<Arc<User>> = self.users().cloned().collect();
+        // Those that are gone keep what they have, and get no more.
+        for account in 0..=self.numbers.names.len() as u16 {
+            let (locks, waiters) = (None, None);
+            let event = Event::Quota {
+                account,
+                locks,
+                waiters,
+            };
+            self.step(event, now);
+        }
+        for user in list {
+            let account = self.numbers.add(&user.name);
+            let event = Event::Quota {
+                account,
+                locks: user.quota.locks,
+                waiters: user.quota.waiters,
+            };
+            self.step(event, now);
+        }
+        for slot in 0..self.conns.len() {
+            if let Some(mut conn) = self.conns[slot].take() {
+                self.renew_user(&mut conn);
+                self.conns[slot] = Some(conn);
+            }
+        }
+    }
+
+    /// Finds a connection's user again, by its name. One who is gone or off sends
+    /// no new commands.
+    pub(super) fn renew_user(&mut self, conn: &mut Conn) {
+        let Some(known) = &conn.user else { return };
+        let found = self.config.users.find(known.name.as_bytes());
+        conn.gone = found.is_none_or(|user| !user.on);
+        if let Some(user) = found {
+            conn.user = Some(user.clone());
+        }
+        conn.update_guard();
+    }
+
+    /// Makes a user that of a connection.
+    pub(super) fn log_in(
+        &mut self,
+        conn: &mut Conn,
+        user: Arc<User>,
+        now: Time,
+    ) -> Result<(), LoginError> {
+        if conn.probation && !user.admin {
+            return Err(LoginError::Reserved);
+        }
+        let number = self.numbers.add(&user.name);
+        let same = conn.user.is_some() && conn.user_number() == number;
+        let place = usize::from(number);
+        if let Some(most) = user.quota.connections
+            && !same
+            && self.numbers.connections[place] >= most
+        {
+            return Err(LoginError::Quota(most));
+        }
+        self.forget_user(conn);
+        self.numbers.connections[place] += 1;
+        if number != conn.user_number() {
+            let client = conn.id;
+            let account = number;
+            self.step(Event::Enlist { client, account }, now);
+        }
+        conn.probation = false;
+        conn.gone = false;
+        conn.log_in(user, number);
+        Ok(())
+    }
+
+    /// Makes a connection one that has just been opened, as far as its user goes.
+    pub(super) fn log_out(&mut self, conn: &mut Conn, now: Time) {
+        self.forget_user(conn);
+        conn.log_out();
+        if let Some(user) = self.config.users.open().cloned() {
+            // If there is no room for it, it has to log in.
+            let _ = self.log_in(conn, user, now);
+        }
+    }
+
+    /// A connection no longer counts as one of its user's.
+    pub(super) fn forget_user(&mut self, conn: &mut Conn) {
+        if conn.user.take().is_some() {
+            self.numbers.connections[usize::from(conn.user_number())] -= 1;
+        }
+    }
+
+    /// Whether one who has just connected may only be an administrator.
+    pub(super) fn is_reserved(&self) -> bool {
+        let known = self.table.clients() as usize;
+        // The one who asks is known already.
+        known
+            > self
+                .max_connections
+                .saturating_sub(self.config.reserve_connections)
+    }
+}

@@ -1,0 +1,115 @@
+//! What a user may do: classes of commands, and names of locks.
+//!
+//! Only connections whose user may not do everything come here
+//! ([`Conn::restricted`]): for the others there is nothing to ask.
+
+use jostle_resp::parse_u64;
+
+use super::{Call, Server, Spec};
+use crate::server::conn::Conn;
+use crate::server::drain::DRAINING;
+
+/// What a user needs for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Nothing but to have logged in.
+    Anybody,
+    /// `+@lock`.
+    Lock,
+    /// `+@admin`.
+    Admin,
+    /// `+@admin` for some subcommands.
+    Subcommand,
+}
+
+/// Which arguments are names of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    None,
+    /// The first one.
+    First,
+    /// As many as the first one says.
+    Counted,
+}
+
+/// What those are told who are let in to find out whether they administer.
+pub(super) const RESERVED: &str =
+    "ERR max number of clients reached: the rest is for administrators";
+
+/// Subcommands that only administrators have.
+const ADMIN: &[&[u8]] = &[b"LIST", b"KILL", b"UNBLOCK", b"LOAD"];
+
+impl Class {
+    fn of(spec: &Spec, call: &Call<'_>) -> Self {
+        if spec.class != Self::Subcommand {
+            return spec.class;
+        }
+        let given = call.arg(1);
+        if ADMIN.iter().any(|word| given.eq_ignore_ascii_case(word)) {
+            Self::Admin
+        } else {
+            Self::Anybody
+        }
+    }
+}
+
+/// Whether a connection may execute a command now. A transaction asks when the
+/// command is queued, and again when it is executed.
+pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<(), String> {
+    if !call.conn.restricted || spec.kind.is_open() {
+        return Ok(());
+    }
+    if call.conn.probation {
+        return Err(RESERVED.into());
+    }
+    let Some(user) = call.conn.user.as_deref().filter(|_| !call.conn.gone) else {
+        return Err("NOPERM this user is off or gone; its locks stay until they end".into());
+    };
+    if server.is_draining() && takes(spec, call) {
+        return Err(DRAINING.into());
+    }
+    let class = Class::of(spec, call);
+    let needs = match class {
+        Class::Lock if !user.lock => Some("+@lock"),
+        Class::Admin if !user.admin => Some("+@admin"),
+        _ => None,
+    };
+    if let Some(rule) = needs {
+        let (name, command) = (&user.name, spec.name.to_ascii_lowercase());
+        return Err(format!(
+            "NOPERM user {name} has no permissions to run the '{command}' command ({rule})"
+        ));
+    }
+    let count = match spec.names {
+        Names::None => return Ok(()),
+        Names::First => return may_use(call, call.arg(1)),
+        // What is no number is an error of the command.
+        Names::Counted => parse_u64(call.arg(1)).unwrap_or(0),
+    };
+    let names = call.rest(2).take(count as usize);
+    names.into_iter().try_for_each(|name| may_use(call, name))
+}
+
+/// Whether a command takes a lock, or begins something that could.
+fn takes(spec: &Spec, call: &Call<'_>) -> bool {
+    match spec.name {
+        "LOCK" | "TRYLOCK" | "LOCKALL" => true,
+        "SESSION" => call.arg(1).eq_ignore_ascii_case(b"OPEN"),
+        _ => false,
+    }
+}
+
+fn may_use(call: &Call<'_>, name: &[u8]) -> Result<(), String> {
+    if sees(call.conn, name) {
+        return Ok(());
+    }
+    let shown = name[..name.len().min(64)].escape_ascii();
+    Err(format!(
+        "NOPERM this user has no permissions for the lock '{shown}'"
+    ))
+}
+
+/// Whether a connection's user may use a name.
+pub(super) fn sees(conn: &Conn, name: &[u8]) -> bool {
+    !conn.restricted || conn.user.as_ref().is_some_and(|user| user.may_use(name))
+}

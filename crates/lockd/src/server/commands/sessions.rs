@@ -1,0 +1,74 @@
+//! SESSION: one heartbeat for many locks.
+
+use jostle_resp::parse_u64;
+
+use super::locks::MS_MAX;
+use super::{Call, Server};
+use crate::server::conn::Conn;
+use crate::table::{Event, Reply, SessionKey};
+
+/// The answer to one who names a session that is not open, or another user's.
+pub(in crate::server) const NO_SESSION: &str =
+    "NOSESSION no such session, or it has ended: open another one (SESSION OPEN TTL ms)";
+
+/// Hexadecimal digits of a session's id.
+const DIGITS: usize = 32;
+
+/// The key of an id as SESSION OPEN has returned it; `None`: it never returns such.
+pub(super) fn key(conn: &Conn, digits: &[u8]) -> Option<SessionKey> {
+    if digits.len() != DIGITS || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let id = u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    let user = conn.user_number();
+    Some(SessionKey { user, id })
+}
+
+pub(super) fn session(server: &mut Server, mut call: Call<'_>) {
+    let subcommand = call.arg(1).to_ascii_uppercase();
+    match (&subcommand[..], call.args.len()) {
+        (b"OPEN", 4) if call.arg(2).eq_ignore_ascii_case(b"TTL") => open(server, call),
+        (b"RENEW" | b"CLOSE", 3) => {
+            let Some(key) = key(call.conn, call.arg(2)) else {
+                return call.reply().error(NO_SESSION);
+            };
+            let event = match &subcommand[..] {
+                b"RENEW" => Event::RenewSession { key },
+                _ => Event::CloseSession { key },
+            };
+            match server.step(event, call.now) {
+                Reply::NoSession => call.reply().error(NO_SESSION),
+                _ => call.reply().integer(1),
+            }
+        }
+        _ => call
+            .reply()
+            .error("ERR syntax error: SESSION OPEN TTL ms | RENEW id | CLOSE id"),
+    }
+}
+
+/// Bits that nobody can guess, from the operating system.
+fn random_id() -> Option<u128> {
+    let mut bytes = [0; 16];
+    let length = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    (length.ok()? == bytes.len()).then(|| u128::from_ne_bytes(bytes))
+}
+
+fn open(server: &mut Server, mut call: Call<'_>) {
+    let Some(ttl_ms) = parse_u64(call.arg(3)).filter(|ms| (1..=MS_MAX).contains(ms)) else {
+        return call
+            .reply()
+            .error("ERR TTL is milliseconds, 1 to 1099511627776");
+    };
+    let Some(id) = random_id() else {
+        return call
+            .reply()
+            .error("ERR the system has no random bits yet: try again");
+    };
+    let user = call.conn.user_number();
+    let key = SessionKey { user, id };
+    match server.step(Event::OpenSession { key, ttl_ms }, call.now) {
+        Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
+        _ => call.reply().bulk(format!("{id:032x}").as_bytes()),
+    }
+}

@@ -1,0 +1,79 @@
+//! SHUTDOWN: the daemon's end, at once or when nobody holds a lock any more.
+
+use jostle_resp::parse_u64;
+
+use super::{Call, Server};
+
+/// The longest drain: a day.
+const DRAIN_MAX_MS: u64 = 86_400_000;
+
+pub(super) fn shutdown(server: &mut Server, mut call: Call<'_>) {
+    let word = call.arg(1).to_ascii_uppercase();
+    match (&word[..], call.args.len()) {
+        (b"" | b"NOW", 1 | 2) => {
+            server.audit(call.conn, "shutdown", &[]);
+            server.end_soon();
+            call.reply().simple("OK");
+        }
+        (b"ABORT", 2) => {
+            if server.abort_drain() {
+                call.conn.draining = false;
+                call.conn.update_guard();
+                server.audit(call.conn, "shutdown aborted", &[]);
+                call.reply().simple("OK");
+            } else {
+                call.reply().error("ERR no shutdown in progress");
+            }
+        }
+        (b"DRAIN", 3) => match duration_ms(call.arg(2)) {
+            None => call
+                .reply()
+                .error("ERR DRAIN takes a time such as 30s, 500ms or 5m, at most a day"),
+            Some(ms) => {
+                let time = ("drain_ms", ms.to_string());
+                server.audit(call.conn, "shutdown", &[time]);
+                server.begin_drain(ms, call.now);
+                call.conn.draining = true;
+                call.conn.update_guard();
+                call.reply().simple("OK");
+            }
+        },
+        _ => call
+            .reply()
+            .error("ERR syntax error: SHUTDOWN [NOW | DRAIN time | ABORT]"),
+    }
+}
+
+/// `30s`, `500ms`, `5m`, or seconds.
+fn duration_ms(text: &[u8]) -> Option<u64> {
+    let units: [(&[u8], u64); 4] = [(b"ms", 1), (b"s", 1000), (b"m", 60_000), (b"", 1000)];
+    let (digits, unit) = units
+        .into_iter()
+        .find_map(|(unit, ms)| Some((text.strip_suffix(unit)?, ms)))?;
+    let ms = parse_u64(digits)?.checked_mul(unit)?;
+    (ms <= DRAIN_MAX_MS).then_some(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration_ms;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ms) in [
+            ("30s", Some(30_000)),
+            ("500ms", Some(500)),
+            ("5m", Some(300_000)),
+            ("7", Some(7000)),
+            ("0s", Some(0)),
+            ("1440m", Some(86_400_000)),
+            ("1441m", None),
+            ("s", None),
+            ("-1s", None),
+            ("1h", None),
+            ("18446744073709551615m", None),
+        ] {
+            assert_eq!(duration_ms(text.as_bytes()), ms, "{text}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Clients that come, give up, and leave with what they own.
+
+use super::entries::{Kind, Links, Ref};
+use super::slab::NIL;
+use super::{ClientId, LEAKED_WAITER, Output, RELEASES_PER_STEP, Refusal, Reply, Table, Time};
+
+/// A client's connection, or a session in the place of one.
+pub(crate) struct Client {
+    /// Of the client that has the slot, or of the next one that will.
+    pub(crate) id: u64,
+    /// Head of the list of what it owns.
+    pub(crate) owned: Links,
+    /// The claim that it waits with.
+    pub(crate) waiting: u32,
+    /// The lock that it was granted last, which may be another's by now, or free.
+    pub(crate) last: u32,
+    /// Holds, leases included, while any account has a bound.
+    pub(crate) held: u32,
+    /// Whose it is.
+    pub(crate) account: u16,
+    pub(crate) open: bool,
+    /// Closed, and kept until its leases have ended.
+    pub(crate) lingers: bool,
+}
+
+/// A client that is closed and still owns something.
+pub(crate) struct Closing {
+    pub(crate) slot: u32,
+    /// The session that it is, or [`NIL`].
+    pub(crate) session: u32,
+    /// The instant as of which its locks go to others.
+    pub(crate) at: u64,
+}
+
+impl<const FAULT: u8> Table<FAULT> {
+    pub(super) fn open(&mut self) -> Reply {
+        let Some(client) = self.take_client() else {
+            return self.refuse(Refusal::Clients);
+        };
+        self.open += 1;
+        Reply::Opened(client)
+    }
+
+    /// A slot for a connection or a session.
+    pub(super) fn take_client(&mut self) -> Option<ClientId> {
+        let slot = match self.free_slots.pop() {
+            Some(slot) => slot,
+            None if self.clients.len() >> ClientId::SLOT_BITS != 0 => return None,
+            None => {
+                let slot = self.clients.len() as u32;
+                self.clients.push(Client::vacant(slot.into()));
+                slot
+            }
+        };
+        let head = Ref::new(Kind::Client, slot);
+        let client = &mut self.clients[slot as usize];
+        client.owned = Links {
+            prev: head,
+            next: head,
+        };
+        client.open = true;
+        Some(ClientId(client.id))
+    }
+
+    fn is_open(&self, client: ClientId) -> bool {
+        self.clients
+            .get(client.slot())
+            .is_some_and(|found| found.id == client.0 && found.open)
+    }
+
+    pub(super) fn cancel(&mut self, client: ClientId, now: Time, outputs: &mut Vec<Output>) {
+        let claim = self.clients[client.slot()].waiting;
+        if !self.is_open(client) || claim == NIL || FAULT == LEAKED_WAITER {
+            return;
+        }
+        let lock = self.claims[claim].lock;
+        self.counters.wait_cancels += self.give_up(claim);
+        self.serve(lock, now.0, now, outputs);
+    }
+
+    pub(super) fn close(&mut self, client: ClientId, now: Time, outputs: &mut Vec<Output>) {
+        if !self.is_open(client) {
+            return;
+        }
+        self.cancel(client, now, outputs);
+        self.clients[client.slot()].open = false;
+        self.open -= 1;
+        self.closing.push(Closing {
+            slot: client.slot() as u32,
+            session: NIL,
+            at: now.0,
+        });
+        self.reap(now, outputs);
+    }
+
+    /// Releases what closed clients own, a bounded number of locks at a time.
+    pub(super) fn reap(&mut self, now: Time, outputs: &mut Vec<Output>) {
+        let mut budget = RELEASES_PER_STEP;
+        self.reap_some(&mut budget, now, outputs);
+    }
+
+    pub(super) fn reap_some(&mut self, budget: &mut usize, now: Time, outputs: &mut Vec<Output>) {
+        while let Some(&Closing { slot, session, at }) = self.closing.last() {
+            while *budget > 0 && session != NIL && self.turn_one_away(session, at, now, outputs) {
+                *budget -= 1;
+            }
+            let head = Ref::new(Kind::Client, slot);
+            while Self::releases_holds(session) {
+                let entry = self.clients[slot as usize].owned.next;
+                if entry == head {
+                    break;
+                }
+                if *budget == 0 {
+                    return;
+                }
+                *budget -= 1;
+                let lock = self.end_entry(entry);
+                match session {
+                    NIL => self.counters.released_by_disconnect += 1,
+                    _ => self.counters.released_by_session += 1,
+                }
+                self.serve(lock, at, now, outputs);
+            }
+            self.closing.pop();
+            if session != NIL {
+                self.sessions.give(session);
+            }
+            self.dismiss(slot);
+        }
+    }
+
+    /// Gives a slot to the next client.
+    pub(super) fn free_client(&mut self, slot: u32) {
+        let id = self.clients[slot as usize].id + (1 << ClientId::SLOT_BITS);
+        self.clients[slot as usize] = Client::vacant(id);
+        self.free_slots.push(slot);
+    }
+}
+
+impl Client {
+    /// Nobody yet.
+    pub(crate) fn vacant(id: u64) -> Self {
+        Self {
+            id,
+            owned: Links::ALONE,
+            waiting: NIL,
+            last: NIL,
+            held: 0,
+            account: 0,
+            open: false,
+            lingers: false,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What an account may have.
+
+use super::*;
+
+/// A stage on which `a`, `b` and `c` belong to account 1, which may have this
+/// much, and everybody else to none.
+fn bounded(locks: Option<u32>, waiters: Option<u32>) -> Stage {
+    let mut stage = Stage::new(Limits::default());
+    for who in ["a", "b", "c"] {
+        enlist(&mut stage, who, 1);
+    }
+    quota(&mut stage, locks, waiters);
+    stage
+}
+
+fn enlist(stage: &mut Stage, who: &str, account: u16) {
+    let client = stage.client(who, Time(0));
+    let event = Event::Enlist { client, account };
+    stage.table.step(event, Time(0), &mut Vec::new());
+}
+
+fn quota(stage: &mut Stage, locks: Option<u32>, waiters: Option<u32>) {
+    let event = Event::Quota {
+        account: 1,
+        locks,
+        waiters,
+    };
+    stage.table.step(event, Time(0), &mut Vec::new());
+}
+
+#[track_caller]
+fn play(stage: &mut Stage, rows: &[(f64, &str, &str)]) {
+    for (at_ms, line, expected) in rows {
+        let found = stage.play(Time((at_ms * 1e6) as u64), line);
+        assert_eq!(found, *expected, "at {at_ms} ms, {line}");
+    }
+}
+
+#[test]
+fn locks_and_places_in_line_of_all_clients_count_together() {
+    let mut stage = bounded(Some(3), None);
+    play(
+        &mut stage,
+        &[
+            (0.0, "z LOCK x", "1"),
+            (0.0, "a LOCK y", "2"),
+            (0.0, "a LOCK s SHARED TTL 10", "3"),
+            (0.0, "b LOCK x", "waits"),
+            (0.0, "c LOCK w", "QuotaLocks(3)"),
+            (0.0, "c LOCK x WAIT 0", "QuotaLocks(3)"),
+            (0.0, "c LOCKALL 2 v w", "QuotaLocks(3)"),
+            // Others are not touched.
+            (0.0, "z LOCKALL 2 v w", "4+2"),
+            // The grant neither adds to it nor exceeds it.
+            (0.0, "z UNLOCK x", "released, b gets 6"),
+            (0.0, "c LOCK u", "QuotaLocks(3)"),
+            (10.0, "c LOCK u", "7"),
+            (10.0, "a UNLOCK y", "released"),
+            (10.0, "b CLOSE", "-"),
+            (10.0, "c LOCKALL 2 y x", "8+2"),
+        ],
+    );
+    assert_eq!(stage.table.account_has(1), (3, 0));
+}
+
+#[test]
+fn places_in_line_have_a_bound_of_their_own() {
+    let mut stage = bounded(None, Some(2));
+    play(
+        &mut stage,
+        &[
+            (0.0, "z LOCK x", "1"),
+            (0.0, "z LOCK y", "2"),
+            (0.0, "a LOCK x WAIT 5", "waits"),
+            (0.0, "b LOCKALL 2 x y", "QuotaWaiters(2)"),
+            (0.0, "b LOCKALL 2 u v", "3+2"),
+            (0.0, "b LOCK x", "waits"),
+            (0.0, "c LOCK x", "QuotaWaiters(2)"),
+            (0.0, "c LOCK x WAIT 0", "nil"),
+            (5.0, "c LOCK x", "waits, a gets nil"),
+        ],
+    );
+    assert_eq!(stage.table.account_has(1).1, 2);
+}
+
+#[test]
+fn leases_count_after_their_connection_is_gone_and_its_slot_is_not_used_meanwhile() {
+    let mut stage = bounded(Some(2), None);
+    play(
+        &mut stage,
+        &[
+            (0.0, "a LOCK x TTL 10", "1"),
+            (0.0, "a LOCK y", "2"),
+            (0.0, "a CLOSE", "-"),
+        ],
+    );
+    assert_eq!(stage.table.account_has(1), (1, 0));
+    // Whoever comes is somebody else, also to the lease.
+    enlist(&mut stage, "d", 1);
+    play(
+        &mut stage,
+        &[
+            (1.0, "d UNLOCK x", "notowner"),
+            (1.0, "d LOCK z", "3"),
+            (1.0, "d LOCK w", "QuotaLocks(2)"),
+            (10.0, "d LOCK w", "4"),
+            (10.0, "d LOCK v", "QuotaLocks(2)"),
+            (10.0, "d UNLOCK w", "released"),
+            (10.0, "d LOCK w TTL 10", "5"),
+            (10.0, "d CLOSE", "-"),
+        ],
+    );
+    // Without a bound nobody is kept for a lease.
+    let slots = stage.table.clients.len();
+    quota(&mut stage, None, None);
+    play(
+        &mut stage,
+        &[(11.0, "e LOCK v", "6"), (20.0, "e LOCK w", "7")],
+    );
+    assert_eq!(stage.table.clients.len(), slots);
+}
+
+#[test]
+fn a_bound_that_is_set_later_finds_what_is_there_and_clients_take_theirs_along() {
+    let mut stage = bounded(None, None);
+    play(
+        &mut stage,
+        &[(0.0, "a LOCK x", "1"), (0.0, "b LOCK y TTL 1000", "2")],
+    );
+    quota(&mut stage, Some(2), None);
+    play(&mut stage, &[(0.0, "c LOCK z", "QuotaLocks(2)")]);
+    enlist(&mut stage, "a", 0);
+    assert_eq!(stage.table.account_has(1), (1, 0));
+    play(&mut stage, &[(0.0, "c LOCK z", "3")]);
+    enlist(&mut stage, "a", 1);
+    assert_eq!(stage.table.account_has(1), (3, 0));
+    quota(&mut stage, None, None);
+    play(&mut stage, &[(0.0, "c LOCK w", "4")]);
+}
+
+#[test]
+fn what_a_session_owns_is_its_users() {
+    let mut stage = bounded(Some(2), None);
+    let key = SessionKey { user: 1, id: 7 };
+    let open = Event::OpenSession { key, ttl_ms: 10 };
+    stage.table.step(open, Time(0), &mut Vec::new());
+    let request = LockRequest {
+        client: stage.client("a", Time(0)),
+        name: b"x",
+        ttl_ms: None,
+        wait_ms: None,
+        mode: Mode::Exclusive,
+        session: Some(&key),
+    };
+    let reply = stage
+        .table
+        .step(Event::Lock(request), Time(0), &mut Vec::new());
+    assert_eq!(reply, Reply::Granted(1));
+    play(
+        &mut stage,
+        &[
+            (0.0, "a CLOSE", "-"),
+            (0.0, "b LOCK y", "2"),
+            (0.0, "b LOCK z", "QuotaLocks(2)"),
+            (10.0, "b LOCK z", "3"),
+        ],
+    );
+}

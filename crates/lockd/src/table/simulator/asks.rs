@@ -1,0 +1,349 @@
+//! What clients ask for, and whether the answer is right.
+
+use super::super::*;
+use super::play::Play;
+use super::witness::{Held, Queued, ensure, key, owner};
+use super::{Name, Violation, bytes_of};
+
+impl<const FAULT: u8> Play<FAULT> {
+    pub(super) fn lock(&mut self, client: ClientId, name: Name) -> Result<(), Violation> {
+        let ms = [1, 2, 3, 64, 65, 1000, 30_000];
+        let session = match self.dice.below(20) {
+            0 if !self.sessions.is_empty() => Some(self.dice.pick(&self.sessions)),
+            1..8 => self.open_one(),
+            _ => None,
+        };
+        let leased = session.is_none() && self.dice.percent(60);
+        let ttl_ms = leased.then(|| self.dice.pick(&ms));
+        let wait_ms = match self.dice.below(10) {
+            0..4 => None,
+            4..6 => Some(0),
+            _ => Some(self.dice.pick(&ms)),
+        };
+        let mode = self.mode(name);
+        let text = bytes_of(name);
+        let session_key = session.map(key);
+        let request = LockRequest {
+            client,
+            name: &text,
+            ttl_ms,
+            wait_ms,
+            mode,
+            session: session_key.as_ref(),
+        };
+        let reply = self.step(Event::Lock(request), vec![name])?;
+        self.judge_lock(name, request, session, reply)
+            .map_err(|why| format!("{request:?} is answered {reply:?}: {why}"))?;
+        self.witness.served(name)
+    }
+
+    /// Whether a lock's answer is right; what follows from it.
+    fn judge_lock(
+        &mut self,
+        name: Name,
+        request: LockRequest<'_>,
+        session: Option<u128>,
+        reply: Reply,
+    ) -> Result<(), Violation> {
+        let (client, ttl_ms, wait_ms) = (request.client, request.ttl_ms, request.wait_ms);
+        let (shared, places) = (request.mode != Mode::Exclusive, request.mode.places());
+        let now = self.now;
+        let over = session.is_some_and(|session| !self.witness.sessions.contains_key(&session));
+        ensure!(
+            over == (reply == Reply::NoSession),
+            "its session is over: {over}"
+        );
+        if over {
+            return Ok(());
+        }
+        let owner = session.map_or(client, owner);
+        let truth = self.witness.locks.entry(name).or_default();
+        let owns = |held: &Held| held.client == owner && held.deadline == u64::MAX;
+        let owned = truth.holds.values().any(owns);
+        let in_turn = truth.queue.is_empty();
+        if in_turn && truth.holds.is_empty() {
+            truth.places = places;
+        }
+        let fits = truth.places == places;
+        let sharing = truth.holds.values().all(|held| held.shared && shared);
+        let free = in_turn && sharing && truth.has_place();
+        match reply {
+            Reply::Refused(Refusal::Places(said)) if !fits && said == truth.places => {}
+            _ if !fits => return Err(format!("it has {} places", truth.places)),
+            Reply::AlreadyHeld if owned => {}
+            Reply::Granted(token) if !owned && in_turn => {
+                self.witness
+                    .grant(name, owner, token, shared, ttl_ms, now)?;
+                self.remember(name, token);
+            }
+            Reply::Busy if !owned && !free && wait_ms == Some(0) => {}
+            Reply::Queued if !owned && !free && wait_ms != Some(0) => {
+                let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
+                let queued = Queued {
+                    client,
+                    owner,
+                    session,
+                    shared,
+                    ttl_ms,
+                    deadline,
+                };
+                self.witness.enter(vec![name], queued);
+            }
+            _ => return Err(format!("owned {owned}, free {free}")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn lock_all(&mut self, client: ClientId) -> Result<(), Violation> {
+        let ms = [1, 2, 3, 64, 65, 1000, 30_000];
+        let mut names: Vec<Name> = Vec::new();
+        for _ in 0..2 + self.dice.below(4) {
+            let name = self.dice.below(self.world.names) as Name;
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let ttl_ms = self.dice.percent(60).then(|| self.dice.pick(&ms));
+        let wait_ms = match self.dice.below(10) {
+            0..3 => None,
+            3..5 => Some(0),
+            _ => Some(self.dice.pick(&ms)),
+        };
+        let texts: Vec<Vec<u8>> = names.iter().map(|name| bytes_of(*name)).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(|text| &text[..]).collect();
+        let request = LockAllRequest {
+            client,
+            names: &texts,
+            ttl_ms,
+            wait_ms,
+        };
+        let reply = self.step(Event::LockAll(request), names.clone())?;
+        let (now, witness) = (self.now, &mut self.witness);
+        let (mut free, mut owned, mut places) = (true, false, None);
+        for name in &names {
+            let truth = witness.locks.entry(*name).or_default();
+            if truth.queue.is_empty() && truth.holds.is_empty() {
+                truth.places = 1;
+                continue;
+            }
+            free = false;
+            let owns = |held: &Held| held.client == client && held.deadline == u64::MAX;
+            if truth.places != 1 {
+                places = Some(truth.places);
+            }
+            owned |= truth.holds.values().any(owns);
+        }
+        match reply {
+            // Which of the two is said first depends on the names' order.
+            Reply::Refused(Refusal::Places(_)) if places.is_some() => {}
+            Reply::AlreadyHeld if owned => {}
+            other if owned || places.is_some() => {
+                return Err(format!("{request:?} is answered {other:?}"));
+            }
+            Reply::GrantedAll { first, count } if free && count as usize == names.len() => {
+                for (name, token) in names.iter().zip(first..) {
+                    witness.grant(*name, client, token, false, ttl_ms, now)?;
+                    self.remembered[0] = (*name, token);
+                }
+            }
+            Reply::Busy if !free && wait_ms == Some(0) => {}
+            Reply::Queued if !free && wait_ms != Some(0) => {
+                let deadline = wait_ms.map_or(u64::MAX, |wait| now.after_ms(wait));
+                let queued = Queued {
+                    client,
+                    owner: client,
+                    session: None,
+                    shared: false,
+                    ttl_ms,
+                    deadline,
+                };
+                witness.enter(names.clone(), queued);
+            }
+            other => return Err(format!("{request:?} is answered {other:?}; free {free}")),
+        }
+        names.iter().try_for_each(|name| self.witness.served(*name))
+    }
+
+    /// Some names are semaphores, mostly.
+    pub(super) fn mode(&mut self, name: Name) -> Mode {
+        let semaphore = name % 4 == 1 && self.world.shared_percent > 0;
+        match self.dice.below(100) {
+            0..3 => Mode::Place { of: 2 },
+            _ if semaphore => Mode::Place { of: 3 },
+            _ if self.dice.percent(self.world.shared_percent) => Mode::Shared,
+            _ => Mode::Exclusive,
+        }
+    }
+
+    pub(super) fn remember(&mut self, name: Name, token: u64) {
+        if self.remembered.len() < 500 {
+            self.remembered.push((name, token));
+        } else {
+            let at = self.dice.below(500) as usize;
+            self.remembered[at] = (name, token);
+        }
+    }
+
+    pub(super) fn unlock(&mut self, client: ClientId, name: Name) -> Result<(), Violation> {
+        match self.dice.below(3) {
+            0 => self.release(client, name, None),
+            1 => {
+                let (name, token) = self.dice.pick(&self.remembered);
+                self.release(client, name, Some(token))
+            }
+            _ => {
+                // What it owns, if anything.
+                let owned = self.witness.owned.get(&client);
+                let name = owned
+                    .and_then(|owned| owned.first())
+                    .map_or(name, |held| held.0);
+                self.release(client, name, None)
+            }
+        }
+    }
+
+    pub(super) fn release(
+        &mut self,
+        client: ClientId,
+        name: Name,
+        token: Option<u64>,
+    ) -> Result<(), Violation> {
+        // The witness must know before the table speaks of those behind.
+        let lapsed = self.witness.lapse(self.now);
+        let truth = self.witness.locks.entry(name).or_default();
+        let meant = match token {
+            Some(token) => truth.holds.contains_key(&token).then_some(token),
+            None => {
+                let own = truth.holds.iter().filter(|(_, held)| held.client == client);
+                own.max_by_key(|(token, held)| (held.deadline == u64::MAX, **token))
+                    .map(|(token, _)| *token)
+            }
+        };
+        let free = truth.holds.is_empty();
+        // Whoever waited for a lease that lapses in this very step is granted
+        // in it, and the table judges after that.
+        let regranted = free && !truth.queue.is_empty();
+        if let Some(token) = meant {
+            self.witness.end(name, token);
+        }
+        let text = bytes_of(name);
+        let mut touched = lapsed;
+        touched.push(name);
+        let reply = self.step(
+            Event::Unlock {
+                client,
+                name: &text,
+                token,
+            },
+            touched,
+        )?;
+        let right = match reply {
+            Reply::Released => meant.is_some(),
+            Reply::NotOwner => meant.is_none() && (!free || regranted),
+            Reply::NotHeld => meant.is_none() && free,
+            _ => false,
+        };
+        ensure!(
+            right,
+            "UNLOCK {name} {token:?} by {client:?} is answered {reply:?}"
+        );
+        Ok(())
+    }
+
+    pub(super) fn renew(&mut self) -> Result<(), Violation> {
+        let (name, token) = self.dice.pick(&self.remembered);
+        let ttl_ms = self.dice.pick(&[1, 10, 1000]);
+        let text = bytes_of(name);
+        let reply = self.step(
+            Event::Renew {
+                name: &text,
+                token,
+                ttl_ms,
+            },
+            vec![name],
+        )?;
+        let deadline = self.now.after_ms(ttl_ms);
+        let truth = self.witness.locks.entry(name).or_default();
+        match (reply, truth.holds.get_mut(&token)) {
+            (Reply::NotOwner, None) => {}
+            (Reply::NoLease, Some(held)) if held.deadline == u64::MAX => {}
+            (Reply::Renewed, Some(held)) if held.deadline != u64::MAX => {
+                self.witness.leases.remove(&(held.deadline, name, token));
+                held.deadline = deadline;
+                self.witness.leases.insert((deadline, name, token));
+            }
+            (reply, held) => return Err(format!("RENEW {name} of {held:?}: {reply:?}")),
+        }
+        Ok(())
+    }
+    /// Opens, renews or closes a session.
+    pub(super) fn tend_session(&mut self) -> Result<(), Violation> {
+        match self.dice.below(10) {
+            _ if self.sessions.is_empty() => self.open_session(),
+            0..4 => self.open_session(),
+            4..9 => {
+                let any = self.dice.pick(&self.sessions);
+                let session = self.open_one().unwrap_or(any);
+                self.renew_session(session)
+            }
+            _ => {
+                let any = self.dice.pick(&self.sessions);
+                let session = self.open_one().unwrap_or(any);
+                self.close_session(session)
+            }
+        }
+    }
+
+    /// One of the sessions that are open.
+    fn open_one(&mut self) -> Option<u128> {
+        let count = self.witness.sessions.len() as u64;
+        let at = self.dice.below(count.max(1)) as usize;
+        self.witness.sessions.keys().nth(at).copied()
+    }
+
+    fn open_session(&mut self) -> Result<(), Violation> {
+        let session = u128::from(self.dice.roll() >> 1);
+        let ttl_ms = self.dice.pick(&[1, 64, 65, 1000, 30_000]);
+        let key = key(session);
+        let reply = self.step(Event::OpenSession { key, ttl_ms }, Vec::new())?;
+        ensure!(reply == Reply::Done, "SESSION OPEN: {reply:?}");
+        self.witness.begin_session(session, ttl_ms, self.now);
+        if self.sessions.len() < 20 {
+            self.sessions.push(session);
+        } else {
+            let at = self.dice.below(20) as usize;
+            self.sessions[at] = session;
+        }
+        Ok(())
+    }
+
+    pub(super) fn renew_session(&mut self, session: u128) -> Result<(), Violation> {
+        let reply = self.step(Event::RenewSession { key: key(session) }, Vec::new())?;
+        let open = self.witness.sessions.get(&session).copied();
+        let right = match reply {
+            Reply::Renewed => open.is_some(),
+            Reply::NoSession => open.is_none(),
+            _ => false,
+        };
+        ensure!(right, "SESSION RENEW of {open:?}: {reply:?}");
+        if let Some((_, ttl_ms)) = open {
+            self.witness.begin_session(session, ttl_ms, self.now);
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_session(&mut self, session: u128) -> Result<(), Violation> {
+        // What is due by now ends waits for it in other ways.
+        self.step(Event::Tick, Vec::new())?;
+        let mut touched = self.witness.lapse(self.now);
+        let open = self.witness.sessions.contains_key(&session);
+        if open {
+            touched.extend(self.witness.end_session(session));
+        }
+        let event = Event::CloseSession { key: key(session) };
+        let reply = self.step(event, touched)?;
+        let expected = if open { Reply::Done } else { Reply::NoSession };
+        ensure!(reply == expected, "SESSION CLOSE {session}: {reply:?}");
+        self.witness.none_waits_in_vain()
+    }
+}

@@ -1,0 +1,26 @@
+//! Random choices, the same everywhere for a seed.
+
+/// SplitMix64: small, and the same everywhere.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end
+    }
+
+    pub(super) fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}

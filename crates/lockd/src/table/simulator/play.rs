@@ -1,0 +1,271 @@
+//! The course of a world: who acts next, and what is checked after each step.
+
+use super::super::*;
+use super::dice::Dice;
+use super::witness::{Witness, account_of, ensure};
+use super::{Name, Violation, World, bytes_of};
+
+pub(super) struct Play<const FAULT: u8> {
+    pub(super) dice: Dice,
+    pub(super) world: World,
+    pub(super) table: Table<FAULT>,
+    pub(super) witness: Witness,
+    pub(super) clients: Vec<ClientId>,
+    /// The last tokens that clients have seen, some long lapsed.
+    pub(super) remembered: Vec<(Name, u64)>,
+    pub(super) now: Time,
+    /// Sessions that were opened, some long over.
+    pub(super) sessions: Vec<u128>,
+    pub(super) outputs: Vec<Output>,
+}
+
+impl<const FAULT: u8> Play<FAULT> {
+    pub(super) fn new(seed: u64, world: World) -> Self {
+        let table = Table::new(Limits::default(), HashKey(seed, !seed), 1);
+        let mut play = Self {
+            dice: Dice(seed),
+            world,
+            table,
+            witness: Witness::default(),
+            clients: Vec::new(),
+            remembered: vec![(0, 0)],
+            now: Time(1),
+            sessions: Vec::new(),
+            outputs: Vec::new(),
+        };
+        play.table
+            .step(Event::Tokens { end: u64::MAX }, play.now, &mut Vec::new());
+        // Bounds that nobody reaches, so that the table counts.
+        for account in 0..3 {
+            let (locks, waiters) = (Some(1 << 20), Some(1 << 20));
+            let event = Event::Quota {
+                account,
+                locks,
+                waiters,
+            };
+            play.table.step(event, play.now, &mut Vec::new());
+        }
+        play.clients = (0..world.clients).map(|_| play.open()).collect();
+        play
+    }
+
+    pub(super) fn open(&mut self) -> ClientId {
+        match self.table.step(Event::Open, self.now, &mut self.outputs) {
+            Reply::Opened(client) => {
+                let account = account_of(client) as u16;
+                let event = Event::Enlist { client, account };
+                self.table.step(event, self.now, &mut self.outputs);
+                client
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn act(&mut self) -> Result<(), Violation> {
+        let who = self.dice.below(self.clients.len() as u64) as usize;
+        let client = self.clients[who];
+        let name = self.dice.below(self.world.names) as Name;
+        if self.dice.percent(self.world.patience) {
+            return self.pass();
+        }
+        let unruly = self.world.unruly;
+        // A client that waits sends nothing that would be looked at.
+        match self.dice.below(100) {
+            0..44 if !self.witness.waiting.contains_key(&client) => self.lock(client, name),
+            44..50 if !self.witness.waiting.contains_key(&client) => self.lock_all(client),
+            50..74 if !self.witness.waiting.contains_key(&client) => self.unlock(client, name),
+            74..77 => self.renew(),
+            77..81 => self.tend_session(),
+            81..88 if unruly => self.race(),
+            88..92 if unruly => {
+                let waited = self.witness.leave(client).map(|(names, _)| names);
+                self.step(Event::Cancel { client }, waited.unwrap_or_default())
+                    .map(drop)
+            }
+            92..96 if unruly => self.die(who),
+            96 if unruly && self.dice.percent(30) => self.force(name),
+            _ => self.pass(),
+        }
+    }
+
+    pub(super) fn pass(&mut self) -> Result<(), Violation> {
+        let ns = match self.dice.below(100) {
+            0..40 => self.dice.below(1000),
+            40..80 => self.dice.below(2_000_000),
+            80..98 => self.dice.below(200_000_000),
+            98 => self.dice.below(20_000_000_000),
+            // The machine was asleep for up to two hours.
+            _ => self.dice.below(7_200_000_000_000),
+        };
+        self.come_to(self.now.0 + ns)?;
+        self.step(Event::Tick, Vec::new()).map(drop)
+    }
+
+    /// Time comes to the very instant of a deadline, or a nanosecond to either
+    /// side, and the lease's owner unlocks.
+    pub(super) fn race(&mut self) -> Result<(), Violation> {
+        let next = match self.dice.below(5) {
+            0 => return self.race_with_session(),
+            1 | 2 => self.witness.leases.first(),
+            _ => self.witness.waits.first(),
+        };
+        let Some(&(deadline, name, _)) = next else {
+            return self.pass();
+        };
+        if deadline == u64::MAX || deadline > self.now.0 + 120_000_000_000 {
+            return self.pass();
+        }
+        let to = self.now.0.max(deadline - 1 + self.dice.below(3));
+        self.come_to(to)?;
+        let truth = self.witness.locks.get(&name);
+        let held = truth.and_then(|truth| truth.holds.iter().next());
+        match held.map(|(token, held)| (*token, held.client)) {
+            Some((token, client)) => {
+                // A session is no client: anybody releases by its token.
+                let own = self.clients.contains(&client);
+                let client = if own { client } else { self.clients[0] };
+                self.release(client, name, Some(token))
+            }
+            None => self.step(Event::Tick, Vec::new()).map(drop),
+        }
+    }
+
+    /// Time comes to the end of a session, or a nanosecond to either side, and it
+    /// is renewed or closed.
+    pub(super) fn race_with_session(&mut self) -> Result<(), Violation> {
+        let Some(&(end, session)) = self.witness.session_ends.first() else {
+            return self.pass();
+        };
+        if end > self.now.0 + 120_000_000_000 {
+            return self.pass();
+        }
+        let to = self.now.0.max(end - 1 + self.dice.below(3));
+        self.come_to(to)?;
+        if self.dice.percent(50) {
+            self.renew_session(session)
+        } else {
+            self.close_session(session)
+        }
+    }
+
+    /// Lets time pass, with a stop right before the end of each session and at it:
+    /// the witness knows then who was granted something before.
+    pub(super) fn come_to(&mut self, to: u64) -> Result<(), Violation> {
+        while let Some(&(end, _)) = self.witness.session_ends.first()
+            && end <= to
+        {
+            for at in [end - 1, end] {
+                self.now = Time(at);
+                self.step(Event::Tick, Vec::new())?;
+            }
+            self.witness.none_waits_in_vain()?;
+        }
+        self.now = Time(to);
+        Ok(())
+    }
+
+    pub(super) fn die(&mut self, who: usize) -> Result<(), Violation> {
+        let client = self.clients[who];
+        let mut touched = self.witness.lapse(self.now);
+        let left = self.witness.leave(client);
+        touched.extend(left.into_iter().flat_map(|(names, _)| names));
+        for (name, token) in self.witness.owned.remove(&client).unwrap_or_default() {
+            self.witness.end(name, token);
+            touched.push(name);
+        }
+        self.step(Event::Close { client }, touched)?;
+        self.clients[who] = self.open();
+        Ok(())
+    }
+
+    pub(super) fn force(&mut self, name: Name) -> Result<(), Violation> {
+        let mut touched = self.witness.lapse(self.now);
+        touched.push(name);
+        let truth = self.witness.locks.entry(name).or_default();
+        let tokens: Vec<u64> = truth.holds.keys().copied().collect();
+        let regranted = tokens.is_empty() && !truth.queue.is_empty();
+        for token in &tokens {
+            self.witness.end(name, *token);
+        }
+        if regranted {
+            // Whoever is granted in this very step would be forced out again:
+            // let time settle first.
+            return self.step(Event::Tick, touched).map(drop);
+        }
+        let text = bytes_of(name);
+        let reply = self.step(Event::Force { name: &text }, touched)?;
+        ensure!(
+            reply == Reply::Forced(tokens.len() as u64),
+            "FORCE {name}: {reply:?}"
+        );
+        Ok(())
+    }
+
+    /// One step of the table, and all checks that do not depend on its kind.
+    /// `touched` are the names whose queue may have to move.
+    pub(super) fn step(
+        &mut self,
+        event: Event<'_>,
+        mut touched: Vec<Name>,
+    ) -> Result<Reply, Violation> {
+        touched.extend(self.witness.lapse(self.now));
+        self.outputs.clear();
+        // What is due comes first, be it more than the table does in one step.
+        self.table.step(Event::Tick, self.now, &mut self.outputs);
+        while self.table.next_tick() == Some(Time(0)) {
+            self.table.step(Event::Tick, self.now, &mut self.outputs);
+        }
+        let reply = self.table.step(event, self.now, &mut self.outputs);
+        while self.table.next_tick() == Some(Time(0)) {
+            self.table.step(Event::Tick, self.now, &mut self.outputs);
+        }
+        for output in std::mem::take(&mut self.outputs) {
+            let names = self.witness.hear(&output, self.now)?;
+            if let Outcome::Granted { token, .. } | Outcome::GrantedAll { first: token, .. } =
+                output.outcome
+            {
+                self.remember(names[0], token);
+            }
+            touched.extend(names);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+            .iter()
+            .try_for_each(|name| self.witness.served(*name))?;
+        if let Some(late) = self
+            .witness
+            .waits
+            .first()
+            .filter(|wait| wait.0 <= self.now.0)
+        {
+            return Err(format!(
+                "a wait for {} should have ended at {}",
+                late.1, late.0
+            ));
+        }
+        // The witness learns of a new hold or wait from the answer to the event.
+        if !matches!(event, Event::Lock(_) | Event::LockAll(_)) {
+            let waiting = self.witness.waits.len() as u64;
+            ensure!(
+                self.table.waiting() == waiting,
+                "{} wait, not {waiting}",
+                self.table.waiting()
+            );
+            let held = self.witness.holds;
+            ensure!(
+                self.table.holds() == held,
+                "{} holds, not {held}",
+                self.table.holds()
+            );
+            for (account, has) in (0..).zip(self.witness.accounts) {
+                let booked = self.table.account_has(account);
+                ensure!(
+                    booked == has,
+                    "account {account} has {has:?}, booked {booked:?}"
+                );
+            }
+        }
+        Ok(reply)
+    }
+}

@@ -1,0 +1,201 @@
+//! Users: who may take which locks, who may administer, and how much each may have.
+//!
+//! A pure list, made from the settings and the users file. What a command needs
+//! is decided beside the commands; files are read by the configuration.
+
+mod parse;
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::glob::glob;
+
+/// The user of those who name none.
+pub const DEFAULT: &str = "default";
+
+/// Bounds of what one user has at the same time; `None`: no bound of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Locks held, and places in line for them.
+    pub locks: Option<u32>,
+    /// Places in line.
+    pub waiters: Option<u32>,
+    /// Connections.
+    pub connections: Option<u32>,
+}
+
+/// A user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// What AUTH names it by.
+    pub name: String,
+    /// Whether it may do anything.
+    pub on: bool,
+    /// Whether any password is right.
+    pub nopass: bool,
+    /// SHA-256 of each of its passwords.
+    hashes: Vec<[u8; 32]>,
+    /// Globs of the names that it may use.
+    patterns: Vec<Vec<u8>>,
+    /// Whether it may take and release locks.
+    pub lock: bool,
+    /// Whether it may use the commands of administrators.
+    pub admin: bool,
+    /// What it may have.
+    pub quota: Quota,
+}
+
+impl User {
+    /// One who may do everything, with this password or without any.
+    fn all_powerful(password: Option<&str>) -> Self {
+        Self {
+            name: DEFAULT.to_owned(),
+            on: true,
+            nopass: password.is_none(),
+            hashes: password
+                .map(|text| hash(text.as_bytes()))
+                .into_iter()
+                .collect(),
+            patterns: vec![b"*".to_vec()],
+            lock: true,
+            admin: true,
+            quota: Quota::default(),
+        }
+    }
+
+    /// Whether it may do everything, so that nothing needs to be asked.
+    #[must_use]
+    pub fn is_all_powerful(&self) -> bool {
+        self.on && self.lock && self.admin && self.sees_all()
+    }
+
+    /// Whether all names match its patterns.
+    #[must_use]
+    pub fn sees_all(&self) -> bool {
+        self.patterns.iter().any(|pattern| pattern == b"*")
+    }
+
+    /// Whether it may use a lock of this name.
+    #[must_use]
+    pub fn may_use(&self, name: &[u8]) -> bool {
+        self.patterns.iter().any(|pattern| glob(pattern, name))
+    }
+
+    /// Whether it can log in with this password. Takes as long for a wrong one as
+    /// for a right one.
+    fn accepts(&self, given: &[u8]) -> bool {
+        let given = hash(given);
+        let same = |right: subtle::Choice, known: &[u8; 32]| right | known.ct_eq(&given);
+        let right: bool = self.hashes.iter().fold(0.into(), same).into();
+        self.on && (self.nopass || right)
+    }
+}
+
+fn hash(password: &[u8]) -> [u8; 32] {
+    Sha256::digest(password).into()
+}
+
+/// All users.
+#[derive(Clone, Debug)]
+pub struct Users(Vec<Arc<User>>);
+
+impl Users {
+    /// The default user alone, who may do everything.
+    #[must_use]
+    pub fn single(password: Option<&str>) -> Self {
+        Self(vec![Arc::new(User::all_powerful(password))])
+    }
+
+    /// The users of a file. If it does not name the default user, that one may do
+    /// everything with the password of the settings, or nothing without one.
+    ///
+    /// # Errors
+    /// The line that cannot be read, and why.
+    pub fn from_text(text: &str, password: Option<&str>) -> Result<Self, String> {
+        let mut list = parse::users(text)?;
+        if !list.iter().any(|user| user.name == DEFAULT) {
+            let mut user = User::all_powerful(password);
+            user.on = password.is_some();
+            user.nopass = false;
+            list.insert(0, user);
+        }
+        Ok(Self(list.into_iter().map(Arc::new).collect()))
+    }
+
+    /// The user of a name.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<&Arc<User>> {
+        self.0.iter().find(|user| user.name.as_bytes() == name)
+    }
+
+    /// The user of a name, if this password is right and it is on.
+    #[must_use]
+    pub fn check(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
+        self.find(name).filter(|user| user.accepts(password))
+    }
+
+    /// The default user, if it needs no password: the user of those who have just
+    /// connected.
+    #[must_use]
+    pub fn open(&self) -> Option<&Arc<User>> {
+        self.find(DEFAULT.as_bytes())
+            .filter(|user| user.on && user.nopass)
+    }
+
+    /// Whether nobody can do anything without a password or certificate.
+    #[must_use]
+    pub fn all_need_passwords(&self) -> bool {
+        !self.0.iter().any(|user| user.on && user.nopass)
+    }
+
+    /// All of them, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_right_only_if_it_is_one_of_the_users() {
+        let text = "user a on >one >two ~* +@lock\nuser off off >one ~* +@lock";
+        let users = Users::from_text(text, None).unwrap();
+        for (name, given, right) in [
+            ("a", "one", true),
+            ("a", "two", true),
+            ("a", "onetwo", false),
+            ("a", "", false),
+            ("a", "one\0", false),
+            ("A", "one", false),
+            ("off", "one", false),
+            ("nobody", "one", false),
+            // There is no password of the settings, and the file does not name it.
+            ("default", "one", false),
+            ("default", "", false),
+        ] {
+            let found = users.check(name.as_bytes(), given.as_bytes());
+            assert_eq!(found.is_some(), right, "{name} {given}");
+        }
+        assert!(users.open().is_none() && users.all_need_passwords());
+        assert!(Users::single(None).open().is_some());
+        let with = Users::from_text(text, Some("p")).unwrap();
+        assert!(
+            with.check(b"default", b"p")
+                .is_some_and(|user| user.is_all_powerful())
+        );
+    }
+
+    #[test]
+    fn names_match_by_any_of_the_patterns() {
+        let users = Users::from_text("user a on nopass ~job:* ~x +@lock", None).unwrap();
+        let user = users.find(b"a").unwrap();
+        for (name, may) in [("job:1", true), ("x", true), ("xy", false), ("jobs", false)] {
+            assert_eq!(user.may_use(name.as_bytes()), may, "{name}");
+        }
+        assert!(!user.sees_all() && !user.is_all_powerful() && !users.all_need_passwords());
+    }
+}

@@ -1,0 +1,24 @@
+//! Every command against the real daemon, as a client sees it.
+
+#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admin;
+mod locks;
+mod sessions;
+mod tools;
+mod users;
+mod waits;
+mod wire;
+
+use common::Daemon;
+
+/// Plays rows of (who, request, short reply).
+fn play(daemon: &Daemon, rows: &[(usize, &str, &str)]) {
+    let mut clients: Vec<_> = (0..4).map(|_| daemon.client()).collect();
+    for (who, line, expected) in rows {
+        assert_eq!(clients[*who].say(line), *expected, "{who}: {line}");
+    }
+}
