@@ -55,8 +55,7 @@ pub trait Work: Sized + Sync {
 }
 
 impl<T: Target> Work for T {
-    // The loop needs a few hundred bytes.
-    const THREAD_STACK: usize = 64 * 1024;
+    const THREAD_STACK: usize = T::STACK_BYTES;
 
     fn excludes(&self) -> bool {
         T::ENTRY.lock.excludes
