@@ -189,21 +189,18 @@ impl Ledger {
         let place = std::env::var_os("TMPDIR").map_or_else(|| DISK.into(), PathBuf::from);
         let place = std::path::absolute(place)?;
         let own = self.path.file_name().unwrap_or_default().to_string_lossy();
-        for number in 0.. {
-            let path = place.join(format!("{SERVER_PREFIX}{own}-{number}"));
-            self.write("directory", path.as_os_str().as_bytes())?;
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(path),
-                Err(error) => {
-                    // Somebody else's, or none.
-                    self.write("withdrawn directory", path.as_os_str().as_bytes())?;
-                    if error.kind() != ErrorKind::AlreadyExists {
-                        return Err(error);
-                    }
-                }
+        // Each has a number of its own: one that is there is never withdrawn.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = place.join(format!("{SERVER_PREFIX}{own}-{number}"));
+        self.write("directory", path.as_os_str().as_bytes())?;
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => {
+                self.write("withdrawn directory", path.as_os_str().as_bytes())?;
+                Err(error)
             }
         }
-        Err(ErrorKind::AlreadyExists.into())
     }
 
     /// Whether this file was recorded, and not withdrawn since.
