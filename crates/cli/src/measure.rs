@@ -222,7 +222,7 @@ fn settle_optional(mut plan: Plan) -> Result<Option<Plan>, String> {
     let only_optional = plan.targets.is_empty() && !optional.is_empty();
     for typed in optional {
         let spec = Spec::parse(&typed)?;
-        match spec.reach() {
+        match spec.installed().and_then(|()| spec.reach()) {
             Ok(()) => plan.targets.push(typed),
             Err(error) => crate::complain(&format!("{spec} is left out: {error}")),
         }
@@ -444,6 +444,10 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
 /// anything starts.
 fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     let failed = |said: String| Failure::Failed(anyhow!(said));
+    for spec in &resolved.specs {
+        spec.installed()
+            .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
+    }
     // What a lock of this machine needs, the user has typed.
     for spec in resolved.specs.iter().filter(|spec| is_local_lock(spec)) {
         spec.reach()

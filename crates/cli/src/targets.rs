@@ -31,6 +31,13 @@ const TRAITS: [Trait; 7] = [
     ("pipeline", |e| e.lock.pipeline),
 ];
 
+/// What services promise beside that.
+const PROMISES: [Trait; 3] = [
+    ("durable", |e| e.lock.durable),
+    ("replicated", |e| e.lock.replicated),
+    ("fenced", |e| e.lock.fenced),
+];
+
 fn typed(entry: &Entry) -> String {
     let argument = entry
         .argument
@@ -48,10 +55,11 @@ fn of(family: Family) -> impl Iterator<Item = &'static Entry> {
 }
 
 /// Of a lock; other families have none of them.
-fn traits(family: Family) -> &'static [Trait] {
+fn traits(family: Family) -> Vec<Trait> {
     match family {
-        Family::Connection | Family::Server => &[],
-        _ => &TRAITS,
+        Family::Connection | Family::Server => Vec::new(),
+        Family::Service => [&TRAITS[..], &PROMISES].concat(),
+        _ => TRAITS.to_vec(),
     }
 }
 
@@ -79,7 +87,9 @@ pub fn text() -> String {
     }
     text + "survives owner: freed, or the next owner told, when its owner dies. \
             fifo: serves waiters in order.\n\
-            pipeline: takes many requests before it answers the first.\n"
+            pipeline: takes many requests before it answers the first.\n\
+            durable: a restart of its server frees nothing. replicated: several servers can \
+            agree on the owner.\nfenced: each grant has a token that only grows.\n"
 }
 
 /// For docs/targets.md.
@@ -90,7 +100,9 @@ pub fn markdown() -> String {
          `jostle connect` connects to. \
          *Survives owner*: the lock is freed, or its next owner told, when its owner dies. *FIFO*: it serves\n\
          waiters in order, by design or documentation.\n\
-         *Pipeline*: it takes many requests before it answers the first (`stream` and `hold`, `--pipeline`).\n",
+         *Pipeline*: it takes many requests before it answers the first (`stream` and `hold`, `--pipeline`).\n\
+         Services: *durable*, a restart of the server frees nothing; *replicated*, several servers can agree\n\
+         on the owner; *fenced*, each grant comes with a token that only grows.\n",
     );
     for (family, heading) in FAMILIES {
         text += &format!("\n## {heading}\n\n| target | what |");

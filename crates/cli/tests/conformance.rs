@@ -80,7 +80,7 @@ fn carried_by(carrier: Carrier) -> impl Iterator<Item = &'static Entry> {
     let can = move |entry: &&Entry| match carrier {
         Carrier::Processes => true,
         Carrier::Threads => entry.no_threads.is_none(),
-        Carrier::Tasks => entry.is_remote(),
+        Carrier::Tasks => entry.carries_tasks(),
     };
     TABLE.iter().copied().filter(can).filter(can_be_sound)
 }
@@ -347,11 +347,12 @@ fn the_starved_worker_is_named_and_its_wait_is_censored() {
 #[test]
 fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
     let _alone = alone();
-    // The recipe for Redis frees a dead owner's lock when its lease ends, after
-    // 30 s: longer than a test may take.
+    // A lease frees a dead owner's lock when it ends, after 30 s: longer than a test
+    // may take.
+    let is_leased = |entry: &Entry| entry.is_remote() && !entry.lock.survives_owner;
     for entry in TABLE
         .iter()
-        .filter(|entry| entry.name != "redis" && can_be_sound(entry))
+        .filter(|entry| !is_leased(entry) && can_be_sound(entry))
     {
         let name = typed(entry);
         let line =
@@ -363,8 +364,8 @@ fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
         // Long enough for all of them to reach the common start.
         run.after(Duration::from_millis(250));
         let holder = match name.as_str() {
-            // Its waiters sleep on a timer as its owner does: any of them.
-            "lockfile" => run.workers()[0].pid,
+            // Their waiters sleep on a timer as the owner does: any of them.
+            "lockfile" | "postgres-try" => run.workers()[0].pid,
             _ => run.holder(),
         };
         run.kill(holder);

@@ -318,11 +318,11 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if let (Some(Carrier::Threads), Some(why)) = (plan.carrier, spec.entry.no_threads) {
         return refuse(format!("{name} --as threads: {why}"));
     }
-    if plan.carrier == Some(Carrier::Tasks) && !spec.entry.is_remote() {
+    if plan.carrier == Some(Carrier::Tasks) && !spec.entry.carries_tasks() {
         return refuse(format!(
             "{name} --as tasks: a call that waits would stop all workers of its thread; \
              --as processes, or one of: {}",
-            which(|e| e.is_remote())
+            which(|e| e.carries_tasks())
         ));
     }
     if plan.shared.is_some_and(|share| share > 0.0) && !can.shared {

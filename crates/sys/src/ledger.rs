@@ -15,6 +15,8 @@
 //!   its parent, the same key would name another set.
 //! - `group PATH`: a control group that limits CPU time, removed when the processes
 //!   in it have ended; only one that is named as ours are.
+//! - `directory PATH`: a directory of a server that was launched for the run, removed
+//!   with all that is in it; only one that is named as ours are.
 //! - `withdrawn ...`: the line that follows the word was not made after all.
 //!
 //! Not for shared memory, which is anonymous. Processes are the keeper's to kill; what
@@ -37,6 +39,10 @@ use std::time::{Duration, Instant};
 /// The list's name in the directory; lock files have a dot in theirs.
 const LIST: &str = "ledger";
 const PREFIX: &str = "jostle-";
+/// What the names of servers' directories begin with.
+const SERVER_PREFIX: &str = "server-of-";
+/// Temporary files on a disk (Filesystem Hierarchy Standard, 5.15).
+const DISK: &str = "/var/tmp";
 
 /// In the environment of every program that a run starts: whose run it is.
 const MARK: &str = "JOSTLE_RUN";
@@ -44,7 +50,7 @@ const MARK: &str = "JOSTLE_RUN";
 /// How long programs that a dead run has started may take to be gone.
 const STARTED_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a control group may still have processes.
+/// How long a control group may still have processes, or a directory writers.
 const GROUP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A run's directory and list.
@@ -172,6 +178,29 @@ impl Ledger {
     /// As [`Ledger::record_file`].
     pub fn record_group(&self, path: &Path) -> io::Result<()> {
         self.write("group", path.as_os_str().as_bytes())
+    }
+
+    /// Makes a directory for a server that may run as another user, on a disk: what a
+    /// server syncs costs nothing on tmpfs. It goes with the ledger. Its mode is 0700.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_directory(&self) -> io::Result<PathBuf> {
+        let place = std::env::var_os("TMPDIR").map_or_else(|| DISK.into(), PathBuf::from);
+        let place = std::path::absolute(place)?;
+        let own = self.path.file_name().unwrap_or_default().to_string_lossy();
+        // Each has a number of its own: one that is there is never withdrawn.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = place.join(format!("{SERVER_PREFIX}{own}-{number}"));
+        self.write("directory", path.as_os_str().as_bytes())?;
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => {
+                self.write("withdrawn directory", path.as_os_str().as_bytes())?;
+                Err(error)
+            }
+        }
     }
 
     /// Whether this file was recorded, and not withdrawn since.
@@ -304,6 +333,7 @@ fn remove_all_but_the_list(directory: &Path) -> io::Result<()> {
 enum Item {
     File(PathBuf),
     Group(PathBuf),
+    Directory(PathBuf),
     Semaphore { key: i32, namespace: String },
 }
 
@@ -314,6 +344,9 @@ impl Item {
         }
         if let Some(path) = line.strip_prefix(b"group ") {
             return Some(Item::Group(PathBuf::from(OsStr::from_bytes(path))));
+        }
+        if let Some(path) = line.strip_prefix(b"directory ") {
+            return Some(Item::Directory(PathBuf::from(OsStr::from_bytes(path))));
         }
         let rest = std::str::from_utf8(line.strip_prefix(b"semaphore ")?).ok()?;
         let (key, namespace) = rest.split_once(' ')?;
@@ -327,6 +360,7 @@ impl Item {
         match self {
             Item::File(path) => remove_lock_file(path),
             Item::Group(path) => remove_group(path),
+            Item::Directory(path) => remove_directory(path),
             Item::Semaphore {
                 key,
                 namespace: made_in,
@@ -353,6 +387,28 @@ fn remove_group(path: &Path) -> Result<(), String> {
     let start = Instant::now();
     loop {
         match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if start.elapsed() > GROUP_PATIENCE => {
+                return Err(format!("cannot remove {}: {error}", path.display()));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// A server that has just been killed may still write into it.
+fn remove_directory(path: &Path) -> Result<(), String> {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if !name.starts_with(SERVER_PREFIX) || fs::symlink_metadata(path).is_ok_and(|m| !m.is_dir()) {
+        return Err(format!(
+            "left {}: it is no directory of ours",
+            path.display()
+        ));
+    }
+    let start = Instant::now();
+    loop {
+        match fs::remove_dir_all(path) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if start.elapsed() > GROUP_PATIENCE => {
@@ -592,6 +648,28 @@ mod tests {
         left.sort();
         assert_eq!(left, ["grown", "other", "withdrawn"]);
         assert_eq!(ledger.sweep(), Ok(()), "a second sweep finds nothing to do");
+    }
+
+    #[test]
+    fn a_sweep_removes_directories_of_servers_and_no_others() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::create_in(place.path()).unwrap();
+        let ours = ledger.make_directory().unwrap();
+        let another = ledger.make_directory().unwrap();
+        assert_ne!(ours, another);
+        fs::create_dir(ours.join("data")).unwrap();
+        fs::write(ours.join("data/file"), "x").unwrap();
+        let foreign = place.path().join("somebody's");
+        fs::create_dir(&foreign).unwrap();
+        ledger
+            .write("directory", foreign.as_os_str().as_bytes())
+            .unwrap();
+        let problems = ledger.sweep().unwrap_err();
+        assert!(
+            problems.len() == 1 && problems[0].contains("somebody's"),
+            "{problems:?}"
+        );
+        assert!(!ours.exists() && !another.exists() && foreign.exists());
     }
 
     #[test]

@@ -28,3 +28,4 @@ pub mod socket;
 pub mod spawn;
 pub mod stat;
 pub mod sysv;
+pub mod user;

@@ -281,6 +281,13 @@ pub fn kill(pid: u32) {
     }
 }
 
+/// Asks a process to quit (SIGQUIT); one that is gone is no error.
+pub fn quit(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, Signal::QUIT);
+    }
+}
+
 /// A signal's name, such as `SIGKILL`.
 pub fn signal_name(signal: i32) -> String {
     let known = [

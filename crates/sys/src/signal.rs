@@ -7,12 +7,57 @@
 //! that blocking calls return EINTR.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// What the handler writes to: the descriptor of `BELL`, or -1.
+static BELL_NUMBER: AtomicI32 = AtomicI32::new(-1);
+
+/// Both ends of this process's, and which process that is: a child of a fork needs one
+/// of its own.
+static BELL: Mutex<Option<(u32, [UnixStream; 2])>> = Mutex::new(None);
+
 extern "C" fn note(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
+    let bell = BELL_NUMBER.load(Ordering::Relaxed);
+    if bell >= 0 {
+        let one = [1u8];
+        // SAFETY: write(2) is async-signal-safe, and the buffer lives on this stack. The
+        // descriptor is that of a socket that is not closed while its number stands
+        // there, and does not block. What errno was is put back, since the call that was
+        // interrupted has not returned yet.
+        unsafe {
+            let errno = *libc::__errno_location();
+            libc::write(bell, one.as_ptr().cast(), one.len());
+            *libc::__errno_location() = errno;
+        }
+    }
+}
+
+/// A socket that becomes readable when the keeper ends this process's waits, for clients
+/// that wait for several things at once. Nobody reads it, so that it stays so.
+///
+/// # Errors
+/// The system's.
+pub fn bell() -> io::Result<UnixStream> {
+    let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if let Some((of, [_, heard])) = &*bell
+        && *of == process
+    {
+        return heard.try_clone();
+    }
+    let (rung, heard) = UnixStream::pair()?;
+    rung.set_nonblocking(true)?;
+    heard.set_nonblocking(true)?;
+    let ours = heard.try_clone()?;
+    BELL_NUMBER.store(rung.as_raw_fd(), Ordering::Relaxed);
+    *bell = Some((process, [rung, heard]));
+    Ok(ours)
 }
 
 /// Whether the keeper has ended this process's waits. Loops that spin or retry
@@ -69,5 +114,30 @@ pub fn end_waits_of(pid: u32, tid: u32) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    #[test]
+    fn the_bell_rings_with_the_signal() {
+        end_waits_on_signal().unwrap();
+        let bells = [bell().unwrap(), bell().unwrap()];
+        let rings = |limit_s: i64| {
+            let timeout = Timespec {
+                tv_sec: limit_s,
+                tv_nsec: 0,
+            };
+            let mut fds = [0, 1].map(|nth| PollFd::new(&bells[nth], PollFlags::IN));
+            poll(&mut fds, Some(&timeout)).unwrap()
+        };
+        assert_eq!(rings(0), 0);
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        end_waits_of(std::process::id(), tid).unwrap();
+        assert_eq!(rings(10), 2);
+        assert!(interrupted());
     }
 }

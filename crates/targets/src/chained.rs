@@ -58,6 +58,7 @@ impl Target for Chained {
             survives_owner: false,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

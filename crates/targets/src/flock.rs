@@ -40,6 +40,7 @@ impl Target for Flock {
             survives_owner: true,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

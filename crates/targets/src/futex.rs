@@ -36,6 +36,7 @@ impl Target for Futex {
             survives_owner: false,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

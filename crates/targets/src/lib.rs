@@ -17,6 +17,7 @@ pub mod exec;
 pub mod http;
 pub mod ldap;
 pub mod procd;
+pub mod program;
 pub mod remote;
 pub mod spec;
 pub mod surplus;
@@ -31,6 +32,7 @@ mod librarian;
 mod listener;
 mod lock_requests;
 mod lockd_lock;
+mod login;
 mod mutex;
 mod names;
 mod record_lock;
@@ -45,6 +47,8 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::signal;
 use std::collections::BTreeMap;
 use std::io;
+
+use program::{Launched, Program, Recipe};
 
 pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 pub use spec::Spec;
@@ -68,6 +72,11 @@ table::targets! {
     lockd::Lockd,
     lockd_unix::LockdUnix,
     redis::Redis,
+    memcached::Memcached,
+    mariadb::Mariadb,
+    #[cfg(feature = "etcd")] etcd::Etcd,
+    #[cfg(feature = "postgres")] postgres::Postgres,
+    #[cfg(feature = "postgres")] postgres_try::PostgresTry,
     null::Null,
     echo::Echo,
     echo_unix::EchoUnix,
@@ -342,6 +351,13 @@ pub trait Launcher: std::fmt::Debug {
     /// # Errors
     /// In words for the user.
     fn launch(&self, server: &str) -> Result<String, SetupError>;
+
+    /// Launches somebody else's server in a directory of its own, and waits until it is
+    /// ready.
+    ///
+    /// # Errors
+    /// In words for the user, with what the server logged last.
+    fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError>;
 }
 
 /// A worker's connection that somebody else drives.
@@ -373,7 +389,8 @@ pub trait Target: Sized + Sync + 'static {
     /// A worker's handle.
     type Lock: Lock;
 
-    /// Stack of a worker that is a thread. The loop needs a few hundred bytes.
+    /// Stack of a worker that is a thread, in bytes: the loop needs a few hundred, and
+    /// some clients more.
     const THREAD_STACK: usize = 64 * 1024;
 
     /// Its line in the table.
@@ -385,6 +402,11 @@ pub trait Target: Sized + Sync + 'static {
     /// In words for the user: who does not answer, and where.
     fn reach(_argument: Option<&str>) -> Result<(), SetupError> {
         Ok(())
+    }
+
+    /// The program that has to be installed for this target to launch its server.
+    fn launches() -> Option<&'static Program> {
+        None
     }
 
     /// Makes what all workers share. Everything that could outlive the run is

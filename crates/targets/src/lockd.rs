@@ -20,6 +20,10 @@ pub const LOCK: LockCapabilities = LockCapabilities {
     survives_owner: true,
     fifo: true,
     pipeline: true,
+    remote: true,
+    tasks: true,
+    fenced: true,
+    ..LockCapabilities::NONE
 };
 
 impl Target for Lockd {

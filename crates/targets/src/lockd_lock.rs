@@ -144,12 +144,12 @@ impl Wire for DaemonWire {
     }
 
     #[inline]
-    fn release(&self, key: usize, out: &mut Vec<u8>) {
+    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         encode(out, &[b"UNLOCK", &self.0.name(key)]);
     }
 
     #[inline]
-    fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError> {
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
             Reply::Integer(_) => Ok(Answer::Granted),
             Reply::Nil => Ok(Answer::Taken),

@@ -49,6 +49,7 @@ impl Target for Lockfile {
             survives_owner: false,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

@@ -25,6 +25,7 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
     first: [u8; BYTES],
+    run: u64,
 }
 
 impl Names {
@@ -51,7 +52,19 @@ impl Names {
         let mut first = [b':'; BYTES];
         first[..PREFIX.len()].copy_from_slice(PREFIX);
         characters(run, &mut first[PREFIX.len()..LOCK_AT - 1]);
-        Names { first }
+        Names { first, run }
+    }
+
+    /// What all names of the run begin with, and no other run's.
+    pub fn prefix(&self) -> &[u8] {
+        &self.first[..LOCK_AT]
+    }
+
+    /// A number in place of a name, for services that lock numbers: the run's part
+    /// stands before the lock's, so that no two locks of a run share one.
+    #[inline]
+    pub fn number(&self, key: usize) -> u64 {
+        self.run << LOCK_BITS | shuffled(key as u64)
     }
 
     /// The name of lock number `key`.
@@ -95,10 +108,18 @@ mod tests {
         let all: HashSet<[u8; BYTES]> = (0..1_000_000).map(|key| names.name(key)).collect();
         assert_eq!(all.len(), 1_000_000);
         let text = String::from_utf8(names.name(7).to_vec()).unwrap();
+        assert!(text.as_bytes().starts_with(names.prefix()), "{text}");
         assert!(
             text.starts_with("jostle:") && text.as_bytes()[14] == b':',
             "{text}"
         );
+    }
+
+    #[test]
+    fn numbers_are_all_different_and_of_their_run() {
+        let numbers = |run: u64| (0..100_000).map(move |key| Names::of_run(run).number(key));
+        let all: HashSet<u64> = numbers(3).chain(numbers(4)).collect();
+        assert_eq!(all.len(), 200_000);
     }
 
     #[test]

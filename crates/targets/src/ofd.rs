@@ -33,6 +33,7 @@ impl Target for Ofd {
             survives_owner: true,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

@@ -72,13 +72,9 @@ impl Target for OwnLibrary {
         lock: LockCapabilities {
             shared: true,
             timeout: true,
-            ranges: false,
-            open_each: false,
             // As a claim: it is the witness that shows it false.
             excludes: true,
-            survives_owner: false,
-            fifo: false,
-            pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

@@ -32,6 +32,7 @@ impl Target for Posix {
             survives_owner: true,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: Some(
             "record locks belong to the process, so its threads never contend; \

@@ -38,6 +38,7 @@ impl Target for PosixSem {
             survives_owner: false,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

@@ -31,6 +31,7 @@ impl Target for Pthread {
             survives_owner: false,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

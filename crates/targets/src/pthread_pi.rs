@@ -33,6 +33,7 @@ impl Target for PthreadPi {
             survives_owner: false,
             fifo: true,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

@@ -31,6 +31,7 @@ impl Target for PthreadRobust {
             survives_owner: true,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

@@ -4,6 +4,7 @@
 //! The recipe does not queue: who finds the lock taken asks again.
 
 use crate::names::Names;
+use crate::program::{Ground, Program, Recipe, Words};
 use crate::remote::{Address, Client, RemoteLock, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
@@ -11,9 +12,6 @@ use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupErr
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
-
-/// Where a Redis listens that was not told otherwise.
-const USUAL: &str = "//127.0.0.1:6379";
 
 /// Between two tries. The documentation asks for "a random delay"; one of the
 /// order of a hand-off keeps the poll from hiding the lock.
@@ -34,13 +32,20 @@ const RELEASE: &[u8] =
     b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
 /// A Redis.
-#[derive(Debug)]
 pub struct Redis {
     address: Address,
+    password: Option<String>,
     names: Names,
     keys: usize,
     lease_ms: &'static [u8],
     run: u64,
+}
+
+/// Without the password.
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Redis at {}", self.address)
+    }
 }
 
 /// One worker's side of the recipe.
@@ -59,10 +64,11 @@ impl Target for Redis {
         name: "redis",
         aliases: &[],
         argument: Some("//HOST:PORT"),
-        check_argument: |argument| Address::tcp(argument.unwrap_or(USUAL)).map(|_| ()),
+        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
         family: Family::Service,
         summary: "Redis by the recipe of its documentation: SET NX PX, release by a script",
-        details: "Without an address, 127.0.0.1:6379. SET key value NX PX 30000 with a value of each worker's own; released by a script \
+        details: "Without an address, a server launched for the run (Debian package redis-server), which \
+                  keeps nothing on disk. SET key value NX PX 30000 with a value of each worker's own; released by a script \
                   that compares and deletes. A worker that finds the lock taken asks again every \
                   1 ms (`poll_ns` in the result): there is no queue, and none that asks later is \
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
@@ -78,19 +84,37 @@ impl Target for Redis {
             survives_owner: false,
             fifo: false,
             pipeline: true,
+            remote: true,
+            tasks: true,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };
 
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        let mut client = admitted(&address(argument)?)?;
+        let Some(place) = argument else {
+            return Ok(());
+        };
+        let mut client = Client::admitted(&address(place)?, password().as_deref())?;
         client.ask(&[b"PING"]).map(drop)
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Redis, SetupError> {
         Redis::reach(setup.argument)?;
+        let (address, password) = match setup.argument {
+            Some(place) => (address(place)?, password()),
+            None => {
+                let launched = setup.launcher.follow(&Launch::of(setup))?;
+                (Address::Tcp(launched.address), Some(launched.secret))
+            }
+        };
         Ok(Redis {
-            address: address(setup.argument)?,
+            address,
+            password,
             names: Names::new(setup)?,
             keys: setup.keys,
             lease_ms: if setup.holds_many {
@@ -103,13 +127,13 @@ impl Target for Redis {
     }
 
     fn join(&self, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
-        let mut client = admitted(&self.address)?;
+        let mut client = self.client()?;
         let wire = self.wire(worker, &mut client)?;
         Ok(RemoteLock::new(client, wire))
     }
 
     fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let mut client = admitted(&self.address)?;
+        let mut client = self.client()?;
         let wire = Box::new(self.wire(worker, &mut client)?);
         let stream = client.into_stream();
         Ok(Some(Dialled { stream, wire }))
@@ -117,7 +141,7 @@ impl Target for Redis {
 
     /// What a worker held that was killed would stay until its lease is over.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let mut client = admitted(&self.address)?;
+        let mut client = self.client()?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
             let last = self.keys.min(first + REMOVED_AT_ONCE);
             let names: Vec<_> = (first..last).map(|key| self.names.name(key)).collect();
@@ -137,7 +161,7 @@ impl Target for Redis {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        let info = admitted(&self.address)?.ask(&[b"INFO"])?;
+        let info = self.client()?.ask(&[b"INFO"])?;
         Ok(Some(ServerFigures {
             // Redis counts commands, not locks.
             grants: None,
@@ -148,17 +172,74 @@ impl Target for Redis {
     }
 }
 
-/// With the password that redis-cli would use, from where it takes it.
-fn admitted(address: &Address) -> Result<Client, SetupError> {
-    let password = std::env::var("REDISCLI_AUTH").ok();
-    Client::admitted(address, password.as_deref())
+/// The password that redis-cli would use, from where it takes it.
+fn password() -> Option<String> {
+    std::env::var("REDISCLI_AUTH").ok()
 }
 
-fn address(argument: Option<&str>) -> Result<Address, SetupError> {
-    Address::tcp(argument.unwrap_or(USUAL)).map_err(SetupError)
+fn address(place: &str) -> Result<Address, SetupError> {
+    Address::tcp(place).map_err(SetupError)
+}
+
+static PROGRAM: Program = Program {
+    file: "redis-server",
+    places: &[],
+    package: "redis-server",
+};
+
+/// A server with room for the workers, which keeps nothing on disk.
+#[derive(Debug)]
+pub struct Launch {
+    /// Connections that it takes.
+    pub connections: usize,
+}
+
+impl Launch {
+    fn of(setup: &Setup<'_>) -> Launch {
+        /// Its own limit where nothing is said.
+        const USUAL: usize = 10_000;
+        /// Beside the workers'.
+        const SPARE: usize = 100;
+        Launch {
+            connections: USUAL.max(setup.workers + SPARE),
+        }
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    /// It takes that user, and would let whoever has its password write files as root.
+    fn instead_of_root(&self) -> Option<&'static str> {
+        Some("redis")
+    }
+
+    fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+        let settings = format!(
+            "bind 127.0.0.1\nport {}\nrequirepass {}\nmaxclients {}\nsave \"\"\nappendonly no\n",
+            ground.port, ground.secret, self.connections
+        );
+        vec![("redis.conf", settings)]
+    }
+
+    fn arguments(&self, _ground: &Ground) -> Words {
+        vec!["redis.conf".to_owned()]
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        let address = Address::Tcp(ground.address());
+        let mut client = Client::admitted(&address, Some(&ground.secret))?;
+        client.ask(&[b"PING"]).map(drop)
+    }
 }
 
 impl Redis {
+    fn client(&self) -> Result<Client, SetupError> {
+        Client::admitted(&self.address, self.password.as_deref())
+    }
+
     fn wire(&self, worker: usize, client: &mut Client) -> Result<RedisWire, SetupError> {
         Ok(RedisWire {
             names: self.names,
@@ -185,14 +266,14 @@ impl Wire for RedisWire {
     }
 
     #[inline]
-    fn release(&self, key: usize, out: &mut Vec<u8>) {
+    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         let name = self.names.name(key);
         let words: [&[u8]; 5] = [b"EVALSHA", &self.script, b"1", &name, &self.value];
         encode(out, &words);
     }
 
     #[inline]
-    fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError> {
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
             Reply::Text(b"OK") => Ok(Answer::Granted),
             Reply::Nil => Ok(Answer::Taken),

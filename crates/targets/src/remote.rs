@@ -8,7 +8,7 @@
 
 use crate::surplus;
 use crate::whereabouts::is_here;
-use crate::wire::{Answer, Asking, Reply, Request, Wire};
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
 use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
@@ -209,6 +209,27 @@ impl Client {
         Ok(client)
     }
 
+    /// From now on an answer may take no longer than set-up allows.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn be_patient(&self) -> Result<(), SetupError> {
+        self.set_patience(Some(ANSWER_PATIENCE))
+    }
+
+    /// From now on an answer may take for ever, as a lock that is held may.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn be_endless(&self) -> Result<(), SetupError> {
+        self.set_patience(None)
+    }
+
+    fn set_patience(&self, patience: Option<Duration>) -> Result<(), SetupError> {
+        let set = self.stream.set_patience(patience);
+        set.map_err(|error| SetupError(format!("cannot set how long an answer may take: {error}")))
+    }
+
     /// The socket, for whoever drives it in another way.
     pub fn into_stream(self) -> Stream {
         self.stream
@@ -224,6 +245,7 @@ impl Client {
         &mut self,
         name: &'static str,
         patient: bool,
+        decode: impl for<'a> Fn(&'a [u8], &'static str) -> Decoded<'a>,
     ) -> Result<Option<Reply<'_>>, CallError> {
         self.send(name)?;
         loop {
@@ -239,19 +261,20 @@ impl Client {
             }
             // Decoded twice, once to know that it is whole: the first one may
             // not outlive a buffer that grows.
-            if let Some((_, length)) = Reply::decode(&self.input[..self.filled], name)? {
+            if let Some((_, length)) = decode(&self.input[..self.filled], name)? {
                 if length < self.filled {
                     return Err(surplus::error(name));
                 }
                 self.waits = false;
-                let whole = Reply::decode(&self.input[..self.filled], name)?;
+                let whole = decode(&self.input[..self.filled], name)?;
                 return Ok(whole.map(|(reply, _)| reply));
             }
         }
     }
 
-    /// Sends `self.request`, which asks for `replies` replies, and gives each to
-    /// `each` in order. False where the keeper ended the wait, as in `call`.
+    /// Sends `self.request`, which asks for `replies` replies. `each` gets their numbers
+    /// and what has come, and returns the bytes of the reply that this begins with; None
+    /// while it is not whole. False where the keeper ended the wait, as in `call`.
     ///
     /// # Errors
     /// The call that failed; the first reply that `each` did not like.
@@ -260,7 +283,7 @@ impl Client {
         name: &'static str,
         patient: bool,
         replies: usize,
-        mut each: impl FnMut(usize, Reply<'_>) -> Result<(), CallError>,
+        mut each: impl FnMut(usize, &[u8]) -> Result<Option<usize>, CallError>,
     ) -> Result<bool, CallError> {
         self.send(name)?;
         let mut seen = 0;
@@ -269,11 +292,9 @@ impl Client {
                 return Ok(false);
             }
             let mut at = 0;
-            while let Some((reply, length)) = Reply::decode(&self.input[at..self.filled], name)? {
-                if seen == replies {
-                    return Err(surplus::error(name));
-                }
-                each(seen, reply)?;
+            while seen < replies
+                && let Some(length) = each(seen, &self.input[at..self.filled])?
+            {
                 seen += 1;
                 at += length;
             }
@@ -361,7 +382,7 @@ impl Client {
         self.stream
             .set_patience(Some(ANSWER_PATIENCE))
             .map_err(system)?;
-        let answer = match self.call("ask", true) {
+        let answer = match self.call("ask", true, |input, call| Reply::decode(input, call)) {
             Ok(Some(Reply::Text(text))) => Ok(Some(text.to_vec())),
             Ok(Some(Reply::Error(text))) => Err(said(String::from_utf8_lossy(text).into_owned())),
             Ok(_) => Ok(None),
@@ -427,11 +448,15 @@ impl<W: Wire> RemoteLock<W> {
             .acquire(key, mode, asking, &mut self.client.request);
         let name = self.wire.name(Request::Acquire);
         let patient = self.wire.polls_every_ns().is_some();
-        match self.client.call(name, patient)? {
+        let wire = &mut self.wire;
+        match self
+            .client
+            .call(name, patient, |input, call| wire.decode(input, call))?
+        {
             Some(reply) => {
-                let answer = self.wire.acquired(reply)?;
+                let answer = wire.acquired(key, reply)?;
                 if answer == Answer::Granted {
-                    self.token = self.wire.token(reply);
+                    self.token = wire.token(reply);
                 }
                 Ok(Some(answer))
             }
@@ -466,13 +491,17 @@ impl<W: Wire> Lock for RemoteLock<W> {
     }
 
     #[inline]
-    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
+    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
         self.client.request.clear();
-        self.wire.release(key, &mut self.client.request);
+        self.wire.release(key, mode, &mut self.client.request);
         let name = self.wire.name(Request::Release);
         let patient = self.wire.polls_every_ns().is_some();
-        match self.client.call(name, patient)? {
-            Some(reply) => self.wire.released(reply),
+        let wire = &self.wire;
+        match self
+            .client
+            .call(name, patient, |input, call| wire.decode(input, call))?
+        {
+            Some(reply) => wire.released(reply),
             None => Ok(()),
         }
     }
@@ -499,21 +528,29 @@ impl<W: Wire> Lock for RemoteLock<W> {
                 );
             }
             if calls.kind != Kind::Acquires {
-                wire.release(calls.key(nth), &mut client.request);
+                wire.release(calls.key(nth), Mode::Exclusive, &mut client.request);
             }
         }
         let name = wire.name(Request::Acquire);
         let patient = wire.polls_every_ns().is_some();
-        let whole = client.exchange(name, patient, calls.replies(), |nth, reply| {
+        let whole = client.exchange(name, patient, calls.replies(), |nth, input| {
+            let Some((reply, length)) = wire.decode(input, name)? else {
+                return Ok(None);
+            };
             let acquires = match calls.kind {
                 Kind::Pairs => nth.is_multiple_of(2),
                 Kind::Acquires => true,
                 Kind::Releases => false,
             };
+            let key = match calls.kind {
+                Kind::Pairs => calls.first,
+                Kind::Acquires | Kind::Releases => calls.key(nth),
+            };
             match acquires {
-                true => granted_at_once(wire, reply),
-                false => wire.released(reply),
+                true => granted_at_once(wire, key, reply)?,
+                false => wire.released(reply)?,
             }
+            Ok(Some(length))
         })?;
         Ok(if whole {
             Outcome::Granted
@@ -528,8 +565,12 @@ impl<W: Wire> Lock for RemoteLock<W> {
 /// # Errors
 /// EAGAIN where the lock was taken.
 #[inline]
-pub fn granted_at_once(wire: &(impl Wire + ?Sized), reply: Reply<'_>) -> Result<(), CallError> {
-    match wire.acquired(reply)? {
+pub fn granted_at_once(
+    wire: &mut (impl Wire + ?Sized),
+    key: usize,
+    reply: Reply<'_>,
+) -> Result<(), CallError> {
+    match wire.acquired(key, reply)? {
         Answer::Granted => Ok(()),
         Answer::Taken => Err(CallError::new(wire.name(Request::Acquire), Errno::AGAIN)),
     }
@@ -579,8 +620,12 @@ mod tests {
             let (mut client, mut server) = client();
             server.write_all(replies.as_bytes()).unwrap();
             let answered = match asked {
-                1 => client.call("LOCK", true).map(|reply| reply.is_some()),
-                _ => client.exchange("LOCK", true, asked, |_, _| Ok(())),
+                1 => client
+                    .call("LOCK", true, |input, call| Reply::decode(input, call))
+                    .map(|reply| reply.is_some()),
+                _ => client.exchange("LOCK", true, asked, |_, input| {
+                    Ok(Reply::decode(input, "LOCK")?.map(|(_, length)| length))
+                }),
             };
             let expected = match well {
                 true => Ok(true),
@@ -594,7 +639,12 @@ mod tests {
     fn a_reply_too_many_that_comes_later_is_found_when_the_connection_ends() {
         let (mut client, mut server) = client();
         server.write_all(b":1\r\n").unwrap();
-        assert!(client.call("LOCK", true).unwrap().is_some());
+        assert!(
+            client
+                .call("LOCK", true, |input, call| Reply::decode(input, call))
+                .unwrap()
+                .is_some()
+        );
         server.write_all(b":1\r\n").unwrap();
         assert_eq!(client.part("LOCK"), Err(surplus::error("LOCK")));
     }

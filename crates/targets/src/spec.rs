@@ -1,5 +1,6 @@
 //! A target as typed: its name in the table and what follows the colon.
 
+use crate::program::Program;
 use crate::table::Family;
 use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
 use jostle_model::text::{is_redacted, redacted};
@@ -76,6 +77,26 @@ impl Spec {
             }
         }
         visit(self.entry, Reach(self.argument.as_deref()))
+    }
+
+    /// Whether the program is installed that the target launches where no address is
+    /// named.
+    ///
+    /// # Errors
+    /// For the user: the package to install.
+    pub fn installed(&self) -> Result<(), SetupError> {
+        struct Launches;
+        impl Visitor for Launches {
+            type Out = Option<&'static Program>;
+            fn visit<T: Target>(self) -> Self::Out {
+                T::launches()
+            }
+        }
+        let is_lock = TABLE.iter().any(|entry| entry.name == self.entry.name);
+        match (is_lock, &self.argument) {
+            (true, None) => visit(self.entry, Launches).map_or(Ok(()), |p| p.find().map(drop)),
+            _ => Ok(()),
+        }
     }
 
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.

@@ -30,6 +30,7 @@ impl Target for SysvUndo {
             survives_owner: true,
             fifo: true,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: Some(
             "the undo list belongs to the process, so nothing is given back when a thread dies; \

@@ -30,11 +30,16 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it is a server's, so that one thread can keep requests of many
-    /// workers on their way: what takes one request before the answer to
-    /// another takes them on connections.
+    /// Whether a server keeps the lock, so that a worker may be busy or waiting for
+    /// an answer.
     pub fn is_remote(&self) -> bool {
-        self.lock.pipeline
+        self.lock.remote
+    }
+
+    /// Whether one thread can keep requests of many workers on their way, because the
+    /// protocol stands apart from the socket ([`Target::dial`]).
+    pub fn carries_tasks(&self) -> bool {
+        self.lock.tasks
     }
 
     /// Whether it answers requests, and is no lock.
@@ -82,6 +87,16 @@ pub struct LockCapabilities {
     pub fifo: bool,
     /// Takes many requests before it answers the first.
     pub pipeline: bool,
+    /// A server keeps it.
+    pub remote: bool,
+    /// [`Target::dial`] gives connections to whoever drives many of them.
+    pub tasks: bool,
+    /// What is granted outlives a restart of the server.
+    pub durable: bool,
+    /// Several servers can agree on what is granted.
+    pub replicated: bool,
+    /// Each grant comes with a fencing token ([`crate::Lock::token`]).
+    pub fenced: bool,
 }
 
 impl LockCapabilities {
@@ -95,6 +110,11 @@ impl LockCapabilities {
         survives_owner: false,
         fifo: false,
         pipeline: false,
+        remote: false,
+        tasks: false,
+        durable: false,
+        replicated: false,
+        fenced: false,
     };
 
     /// Of specimens that grant all, so that an owner that dies leaves nothing behind.
@@ -114,14 +134,15 @@ pub trait Visitor {
     fn visit<T: Target>(self) -> Self::Out;
 }
 
-/// From lines of `module::Type` the modules, [`TABLE`](crate::TABLE) and
+/// From lines of `module::Type`, each with the cargo feature that it needs if it needs
+/// one, the modules, [`TABLE`](crate::TABLE) and
 /// [`visit`](crate::visit).
 macro_rules! targets {
-    ($($module:ident::$target:ident),+ $(,)?) => {
-        $(pub mod $module;)+
+    ($($(#[$given:meta])* $module:ident::$target:ident),+ $(,)?) => {
+        $($(#[$given])* pub mod $module;)+
 
         /// Every target, in the order of `jostle targets`.
-        pub static TABLE: &[&Entry] = &[$(&<$module::$target as Target>::ENTRY),+];
+        pub static TABLE: &[&Entry] = &[$($(#[$given])* &<$module::$target as Target>::ENTRY),+];
 
         /// Runs a computation over the target of an entry of [`TABLE`].
         ///
@@ -129,7 +150,7 @@ macro_rules! targets {
         /// If the entry is of another origin.
         pub fn visit<V: Visitor>(entry: &Entry, visitor: V) -> V::Out {
             match entry.name {
-                $(name if name == <$module::$target as Target>::ENTRY.name => {
+                $($(#[$given])* name if name == <$module::$target as Target>::ENTRY.name => {
                     visitor.visit::<$module::$target>()
                 })+
                 other => panic!("no target is called {other}"),

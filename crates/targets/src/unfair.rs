@@ -196,6 +196,7 @@ impl Target for Unfair {
             survives_owner: false,
             fifo: false,
             pipeline: false,
+            ..LockCapabilities::NONE
         },
         no_threads: None,
     };

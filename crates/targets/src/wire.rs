@@ -46,6 +46,10 @@ pub enum Answer {
     Taken,
 }
 
+/// The reply that some bytes begin with and how many it takes; None while it is not
+/// whole.
+pub type Decoded<'a> = Result<Option<(Reply<'a>, usize)>, CallError>;
+
 /// One worker's side of a service's protocol.
 pub trait Wire: std::fmt::Debug + Send {
     /// The request's name, for messages.
@@ -55,13 +59,23 @@ pub trait Wire: std::fmt::Debug + Send {
     fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>);
 
     /// Appends the request that gives it up.
-    fn release(&self, key: usize, out: &mut Vec<u8>);
+    fn release(&self, key: usize, mode: Mode, out: &mut Vec<u8>);
 
-    /// What the reply to [`Wire::acquire`] means.
+    /// The reply that `input` begins with and the bytes it takes; None while it is
+    /// not whole. Redis's protocol, unless the service speaks another.
+    ///
+    /// # Errors
+    /// EPROTO in the name of `call` where it is none.
+    #[inline]
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        Reply::decode(input, call)
+    }
+
+    /// What the reply to [`Wire::acquire`] of this lock means.
     ///
     /// # Errors
     /// What the service answered with an error.
-    fn acquired(&self, reply: Reply<'_>) -> Result<Answer, CallError>;
+    fn acquired(&mut self, key: usize, reply: Reply<'_>) -> Result<Answer, CallError>;
 
     /// The fencing token in a reply that granted; None where the service sends none.
     #[inline]
@@ -101,10 +115,7 @@ impl<'a> Reply<'a> {
     /// # Errors
     /// EPROTO in the name of `call` where it is none.
     #[inline]
-    pub fn decode(
-        input: &'a [u8],
-        call: &'static str,
-    ) -> Result<Option<(Reply<'a>, usize)>, CallError> {
+    pub fn decode(input: &'a [u8], call: &'static str) -> Decoded<'a> {
         let whole =
             token::next(input, LONGEST_REPLY).map_err(|_| CallError::new(call, Errno::PROTO))?;
         Ok(whole.map(|(token, length)| {
@@ -139,6 +150,20 @@ pub(crate) fn wrong_kind(call: &'static str) -> CallError {
     CallError {
         said: Some("the server's answer is of another kind than this request has"),
         ..CallError::new(call, Errno::PROTO)
+    }
+}
+
+/// Appends a number's digits.
+#[inline]
+pub(crate) fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
+    let (mut digits, mut at) = ([0; 20], 20);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&digits[at..]);
+        }
     }
 }
 

@@ -113,6 +113,26 @@ const PACKAGES: &[Package] = &[
         why: "a load generator with a connection for each request, for the same tests",
     },
     Package {
+        name: "postgresql",
+        brings: "/usr/share/doc/postgresql/copyright",
+        why: "the server that the targets `postgres` and `postgres-try` launch",
+    },
+    Package {
+        name: "mariadb-server",
+        brings: "mariadbd",
+        why: "the server that the target `mariadb` launches",
+    },
+    Package {
+        name: "etcd-server",
+        brings: "etcd",
+        why: "the server that the target `etcd` launches",
+    },
+    Package {
+        name: "memcached",
+        brings: "memcached",
+        why: "the server that the target `memcached` launches",
+    },
+    Package {
         name: "nginx-light",
         brings: "nginx",
         why: "the web server beside which `cargo xtask validate` plants neighbours",

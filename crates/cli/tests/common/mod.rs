@@ -121,6 +121,8 @@ impl Place {
             .tempdir()
             .unwrap();
         fs::create_dir(directory.path().join("tmp")).unwrap();
+        // Servers that refuse root run as another user in it.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         Place {
             directory: Arc::new(directory),
             user: None,
@@ -142,7 +144,6 @@ impl Place {
         if fs::hard_link(&place.binary, &reachable).is_err() {
             fs::copy(&place.binary, &reachable).unwrap();
         }
-        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         for path in [place.path().to_owned(), place.path().join("tmp")] {
             chown(path, Some(user), Some(user)).unwrap();
         }

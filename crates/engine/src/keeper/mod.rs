@@ -15,6 +15,7 @@ mod connect_figures;
 mod connect_lost;
 pub mod during;
 mod latencies;
+mod programs;
 mod run;
 mod serve;
 mod servers;

@@ -213,7 +213,7 @@ impl Visit<'_> {
     /// A run of requests.
     fn request(self, request: &RequestOrder) -> Reply {
         // As below.
-        let servers = Servers::new(self.desk, &self.order.server_cpus);
+        let servers = Servers::new(self.desk, self.ledger, &self.order.server_cpus);
         let (order, entry) = (self.order, self.spec.entry);
         let run = Run::prepare(
             self.desk,
@@ -248,7 +248,7 @@ impl Visitor for Visit<'_> {
 
     fn visit<T: Target>(self) -> Reply {
         // Declared before the run, so that the servers outlive it.
-        let servers = Servers::new(self.desk, &self.order.server_cpus);
+        let servers = Servers::new(self.desk, self.ledger, &self.order.server_cpus);
         let run = Run::<T>::prepare(
             self.desk,
             self.ledger,

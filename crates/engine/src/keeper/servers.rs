@@ -1,11 +1,15 @@
 //! The servers that targets bring along: the keeper launches them as this very
-//! program under a hidden verb, and ends them with the run.
+//! program under a hidden verb, or by a recipe of the target (`programs`), and ends
+//! them with the run.
 //!
 //! Targets know a server's name and protocol; the program knows its code. So
 //! that a client of a lock daemon need not contain the daemon.
 
+use super::programs::{Site, Started};
 use super::serve::Desk;
+use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
+use jostle_targets::program::{Launched, Recipe};
 use jostle_targets::{Launcher, SetupError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
@@ -22,10 +26,14 @@ pub const VERB: &str = "serve";
 /// How long a server may take to say where it listens, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server that was asked to end may take before it is killed.
+const QUIT_PATIENCE: Duration = Duration::from_secs(3);
+
 /// What has been launched for one run.
 #[derive(Debug)]
 pub struct Servers<'a> {
     desk: &'a Desk,
+    ledger: &'a Ledger,
     /// Their CPUs; empty: wherever they like.
     cpus: &'a [usize],
     running: RefCell<Vec<Running>>,
@@ -34,15 +42,24 @@ pub struct Servers<'a> {
 #[derive(Debug)]
 struct Running {
     pid: u32,
-    /// Its standard input: it ends when this closes.
-    stop: OwnedFd,
+    stop: Stop,
+}
+
+/// How it is ended.
+#[derive(Debug)]
+enum Stop {
+    /// By closing its standard input.
+    Close { _input: OwnedFd },
+    /// By SIGQUIT, where it has something to clear away, and by SIGKILL.
+    Kill { quits: bool },
 }
 
 impl<'a> Servers<'a> {
     /// None yet.
-    pub fn new(desk: &'a Desk, cpus: &'a [usize]) -> Servers<'a> {
+    pub fn new(desk: &'a Desk, ledger: &'a Ledger, cpus: &'a [usize]) -> Servers<'a> {
         Servers {
             desk,
+            ledger,
             cpus,
             running: RefCell::new(Vec::new()),
         }
@@ -81,6 +98,7 @@ impl<'a> Servers<'a> {
             .get() as u32;
         // The child's ends: with ours open, its end would go unseen.
         drop(ends);
+        let stop = Stop::Close { _input: stop };
         self.running.borrow_mut().push(Running { pid, stop });
         first_line(address)
     }
@@ -116,15 +134,35 @@ impl Launcher for Servers<'_> {
         self.start(server)
             .map_err(|error| SetupError(format!("cannot launch the server `{server}`: {error}")))
     }
+
+    fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+        let site = Site {
+            desk: self.desk,
+            ledger: self.ledger,
+            cpus: self.cpus,
+        };
+        let note = |Started { pid, quits }| {
+            let stop = Stop::Kill { quits };
+            self.running.borrow_mut().push(Running { pid, stop });
+        };
+        site.follow(recipe, note)
+    }
 }
 
 impl Drop for Servers<'_> {
     fn drop(&mut self) {
         for Running { pid, stop } in self.running.take() {
-            drop(stop);
+            let patience = match stop {
+                Stop::Close { _input } => PATIENCE,
+                Stop::Kill { quits: false } => Duration::ZERO,
+                Stop::Kill { quits: true } => {
+                    process::quit(pid);
+                    QUIT_PATIENCE
+                }
+            };
             let start = Instant::now();
             while !process::is_gone(pid) {
-                if start.elapsed() > PATIENCE {
+                if start.elapsed() >= patience {
                     process::kill(pid);
                 }
                 std::thread::sleep(Duration::from_millis(1));

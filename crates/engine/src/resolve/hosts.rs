@@ -3,8 +3,8 @@
 use super::{Resolved, UsageError, refuse, resolve};
 use crate::hosts::Host;
 use jostle_model::plan::{Place, Plan, Workload};
-use jostle_targets::Spec;
 use jostle_targets::table::Family;
+use jostle_targets::{Entry, Spec, TABLE};
 use std::collections::BTreeSet;
 
 /// As [`resolve`], for so many hosts; with one it is the same.
@@ -76,16 +76,13 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
             "its workers share the memory of one kernel",
             "on several hosts, a lock service or a file on a shared file system".to_owned(),
         ),
-        Family::Service if !is_named => match spec.entry.name {
-            "redis" => (
-                "without an address it is one on each host by itself",
-                "name redis://HOST:PORT".to_owned(),
+        Family::Service if !is_named => (
+            "without an address it is launched on one host, for that host alone",
+            format!(
+                "start its server where all hosts reach it, and name {}",
+                addressed(spec)
             ),
-            _ => (
-                "it is reached on one host only",
-                "start jostled --listen HOST:PORT and name lockd://HOST:PORT".to_owned(),
-            ),
-        },
+        ),
         Family::Server if spec.entry.name.starts_with("procd") && !is_named => (
             "without an address it is launched on one host only",
             format!(
@@ -104,6 +101,19 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
         _ => return Ok(()),
     };
     refuse(format!("{spec} on several hosts: {why}; {remedy}"))
+}
+
+/// How a service is named by its address: this one, or where it is reached by a socket
+/// only, the first that is not.
+fn addressed(spec: &Spec) -> String {
+    let has_address = |entry: &&Entry| {
+        let argument = entry.argument.unwrap_or_default();
+        entry.family == Family::Service && argument.starts_with("//")
+    };
+    let mut all = std::iter::once(spec.entry).chain(TABLE.iter().copied());
+    all.find(has_address).map_or_else(String::new, |entry| {
+        format!("{}:{}", entry.name, entry.argument.unwrap_or_default())
+    })
 }
 
 /// What is worth saying about a plan on these hosts.
@@ -156,7 +166,11 @@ mod tests {
             (Contend, "futex", "a lock service or a file"),
             (Contend, "sysv", "a lock service or a file"),
             (Contend, "pthread", "a lock service or a file"),
-            (Stream, "lockd", "start jostled --listen HOST:PORT"),
+            (
+                Stream,
+                "lockd",
+                "start its server where all hosts reach it, and name lockd://HOST:PORT",
+            ),
             (Stream, "lockd+unix:/run/x", "name lockd://HOST:PORT"),
             (Contend, "redis", "name redis://HOST:PORT"),
             (Spread, "procd", "name procd://HOST:PORT/PROCEDURE"),

@@ -179,7 +179,7 @@ impl<'a> Contending<'a> {
         if let Some(grant) = &mut self.grant {
             self.notes.leaving::<true, true>(grant);
         }
-        self.wire.release(self.key, out);
+        self.wire.release(self.key, self.mode, out);
         self.state = State::Leaving;
         Next::Reply
     }
@@ -219,7 +219,8 @@ impl Job for Contending<'_> {
     }
 
     fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
-        let Some((reply, length)) = only(bytes, self.is_answered(), self.name())? else {
+        let Some((reply, length)) = only(&*self.wire, bytes, self.is_answered(), self.name())?
+        else {
             return Ok((0, Next::Same));
         };
         // Nothing is on its way any more.
@@ -229,7 +230,7 @@ impl Job for Contending<'_> {
                 self.left(out)
             }
             _ => {
-                let answer = self.wire.acquired(reply)?;
+                let answer = self.wire.acquired(self.key, reply)?;
                 if answer == Answer::Granted && self.notes.logs() {
                     self.token = self.wire.token(reply);
                 }

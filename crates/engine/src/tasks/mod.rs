@@ -20,7 +20,7 @@ use crate::page::{Page, Stage, Word, phase};
 use jostle_model::plan::{Measure, Workload};
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, files, futex, process, signal};
-use jostle_targets::wire::Reply;
+use jostle_targets::wire::{Decoded, Wire};
 use jostle_targets::{CallError, Dialled, SetupError, Target, surplus};
 use link::{Arrived, Link, failed};
 use rustix::buffer::spare_capacity;
@@ -104,11 +104,12 @@ pub trait Job {
 /// EPROTO in the name of `call`, where it waits for none or more has come.
 #[inline]
 fn only<'a>(
+    wire: &dyn Wire,
     bytes: &'a [u8],
     is_answered: bool,
     call: &'static str,
-) -> Result<Option<(Reply<'a>, usize)>, CallError> {
-    let reply = Reply::decode(bytes, call)?;
+) -> Decoded<'a> {
+    let reply = wire.decode(bytes, call)?;
     let is_more = reply.is_some_and(|(_, length)| length < bytes.len());
     match is_answered || is_more {
         true => Err(surplus::error(call)),
@@ -233,7 +234,7 @@ impl<T: Target> Crew<'_, T> {
         &'s self,
         workers: Range<usize>,
         dialled: Vec<Dialled>,
-        job: impl Fn(&'s Self, usize, usize, Box<dyn jostle_targets::wire::Wire>) -> J,
+        job: impl Fn(&'s Self, usize, usize, Box<dyn Wire>) -> J,
     ) -> bool {
         let first = workers.start;
         let tasks = workers.clone().zip(dialled);

@@ -8,7 +8,7 @@ use crate::page::{Page, Word};
 use crate::recording::tally::Tally;
 use jostle_model::plan::Workload;
 use jostle_targets::remote::granted_at_once;
-use jostle_targets::wire::{Asking, Reply, Request, Wire};
+use jostle_targets::wire::{Asking, Request, Wire};
 use jostle_targets::{CallError, Kind, Mode, Target, surplus};
 use std::collections::VecDeque;
 
@@ -85,7 +85,7 @@ impl<'a> Pipelined<'a> {
     fn prepare_pairs(&mut self) {
         let mut pair = Vec::new();
         self.put_acquire(self.first, &mut pair);
-        self.wire.release(self.first, &mut pair);
+        self.wire.release(self.first, Mode::Exclusive, &mut pair);
         self.pair_bytes = pair.len();
         self.pairs = pair.repeat((READY / pair.len()).clamp(1, self.together as usize));
     }
@@ -128,7 +128,9 @@ impl<'a> Pipelined<'a> {
         let keys = (self.sent..self.sent + count).map(|nth| self.first + nth as usize);
         match self.kind {
             Kind::Acquires => keys.for_each(|key| self.put_acquire(key, out)),
-            Kind::Releases => keys.for_each(|key| self.wire.release(key, out)),
+            Kind::Releases => {
+                keys.for_each(|key| self.wire.release(key, Mode::Exclusive, out));
+            }
             Kind::Pairs => {
                 let mut left = count as usize * self.pair_bytes;
                 while left > 0 {
@@ -145,20 +147,24 @@ impl<'a> Pipelined<'a> {
     fn check(&mut self, bytes: &[u8]) -> Result<(usize, u64), CallError> {
         let (mut used, mut done) = (0, 0);
         let mut awaited = self.awaited();
-        let wire = &*self.wire;
+        let wire = &mut *self.wire;
+        let name = wire.name(Request::Acquire);
         while awaited > 0
-            && let Some((reply, length)) =
-                Reply::decode(&bytes[used..], wire.name(Request::Acquire))?
+            && let Some((reply, length)) = wire.decode(&bytes[used..], name)?
         {
+            let key = match self.kind {
+                Kind::Pairs => self.first,
+                Kind::Acquires | Kind::Releases => self.first + (self.done + done) as usize,
+            };
             used += length;
             awaited -= 1;
             match (self.kind, self.half) {
                 (Kind::Pairs, false) => {
-                    granted_at_once(wire, reply)?;
+                    granted_at_once(wire, key, reply)?;
                     self.half = true;
                     continue;
                 }
-                (Kind::Acquires, _) => granted_at_once(wire, reply)?,
+                (Kind::Acquires, _) => granted_at_once(wire, key, reply)?,
                 (Kind::Pairs, true) | (Kind::Releases, _) => wire.released(reply)?,
             }
             self.half = false;

@@ -131,7 +131,7 @@ impl<'a> Steps<'a> {
     }
 
     fn give_back(&mut self, out: &mut Vec<u8>) -> Next {
-        self.wire.release(self.key(), out);
+        self.wire.release(self.key(), Mode::Exclusive, out);
         (self.releases, self.asked) = (true, true);
         Next::Reply
     }
@@ -178,7 +178,8 @@ impl Job for Steps<'_> {
     }
 
     fn heard(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(usize, Next), CallError> {
-        let Some((reply, length)) = only(bytes, self.is_answered(), self.name())? else {
+        let Some((reply, length)) = only(&*self.wire, bytes, self.is_answered(), self.name())?
+        else {
             return Ok((0, Next::Same));
         };
         self.asked = false;
@@ -186,7 +187,7 @@ impl Job for Steps<'_> {
             self.wire.released(reply)?;
             self.released(out)
         } else {
-            match self.wire.acquired(reply)? {
+            match self.wire.acquired(self.key(), reply)? {
                 Answer::Granted => {
                     if self.notes.logs() {
                         self.token = self.wire.token(reply);

@@ -2,12 +2,16 @@
 //! ports of the loopback address, gone with it.
 
 use jostle_lockd::{Config, Server};
+use jostle_model::plan::{Carrier, Range};
+use jostle_sys::ledger::Ledger;
 use jostle_targets::answering::Answering;
-use jostle_targets::{Launcher, SetupError};
+use jostle_targets::program::{Ground, Launched, Recipe};
+use jostle_targets::{Launcher, Setup, SetupError};
+use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Launches servers as threads of the test.
@@ -23,6 +27,98 @@ impl Launcher for InProcess {
             "echo+unix" => Ok(answering().1.clone()),
             other => Err(SetupError(format!("no {other} in these tests"))),
         }
+    }
+
+    /// One of each kind for all tests.
+    fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+        static RUNNING: Mutex<BTreeMap<String, Launched>> = Mutex::new(BTreeMap::new());
+        let mut running = RUNNING.lock().unwrap();
+        let kind = format!("{} {recipe:?}", recipe.program().file);
+        if !running.contains_key(&kind) {
+            running.insert(kind.clone(), followed(recipe)?);
+        }
+        Ok(running[&kind].clone())
+    }
+}
+
+/// Follows a recipe as the keeper does.
+fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
+    let directory = tempfile::tempdir().unwrap().keep();
+    let ground = Ground {
+        program: recipe.program().find()?,
+        directory: directory.clone(),
+        port: free_port(),
+        secret: "secret-of-tests".to_owned(),
+    };
+    let files = recipe.files(&ground).into_iter();
+    files.for_each(|(name, contents)| std::fs::write(directory.join(name), contents).unwrap());
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    let user = recipe.instead_of_root().filter(|_| is_root);
+    let place = directory.display();
+    let (own, by) = match user {
+        None => (String::new(), String::new()),
+        Some(user) => (
+            format!("chown -R {user} {place}; "),
+            format!("setpriv --reuid={user} --regid={user} --clear-groups "),
+        ),
+    };
+    let quoted = |words: Vec<String>| {
+        let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        format!("{by}{}", words.join(" "))
+    };
+    let before = recipe.before(&ground).into_iter();
+    let before: String = before
+        .map(|words| quoted(words) + " >>log 2>&1 && ")
+        .collect();
+    let server = [
+        vec![ground.program.display().to_string()],
+        recipe.arguments(&ground),
+    ];
+    // As below; the directory goes with the server.
+    let script = format!(
+        "cd {place}; export TMPDIR={place}; {own}{before}{{ {} >>log 2>&1 & }}; read -r never; kill -QUIT $!; \
+         sleep 0.3; kill -KILL $!; rm -rf {place}",
+        quoted(server.concat())
+    );
+    let child = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while let Err(error) = recipe.ready(&ground) {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{error}: {}",
+            std::fs::read_to_string(directory.join("log")).unwrap_or_default()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = child.id();
+    std::mem::forget(child);
+    Ok(Launched {
+        address: ground.address(),
+        secret: ground.secret,
+        pid,
+    })
+}
+
+/// A setup with one lock for so many threads.
+pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
+    Setup {
+        argument: None,
+        ledger,
+        workers,
+        keys: 1,
+        carrier: Carrier::Threads,
+        range: Range::Same,
+        open_each: false,
+        slots: 64,
+        holds_many: false,
+        common_name: None,
+        seed: 7,
+        launcher: &InProcess,
     }
 }
 

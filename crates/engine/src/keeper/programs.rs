@@ -1,0 +1,270 @@
+//! Launches the server of a [`Recipe`]: in a directory of its own, as an ordinary user
+//! where it refuses root, and waits until it is ready. It dies with the keeper; the
+//! ledger removes its directory.
+
+use super::serve::Desk;
+use jostle_sys::ledger::Ledger;
+use jostle_sys::user::User;
+use jostle_sys::{cpu, files, process};
+use jostle_targets::SetupError;
+use jostle_targets::program::{Ground, Launched, Recipe, free_port, secret, text};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long making a database and starting a server may take, each.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks whether it is ready.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Its output, in its directory.
+const LOG: &str = "server.log";
+
+/// Of a log, in a message.
+const LAST_LINES: usize = 4;
+
+/// Another port is tried so often where somebody else was faster.
+const PORTS: usize = 3;
+
+/// What launching needs to know.
+pub struct Site<'a> {
+    pub desk: &'a Desk,
+    pub ledger: &'a Ledger,
+    /// CPUs of the server; empty: wherever it likes.
+    pub cpus: &'a [usize],
+}
+
+/// A server that runs.
+pub struct Started {
+    pub pid: u32,
+    /// Whether it is asked to end before it is killed.
+    pub quits: bool,
+}
+
+impl Site<'_> {
+    /// Follows a recipe to its end. `started` hears of the process at once, so that it is
+    /// ended whatever comes.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn follow(
+        &self,
+        recipe: &dyn Recipe,
+        mut started: impl FnMut(Started),
+    ) -> Result<Launched, SetupError> {
+        let program = recipe.program().find()?;
+        let file = recipe.program().file;
+        let failed = |what: &str, said: String| SetupError(format!("{what} {file}: {said}"));
+        let mut tries = 0..PORTS;
+        loop {
+            tries.next();
+            let ground = Ground {
+                program: program.clone(),
+                directory: self.make_directory().map_err(|error| {
+                    let text = format!("cannot make a directory for it: {error}");
+                    failed(
+                        "cannot launch",
+                        format!("{text}; is $TMPDIR or /var/tmp writable?"),
+                    )
+                })?,
+                port: free_port()?,
+                secret: secret()?,
+            };
+            let user = self.furnish(recipe, &ground);
+            let user = user.map_err(|error| failed("cannot prepare", error.to_string()))?;
+            for words in recipe.before(&ground) {
+                self.run_to_its_end(&words, &ground.directory, user)
+                    .map_err(|said| failed("cannot prepare", said))?;
+            }
+            let words = [vec![text(&ground.program)], recipe.arguments(&ground)].concat();
+            let pid = self
+                .spawn(&words, &ground.directory, user)
+                .map_err(|error| failed("cannot start", error.to_string()))?;
+            started(Started {
+                pid,
+                quits: recipe.quits(),
+            });
+            match self.until_ready(recipe, &ground, pid) {
+                Ok(()) => {
+                    let address = ground.address();
+                    let secret = ground.secret;
+                    return Ok(Launched {
+                        address,
+                        secret,
+                        pid,
+                    });
+                }
+                Err(said) if is_taken(&said) && !tries.is_empty() => {}
+                Err(said) => return Err(failed("cannot launch", said)),
+            }
+        }
+    }
+
+    fn make_directory(&self) -> io::Result<PathBuf> {
+        self.ledger.make_directory()
+    }
+
+    /// Puts its files there, and gives all to whom it runs as.
+    fn furnish(&self, recipe: &dyn Recipe, ground: &Ground) -> io::Result<Option<User>> {
+        let user = match recipe.instead_of_root() {
+            Some(name) => User::instead_of_root(name)?,
+            None => None,
+        };
+        let give = |path: &Path| match user {
+            Some(user) => chown(path, Some(user.uid), Some(user.gid)),
+            None => Ok(()),
+        };
+        for (name, contents) in recipe.files(ground) {
+            let path = ground.directory.join(name);
+            fs::write(&path, contents)?;
+            give(&path)?;
+        }
+        give(&ground.directory)?;
+        Ok(user)
+    }
+
+    fn run_to_its_end(
+        &self,
+        words: &[String],
+        directory: &Path,
+        user: Option<User>,
+    ) -> Result<(), String> {
+        let name = words.first().map_or("", String::as_str);
+        let pid = self.spawn(words, directory, user);
+        let pid = pid.map_err(|error| format!("{name}: {error}"))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(ended) = process::reap_one(pid) {
+                return match ended.code {
+                    Some(0) => Ok(()),
+                    _ => Err(format!("{name} failed: {}", last_words(directory))),
+                };
+            }
+            self.go_on(deadline, name)
+                .inspect_err(|_| process::kill(pid))?;
+        }
+    }
+
+    fn until_ready(&self, recipe: &dyn Recipe, ground: &Ground, pid: u32) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut missing;
+        loop {
+            if process::is_gone(pid) {
+                return Err(format!("it ended: {}", last_words(&ground.directory)));
+            }
+            match recipe.ready(ground) {
+                Ok(()) => return Ok(()),
+                Err(SetupError(said)) => missing = said,
+            }
+            self.go_on(deadline, "the server").map_err(|said| {
+                format!(
+                    "{said}: {missing}; it logged: {}",
+                    last_words(&ground.directory)
+                )
+            })?;
+        }
+    }
+
+    /// Waits for a moment, unless it took too long or nobody wants it any more.
+    fn go_on(&self, deadline: Instant, what: &str) -> Result<(), String> {
+        if Instant::now() > deadline {
+            return Err(format!(
+                "{what} was not ready within {} s",
+                PATIENCE.as_secs()
+            ));
+        }
+        match self.desk.stopped(LOOK) {
+            true => Err("interrupted".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Starts a program there, whose output goes to the log.
+    fn spawn(&self, words: &[String], directory: &Path, user: Option<User>) -> io::Result<u32> {
+        let log = log(directory)?;
+        let mut errors = Some(log.try_clone()?);
+        let keeper = rustix::process::getpid();
+        let become_server = || -> io::Result<File> {
+            let _ = process::leave_group();
+            // What is missing shows when a connection cannot be made.
+            let _ = files::raise_descriptor_limit();
+            if !self.cpus.is_empty() {
+                cpu::pin(self.cpus)?;
+            }
+            if let Some(user) = user {
+                user.assume()?;
+            }
+            // After that, which takes the wish back.
+            process::die_with(keeper)?;
+            log.try_clone()
+        };
+        let pid = self.desk.forker.fork(|| {
+            let error = match become_server() {
+                // Only returns if it failed.
+                Ok(output) => Command::new(&words[0])
+                    .args(&words[1..])
+                    .env("LC_ALL", "C")
+                    // Ours may be closed to the user that it runs as.
+                    .env("TMPDIR", directory)
+                    .current_dir(directory)
+                    .stdin(Stdio::null())
+                    .stdout(output)
+                    .stderr(errors.take().map_or_else(Stdio::null, Stdio::from))
+                    .exec(),
+                Err(error) => error,
+            };
+            error.raw_os_error().unwrap_or(1)
+        })?;
+        Ok(pid.as_raw_nonzero().get() as u32)
+    }
+}
+
+fn log(directory: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).open(directory.join(LOG))
+}
+
+/// Whether a server found its port in use.
+fn is_taken(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    said.contains("already in use") || said.contains("could not bind")
+}
+
+/// What it said at the end.
+fn last_words(directory: &Path) -> String {
+    let text = fs::read(directory.join(LOG)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    lines.drain(..lines.len().saturating_sub(LAST_LINES));
+    match lines.as_slice() {
+        [] => "it said nothing".to_owned(),
+        lines => lines.join(" | "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_a_log_are_told() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(last_words(place.path()), "it said nothing");
+        fs::write(place.path().join(LOG), "a\nb\n\nc\nd\ne\n").unwrap();
+        assert_eq!(last_words(place.path()), "b | c | d | e");
+    }
+
+    #[test]
+    fn a_taken_port_is_recognised() {
+        assert!(is_taken("bind: Address already in use"));
+        assert!(!is_taken("permission denied"));
+    }
+}

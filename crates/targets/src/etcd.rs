@@ -1,0 +1,475 @@
+//! `etcd`: the lock of etcd's own client library (`concurrency.Mutex`). A worker has a
+//! session, which is a lease of its own; it puts a key under the lock's prefix with that
+//! lease, and owns the lock when no key there is older. Else it watches the key just
+//! before its own. The key's create revision is the fencing token.
+//!
+//! The calls stand in `rpc`, what they carry in `messages`.
+
+mod messages;
+mod rpc;
+
+use crate::names::Names;
+use crate::program::{Ground, Program, Recipe, Words, text};
+use crate::remote::Address;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::wire::refused;
+use crate::{
+    CallError, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Wait,
+};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use messages::{
+    CREATE, Compare, DELETE, DeleteRangeRequest, DeleteRangeResponse, Empty, KeepAliveResponse,
+    KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, PutRequest, RangeRequest,
+    RangeResponse, Request, RequestOp, SortOrder, SortTarget, StatusResponse, TxnRequest,
+    TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+};
+use rpc::{Channel, Failure};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The lease of a session, in seconds, as the library has it.
+const TTL_S: i64 = 60;
+
+const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const TXN: &str = "/etcdserverpb.KV/Txn";
+const RANGE: &str = "/etcdserverpb.KV/Range";
+const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+
+/// An etcd.
+#[derive(Debug)]
+pub struct Etcd {
+    address: Address,
+    names: Names,
+    /// Its process, where it was launched.
+    pid: Option<u32>,
+    version: Option<f64>,
+}
+
+impl Target for Etcd {
+    type Lock = EtcdLock;
+
+    /// For HTTP/2.
+    const THREAD_STACK: usize = 512 << 10;
+
+    const ENTRY: Entry = Entry {
+        name: "etcd",
+        aliases: &[],
+        argument: Some("//HOST:PORT"),
+        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        family: Family::Service,
+        summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
+        details: "Without an address, a server launched for the run (Debian package etcd-server). \
+                  As concurrency.Mutex of etcd's library: one session for each worker, a lease of \
+                  60 s that is kept alive every 20 s; a transaction puts the worker's key, if it is \
+                  not there, and gets the oldest; a worker that is not first watches the key just \
+                  before its own, and then gets both again; release deletes the key. Durable; \
+                  replicated where the server is a cluster's; the create revision is the fencing \
+                  token; served in order of revision. The lease frees a dead owner's lock. A worker \
+                  that holds for longer than its lease loses the lock. No authentication, no TLS.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            fifo: true,
+            remote: true,
+            durable: true,
+            replicated: true,
+            fenced: true,
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| {
+            status(&Address::tcp(place).map_err(SetupError)?).map(drop)
+        })
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
+        let (address, pid) = match setup.argument {
+            Some(place) => (Address::tcp(place).map_err(SetupError)?, None),
+            None => {
+                let launched = setup.launcher.follow(&Launch)?;
+                (Address::Tcp(launched.address), Some(launched.pid))
+            }
+        };
+        let told = status(&address)?;
+        Ok(Etcd {
+            address,
+            names: Names::new(setup)?,
+            pid,
+            version: crate::login::version(&told.version),
+        })
+    }
+
+    fn join(&self, _worker: usize) -> Result<EtcdLock, SetupError> {
+        EtcdLock::open(&self.address, self.names)
+    }
+
+    /// What a worker held that was killed would stay until its lease is over.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let prefix = self.names.prefix().to_vec();
+        let request = DeleteRangeRequest {
+            range_end: after(&prefix),
+            key: prefix,
+        };
+        let channel = Channel::open(&self.address)?;
+        let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
+        removed
+            .map(drop)
+            .map_err(|failure| told(&self.address, &failure))
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(Some(ServerFigures {
+            pid: self.pid,
+            ..ServerFigures::default()
+        }))
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let lease = (LEASE_FACT.to_owned(), TTL_S as f64 * 1e9);
+        let version = self
+            .version
+            .map(|version| ("server_version".to_owned(), version));
+        version.into_iter().chain([lease]).collect()
+    }
+}
+
+fn status(address: &Address) -> Result<StatusResponse, SetupError> {
+    let status = Channel::open(address)?.call(STATUS, &Empty {}, false);
+    status.map_err(|failure| told(address, &failure))
+}
+
+fn told(address: &Address, failure: &Failure) -> SetupError {
+    SetupError(format!("etcd at {address}: {failure}"))
+}
+
+/// The end of the range of all keys that begin so.
+fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    // Ours end with a colon or a slash.
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+/// One worker's session.
+#[derive(Debug)]
+pub struct EtcdLock {
+    channel: Channel,
+    names: Names,
+    lease: i64,
+    /// Between two renewals: a third of what was granted.
+    renewal: Duration,
+    renewed_ns: u64,
+    token: Option<u64>,
+}
+
+impl EtcdLock {
+    fn open(address: &Address, names: Names) -> Result<EtcdLock, SetupError> {
+        let channel = Channel::open(address)?;
+        let request = LeaseGrantRequest { ttl_s: TTL_S };
+        let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
+        let granted = granted.map_err(|failure| told(address, &failure))?;
+        Ok(EtcdLock {
+            channel,
+            names,
+            lease: granted.id,
+            renewal: Duration::from_secs(granted.ttl_s.max(3) as u64 / 3),
+            renewed_ns: clock::monotonic(),
+            token: None,
+        })
+    }
+
+    /// What all keys of a lock begin with.
+    fn prefix(&self, key: usize) -> Vec<u8> {
+        [&self.names.name(key)[..], b"/"].concat()
+    }
+
+    /// Our key of a lock.
+    fn own(&self, key: usize) -> Vec<u8> {
+        let mut own = self.prefix(key);
+        own.extend_from_slice(format!("{:x}", self.lease).as_bytes());
+        own
+    }
+
+    /// Keeps the lease alive, where it is time.
+    fn renew(&mut self) -> Result<(), CallError> {
+        let now = clock::monotonic();
+        if now.saturating_sub(self.renewed_ns) < self.renewal.as_nanos() as u64 {
+            return Ok(());
+        }
+        let request = LeaseRequest { id: self.lease };
+        let mut left_s = 0;
+        let kept = self.channel.listen(
+            KEEP_ALIVE,
+            &request,
+            self.renewal,
+            |answer: KeepAliveResponse| {
+                left_s = answer.ttl_s;
+                Ok(true)
+            },
+        );
+        match kept {
+            Ok(()) if left_s > 0 => {
+                self.renewed_ns = now;
+                Ok(())
+            }
+            Ok(()) => Err(LAPSED),
+            // The wait that follows ends by itself.
+            Err(Failure::Interrupted) => Ok(()),
+            Err(failure) => Err(failed("LeaseKeepAlive", &failure)),
+        }
+    }
+
+    /// Puts our key where it is not there. Its create revision, and whether it is the
+    /// oldest.
+    fn enter(&self, key: usize) -> Result<(i64, bool), CallError> {
+        let own = self.own(key);
+        let op = |request| RequestOp {
+            request: Some(request),
+        };
+        let oldest = || {
+            let prefix = self.prefix(key);
+            op(Request::Range(RangeRequest {
+                range_end: after(&prefix),
+                key: prefix,
+                limit: 1,
+                sort_order: SortOrder::Ascend.into(),
+                sort_target: SortTarget::Create.into(),
+                max_create_revision: 0,
+            }))
+        };
+        let put = PutRequest {
+            key: own.clone(),
+            lease: self.lease,
+        };
+        let request = TxnRequest {
+            compare: vec![Compare {
+                target: CREATE,
+                key: own.clone(),
+                create_revision: Some(0),
+            }],
+            success: vec![op(Request::Put(put)), oldest()],
+            failure: vec![op(Request::Range(of(own))), oldest()],
+        };
+        let answer: TxnResponse = self.ask("Txn", TXN, &request, false)?;
+        let first = |nth: usize| -> Option<&KeyValue> {
+            answer.responses.get(nth)?.range.as_ref()?.kvs.first()
+        };
+        let revision = match answer.succeeded {
+            true => answer.header.as_ref().map_or(0, |header| header.revision),
+            false => first(0).map_or(0, |own| own.create_revision),
+        };
+        let is_first = first(1).is_none_or(|oldest| oldest.create_revision == revision);
+        Ok((revision, is_first))
+    }
+
+    /// Waits until no key of the lock is older than ours.
+    fn wait_for_elders(&mut self, key: usize, own: i64, wait: Wait) -> Result<Waited, CallError> {
+        loop {
+            let prefix = self.prefix(key);
+            let request = RangeRequest {
+                range_end: after(&prefix),
+                key: prefix,
+                limit: 1,
+                sort_order: SortOrder::Descend.into(),
+                sort_target: SortTarget::Create.into(),
+                max_create_revision: own - 1,
+            };
+            let found = self.channel.call::<RangeResponse>(RANGE, &request, true);
+            let found = match found {
+                Err(Failure::Interrupted) => return Ok(Waited::Interrupted),
+                Err(failure) => return Err(failed("Range", &failure)),
+                Ok(found) => found,
+            };
+            let Some(elder) = found.kvs.into_iter().next() else {
+                return Ok(Waited::First);
+            };
+            let from = found.header.map_or(0, |header| header.revision);
+            if let Some(ended) = self.watch(elder.key, from, wait)? {
+                return Ok(ended);
+            }
+            self.renew()?;
+        }
+    }
+
+    /// Until this key is gone, or it is time to look up: None. Some where the wait is
+    /// over.
+    fn watch(&self, key: Vec<u8>, from: i64, wait: Wait) -> Result<Option<Waited>, CallError> {
+        let until_ns = match wait {
+            Wait::Try => 0,
+            Wait::Until(until_ns) => until_ns,
+            Wait::Block { last_resort_ns } => last_resort_ns,
+        };
+        let left = Duration::from_nanos(until_ns.saturating_sub(clock::monotonic()));
+        if left.is_zero() {
+            return Ok(Some(match wait {
+                Wait::Block { .. } => Waited::Interrupted,
+                Wait::Try | Wait::Until(_) => Waited::Late,
+            }));
+        }
+        let request = WatchRequest {
+            create: Some(WatchCreate {
+                key,
+                start_revision: from,
+            }),
+        };
+        let limit = left.min(self.renewal);
+        let seen = self
+            .channel
+            .listen(WATCH, &request, limit, |answer: WatchResponse| {
+                if answer.canceled {
+                    return Err(Failure::Said(answer.cancel_reason));
+                }
+                Ok(answer.events.iter().any(|event| event.kind == DELETE))
+            });
+        match seen {
+            Ok(()) | Err(Failure::Late) => Ok(None),
+            Err(Failure::Interrupted) => Ok(Some(Waited::Interrupted)),
+            Err(failure) => Err(failed("Watch", &failure)),
+        }
+    }
+
+    /// Takes our key away. Whether it was there.
+    fn leave(&self, key: usize) -> Result<bool, CallError> {
+        let request = DeleteRangeRequest {
+            key: self.own(key),
+            range_end: Vec::new(),
+        };
+        // Whether the keeper wants it or not: a key that stays is granted to nobody.
+        let answer: DeleteRangeResponse = self.ask("DeleteRange", DELETE_RANGE, &request, false)?;
+        Ok(answer.deleted > 0)
+    }
+
+    fn ask<A: prost::Message + Default>(
+        &self,
+        call: &'static str,
+        path: &str,
+        request: &impl prost::Message,
+        heeds: bool,
+    ) -> Result<A, CallError> {
+        let answer = self.channel.call(path, request, heeds);
+        answer.map_err(|failure| failed(call, &failure))
+    }
+}
+
+/// How a wait for elder keys ended.
+enum Waited {
+    First,
+    Late,
+    Interrupted,
+}
+
+/// Of one key.
+fn of(key: Vec<u8>) -> RangeRequest {
+    RangeRequest {
+        key,
+        ..RangeRequest::default()
+    }
+}
+
+#[cold]
+fn failed(call: &'static str, failure: &Failure) -> CallError {
+    match failure {
+        Failure::Interrupted => CallError::new(call, Errno::INTR),
+        Failure::Late => CallError::new(call, Errno::TIMEDOUT),
+        Failure::Said(text) => refused(call, text.as_bytes()),
+    }
+}
+
+/// Our key was not there any more when it was to be deleted.
+const LAPSED: CallError = CallError {
+    call: "DeleteRange",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session's lease was over before the release"),
+};
+
+impl Lock for EtcdLock {
+    fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        self.renew()?;
+        let (revision, is_first) = self.enter(key)?;
+        let waited = match (is_first, wait) {
+            (true, _) => Waited::First,
+            (false, Wait::Try) => Waited::Late,
+            (false, _) => self.wait_for_elders(key, revision, wait)?,
+        };
+        match waited {
+            Waited::Late => self.leave(key).map(|_| Outcome::Refused),
+            Waited::Interrupted => self.leave(key).map(|_| Outcome::Interrupted),
+            Waited::First => {
+                // It may have gone with our lease while we waited.
+                let is_there = is_first || {
+                    let own = of(self.own(key));
+                    let found: RangeResponse = self.ask("Range", RANGE, &own, false)?;
+                    !found.kvs.is_empty()
+                };
+                self.token = Some(revision as u64);
+                is_there.then_some(Outcome::Granted).ok_or(LAPSED)
+            }
+        }
+    }
+
+    fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
+        self.renew()?;
+        self.leave(key)?.then_some(()).ok_or(LAPSED)
+    }
+
+    fn token(&self) -> Option<u64> {
+        self.token
+    }
+
+    /// Ends the session.
+    fn part(&mut self) -> Result<(), CallError> {
+        let request = LeaseRequest { id: self.lease };
+        let revoked: Result<Empty, Failure> = self.channel.call(REVOKE, &request, false);
+        revoked
+            .map(drop)
+            .map_err(|failure| failed("LeaseRevoke", &failure))
+    }
+}
+
+static PROGRAM: Program = Program {
+    file: "etcd",
+    places: &[],
+    package: "etcd-server",
+};
+
+/// One server, as it comes.
+#[derive(Debug)]
+pub struct Launch;
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn arguments(&self, ground: &Ground) -> Words {
+        // For other members of a cluster, of which there are none: any port.
+        const PEERS: &str = "http://127.0.0.1:0";
+        let here = format!("http://{}", ground.address());
+        vec![
+            format!("--data-dir={}", text(&ground.directory.join("data"))),
+            format!("--listen-client-urls={here}"),
+            format!("--advertise-client-urls={here}"),
+            format!("--listen-peer-urls={PEERS}"),
+            format!("--initial-advertise-peer-urls={PEERS}"),
+            format!("--initial-cluster=default={PEERS}"),
+        ]
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        status(&Address::Tcp(ground.address())).map(drop)
+    }
+}

@@ -1,0 +1,362 @@
+//! Calls of etcd's API over one connection, in one thread: gRPC's frames on HTTP/2.
+//!
+//! Every call has a deadline, and every wait ends when the keeper says so. etcd's
+//! libraries for Rust need a compiler of protocol buffers to be built and wait for ever
+//! where a server is gone; and a thread for each of a thousand workers is what they
+//! would take. HTTP/2 is the crate `h2`'s, the messages are `prost`'s.
+
+use crate::SetupError;
+use crate::remote::{Address, Stream};
+use bytes::{BufMut, Bytes, BytesMut};
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use http::Request;
+use jostle_sys::signal;
+use prost::Message;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
+
+/// How long the answer to a call may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest message that is believed.
+const LONGEST: usize = 1 << 24;
+
+/// gRPC's head of a message: whether it is compressed, and its length.
+const HEAD: usize = 5;
+
+/// Why a call came to nothing.
+#[derive(Debug)]
+pub enum Failure {
+    /// The keeper ended it.
+    Interrupted,
+    /// Its time was over.
+    Late,
+    /// What the server or the connection said.
+    Said(String),
+}
+
+impl From<h2::Error> for Failure {
+    fn from(error: h2::Error) -> Failure {
+        Failure::Said(error.to_string())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Interrupted => f.write_str("interrupted"),
+            Failure::Late => f.write_str("no answer in time"),
+            Failure::Said(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A connection and the thread's own runtime, which works while a call is awaited.
+pub struct Channel {
+    runtime: Runtime,
+    requests: SendRequest<Bytes>,
+    bell: UnixStream,
+    authority: String,
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "etcd at {}", self.authority)
+    }
+}
+
+impl Channel {
+    /// Connects.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn open(address: &Address) -> Result<Channel, SetupError> {
+        let say = |said: String| SetupError(format!("etcd at {address}: {said}"));
+        let Stream::Tcp(stream) = address.connect()? else {
+            return Err(say("it has no address".to_owned()));
+        };
+        let system = |error: std::io::Error| say(error.to_string());
+        stream.set_nonblocking(true).map_err(system)?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(system)?;
+        let (requests, bell) = runtime.block_on(async {
+            let stream = tokio::net::TcpStream::from_std(stream).map_err(system)?;
+            let shake = tokio::time::timeout(PATIENCE, h2::client::handshake(stream)).await;
+            let (requests, connection) = shake
+                .map_err(|_| say(Failure::Late.to_string()))?
+                .map_err(|error| say(format!("it does not speak HTTP/2: {error}")))?;
+            tokio::spawn(async move {
+                // What ends it shows in the calls.
+                let _ = connection.await;
+            });
+            let bell = signal::bell()
+                .and_then(UnixStream::from_std)
+                .map_err(system)?;
+            Ok((requests, bell))
+        })?;
+        Ok(Channel {
+            runtime,
+            requests,
+            bell,
+            authority: address.to_string(),
+        })
+    }
+
+    /// One request, one answer. `heeds`: whether it ends when the keeper says so; a call
+    /// that must not be left half done does not.
+    ///
+    /// # Errors
+    /// Why it came to nothing.
+    pub fn call<A: Message + Default>(
+        &self,
+        path: &str,
+        request: &impl Message,
+        heeds: bool,
+    ) -> Result<A, Failure> {
+        let exchange = async {
+            let (_, mut answers) = self.begin(path, request, true).await?;
+            let answer = answers.next().await?;
+            // Its status follows it.
+            match (answer, answers.next::<A>().await?) {
+                (Some(answer), None) => Ok(answer),
+                _ => Err(Failure::Said("not one message in its answer".to_owned())),
+            }
+        };
+        self.runtime.block_on(async {
+            let timely = async {
+                match tokio::time::timeout(PATIENCE, exchange).await {
+                    Ok(done) => done,
+                    Err(_) => Err(Failure::Late),
+                }
+            };
+            match heeds {
+                true => self.unless_interrupted(timely).await,
+                false => timely.await,
+            }
+        })
+    }
+
+    /// Sends one request of a stream and gives each answer to `each`, until that is
+    /// done or the time (from now on) is over.
+    ///
+    /// # Errors
+    /// Why it came to nothing.
+    pub fn listen<A: Message + Default>(
+        &self,
+        path: &str,
+        request: &impl Message,
+        limit: Duration,
+        mut each: impl FnMut(A) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let heard = async {
+            // Its own side stays open: the server would end the stream with it.
+            let (mut sender, mut answers) = self.begin(path, request, false).await?;
+            while let Some(answer) = answers.next().await? {
+                if each(answer)? {
+                    sender.send_reset(h2::Reason::CANCEL);
+                    return Ok(());
+                }
+            }
+            Err(Failure::Said("the server ended the stream".to_owned()))
+        };
+        self.runtime.block_on(self.unless_interrupted(async {
+            match tokio::time::timeout(limit, heard).await {
+                Ok(done) => done,
+                Err(_) => Err(Failure::Late),
+            }
+        }))
+    }
+
+    async fn begin(
+        &self,
+        path: &str,
+        request: &impl Message,
+        ends: bool,
+    ) -> Result<(SendStream<Bytes>, Answers), Failure> {
+        let head = Request::post(format!("http://{}{path}", self.authority))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .body(())
+            .map_err(|error| Failure::Said(error.to_string()))?;
+        let mut requests = self.requests.clone().ready().await?;
+        let (response, mut sender) = requests.send_request(head, false)?;
+        sender.send_data(framed(request), ends)?;
+        let response = response.await?;
+        status(response.headers())?;
+        Ok((sender, Answers::of(response.into_body())))
+    }
+
+    async fn unless_interrupted<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::pin!(work);
+        loop {
+            if signal::interrupted() {
+                return Err(Failure::Interrupted);
+            }
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                rang = self.bell.readable() => {
+                    rang.map_err(|error| Failure::Said(error.to_string()))?;
+                    // One that rang for an earlier run is not heard again.
+                    let _: io::Result<()> = self.bell.try_io(Interest::READABLE, || {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut frame = BytesMut::with_capacity(HEAD + length);
+    frame.put_u8(0);
+    frame.put_u32(length as u32);
+    frame.extend_from_slice(&message.encode_to_vec());
+    frame.freeze()
+}
+
+/// The messages of an answer, as they come.
+struct Answers {
+    body: RecvStream,
+    kept: BytesMut,
+}
+
+impl Answers {
+    fn of(body: RecvStream) -> Answers {
+        Answers {
+            body,
+            kept: BytesMut::new(),
+        }
+    }
+
+    /// The next one; None at the end.
+    async fn next<A: Message + Default>(&mut self) -> Result<Option<A>, Failure> {
+        loop {
+            if let Some(message) = whole(&mut self.kept)? {
+                let read = A::decode(message);
+                return read
+                    .map(Some)
+                    .map_err(|error| Failure::Said(error.to_string()));
+            }
+            match self.body.data().await {
+                None => {
+                    self.finish().await?;
+                    return Ok(None);
+                }
+                Some(data) => {
+                    let data = data?;
+                    self.body.flow_control().release_capacity(data.len())?;
+                    self.kept.extend_from_slice(&data);
+                }
+            }
+        }
+    }
+
+    /// What the server says of the call at its end.
+    async fn finish(&mut self) -> Result<(), Failure> {
+        match self.body.trailers().await? {
+            Some(trailers) => status(&trailers),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The message at the head of what has come.
+fn whole(kept: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
+    let Some(head) = kept.get(..HEAD) else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if head[0] != 0 || length > LONGEST {
+        return Err(Failure::Said("its answer is none of gRPC's".to_owned()));
+    }
+    if kept.len() < HEAD + length {
+        return Ok(None);
+    }
+    let mut message = kept.split_to(HEAD + length).freeze();
+    Ok(Some(message.split_off(HEAD)))
+}
+
+/// gRPC's status, where it stands.
+fn status(headers: &http::HeaderMap) -> Result<(), Failure> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match text("grpc-status") {
+        None | Some("0") => Ok(()),
+        Some(code) => {
+            let message = text("grpc-message").unwrap_or("an error without a message");
+            Err(Failure::Said(format!("{message} (gRPC status {code})")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::{KeepAliveResponse, LeaseRequest};
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_from_frames_when_they_are_whole() {
+        let frame = framed(&LeaseRequest { id: 300 });
+        assert_eq!(frame.as_ref(), b"\0\0\0\0\x03\x08\xac\x02");
+        for cut in 0..frame.len() {
+            let mut kept = BytesMut::from(&frame[..cut]);
+            assert!(whole(&mut kept).unwrap().is_none(), "{cut}");
+        }
+        let mut kept = BytesMut::from(&[&frame[..], &frame[..3]].concat()[..]);
+        let message = whole(&mut kept).unwrap().unwrap();
+        assert_eq!(LeaseRequest::decode(message).unwrap().id, 300);
+        assert_eq!(kept.len(), 3);
+        // Compressed, and beyond belief.
+        for sad in [&b"\x01\0\0\0\x01x"[..], b"\0\xff\xff\xff\xff"] {
+            assert!(whole(&mut BytesMut::from(sad)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_status_is_read_where_it_stands() {
+        let mut headers = http::HeaderMap::new();
+        assert!(status(&headers).is_ok());
+        headers.insert("grpc-status", "0".parse().unwrap());
+        assert!(status(&headers).is_ok());
+        headers.insert("grpc-status", "5".parse().unwrap());
+        headers.insert("grpc-message", "lease not found".parse().unwrap());
+        let said = status(&headers).unwrap_err().to_string();
+        assert!(
+            said.contains("lease not found") && said.contains('5'),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_does_not_answer_is_given_up() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            use std::io::Write;
+            let mut stream = listener.accept().unwrap().0;
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .unwrap();
+        });
+        let opened = Channel::open(&Address::Tcp(place));
+        let failed = match opened {
+            Err(error) => error.0,
+            Ok(channel) => {
+                let request = LeaseRequest { id: 1 };
+                let answer = channel.call::<KeepAliveResponse>("/x", &request, false);
+                answer.unwrap_err().to_string()
+            }
+        };
+        assert!(!failed.is_empty());
+        server.join().unwrap();
+    }
+}

@@ -1,0 +1,153 @@
+//! A service as its user names it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH]`, with what
+//! the environment adds.
+
+use crate::remote::Address;
+use std::fmt;
+
+/// Where a service listens, and as whom it is used.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Where.
+    pub address: Address,
+    /// As whom.
+    pub user: Option<String>,
+    /// By what.
+    pub password: Option<String>,
+    /// What follows the address: a database.
+    pub path: Option<String>,
+}
+
+/// Without the password.
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.address)
+    }
+}
+
+impl Login {
+    /// Reads what follows the colon of a target.
+    ///
+    /// # Errors
+    /// For the user.
+    pub fn parse(argument: &str) -> Result<Login, String> {
+        let place = argument.strip_prefix("//").unwrap_or(argument);
+        let (place, path) = match place.split_once('/') {
+            Some((place, path)) => (place, Some(path).filter(|path| !path.is_empty())),
+            None => (place, None),
+        };
+        let (credentials, place) = match place.rsplit_once('@') {
+            Some((credentials, place)) => (Some(credentials), place),
+            None => (None, place),
+        };
+        let (user, password) = match credentials.map(|text| text.split_once(':')) {
+            None => (None, None),
+            Some(Some((user, password))) => (Some(user), Some(password)),
+            Some(None) => (credentials, None),
+        };
+        let plain = |text: &str| unescaped(text).ok_or("a % stands before two hexadecimal digits");
+        Ok(Login {
+            address: Address::tcp(place)?,
+            user: user.map(plain).transpose()?,
+            password: password.map(plain).transpose()?,
+            path: path.map(plain).transpose()?,
+        })
+    }
+
+    /// The same, with what the environment says where the name says nothing.
+    ///
+    /// # Errors
+    /// As [`Login::parse`].
+    pub fn with_environment(
+        argument: &str,
+        [user, password, path]: [&str; 3],
+    ) -> Result<Login, String> {
+        let mut login = Login::parse(argument)?;
+        let or = |own: &mut Option<String>, variable: &str| {
+            if own.is_none() {
+                *own = std::env::var(variable).ok().filter(|text| !text.is_empty());
+            }
+        };
+        or(&mut login.user, user);
+        or(&mut login.password, password);
+        or(&mut login.path, path);
+        Ok(login)
+    }
+}
+
+/// RFC 3986, 2.1.
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// `15.18 (Debian ...)` as 15.018.
+pub fn version(text: &str) -> Option<f64> {
+    let word = text.split_whitespace().next()?;
+    let mut numbers = word.split('.').map(|number| number.parse::<u32>().ok());
+    let major = numbers.next()??;
+    let minor = numbers.next().flatten().unwrap_or(0);
+    Some(f64::from(major) + f64::from(minor) / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        for (text, number) in [
+            ("15.18 (Debian 15.18-0+deb12u1)", Some(15.018)),
+            ("9.6.2", Some(9.006)),
+            ("17beta1", None),
+        ] {
+            assert_eq!(version(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_taken_apart() {
+        let parts = |text: &str| {
+            let login = Login::parse(text).unwrap();
+            let part = |part: Option<String>| part.unwrap_or_default();
+            let address = login.address.to_string();
+            [
+                address,
+                part(login.user),
+                part(login.password),
+                part(login.path),
+            ]
+            .join(" ")
+        };
+        for (text, expected) in [
+            ("//h:5432", "h:5432   "),
+            ("//h:5432/", "h:5432   "),
+            ("//ann@h:1/db", "h:1 ann  db"),
+            ("//ann:p%40:x@[::1]:1/db", "[::1]:1 ann p@:x db"),
+        ] {
+            assert_eq!(parts(text), expected, "{text}");
+        }
+        for sad in [
+            "//h",
+            "//ann@h/db",
+            "//a:%zz@h:1",
+            "//a:%4@h:1",
+            "//h:1/%f",
+            "",
+        ] {
+            assert!(Login::parse(sad).is_err(), "{sad}");
+        }
+        let login = Login::parse("//ann:secret@h:1").unwrap();
+        assert!(!format!("{login:?}").contains("secret"));
+    }
+}

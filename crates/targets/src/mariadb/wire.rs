@@ -1,0 +1,231 @@
+//! What a session and MariaDB say to each other once it has begun: queries, and results
+//! of one column in one row.
+
+use crate::names::Names;
+use crate::wire::push_decimal;
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::{CallError, Mode};
+use jostle_sys::files::Errno;
+
+/// Longest packet that is believed; ours are shorter by far.
+const LONGEST: usize = 1 << 20;
+
+/// In seconds: a year, since a wait without an end has no name here.
+const FOR_EVER: &[u8] = b"31536000";
+
+/// COM_QUERY.
+const QUERY: u8 = 3;
+
+const HEAD: usize = 4;
+
+/// One worker's side.
+#[derive(Clone, Copy, Debug)]
+pub struct MariadbWire(pub(super) Names);
+
+impl Wire for MariadbWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => "GET_LOCK",
+            Request::Release => "RELEASE_LOCK",
+        }
+    }
+
+    #[inline]
+    fn acquire(&self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        query(out, |out| {
+            out.extend_from_slice(b"SELECT GET_LOCK('");
+            out.extend_from_slice(&self.0.name(key));
+            out.extend_from_slice(b"',");
+            match asking {
+                Asking::Try => out.push(b'0'),
+                Asking::Block => out.extend_from_slice(FOR_EVER),
+                // Rounded up: the user's timeout is the least that is waited.
+                Asking::Within { left_ns } => seconds(left_ns.div_ceil(1_000), out),
+            }
+            out.push(b')');
+        });
+    }
+
+    #[inline]
+    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+        query(out, |out| {
+            out.extend_from_slice(b"SELECT RELEASE_LOCK('");
+            out.extend_from_slice(&self.0.name(key));
+            out.extend_from_slice(b"')");
+        });
+    }
+
+    #[inline]
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        decode(input, call)
+    }
+
+    #[inline]
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        match reply {
+            Reply::Text(b"1") => Ok(Answer::Granted),
+            Reply::Text(b"0") => Ok(Answer::Taken),
+            Reply::Nil => Err(refused("GET_LOCK", b"it answered NULL: the wait was ended")),
+            Reply::Error(text) => Err(refused("GET_LOCK", text)),
+            _ => Err(wrong_kind("GET_LOCK")),
+        }
+    }
+
+    #[inline]
+    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+        match reply {
+            Reply::Text(b"1") => Ok(()),
+            // Another's, or nobody's.
+            Reply::Text(b"0") | Reply::Nil => Err(LOST),
+            Reply::Error(text) => Err(refused("RELEASE_LOCK", text)),
+            _ => Err(wrong_kind("RELEASE_LOCK")),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The connection did not have the lock any more.
+const LOST: CallError = CallError {
+    call: "RELEASE_LOCK",
+    errno: Errno::PERM.raw_os_error(),
+    said: Some("the connection does not hold the lock"),
+};
+
+/// Appends a query whose text `write` appends.
+pub fn query(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let from = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0, QUERY]);
+    write(out);
+    let length = (out.len() - from - HEAD) as u32;
+    out[from..from + 3].copy_from_slice(&length.to_le_bytes()[..3]);
+}
+
+/// `1.000250` for 1,000,250 microseconds.
+fn seconds(micros: u64, out: &mut Vec<u8>) {
+    push_decimal(micros / 1_000_000, out);
+    out.push(b'.');
+    let from = out.len();
+    push_decimal(1_000_000 + micros % 1_000_000, out);
+    out.remove(from);
+}
+
+/// A packet: its payload, and the bytes of both.
+///
+/// # Errors
+/// EPROTO where it is none.
+#[inline]
+pub fn packet<'a>(
+    input: &'a [u8],
+    call: &'static str,
+) -> Result<Option<(&'a [u8], usize)>, CallError> {
+    let Some(head) = input.get(..HEAD) else {
+        return Ok(None);
+    };
+    let length = u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize;
+    if length == 0 || length > LONGEST {
+        return Err(CallError {
+            said: Some("what answers there does not speak MariaDB's protocol"),
+            ..CallError::new(call, Errno::PROTO)
+        });
+    }
+    let end = HEAD + length;
+    Ok(input.get(HEAD..end).map(|payload| (payload, end)))
+}
+
+/// A whole result: the first column of its last row, Nil where that is NULL or there is
+/// no row, or what the server did not like.
+pub fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let (mut at, mut ends, mut reply) = (0, 0, Reply::Nil);
+    while let Some((payload, length)) = packet(&input[at..], call)? {
+        let is_first = at == 0;
+        at += length;
+        match payload[0] {
+            0xff => return Ok(Some((Reply::Error(complaint(payload)), at))),
+            // A statement without a result.
+            0 if is_first => return Ok(Some((Reply::Nil, at))),
+            // The end of the columns, and that of the rows.
+            0xfe if payload.len() < 9 => ends += 1,
+            _ if ends == 1 => reply = first_column(payload).ok_or_else(|| wrong_kind(call))?,
+            _ => {}
+        }
+        if ends == 2 {
+            return Ok(Some((reply, at)));
+        }
+    }
+    Ok(None)
+}
+
+fn first_column(row: &[u8]) -> Option<Reply<'_>> {
+    match row[0] {
+        0xfb => Some(Reply::Nil),
+        length @ 0..=0xfa => row.get(1..1 + usize::from(length)).map(Reply::Text),
+        _ => None,
+    }
+}
+
+/// The text of an error packet, behind its number and its state.
+pub fn complaint(payload: &[u8]) -> &[u8] {
+    let text = payload.get(3..).unwrap_or_default();
+    match text {
+        [b'#', _, _, _, _, _, text @ ..] => text,
+        text => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets(payloads: &[&[u8]]) -> Vec<u8> {
+        let each = payloads.iter().enumerate().map(|(nth, payload)| {
+            let length = (payload.len() as u32).to_le_bytes();
+            [&length[..3], &[nth as u8 + 1], payload].concat()
+        });
+        each.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn results_are_read_when_they_are_whole() {
+        const END: &[u8] = b"\xfe\0\0\x02\0";
+        let column: &[u8] = b"\x03def\0\0\0\x01x\0\x0c";
+        let rows = |row| packets(&[b"\x01", column, END, row, END]);
+        for (input, expected) in [
+            (rows(b"\x011"), Reply::Text(b"1")),
+            (rows(b"\x010"), Reply::Text(b"0")),
+            (rows(b"\xfb"), Reply::Nil),
+            (packets(&[b"\0\0\0\x02\0\0\0"]), Reply::Nil),
+            (packets(&[b"\xff\x10\x04#08004full"]), Reply::Error(b"full")),
+            (packets(&[b"\xff\x10\x04full"]), Reply::Error(b"full")),
+        ] {
+            for cut in 0..input.len() {
+                assert_eq!(decode(&input[..cut], "x"), Ok(None), "{cut}");
+            }
+            assert_eq!(decode(&input, "x"), Ok(Some((expected, input.len()))));
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_no_answer() {
+        for sad in [&b"\0\0\0\0"[..], b"HTTP/1.1 400"] {
+            assert!(decode(sad, "x").is_err(), "{sad:?}");
+        }
+        let torn = packets(&[b"\x01", b"\x03def", b"\xfe\0\0\x02\0", b"\x091"]);
+        assert!(decode(&torn, "x").is_err());
+    }
+
+    #[test]
+    fn a_timeout_has_its_microseconds() {
+        for (micros, text) in [
+            (250, "0.000250"),
+            (1_000_000, "1.000000"),
+            (61_500_000, "61.500000"),
+        ] {
+            let mut out = Vec::new();
+            seconds(micros, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}

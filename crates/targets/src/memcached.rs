@@ -1,0 +1,444 @@
+//! `memcached`: the lock that its users make of `add`: who adds the key owns it, until
+//! its expiry. Given up by `cas` with an expiry in the past, and not by `delete`, which
+//! would take the lock of the next owner where ours has expired.
+//!
+//! Ours adds by the meta command `ms` in mode `add`, which answers with the cas id that
+//! `gets` would be asked for: it is the fencing token, and what `cas` is compared with.
+
+use crate::names::Names;
+use crate::program::{Ground, Program, Recipe, Words};
+use crate::remote::{Address, Client, RemoteLock};
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::wire::{
+    Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
+};
+use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target};
+use jostle_sys::files::Errno;
+use std::collections::BTreeMap;
+
+/// Between two tries, as for `redis`.
+const POLL_NS: u64 = 1_000_000;
+
+/// The lease, in seconds: memcached knows nothing finer.
+const LEASE_S: u32 = 30;
+
+/// Where locks are held while a million others are acquired.
+const LONG_LEASE_S: u32 = 600;
+
+/// Keys that one request removes.
+const REMOVED_AT_ONCE: usize = 1_000;
+
+/// Connections beside the workers': memcached limits its descriptors to the same
+/// number, and needs some for its threads.
+const SPARE_CONNECTIONS: usize = 100;
+
+/// Its own limit where nothing is said.
+const USUAL_CONNECTIONS: usize = 1024;
+
+/// Memory for items, in MiB: for each lock 250 bytes, and what it comes with.
+const USUAL_MIB: usize = 64;
+const ITEM_BYTES: usize = 250;
+
+/// Longest line that is waited for.
+const LONGEST_LINE: usize = 2048;
+
+const ACQUIRE: &str = "ms";
+const RELEASE: &str = "cas";
+
+/// A memcached.
+#[derive(Debug)]
+pub struct Memcached {
+    address: Address,
+    /// Its process, where it was launched.
+    pid: Option<u32>,
+    names: Names,
+    keys: usize,
+    lease_s: u32,
+    run: u64,
+}
+
+impl Target for Memcached {
+    type Lock = RemoteLock<MemcachedWire>;
+
+    const ENTRY: Entry = Entry {
+        name: "memcached",
+        aliases: &[],
+        argument: Some("//HOST:PORT"),
+        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        family: Family::Service,
+        summary: "memcached by its users' recipe: add with an expiry, release by cas",
+        details: "Without an address, a server launched for the run (Debian package memcached). The key \
+                  is added with a value of each worker's own and an expiry of 30 s (in `hold` of \
+                  600 s), by `ms` in mode `add`, which also returns the cas id; released by `cas` with that id and an \
+                  expiry in the past. A worker that finds the lock taken asks again every 1 ms \
+                  (`poll_ns` in the result). Neither durable nor replicated: a restart, and an \
+                  eviction under memory pressure, free the lock. The cas id is the fencing token. The \
+                  lease frees a dead owner's lock, and lets a second owner in where the first holds \
+                  longer than that. Needs memcached 1.6.10 or later.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            remote: true,
+            tasks: true,
+            fenced: true,
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| {
+            stats(&Address::tcp(place).map_err(SetupError)?).map(drop)
+        })
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Memcached, SetupError> {
+        let (address, pid) = match setup.argument {
+            Some(place) => (Address::tcp(place).map_err(SetupError)?, None),
+            None => {
+                let launched = setup.launcher.follow(&Launch::of(setup))?;
+                (Address::Tcp(launched.address), Some(launched.pid))
+            }
+        };
+        let told = stats(&address)?;
+        has_room(&told, setup.workers)?;
+        Ok(Memcached {
+            address,
+            pid,
+            names: Names::new(setup)?,
+            keys: setup.keys,
+            lease_s: if setup.holds_many {
+                LONG_LEASE_S
+            } else {
+                LEASE_S
+            },
+            run: setup.seed,
+        })
+    }
+
+    fn join(&self, worker: usize) -> Result<RemoteLock<MemcachedWire>, SetupError> {
+        let client = Client::connect(&self.address)?;
+        Ok(RemoteLock::new(client, self.wire(worker)))
+    }
+
+    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
+        Ok(Some(Dialled {
+            stream: Client::connect(&self.address)?.into_stream(),
+            wire: Box::new(self.wire(worker)),
+        }))
+    }
+
+    /// What a worker held that was killed would stay until its lease is over.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let mut client = Client::connect(&self.address)?;
+        client.be_patient()?;
+        for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
+            let last = self.keys.min(first + REMOVED_AT_ONCE);
+            client.request.clear();
+            for key in first..last {
+                let words: [&[u8]; 3] = [b"md ", &self.names.name(key), b" q\r\n"];
+                words
+                    .iter()
+                    .for_each(|word| client.request.extend_from_slice(word));
+            }
+            client.request.extend_from_slice(b"mn\r\n");
+            match client.call("md", true, line) {
+                Ok(Some(Reply::Text(b"MN"))) => {}
+                Ok(_) => return Err(SetupError("memcached did not remove the run's keys".into())),
+                Err(error) => return Err(SetupError(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let lease_ns = f64::from(self.lease_s) * 1e9;
+        let facts = [(LEASE_FACT, lease_ns), ("poll_ns", POLL_NS as f64)];
+        facts.map(|(name, value)| (name.to_owned(), value)).into()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        let told = stats(&self.address)?;
+        let own = figure(&told, "pid").and_then(|pid| u32::try_from(pid).ok());
+        Ok(Some(ServerFigures {
+            pid: self.pid.or(own.filter(|_| self.address.is_local())),
+            memory_bytes: figure(&told, "bytes"),
+            ..ServerFigures::default()
+        }))
+    }
+}
+
+impl Memcached {
+    fn wire(&self, worker: usize) -> MemcachedWire {
+        MemcachedWire {
+            names: self.names,
+            lease_s: self.lease_s,
+            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
+            ids: vec![0; self.keys],
+        }
+    }
+}
+
+/// What it tells of itself: lines `STAT name value`.
+fn stats(address: &Address) -> Result<String, SetupError> {
+    let mut client = Client::connect(address)?;
+    client.be_patient()?;
+    client.request.extend_from_slice(b"stats\r\n");
+    let failed = |said: String| SetupError(format!("memcached at {address}: {said}"));
+    match client.call("stats", true, until_end) {
+        Ok(Some(Reply::Text(text))) => Ok(String::from_utf8_lossy(text).into_owned()),
+        Ok(_) => Err(failed("no answer to `stats`".to_owned())),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn figure(stats: &str, name: &str) -> Option<u64> {
+    let mut lines = stats.lines().map(|line| line.split_whitespace());
+    let value = lines.find_map(|mut words| match (words.next(), words.next()) {
+        (Some("STAT"), Some(found)) if found == name => words.next(),
+        _ => None,
+    });
+    value?.parse().ok()
+}
+
+/// Beyond its limit memcached lets connections wait, without a word.
+fn has_room(stats: &str, workers: usize) -> Result<(), SetupError> {
+    let free = figure(stats, "max_connections").zip(figure(stats, "curr_connections"));
+    match free.map(|(most, now)| most.saturating_sub(now)) {
+        Some(free) if free < workers as u64 => Err(SetupError(format!(
+            "the server takes {free} connections more, and {workers} workers need one each; \
+             fewer workers (-w), or more connections (memcached -c)"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// One worker's side of the recipe.
+#[derive(Debug)]
+pub struct MemcachedWire {
+    names: Names,
+    lease_s: u32,
+    value: Vec<u8>,
+    /// Of each lock, the cas id of our last grant.
+    ids: Vec<u64>,
+}
+
+impl Wire for MemcachedWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => ACQUIRE,
+            Request::Release => RELEASE,
+        }
+    }
+
+    #[inline]
+    fn acquire(&self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"ms ");
+        out.extend_from_slice(&self.names.name(key));
+        out.push(b' ');
+        push_decimal(self.value.len() as u64, out);
+        out.extend_from_slice(b" ME c T");
+        push_decimal(u64::from(self.lease_s), out);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.value);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"cas ");
+        out.extend_from_slice(&self.names.name(key));
+        out.extend_from_slice(b" 0 -1 0 ");
+        push_decimal(self.ids[key], out);
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+
+    #[inline]
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        Ok(line(input, call)?.map(|(reply, length)| (meaning(reply), length)))
+    }
+
+    #[inline]
+    fn acquired(&mut self, key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        match reply {
+            Reply::Integer(id) => {
+                self.ids[key] = id as u64;
+                Ok(Answer::Granted)
+            }
+            Reply::Nil => Ok(Answer::Taken),
+            Reply::Error(text) => Err(refused(ACQUIRE, text)),
+            Reply::Text(_) => Err(wrong_kind(ACQUIRE)),
+        }
+    }
+
+    #[inline]
+    fn token(&self, granted: Reply<'_>) -> Option<u64> {
+        match granted {
+            Reply::Integer(id) => Some(id as u64),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+        match reply {
+            Reply::Text(b"STORED") => Ok(()),
+            // Another's, or nobody's.
+            Reply::Text(b"EXISTS" | b"NOT_FOUND") => Err(LAPSED),
+            Reply::Error(text) => Err(refused(RELEASE, text)),
+            _ => Err(wrong_kind(RELEASE)),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        Some(POLL_NS)
+    }
+}
+
+/// The key was not ours any more when it was to be given up.
+const LAPSED: CallError = CallError {
+    call: RELEASE,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the lease was over, or the key was evicted, before the release"),
+};
+
+/// The line that `input` begins with.
+///
+/// # Errors
+/// EPROTO where it is none.
+fn line<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+        return match input.len() > LONGEST_LINE {
+            true => Err(wrong_kind(call)),
+            false => Ok(None),
+        };
+    };
+    let line = input[..end]
+        .strip_suffix(b"\r")
+        .ok_or_else(|| wrong_kind(call))?;
+    Ok(Some((Reply::Text(line), end + 1)))
+}
+
+/// Lines up to `END`.
+fn until_end<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let whole = input.ends_with(b"END\r\n");
+    match input.starts_with(b"STAT ") || b"STAT ".starts_with(input) {
+        true => Ok(whole.then_some((Reply::Text(input), input.len()))),
+        false => Err(CallError {
+            said: Some("what answers there does not speak memcached's protocol"),
+            ..CallError::new(call, Errno::PROTO)
+        }),
+    }
+}
+
+/// `HD c7` is a grant with this id, `NS` none, and an error is one; other lines are
+/// what they are.
+#[inline]
+fn meaning(line: Reply<'_>) -> Reply<'_> {
+    let Reply::Text(text) = line else { return line };
+    match text {
+        [b'H', b'D', b' ', b'c', digits @ ..] => {
+            let id = std::str::from_utf8(digits).ok();
+            id.and_then(|id| id.trim_end().parse().ok())
+                .map_or(line, Reply::Integer)
+        }
+        [b'N', b'S', ..] => Reply::Nil,
+        b"ERROR" => Reply::Error(b"ERROR: it does not know the command; memcached 1.6.10 does"),
+        _ if text.starts_with(b"CLIENT_ERROR") || text.starts_with(b"SERVER_ERROR") => {
+            Reply::Error(text)
+        }
+        _ => line,
+    }
+}
+
+static PROGRAM: Program = Program {
+    file: "memcached",
+    places: &[],
+    package: "memcached",
+};
+
+/// A server with room for the workers and their locks, and otherwise as it comes.
+#[derive(Debug)]
+pub struct Launch {
+    /// Connections that it takes.
+    pub connections: usize,
+    /// Memory for items.
+    pub mebibytes: usize,
+}
+
+impl Launch {
+    fn of(setup: &Setup<'_>) -> Launch {
+        Launch {
+            connections: USUAL_CONNECTIONS.max(setup.workers + SPARE_CONNECTIONS),
+            mebibytes: USUAL_MIB + (setup.keys * ITEM_BYTES).div_ceil(1 << 20),
+        }
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn instead_of_root(&self) -> Option<&'static str> {
+        Some("memcache")
+    }
+
+    fn arguments(&self, ground: &Ground) -> Words {
+        let options = format!(
+            "--listen=127.0.0.1 --port={} --udp-port=0 --conn-limit={} --memory-limit={}",
+            ground.port, self.connections, self.mebibytes
+        );
+        options.split(' ').map(str::to_owned).collect()
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        stats(&Address::Tcp(ground.address())).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_mean_grants_refusals_and_errors() {
+        for (input, expected) in [
+            (&b"HD c17\r\n"[..], Reply::Integer(17)),
+            (b"HD c17 \r\n", Reply::Integer(17)),
+            (b"NS c0\r\n", Reply::Nil),
+            (b"STORED\r\n", Reply::Text(b"STORED")),
+            (
+                b"SERVER_ERROR out of memory\r\n",
+                Reply::Error(b"SERVER_ERROR out of memory"),
+            ),
+        ] {
+            let (reply, length) = line(input, "ms").unwrap().unwrap();
+            assert_eq!((meaning(reply), length), (expected, input.len()));
+            assert_eq!(line(&input[..input.len() - 1], "ms"), Ok(None));
+        }
+        assert!(line(b"HD c17\n", "ms").is_err());
+        assert!(line(&[b'x'; LONGEST_LINE + 1], "ms").is_err());
+    }
+
+    #[test]
+    fn figures_and_limits_are_read() {
+        let told = "STAT pid 42\r\nSTAT max_connections 20\r\nSTAT curr_connections 11\r\nEND\r\n";
+        assert_eq!(figure(told, "pid"), Some(42));
+        assert_eq!(figure(told, "connections"), None);
+        assert_eq!(has_room(told, 9), Ok(()));
+        assert!(
+            has_room(told, 10)
+                .unwrap_err()
+                .0
+                .contains("9 connections more")
+        );
+        assert!(until_end(b"-ERR unknown\r\n", "stats").is_err());
+        assert_eq!(until_end(b"STAT pid 42\r\n", "stats"), Ok(None));
+        assert!(until_end(told.as_bytes(), "stats").unwrap().is_some());
+    }
+}

@@ -1,0 +1,296 @@
+//! How a session with PostgreSQL begins: start-up, authentication, statements that are
+//! prepared once.
+
+use super::wire::{Complaint, EXECUTE, SYNC, decode, message};
+use crate::SetupError;
+use crate::login::{Login, version};
+use crate::remote::Client;
+use crate::wire::{Decoded, Reply};
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+
+/// Protocol 3.0.
+const PROTOCOL: u32 = 3 << 16;
+
+/// As libpq, where nothing is said.
+const USUAL_USER: &str = "postgres";
+
+/// A statement that is prepared under a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Statement {
+    /// For requests.
+    pub name: &'static str,
+    /// With at most one parameter, a bigint.
+    pub query: &'static str,
+}
+
+/// Connects, and is let in. The number is the server's version, 15.018 for 15.18.
+///
+/// # Errors
+/// In words for the user: who does not answer, or why it refuses.
+pub fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
+    let mut client = Client::connect(&login.address)?;
+    client.be_patient()?;
+    let version = authenticate(&mut client, login)
+        .map_err(|said| SetupError(format!("PostgreSQL at {}: {said}", login.address)))?;
+    client.be_endless()?;
+    Ok((client, version))
+}
+
+fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, String> {
+    let user = login.user.as_deref().unwrap_or(USUAL_USER);
+    start_up(
+        &mut client.request,
+        user,
+        login.path.as_deref().unwrap_or(user),
+    );
+    let mut exchange = Exchange {
+        user,
+        password: login.password.as_deref(),
+        scram: None,
+        version: None,
+    };
+    loop {
+        let reply = client.call("start-up", true, turn);
+        let reply = reply.map_err(|error| error.to_string())?;
+        let Some(Reply::Text(messages)) = reply else {
+            return Err("no answer to the start-up".to_owned());
+        };
+        match exchange.answer(messages)? {
+            Some(request) => client.request = request,
+            None => return Ok(exchange.version),
+        }
+    }
+}
+
+fn start_up(out: &mut Vec<u8>, user: &str, database: &str) {
+    let words = [
+        "user",
+        user,
+        "database",
+        database,
+        "application_name",
+        "jostle",
+    ];
+    let length = 8 + words.iter().map(|word| word.len() + 1).sum::<usize>() + 1;
+    out.clear();
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+    out.extend_from_slice(&PROTOCOL.to_be_bytes());
+    for word in words {
+        out.extend_from_slice(word.as_bytes());
+        out.push(0);
+    }
+    out.push(0);
+}
+
+/// All messages up to the one that wants an answer or ends the start-up.
+fn turn<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let mut at = 0;
+    while let Some((tag, body, length)) = message(&input[at..], call)? {
+        at += length;
+        let wants = tag == b'R' && !matches!(code(body), Some(auth::OK | auth::SASL_FINAL));
+        if wants || matches!(tag, b'Z' | b'E') {
+            return Ok(Some((Reply::Text(&input[..at]), at)));
+        }
+    }
+    Ok(None)
+}
+
+fn code(body: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(body.get(..4)?.try_into().ok()?))
+}
+
+/// What an authentication message wants.
+mod auth {
+    pub const OK: u32 = 0;
+    pub const CLEARTEXT: u32 = 3;
+    pub const MD5: u32 = 5;
+    pub const SASL: u32 = 10;
+    pub const SASL_CONTINUE: u32 = 11;
+    pub const SASL_FINAL: u32 = 12;
+}
+
+struct Exchange<'a> {
+    user: &'a str,
+    password: Option<&'a str>,
+    scram: Option<ScramSha256>,
+    version: Option<f64>,
+}
+
+impl Exchange<'_> {
+    /// What to answer; None when the session has begun.
+    fn answer(&mut self, messages: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let mut at = 0;
+        loop {
+            let next = message(&messages[at..], "start-up").map_err(|error| error.to_string())?;
+            let Some((tag, body, length)) = next else {
+                return Err("its answer to the start-up is none".to_owned());
+            };
+            at += length;
+            match tag {
+                b'Z' => return Ok(None),
+                b'E' => {
+                    let Complaint { code, text, .. } = Complaint::read(body);
+                    let (text, code) =
+                        (String::from_utf8_lossy(text), String::from_utf8_lossy(code));
+                    return Err(format!("{text} ({code}){}", remedy(&code)));
+                }
+                b'S' => self.note(body),
+                b'R' => match self.authenticate(body)? {
+                    Some(answer) => return Ok(Some(answer)),
+                    None => continue,
+                },
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, parameter: &[u8]) {
+        let mut words = parameter.split(|byte| *byte == 0);
+        if words.next() == Some(b"server_version") {
+            let text = words.next().and_then(|text| std::str::from_utf8(text).ok());
+            self.version = text.and_then(version);
+        }
+    }
+
+    fn authenticate(&mut self, body: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let unknown = || "it wants an authentication that jostle does not have".to_owned();
+        let (code, rest) = (
+            code(body).ok_or_else(unknown)?,
+            body.get(4..).unwrap_or_default(),
+        );
+        let said = |error: std::io::Error| format!("authentication: {error}");
+        let password = || {
+            self.password
+                .ok_or("it wants a password; set $PGPASSWORD, or write USER:PASSWORD@HOST:PORT")
+        };
+        Ok(Some(match code {
+            auth::OK => return Ok(None),
+            auth::CLEARTEXT => framed(&[password()?.as_bytes(), b"\0"]),
+            auth::MD5 => {
+                let salt = rest.try_into().map_err(|_| unknown())?;
+                let hash = md5_hash(self.user.as_bytes(), password()?.as_bytes(), salt);
+                framed(&[hash.as_bytes(), b"\0"])
+            }
+            auth::SASL => {
+                let has = rest
+                    .split(|byte| *byte == 0)
+                    .any(|m| m == SCRAM_SHA_256.as_bytes());
+                if !has {
+                    return Err(unknown());
+                }
+                let scram = ScramSha256::new(password()?.as_bytes(), ChannelBinding::unsupported());
+                let first = scram.message();
+                let length = (first.len() as u32).to_be_bytes();
+                let request = framed(&[SCRAM_SHA_256.as_bytes(), b"\0", &length, first]);
+                self.scram = Some(scram);
+                request
+            }
+            auth::SASL_CONTINUE => {
+                let scram = self.scram.as_mut().ok_or_else(unknown)?;
+                scram.update(rest).map_err(said)?;
+                framed(&[scram.message()])
+            }
+            auth::SASL_FINAL => {
+                let scram = self.scram.as_mut().ok_or_else(unknown)?;
+                scram.finish(rest).map_err(said)?;
+                return Ok(None);
+            }
+            _ => return Err(unknown()),
+        }))
+    }
+}
+
+/// A password message of any kind.
+fn framed(parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    let length = (body.len() as u32 + 4).to_be_bytes();
+    [&b"p"[..], &length, &body].concat()
+}
+
+/// What to do about a refusal.
+fn remedy(code: &str) -> &'static str {
+    match code {
+        "53300" => "; fewer workers (-w), or raise its max_connections",
+        "28P01" | "28000" => "; set $PGUSER and $PGPASSWORD, or write USER:PASSWORD@HOST:PORT",
+        "3D000" | "42501" => "; name another database: postgres://HOST:PORT/DATABASE",
+        _ => "",
+    }
+}
+
+/// Prepares statements, in one round trip.
+///
+/// # Errors
+/// In words for the user: what the server did not like.
+pub fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), SetupError> {
+    client.request.clear();
+    for Statement { name, query } in statements {
+        let length = 4 + name.len() + 1 + query.len() + 1 + 2;
+        let out = &mut client.request;
+        out.push(b'P');
+        out.extend_from_slice(&(length as u32).to_be_bytes());
+        for word in [name, query] {
+            out.extend_from_slice(word.as_bytes());
+            out.push(0);
+        }
+        out.extend_from_slice(b"\0\0");
+    }
+    client.request.extend_from_slice(SYNC);
+    answered(client, "prepare").map(drop)
+}
+
+/// The first column of the last row of a statement without parameters.
+///
+/// # Errors
+/// In words for the user.
+pub fn ask(client: &mut Client, statement: &Statement) -> Result<String, SetupError> {
+    let name = statement.name.as_bytes();
+    let length = (4 + 1 + name.len() + 1 + 2 + 2 + 2) as u32;
+    client.request = [
+        &b"B"[..],
+        &length.to_be_bytes(),
+        b"\0",
+        name,
+        b"\0\0\0\0\0\0\0",
+        EXECUTE,
+        SYNC,
+    ]
+    .concat();
+    answered(client, statement.name)
+}
+
+fn answered(client: &mut Client, call: &'static str) -> Result<String, SetupError> {
+    client.be_patient()?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let answer = match client.call(call, true, decode) {
+        Ok(Some(Reply::Text(column))) => Ok(text(column)),
+        Ok(Some(Reply::Error(said))) => Err(SetupError(format!("PostgreSQL: {}", text(said)))),
+        Ok(_) => Ok(String::new()),
+        Err(error) => Err(SetupError(format!("PostgreSQL: {error}"))),
+    };
+    client.be_endless().and(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_that_is_missing_is_asked_for() {
+        let mut exchange = Exchange {
+            user: "ann",
+            password: None,
+            scram: None,
+            version: None,
+        };
+        let wants = b"R\0\0\0\x08\0\0\0\x03";
+        let error = exchange.answer(wants).unwrap_err();
+        assert!(error.contains("$PGPASSWORD"), "{error}");
+        exchange.password = Some("secret");
+        let answer = exchange.answer(wants).unwrap();
+        assert_eq!(answer.unwrap(), b"p\0\0\0\x0bsecret\0");
+        // GSSAPI.
+        let error = exchange.answer(b"R\0\0\0\x08\0\0\0\x07").unwrap_err();
+        assert!(error.contains("does not have"), "{error}");
+    }
+}

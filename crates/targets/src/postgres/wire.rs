@@ -1,0 +1,327 @@
+//! What a session and PostgreSQL say to each other once it has begun (protocol 3.0,
+//! extended queries): the six statements of the locks, and what ends with the server's
+//! being ready again.
+
+use super::session::Statement;
+use crate::names::Names;
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::{CallError, Mode};
+use jostle_sys::files::Errno;
+
+/// Between two tries of `postgres-try`.
+pub const POLL_NS: u64 = 50_000_000;
+
+/// The error class of a wait that lock_timeout ended (55P03, lock_not_available).
+const TOO_LATE: &[u8] = b"55P03";
+
+/// Longest message that is believed; ours are shorter by far.
+const LONGEST: usize = 1 << 20;
+
+/// Each takes one bigint, but the last, which takes milliseconds.
+pub const STATEMENTS: [Statement; 7] = [
+    statement("l", "select pg_advisory_lock($1)"),
+    statement("u", "select pg_advisory_unlock($1)"),
+    statement("t", "select pg_try_advisory_lock($1)"),
+    statement("ls", "select pg_advisory_lock_shared($1)"),
+    statement("us", "select pg_advisory_unlock_shared($1)"),
+    statement("ts", "select pg_try_advisory_lock_shared($1)"),
+    statement(
+        "w",
+        "select set_config('lock_timeout', ($1::bigint)::text, true)",
+    ),
+];
+
+const fn statement(name: &'static str, query: &'static str) -> Statement {
+    Statement { name, query }
+}
+
+/// How a worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// In the server's queue.
+    AndWaits,
+    /// By asking again.
+    Again,
+}
+
+/// One worker's side.
+#[derive(Debug)]
+pub struct PostgresWire {
+    names: Names,
+    asks: Asks,
+}
+
+impl PostgresWire {
+    pub(super) fn new(names: Names, asks: Asks) -> PostgresWire {
+        PostgresWire { names, asks }
+    }
+}
+
+impl Wire for PostgresWire {
+    fn name(&self, request: Request) -> &'static str {
+        match (request, self.asks) {
+            (Request::Acquire, Asks::AndWaits) => "pg_advisory_lock",
+            (Request::Acquire, Asks::Again) => "pg_try_advisory_lock",
+            (Request::Release, _) => "pg_advisory_unlock",
+        }
+    }
+
+    #[inline]
+    fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        let number = self.names.number(key);
+        let asking = match self.asks {
+            Asks::AndWaits => asking,
+            Asks::Again => Asking::Try,
+        };
+        if let Asking::Within { left_ns } = asking {
+            // For this transaction, which ends with the Sync below. Rounded up: the
+            // user's timeout is the least that is waited, and 0 would be none.
+            execute(out, "w", left_ns.div_ceil(1_000_000).max(1));
+        }
+        let statement = match (asking, mode) {
+            (Asking::Try, Mode::Exclusive) => "t",
+            (Asking::Try, Mode::Shared) => "ts",
+            (_, Mode::Exclusive) => "l",
+            (_, Mode::Shared) => "ls",
+        };
+        execute(out, statement, number);
+        out.extend_from_slice(SYNC);
+    }
+
+    #[inline]
+    fn release(&self, key: usize, mode: Mode, out: &mut Vec<u8>) {
+        let statement = match mode {
+            Mode::Exclusive => "u",
+            Mode::Shared => "us",
+        };
+        execute(out, statement, self.names.number(key));
+        out.extend_from_slice(SYNC);
+    }
+
+    #[inline]
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        decode(input, call)
+    }
+
+    #[inline]
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        match reply {
+            // The function that waits returns void.
+            Reply::Text(b"" | b"t") => Ok(Answer::Granted),
+            Reply::Text(b"f") | Reply::Nil => Ok(Answer::Taken),
+            Reply::Error(text) => Err(refused(self.name(Request::Acquire), text)),
+            _ => Err(wrong_kind(self.name(Request::Acquire))),
+        }
+    }
+
+    #[inline]
+    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+        match reply {
+            Reply::Text(b"t") => Ok(()),
+            Reply::Text(b"f") => Err(LOST),
+            Reply::Error(text) => Err(refused(self.name(Request::Release), text)),
+            _ => Err(wrong_kind(self.name(Request::Release))),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        match self.asks {
+            Asks::AndWaits => None,
+            Asks::Again => Some(POLL_NS),
+        }
+    }
+}
+
+/// The session did not have the lock any more.
+const LOST: CallError = CallError {
+    call: "pg_advisory_unlock",
+    errno: Errno::PERM.raw_os_error(),
+    said: Some("the session does not hold the lock"),
+};
+
+pub const SYNC: &[u8] = b"S\0\0\0\x04";
+
+/// Appends Bind and Execute of a prepared statement with one bigint.
+#[inline]
+fn execute(out: &mut Vec<u8>, statement: &str, number: u64) {
+    // Length, unnamed portal, name and its end, one format (binary), one value of eight
+    // bytes, results as text.
+    let length = 4 + 1 + statement.len() + 1 + 4 + 2 + 12 + 2;
+    out.push(b'B');
+    out.extend_from_slice(&(length as u32).to_be_bytes());
+    out.push(0);
+    out.extend_from_slice(statement.as_bytes());
+    out.extend_from_slice(b"\0\0\x01\0\x01\0\x01\0\0\0\x08");
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(b"\0\0");
+    out.extend_from_slice(EXECUTE);
+}
+
+/// The unnamed portal, all rows.
+pub const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+
+/// The answer up to the server's being ready again: the last row's first column, what it
+/// did not like, or Nil where lock_timeout was over.
+pub fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let (mut at, mut reply) = (0, Reply::Nil);
+    while let Some((tag, body, length)) = message(&input[at..], call)? {
+        at += length;
+        match tag {
+            b'Z' => return Ok(Some((reply, at))),
+            b'D' => reply = Reply::Text(first_column(body).ok_or_else(|| wrong_kind(call))?),
+            b'E' => {
+                let Complaint { code, text, ends } = Complaint::read(body);
+                reply = match code {
+                    TOO_LATE => Reply::Nil,
+                    _ => Reply::Error(text),
+                };
+                if ends {
+                    // Nothing follows it.
+                    return Ok(Some((reply, input.len())));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// A message: its tag, its body and the bytes of both.
+pub type Message<'a> = (u8, &'a [u8], usize);
+
+/// The message that `input` begins with; None while it is not whole.
+///
+/// # Errors
+/// EPROTO where it is none.
+#[inline]
+pub fn message<'a>(input: &'a [u8], call: &'static str) -> Result<Option<Message<'a>>, CallError> {
+    const KNOWN: &[u8] = b"RSKZENDCT123nItsA";
+    let Some(tag) = input.first() else {
+        return Ok(None);
+    };
+    if !KNOWN.contains(tag) {
+        return Err(NOT_POSTGRES.of(call));
+    }
+    let Some(length) = input.get(1..5).and_then(|b| <[u8; 4]>::try_from(b).ok()) else {
+        return Ok(None);
+    };
+    let length = u32::from_be_bytes(length) as usize;
+    if !(4..=LONGEST).contains(&length) {
+        return Err(NOT_POSTGRES.of(call));
+    }
+    Ok(input
+        .get(5..1 + length)
+        .map(|body| (*tag, body, 1 + length)))
+}
+
+struct NotPostgres;
+const NOT_POSTGRES: NotPostgres = NotPostgres;
+
+impl NotPostgres {
+    #[cold]
+    fn of(self, call: &'static str) -> CallError {
+        CallError {
+            said: Some("what answers there does not speak PostgreSQL's protocol"),
+            ..CallError::new(call, Errno::PROTO)
+        }
+    }
+}
+
+/// Of a DataRow; empty for NULL.
+fn first_column(row: &[u8]) -> Option<&[u8]> {
+    let length = i32::from_be_bytes(row.get(2..6)?.try_into().ok()?);
+    match usize::try_from(length) {
+        Ok(length) => row.get(6..6 + length),
+        Err(_) => Some(b""),
+    }
+}
+
+/// An ErrorResponse.
+pub struct Complaint<'a> {
+    /// SQLSTATE.
+    pub code: &'a [u8],
+    pub text: &'a [u8],
+    /// Whether the connection ends with it.
+    pub ends: bool,
+}
+
+impl<'a> Complaint<'a> {
+    pub fn read(body: &'a [u8]) -> Complaint<'a> {
+        let fields = || body.split(|byte| *byte == 0);
+        let field = |tag: u8| fields().find_map(|f| f.strip_prefix(&[tag]));
+        let severity = field(b'V').or(field(b'S')).unwrap_or_default();
+        Complaint {
+            code: field(b'C').unwrap_or_default(),
+            text: field(b'M').unwrap_or(b"an error without a message"),
+            ends: [&b"FATAL"[..], b"PANIC"].contains(&severity),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = (body.len() as u32 + 4).to_be_bytes();
+        [&[tag][..], &length, body].concat()
+    }
+
+    fn row(value: &[u8]) -> Vec<u8> {
+        let length = (value.len() as u32).to_be_bytes();
+        framed(b'D', &[&[0, 1][..], &length, value].concat())
+    }
+
+    const READY: &[u8] = b"Z\0\0\0\x05I";
+
+    #[test]
+    fn an_answer_is_whole_when_the_server_is_ready_again() {
+        let late = framed(b'E', b"SERROR\0VERROR\0C55P03\0Mtoo late\0\0");
+        let wrong = framed(b'E', b"SERROR\0VERROR\0C42501\0Mno right\0\0");
+        let two = [row(b"30"), row(b"")].concat();
+        for (messages, expected) in [
+            (row(b"t"), Reply::Text(b"t")),
+            (row(b"f"), Reply::Text(b"f")),
+            (two, Reply::Text(b"")), // set_config's row comes first
+            (late, Reply::Nil),
+            (wrong, Reply::Error(b"no right")),
+        ] {
+            let whole = [&messages[..], READY].concat();
+            for cut in 0..whole.len() {
+                assert_eq!(decode(&whole[..cut], "x"), Ok(None), "{cut}");
+            }
+            assert_eq!(decode(&whole, "x"), Ok(Some((expected, whole.len()))));
+        }
+    }
+
+    #[test]
+    fn what_ends_the_connection_is_not_waited_beyond() {
+        let fatal = framed(b'E', b"SFATAL\0VFATAL\0C57P01\0Mshutting down\0\0");
+        let reply = Reply::Error(b"shutting down");
+        assert_eq!(decode(&fatal, "x"), Ok(Some((reply, fatal.len()))));
+    }
+
+    #[test]
+    fn another_protocol_is_no_answer() {
+        for sad in [
+            &b"HTTP/1.1"[..],
+            b"-ERR\r\n",
+            b"Z\0\0\0\x01",
+            b"D\xff\xff\xff\xff",
+        ] {
+            let error = decode(sad, "x").unwrap_err();
+            assert!(error.to_string().contains("does not speak"), "{error}");
+        }
+        // A row that ends within its column.
+        let torn = [framed(b'D', b"\0\x01\0\0\0\x09t"), READY.to_vec()].concat();
+        assert!(decode(&torn, "x").is_err());
+    }
+
+    #[test]
+    fn a_bind_has_the_length_that_it_says() {
+        let mut out = Vec::new();
+        execute(&mut out, "ls", 7);
+        let length = u32::from_be_bytes(out[1..5].try_into().unwrap()) as usize;
+        assert_eq!(&out[1 + length..], EXECUTE);
+    }
+}

@@ -1,0 +1,192 @@
+//! Servers of other people that a target launches for a run: where their program is
+//! found, and how it is started in a directory of its own.
+//!
+//! A target describes its server as a [`Recipe`] in its own file; the keeper follows it
+//! and ends what it started, so that the engine knows no server by name.
+
+use crate::SetupError;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::fmt::Debug;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+/// A program that a Debian package brings.
+#[derive(Debug)]
+pub struct Program {
+    /// The file's name.
+    pub file: &'static str,
+    /// Directories to look in beside `PATH`, first; a last part of `*` stands for the
+    /// highest number there, followed by `bin`, as packages of several versions have it.
+    pub places: &'static [&'static str],
+    /// The Debian package that brings it.
+    pub package: &'static str,
+}
+
+impl Program {
+    /// Its path.
+    ///
+    /// # Errors
+    /// For the user: the package to install.
+    pub fn find(&self) -> Result<PathBuf, SetupError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let named = self.places.iter().flat_map(|place| expanded(place));
+        let mut all = named.chain(std::env::split_paths(&path));
+        all.find_map(|directory| Some(directory.join(self.file)).filter(|file| file.is_file()))
+            .ok_or_else(|| {
+                SetupError(format!(
+                    "the program `{}` is not installed; install the Debian package {} (apt-get \
+                     install {}), or name a server of yours by its address",
+                    self.file, self.package, self.package
+                ))
+            })
+    }
+}
+
+/// The directory itself, or the `bin` of each version below it, highest first.
+fn expanded(place: &str) -> Vec<PathBuf> {
+    let Some(parent) = place.strip_suffix("/*") else {
+        return vec![PathBuf::from(place)];
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut versions: Vec<(u32, PathBuf)> = entries
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+        .collect();
+    versions.sort();
+    let paths = versions.into_iter().rev();
+    paths.map(|(_, path)| path.join("bin")).collect()
+}
+
+/// Where a server is started.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Its program.
+    pub program: PathBuf,
+    /// A directory of its own, empty at first, and removed with the run.
+    pub directory: PathBuf,
+    /// A port of the loopback address that nobody listened on a moment ago.
+    pub port: u16,
+    /// Random letters and digits: the password of a server that takes one, so that
+    /// other users of this machine are kept out.
+    pub secret: String,
+}
+
+impl Ground {
+    /// `HOST:PORT`, where it is to listen.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+/// A port of the loopback address that nobody listens on.
+///
+/// # Errors
+/// In words for the user.
+pub fn free_port() -> Result<u16, SetupError> {
+    let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    bound
+        .map(|address| address.port())
+        .map_err(|error| SetupError(format!("cannot find a free port: {error}")))
+}
+
+/// A command: a program and its arguments.
+pub type Words = Vec<String>;
+
+/// How to launch a server.
+pub trait Recipe: Debug {
+    /// Its program.
+    fn program(&self) -> &'static Program;
+
+    /// The user to run it as where jostle runs as root and the server refuses that;
+    /// `nobody` where there is no such user. None: as whoever runs jostle.
+    fn instead_of_root(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Files that it finds in its directory: names and contents.
+    fn files(&self, _ground: &Ground) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Commands that end before it starts, such as one that makes its database.
+    fn before(&self, _ground: &Ground) -> Vec<Words> {
+        Vec::new()
+    }
+
+    /// What follows the program's name on its command line.
+    fn arguments(&self, ground: &Ground) -> Words;
+
+    /// Whether it can be used; asked again until it can.
+    ///
+    /// # Errors
+    /// What is still missing.
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError>;
+
+    /// Whether it has to be asked to end (by SIGQUIT), because it would leave something
+    /// behind that the directory does not hold.
+    fn quits(&self) -> bool {
+        false
+    }
+}
+
+/// A server that was launched.
+#[derive(Clone, Debug)]
+pub struct Launched {
+    /// Where it listens, `HOST:PORT`.
+    pub address: String,
+    /// The ground's.
+    pub secret: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// For [`Ground::secret`].
+///
+/// # Errors
+/// In words for the user.
+pub fn secret() -> Result<String, SetupError> {
+    let mut bytes = [0u8; 16];
+    // Up to 256 bytes come whole, or not at all (getrandom(2)).
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|error| SetupError(format!("no random numbers: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// A path as an argument; ours are of plain letters.
+pub fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let program = Program {
+            file: "no-such-server",
+            places: &["/usr/lib/postgresql/*", "/usr/sbin"],
+            package: "some-server",
+        };
+        let error = program.find().unwrap_err().0;
+        assert!(error.contains("apt-get install some-server"), "{error}");
+    }
+
+    #[test]
+    fn the_highest_version_comes_first() {
+        let place = tempfile::tempdir().unwrap();
+        for version in ["9", "15", "common"] {
+            fs::create_dir_all(place.path().join(version).join("bin")).unwrap();
+        }
+        let found = expanded(&format!("{}/*", place.path().display()));
+        let names: Vec<PathBuf> = ["15/bin", "9/bin"].map(|v| place.path().join(v)).to_vec();
+        assert_eq!(found, names);
+        assert_eq!(expanded("/usr/sbin"), [PathBuf::from("/usr/sbin")]);
+    }
+
+    #[test]
+    fn secrets_differ() {
+        let (one, other) = (secret().unwrap(), secret().unwrap());
+        assert!(one.len() == 32 && one != other);
+    }
+}
