@@ -24,6 +24,7 @@ use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
+use jostle_targets::table::Family;
 use std::path::Path;
 
 /// What a forked worker takes beside its own page: kernel stack, page tables,
@@ -318,7 +319,7 @@ pub fn result_set(outcome: Outcome) -> Option<ResultSet> {
 fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     let mut environment = environment(machine, VERSION, COMMIT);
     for spec in &resolved.specs {
-        if spec.entry.family == jostle_targets::table::Family::File {
+        if spec.entry.family == Family::File {
             let usual = ledger::usual_place();
             let path = spec.argument.as_deref().map_or(usual.as_path(), Path::new);
             let existing = path
@@ -381,7 +382,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
         (Workload::Hold, _) | (_, Some(Names::Own)) => keys * most_workers(plan),
         _ => keys,
     };
-    let files = spec.entry.family == jostle_targets::table::Family::File;
+    let files = spec.entry.family == Family::File;
     Need {
         workers,
         option: match plan.workload {
@@ -442,7 +443,8 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
 /// anything starts.
 fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     let failed = |said: String| Failure::Failed(anyhow!(said));
-    for spec in resolved.specs.iter().filter(|spec| spec.entry.is_asked()) {
+    let is_program = |spec: &&Spec| spec.entry.is_asked() || spec.entry.family == Family::Own;
+    for spec in resolved.specs.iter().filter(is_program) {
         spec.reach()
             .map_err(|error| failed(format!("{}: {error}", spec.typed)))?;
     }

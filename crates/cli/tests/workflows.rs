@@ -342,7 +342,10 @@ fn a_plain_user_measures_every_target() {
         .map(|entry| entry.name)
         // The broken specimens, one that may stand still for longer than the window,
         // and the services that somebody else must start.
-        .filter(|name| !["busted", "stall", "echo", "echo+unix", "redis"].contains(name))
+        .filter(|name| {
+            let others = ["busted", "stall", "echo", "echo+unix", "echo+pipe", "redis", "pipe"];
+            !others.contains(name)
+        })
         .collect();
     let line = format!(
         "contend {} -w 3 -b 100us -t 100ms --runs 1 --format json -o result.jsonl",

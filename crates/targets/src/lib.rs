@@ -26,6 +26,7 @@ pub mod unix;
 pub mod wire;
 
 mod argument;
+mod command;
 mod file_set;
 mod listener;
 mod lock_requests;
@@ -65,9 +66,11 @@ table::targets! {
     lockd::Lockd,
     lockd_unix::LockdUnix,
     redis::Redis,
+    pipe::Pipe,
     null::Null,
     echo::Echo,
     echo_unix::EchoUnix,
+    echo_pipe::EchoPipe,
     delay::Delay,
     stall::Stall,
     chained::Chained,
@@ -310,6 +313,10 @@ pub struct Setup<'a> {
     pub workers: usize,
     /// How many locks.
     pub keys: usize,
+    /// Whether some requests are for shared mode.
+    pub shared: bool,
+    /// Whether requests wait for a time.
+    pub timed: bool,
     /// Processes or threads.
     pub carrier: Carrier,
     /// Byte ranges, for record locks.
@@ -339,6 +346,9 @@ pub trait Launcher: std::fmt::Debug {
     /// # Errors
     /// In words for the user.
     fn launch(&self, server: &str) -> Result<String, SetupError>;
+
+    /// The words of the program that only answers lines, as `echo+pipe` starts it.
+    fn answering_program(&self) -> Vec<String>;
 }
 
 /// A worker's connection that somebody else drives.

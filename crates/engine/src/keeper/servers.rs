@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// The hidden verb; what follows it is the server's name.
 pub const VERB: &str = "serve";
 
+/// What follows the verb where the program answers lines on its standard streams.
+pub const ANSWERING_PROGRAM: &str = "echo+pipe";
+
 /// How long a server may take to say where it listens, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -115,6 +118,10 @@ impl Launcher for Servers<'_> {
     fn launch(&self, server: &str) -> Result<String, SetupError> {
         self.start(server)
             .map_err(|error| SetupError(format!("cannot launch the server `{server}`: {error}")))
+    }
+
+    fn answering_program(&self) -> Vec<String> {
+        ["/proc/self/exe", VERB, ANSWERING_PROGRAM].map(str::to_owned).to_vec()
     }
 }
 

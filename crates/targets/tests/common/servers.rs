@@ -24,12 +24,19 @@ impl Launcher for InProcess {
             other => Err(SetupError(format!("no {other} in these tests"))),
         }
     }
+
+    fn answering_program(&self) -> Vec<String> {
+        let script = "while read -r verb rest; do case $verb in \
+                      HELLO) echo READY shared timeout;; A) echo G;; U) echo K;; esac; done";
+        ["sh", "-c", script].map(str::to_owned).to_vec()
+    }
 }
 
 /// The argument with which a target finds its server, where it needs one.
 pub fn argument(target: &str) -> Option<&'static str> {
     match target {
         "redis" => Some(redis()),
+        "pipe" => Some(python_lock()),
         _ => None,
     }
 }
@@ -74,6 +81,16 @@ fn answering() -> &'static (String, String) {
             });
         }
         (address.to_string(), path)
+    })
+}
+
+/// The command of a lock on a file in the test's own directory.
+fn python_lock() -> &'static str {
+    static COMMAND: OnceLock<String> = OnceLock::new();
+    COMMAND.get_or_init(|| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/pipe.lock");
+        format!("python3 '{root}/own-locks/pipe/python/file_lock.py' '{file}'")
     })
 }
 

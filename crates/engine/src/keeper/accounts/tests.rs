@@ -39,6 +39,33 @@ fn what_a_child_had_used_before_the_run_is_not_its_parent_s_within() {
     );
 }
 
+/// Workers end the programs that they keep before anybody asks whose they were.
+#[test]
+fn what_a_worker_kept_is_booked_to_requests() {
+    let closing = look(&[
+        (22, identity("jostle-worker", 21, 0), 0),
+        (23, identity("sh", 22, 0), 0),
+        (24, identity("java", 23, 0), 0),
+        (30, identity("cargo", 1, 0), 0),
+    ]);
+    let books = Books {
+        closing: RefCell::new(closing),
+        ..books(Vec::new())
+    };
+    let closed = Entry {
+        census: Census::from([(23, 1_000_000_000), (24, 2_000_000_000), (30, 500_000_000)]),
+        ..Entry::default()
+    };
+    let known = Known {
+        between_ns: 4_000_000_000,
+        workers: &[22],
+        ..Known::default()
+    };
+    let accounts = books.close(&Entry::default(), &closed, &known);
+    assert_eq!(accounts.requests_s, Some(3.0));
+    assert_eq!(accounts.others_s, Some(0.5));
+}
+
 fn books(cpus: Vec<usize>) -> Books {
     Books {
         top: 20,
@@ -48,6 +75,7 @@ fn books(cpus: Vec<usize>) -> Books {
         complete: true,
         server: Server::default(),
         before: Look::default(),
+        closing: RefCell::default(),
         began_ns: 0,
     }
 }
