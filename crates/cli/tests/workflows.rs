@@ -343,7 +343,15 @@ fn a_plain_user_measures_every_target() {
         // The broken specimens, one that may stand still for longer than the window,
         // and the services that somebody else must start.
         .filter(|name| {
-            let others = ["busted", "stall", "echo", "echo+unix", "echo+pipe", "redis", "pipe"];
+            let others = [
+                "busted",
+                "stall",
+                "echo",
+                "echo+unix",
+                "echo+pipe",
+                "redis",
+                "pipe",
+            ];
             !others.contains(name)
         })
         .collect();

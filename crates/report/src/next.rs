@@ -264,8 +264,8 @@ fn rate_question(plan: &Plan, mut next: Plan) -> Step {
 fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     let has_path = |target: &String| alone(target).is_some();
-    let served = set.points.iter().any(|point| point.server.is_some())
-        || plan.targets.iter().any(has_path);
+    let served =
+        set.points.iter().any(|point| point.server.is_some()) || plan.targets.iter().any(has_path);
     let targets = plan.targets.iter();
     let echoes: BTreeSet<&str> = targets.filter_map(|target| answering(target)).collect();
     let has_echo = plan.targets.iter().any(|target| only_answers(target));

@@ -28,8 +28,7 @@ pub const LOCK: LockCapabilities = LockCapabilities {
 };
 
 /// Why threads would add nothing.
-pub const NO_THREADS: &str =
-    "each worker starts a program of its own in any case; --as processes";
+pub const NO_THREADS: &str = "each worker starts a program of its own in any case; --as processes";
 
 /// What all workers start, and what they will ask of it.
 #[derive(Debug)]
@@ -194,11 +193,10 @@ impl PipeLock {
         let line = self.peer.answer();
         match Reply::read(line) {
             Some(Reply::Failed(text)) => self.peer.refuse(name, "answered an error:", text),
-            Some(Reply::Granted(None)) if name == ACQUIRE => self.peer.refuse(
-                name,
-                "lists `token` and granted without one:",
-                line,
-            ),
+            Some(Reply::Granted(None)) if name == ACQUIRE => {
+                self.peer
+                    .refuse(name, "lists `token` and granted without one:", line)
+            }
             Some(Reply::Refused) if name == ACQUIRE => self.peer.refuse(
                 name,
                 "refused a lock that may be waited for without end (-1):",

@@ -121,7 +121,9 @@ impl Launcher for Servers<'_> {
     }
 
     fn answering_program(&self) -> Vec<String> {
-        ["/proc/self/exe", VERB, ANSWERING_PROGRAM].map(str::to_owned).to_vec()
+        ["/proc/self/exe", VERB, ANSWERING_PROGRAM]
+            .map(str::to_owned)
+            .to_vec()
     }
 }
 

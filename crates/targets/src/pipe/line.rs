@@ -158,7 +158,10 @@ mod tests {
         let table: [(&[u8], Option<Reply<'_>>); 16] = [
             (b"G", Some(Reply::Granted(None))),
             (b"G 17", Some(Reply::Granted(Some(17)))),
-            (b"G 18446744073709551615", Some(Reply::Granted(Some(u64::MAX)))),
+            (
+                b"G 18446744073709551615",
+                Some(Reply::Granted(Some(u64::MAX))),
+            ),
             (b"R", Some(Reply::Refused)),
             (b"K", Some(Reply::Released)),
             (b"E no such lock", Some(Reply::Failed(b"no such lock"))),

@@ -162,10 +162,13 @@ impl Peer {
                 self.guard.rest();
                 return Ok(None);
             }
+            if self.filled > 0 {
+                // Nobody but the program delays the rest of a line.
+                self.guard
+                    .watch(self.asked, ANSWER_PATIENCE.as_nanos() as u64);
+            }
         }
-        if patience != Patience::Owners {
-            self.guard.rest();
-        }
+        self.guard.rest();
         self.due = false;
         Ok(Some(self.answer()))
     }
@@ -188,7 +191,13 @@ impl Peer {
                 // A line is shorter than what a pipe takes at once.
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(Errno::PIPE) => return Err(self.lost(name, None)),
+                Err(Errno::PIPE) => {
+                    // What it said before it closed its input tells why.
+                    if has_come(&self.output, 0) {
+                        self.filled = read(&self.output, &mut self.line[..]).unwrap_or(0);
+                    }
+                    return Err(self.lost(name, None));
+                }
                 Err(errno) => return Err(CallError::new(name, errno)),
             }
         }
@@ -232,8 +241,9 @@ impl Peer {
     #[cold]
     fn too_long(&self, name: &'static str) -> CallError {
         let begins = quoted(&self.line, QUOTED_LINE);
-        let text =
-            format!("the command sent a line of more than {LONGEST_LINE} bytes, which begins {begins}");
+        let text = format!(
+            "the command sent a line of more than {LONGEST_LINE} bytes, which begins {begins}"
+        );
         failure(name, Errno::PROTO, &text)
     }
 
@@ -262,8 +272,8 @@ impl Peer {
             (None, _) => "the command closed its output, and was killed".to_owned(),
         };
         if self.filled > 0 {
-            let half = quoted(&self.line[..self.filled], QUOTED_LINE);
-            text += &format!(" after half a line, {half}");
+            let sent = quoted(&self.line[..self.filled], QUOTED_LINE);
+            text += &format!("; it had sent {sent}");
         }
         text += &self.last_words();
         let errno = match late {
