@@ -1,8 +1,9 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, the
 //! same for people and machines. The first failure ends it.
 
-use crate::{docs, fuzz, packages, shell};
+use crate::{docs, fuzz};
 use anyhow::Context;
+use jostle_testbed::{packages, shell};
 use std::process::Command;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! `cargo xtask docs`: the pages that the program writes about itself, so that
 //! nothing is written twice. With `--check` it only compares.
 
-use crate::shell;
 use anyhow::{Context, bail};
+use jostle_testbed::shell;
 use std::path::Path;
 use std::process::{Command, Stdio};
 

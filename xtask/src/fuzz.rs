@@ -6,8 +6,8 @@
 //! tells libFuzzer which edges an input took is reached by stable flags. Without
 //! nightly there is no AddressSanitizer, which code without `unsafe` can spare.
 
-use crate::{packages, shell};
 use anyhow::{Context, bail};
+use jostle_testbed::{packages, shell};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,9 +1,9 @@
-//! `cargo xtask hosts`: the command line of [`crate::hosts`].
+//! `cargo xtask hosts`: the command line of [`jostle_testbed::hosts`].
 
-use crate::hosts::{Hosts, MOST, SERVER, need_root, usual_directory};
-use crate::packages;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use jostle_testbed::hosts::{Hosts, MOST, SERVER, need_root, usual_directory};
+use jostle_testbed::packages;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 

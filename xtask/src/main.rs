@@ -19,19 +19,10 @@
 mod ci;
 mod docs;
 mod fuzz;
-mod hog;
-#[allow(dead_code, reason = "tests use what xtask does not")]
-mod hosts;
 mod hosts_task;
-mod leash;
-mod load;
-mod packages;
-mod peers;
-mod shell;
-mod slapd;
-mod validate;
 
 use clap::{Parser, Subcommand};
+use jostle_testbed::{shell, slapd};
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -63,24 +54,8 @@ enum Task {
         check: bool,
     },
     /// Measures jostle side by side with small C programs, jostled with Redis
-    Peers {
-        /// Interleaved repeats of each pair
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-        repeats: u32,
-        /// Only the trials whose name contains this (with --services: is this, if one is)
-        #[arg(long)]
-        only: Option<String>,
-        /// jostled beside Redis, instead of jostle beside C programs
-        #[arg(long)]
-        services: bool,
-        /// Adds what `--services` measures to this file, a line for each trial
-        #[arg(long, requires = "services")]
-        save: Option<PathBuf>,
-        /// Tests that it runs: programs as they are built, in no time; the
-        /// figures mean nothing
-        #[arg(long, hide = true, requires = "services")]
-        smoke: Option<PathBuf>,
-    },
+    #[command(disable_help_flag = true)]
+    Peers(Forwarded),
     /// Starts OpenLDAP's slapd on a directory of made-up entries, until ^C
     Slapd {
         /// Users in the directory
@@ -108,16 +83,24 @@ enum Task {
     /// Makes hosts of namespaces, each with its own name, address, sshd and clock
     Hosts(hosts_task::Arguments),
     /// Plants a truth and counts how often the statistics find it
-    Validate {
-        #[command(subcommand)]
-        subject: validate::Subject,
-    },
-    /// Loads a server; called by `peers --services`
-    #[command(hide = true)]
-    Load(load::Load),
-    /// Uses a share of one CPU; called by `validate busy`
-    #[command(hide = true)]
-    Hog(hog::Hog),
+    #[command(disable_help_flag = true)]
+    Validate(Forwarded),
+}
+
+/// Words for the program `jostle-lab`, which is built with optimisation for them.
+#[derive(clap::Args)]
+struct Forwarded {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+impl Forwarded {
+    fn run(&self, task: &str) -> anyhow::Result<()> {
+        let mut words = vec!["run", "--quiet", "--release", "--package", "jostle-lab"];
+        words.extend(["--", task]);
+        words.extend(self.words.iter().map(String::as_str));
+        shell::run(&mut shell::cargo(&words))
+    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -148,27 +131,8 @@ fn main() -> anyhow::Result<()> {
             cpu,
         }),
         Task::Hosts(arguments) => hosts_task::run(arguments),
-        Task::Validate { subject } => validate::run(&subject),
-        Task::Peers {
-            repeats,
-            only,
-            services: false,
-            ..
-        } => peers::run(repeats, only.as_deref()),
-        Task::Peers {
-            repeats,
-            only,
-            save,
-            smoke,
-            ..
-        } => peers::services::run(&peers::services::Options {
-            repeats,
-            only,
-            save,
-            smoke,
-        }),
-        Task::Load(load) => load::run(&load),
-        Task::Hog(hog) => hog.run(),
+        Task::Validate(words) => words.run("validate"),
+        Task::Peers(words) => words.run("peers"),
     }
 }
 

@@ -9,12 +9,13 @@ use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
+use jostle_engine::hosts::Host;
 use jostle_engine::keeper;
 use jostle_engine::preflight::neighbours::Look;
 use jostle_engine::preflight::{self, Need, OneHost};
 use jostle_engine::proven;
 use jostle_engine::resolve::{self, Resolved, resolve_over};
-use jostle_engine::world::{Host, World, launched};
+use jostle_engine::world::{World, launched};
 use jostle_model::List;
 use jostle_model::defaults::NO_NULL;
 use jostle_model::plan::{Carrier, Names, Plan, Workload};
@@ -282,6 +283,7 @@ pub fn one(
     signals: &Signals,
     line: Option<&Line>,
 ) -> Outcome {
+    line.inspect(|line| line.restart());
     let mut record = |record: &Record| match writer.as_mut() {
         Some(writer) => writer.write(record).map_err(|error| error.to_string()),
         None => Ok(()),
@@ -422,7 +424,7 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
     let mut notes = Vec::new();
     for (target, at) in resolved.points() {
         let spec = &resolved.specs[target];
-        let load = preflight::Load::of(&one.plan, spec, at);
+        let load = jostle_engine::order::Demand::of(&one.plan, spec, at);
         let whose = one.whose();
         let said = preflight::forecast(&load, open, machine)
             .map_err(|refusal| Failure::Failed(anyhow!("{}: {whose}{refusal}", spec.typed)))?;

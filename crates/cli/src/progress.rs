@@ -1,13 +1,15 @@
 //! One line on the terminal while runs are made. Nothing where stderr is no
 //! terminal: logs need no animation.
 
+mod course;
+
 use crate::shown;
+use course::{Course, place};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jostle_engine::experiment::{Limits, Progress};
 use jostle_model::Nanos;
-use jostle_model::record::At;
 use jostle_model::text::one_line;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,9 @@ pub struct Line {
     moved: Cell<Instant>,
     /// Whether what was said last stays, whatever is measured.
     pinned: Cell<bool>,
+    /// From when the times of `course` count.
+    began: Instant,
+    course: RefCell<Course>,
 }
 
 impl Line {
@@ -40,6 +45,8 @@ impl Line {
             notes,
             moved: Cell::new(Instant::now()),
             pinned: Cell::new(false),
+            began: Instant::now(),
+            course: RefCell::default(),
         }
     }
 
@@ -54,7 +61,10 @@ impl Line {
     /// the parent may yet have to fork.
     pub fn beat(&self) {
         if self.moved.get().elapsed() >= BEAT {
-            self.bar.tick();
+            match self.pinned.get() {
+                true => self.bar.tick(),
+                false => self.runs(),
+            }
             self.moved.set(Instant::now());
         }
     }
@@ -69,19 +79,24 @@ impl Line {
             Progress::Alone(target, host) => self.say(&format!("{target}: {host} alone")),
             Progress::Pilot(target, at) => self.say(&format!("{target}{}: pilot", place(at))),
             Progress::Planned {
-                runs,
+                points,
+                rounds,
                 takes,
                 limits,
-            } => self.planned(runs, takes, &limits),
-            Progress::Run(target, at, run) => {
-                let (done, all) = (self.bar.position() + 1, self.bar.length().unwrap_or(0));
-                self.say(&format!(
-                    "run {done}/{}: {target}{}, repeat {run}",
-                    all.max(done),
-                    place(at)
-                ));
+            } => {
+                let now = self.began.elapsed();
+                self.course.borrow_mut().planned(points, rounds, takes, now);
+                self.note(&plan_in_words(points * rounds, takes, &limits));
             }
-            Progress::Done(_) => self.bar.inc(1),
+            Progress::Run(target, at, run) => {
+                let now = self.began.elapsed();
+                self.course.borrow_mut().begins(target, at, run, now);
+                self.runs();
+            }
+            Progress::Done(point) => {
+                let now = self.began.elapsed();
+                self.course.borrow_mut().done(point, now);
+            }
             Progress::Slower { block, all } => self.note(&format!(
                 "a round of all points takes {}, longer than short trials let expect: about {} in \
                  all",
@@ -91,9 +106,18 @@ impl Line {
         }
     }
 
-    fn planned(&self, runs: usize, takes: Nanos, limits: &Limits<'_>) {
-        self.bar.set_length(runs as u64);
-        self.note(&plan_in_words(runs, takes, limits));
+    /// Another experiment begins.
+    pub fn restart(&self) {
+        self.course.replace(Course::default());
+    }
+
+    /// Where the runs are, with the time that is left; what was said last, before the
+    /// first.
+    fn runs(&self) {
+        match self.course.borrow().words(self.began.elapsed()) {
+            Some(words) => self.say(&words),
+            None => self.bar.tick(),
+        }
     }
 
     /// Says this until something else is shown.
@@ -155,23 +179,6 @@ fn span(time: Nanos) -> String {
         seconds if seconds < 36_000.0 => format!("{:.0} minutes", seconds / 60.0),
         seconds => format!("{:.0} hours", seconds / 3_600.0),
     }
-}
-
-fn place(at: At) -> String {
-    let parts = [
-        ("-w", at.workers),
-        ("-n", at.operations),
-        ("--keys", at.keys),
-        ("--open", at.open),
-        ("--listeners", at.listeners),
-        ("--sources", at.sources),
-        ("--rate", at.rate),
-        ("--generators", at.generators),
-    ];
-    parts
-        .iter()
-        .filter_map(|(option, value)| Some(format!(" {option} {}", (*value)?)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@
 #[allow(dead_code, reason = "only the servers that are reached by address")]
 mod servers;
 
+use jostle_engine::grants::unpacked;
+use jostle_engine::hosts::{Host, HostYield, Offset};
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::{RunOrder, Share, Yield};
-use jostle_engine::world::{Host, HostYield, Offset};
 use jostle_engine::{experiment, grants};
 use jostle_model::plan::{Carrier, Plan, Workload};
 use jostle_model::record::Across;
@@ -34,12 +35,12 @@ type Test = fn(&mut [Keeper; 2]);
 
 const TESTS: [(&str, Test); 4] = [
     (
-        "one_lock_of_both_hosts_is_acquitted",
-        one_lock_of_both_hosts_is_acquitted,
+        "one_lock_of_both_hosts_passes",
+        one_lock_of_both_hosts_passes,
     ),
     (
-        "each_host_its_own_lock_is_convicted",
-        each_host_its_own_lock_is_convicted,
+        "each_host_its_own_lock_is_flagged",
+        each_host_its_own_lock_is_flagged,
     ),
     (
         "tokens_of_one_daemon_only_grow",
@@ -140,7 +141,7 @@ fn lockd() -> String {
 
 /// Files of its own, or names of its own, exclude within a host alone; and no host
 /// sees it by itself.
-fn each_host_its_own_lock_is_convicted(keepers: &mut [Keeper; 2]) {
+fn each_host_its_own_lock_is_flagged(keepers: &mut [Keeper; 2]) {
     let lockd = lockd();
     for (target, carrier) in [
         ("flock", Carrier::Processes),
@@ -165,8 +166,8 @@ fn each_host_its_own_lock_is_convicted(keepers: &mut [Keeper; 2]) {
 }
 
 /// With tokens everything is in order; without, what the clocks leave open is
-/// counted. In either case nobody is accused, whatever the workers' delays.
-fn one_lock_of_both_hosts_is_acquitted(keepers: &mut [Keeper; 2]) {
+/// counted. In either case nothing is flagged, whatever the workers' delays.
+fn one_lock_of_both_hosts_passes(keepers: &mut [Keeper; 2]) {
     let redis = format!("redis:{}", servers::argument("redis").unwrap());
     for (target, workload, carrier, tokens) in [
         (lockd(), Workload::Contend, Carrier::Processes, true),
@@ -215,7 +216,7 @@ fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
         }
         let yields = run(keepers, &order);
         for data in &yields {
-            let mut grants = data.grants.grants().unwrap();
+            let mut grants = unpacked(&data.grants).unwrap();
             let operations: u64 = data.operations.iter().sum();
             let logged = grants.len() as u64;
             assert_eq!(logged, operations, "{carrier:?} {workload:?}");
@@ -239,7 +240,7 @@ fn a_full_log_covers_the_window_s_beginning(keepers: &mut [Keeper; 2]) {
     let yields = run(keepers, &order);
     for data in &yields {
         let log = &data.grants;
-        assert_eq!(log.grants().unwrap().len(), 60);
+        assert_eq!(unpacked(log).unwrap().len(), 60);
         assert_eq!(log.made, data.operations.iter().sum::<u64>());
         let covered = log.until_ns - log.from_ns;
         assert!((1_000_000..300_000_000).contains(&covered), "{covered}");

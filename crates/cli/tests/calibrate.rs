@@ -56,7 +56,7 @@ fn rows_rest_on_records_and_leave_nothing() {
         "echo:double=100",
     ];
     assert_eq!(planted, expected);
-    // What counts wrongly is convicted on any machine, however busy.
+    // What counts wrongly is flagged on any machine, however busy.
     assert!(
         found.rows[3..]
             .iter()

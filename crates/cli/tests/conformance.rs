@@ -1,6 +1,6 @@
 //! Every target of the table, by the whole binary: with each carrier and each
 //! option that it declares it is measured without a fault; the specimens show
-//! what they were made to show, and the broken one is convicted.
+//! what they were made to show, and the broken one is flagged.
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
@@ -207,7 +207,7 @@ fn is_measured_without_a_fault(point: &Point, what: &str) {
 }
 
 #[test]
-fn a_lock_that_lets_two_in_is_convicted_and_the_overlaps_are_counted() {
+fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
     let _alone = alone();
     let line = "contend busted:1e-2 -w 4 -b 200us -i 10us -t 1 --runs 1 --format json";
     let point = in_five_tries("overlaps enough to judge by", || {
@@ -234,7 +234,7 @@ fn a_lock_that_lets_two_in_is_convicted_and_the_overlaps_are_counted() {
 }
 
 #[test]
-fn a_server_that_only_answers_is_convicted_on_every_carrier() {
+fn a_server_that_only_answers_is_flagged_on_every_carrier() {
     let _alone = alone();
     for carrier in Carrier::ALL {
         let line = format!(
@@ -384,9 +384,9 @@ fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
             "{name}: {:?}",
             point.verdict
         );
-        for accusation in ["exclusion", "lost_update"] {
+        for flag in ["exclusion", "lost_update"] {
             assert!(
-                reason(&point, accusation).is_none(),
+                reason(&point, flag).is_none(),
                 "{name}: {:?}",
                 point.verdict
             );

@@ -5,11 +5,7 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
-#[path = "../../../xtask/src/hosts/mod.rs"]
-#[allow(dead_code, reason = "xtask uses what tests do not")]
-mod hosts;
-
-use hosts::{Hosts, SERVER};
+use jostle_testbed::hosts::{Hosts, SERVER};
 use serde_json::Value;
 use std::io::Read;
 use std::process::{Child, Output, Stdio};
@@ -168,7 +164,7 @@ fn connections_of_three_hosts_add_up_and_the_one_without_ports_is_named() {
 }
 
 #[test]
-fn a_host_with_too_little_cpu_is_convicted_by_name() {
+fn a_host_with_too_little_cpu_is_flagged_by_name() {
     let ground = Ground::new();
     ground.hosts.cpu("h2", Some(0.05)).unwrap();
     let line = "spread redis://srv:6379 --in-flight 12 --generators 3 -t 1 --runs 1";
@@ -184,10 +180,10 @@ fn a_host_with_too_little_cpu_is_convicted_by_name() {
             .collect()
     };
     assert_eq!(point["run_verdict"]["is"], "INVALID", "{point}");
-    let convicted = reasons(&point["run_verdict"]);
+    let flagged = reasons(&point["run_verdict"]);
     assert!(
-        matches!(&convicted[..], [text] if text.starts_with("h2: ") && !text.contains("likewise")),
-        "{convicted:?}"
+        matches!(&flagged[..], [text] if text.starts_with("h2: ") && !text.contains("likewise")),
+        "{flagged:?}"
     );
     for row in point["hosts"].as_array().unwrap() {
         let weak = row["host"] == "h2";

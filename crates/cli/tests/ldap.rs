@@ -4,13 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 mod common;
-#[path = "../../../xtask/src/slapd.rs"]
-#[allow(dead_code, reason = "xtask uses what tests do not")]
-mod slapd;
 
 use common::{Jostle, Place, Signal, alone, jostle, must_have, reason};
 use jostle_model::record::{Is, Point};
-use slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
+use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::sync::OnceLock;
 
 const USERS: u32 = 500;

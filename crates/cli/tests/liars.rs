@@ -178,7 +178,7 @@ fn is_an_error(done: Done, says: &[&str]) {
 }
 
 #[test]
-fn an_honest_server_is_accused_of_nothing() {
+fn an_honest_server_is_not_flagged() {
     for (speech, way) in WAYS.iter().chain(EACH) {
         let point = asked(*speech, Lie::None, way).measures().point();
         assert_eq!(reason(&point, "errors"), None, "{speech:?} {way}");

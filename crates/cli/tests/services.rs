@@ -51,8 +51,8 @@ fn is_faultless(point: &Point) {
         "errors",
         "server_counts",
     ];
-    let accused = OURS.iter().find_map(|check| reason(point, check));
-    assert_eq!(accused, None, "{} {:?}", point.target, point.at);
+    let flagged = OURS.iter().find_map(|check| reason(point, check));
+    assert_eq!(flagged, None, "{} {:?}", point.target, point.at);
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn a_generator_that_stands_still_at_the_end_is_missed_as_well() {
 }
 
 #[test]
-fn weak_generators_are_convicted_and_their_lower_counts_are_printed() {
+fn weak_generators_are_flagged_and_their_lower_counts_are_printed() {
     let _alone = alone();
     let first = jostle_sys::cpu::allowed()[0];
     let line = format!("echo --in-flight 12 --generators 3 -t 0.6 --place cpus:{first}");
@@ -209,9 +209,9 @@ fn weak_generators_are_convicted_and_their_lower_counts_are_printed() {
 
 /// Twice as many generators beside a server that is at its own limit bring nothing.
 /// Whether the server is named hangs on how steady the machine is (the rule itself is
-/// tested in `attribution`); that idle generators are not accused does not.
+/// tested in `attribution`); that idle generators are not flagged does not.
 #[test]
-fn idle_generators_beside_a_server_at_its_limit_are_not_accused() {
+fn idle_generators_beside_a_server_at_its_limit_are_not_flagged() {
     let _alone = alone();
     let cpus = jostle_sys::cpu::allowed();
     assert!(cpus.len() > 1, "this test needs two CPUs");
@@ -229,7 +229,7 @@ fn idle_generators_beside_a_server_at_its_limit_are_not_accused() {
         "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
         server.address, cpus[0]
     );
-    let said = in_five_tries("generators that are not accused", || {
+    let said = in_five_tries("generators that are not flagged", || {
         let done = spread(&line).run_cleanly().measures();
         let points = done.points();
         for point in &points {

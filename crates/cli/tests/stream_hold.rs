@@ -37,7 +37,7 @@ fn refusal(line: &str) -> String {
 }
 
 /// Whether a check spoke whose reasons are not the machine's.
-fn accused(point: &Value) -> bool {
+fn flagged(point: &Value) -> bool {
     const OURS: [&str; 6] = [
         "exclusion",
         "lost_update",
@@ -69,7 +69,7 @@ fn a_stream_does_exactly_its_operations_on_every_carrier() {
             assert_eq!(point["workload"], "stream");
             assert_eq!(point["operations"], each * workers, "{point}");
             assert_eq!(point["exclusion"]["checked"], each * workers);
-            assert!(!accused(point), "{}", point["run_verdict"]);
+            assert!(!flagged(point), "{}", point["run_verdict"]);
             let elapsed = point["workers"]["elapsed_ns"].as_array().unwrap();
             assert_eq!(elapsed.len() as u64, workers);
             let window_ns = point["window_s"].as_f64().unwrap() * 1e9;
@@ -109,7 +109,7 @@ fn everything_is_held_at_once_and_its_memory_is_known() {
         let point = &points(&line)[0];
         assert_eq!(point["operations"], 40_000);
         assert_eq!(point["server"]["counted"], 40_000);
-        assert!(!accused(point), "{}", point["run_verdict"]);
+        assert!(!flagged(point), "{}", point["run_verdict"]);
         let bytes = point["server"]["bytes_per_held_lock"].as_f64().unwrap();
         assert!((20.0..1_000.0).contains(&bytes), "{bytes}");
         let phases = ["acquire_phase_s", "release_phase_s"].map(|p| point[p].as_f64().unwrap());
@@ -130,7 +130,7 @@ fn locks_without_a_server_are_held_too() {
     assert_eq!(points.len(), 4);
     for point in &points {
         assert_eq!(point["operations"], 20);
-        assert!(!accused(point), "{}", point["run_verdict"]);
+        assert!(!flagged(point), "{}", point["run_verdict"]);
         assert!(point["server"].is_null());
     }
 }

@@ -1,5 +1,5 @@
 //! What bends a measurement is planted, and the verdict must name it; beside
-//! each stands the same run without it, which must not be accused of it.
+//! each stands the same run without it, which must not be flagged.
 //!
 //! Other programs may run on this machine: a test looks at the one check that
 //! it is about, and a clean run may be tried five times.
@@ -29,9 +29,9 @@ fn point(jostle: Jostle) -> Point {
     jostle.run().measures().leaves_nothing().point()
 }
 
-/// Convicted, in these words.
+/// The check flags the point, in these words.
 #[track_caller]
-fn convicts(point: &Point, check: &str, is: Is, says: &str) {
+fn flags(point: &Point, check: &str, is: Is, says: &str) {
     let found =
         reason(point, check).unwrap_or_else(|| panic!("{check} says nothing: {:?}", point.verdict));
     assert_eq!(found.is, is, "{found:?}");
@@ -39,10 +39,10 @@ fn convicts(point: &Point, check: &str, is: Is, says: &str) {
     assert!(point.verdict.is >= is, "{:?}", point.verdict);
 }
 
-/// At least one clean run of five is not accused. On a machine so busy that other
+/// At least one clean run of five passes the check. On a machine so busy that other
 /// programs make all of them INVALID there is none.
 #[track_caller]
-fn acquits(check: &str, mut measure: impl FnMut() -> Point) {
+fn passes(check: &str, mut measure: impl FnMut() -> Point) {
     let is_disturbed = |point: &Point| {
         ["neighbours", "steal"].iter().any(|check| {
             let found = reason(point, check);
@@ -101,15 +101,15 @@ fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
     let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
     // Four that never sleep want the generator's CPU as well.
     let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
-    convicts(&starved, "generator", Is::Suspect, "at least this much");
+    flags(&starved, "generator", Is::Suspect, "at least this much");
     let generator = starved.generators[0];
     assert!(generator.runqueue_share > 0.4, "{generator:?}");
     assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
     // One that waits for its server, and for nobody else.
-    acquits("generator", || {
+    passes("generator", || {
         measured("contend lockd -w 4 -b 1ms -t 0.5 --as tasks")
     });
-    acquits("generator", || {
+    passes("generator", || {
         measured("stream lockd -n 3000 -w 1 --as tasks --place cross")
     });
 }
@@ -128,14 +128,14 @@ fn a_cpu_quota_that_stops_the_workers_is_noticed() {
     let run = || point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()));
     quota("20000");
     let stopped = run();
-    convicts(
+    flags(
         &stopped,
         "throttled",
         Is::Invalid,
         "the cgroup's CPU quota stopped the workers",
     );
     assert!(stopped.machine.throttled_periods.unwrap() > 0);
-    // A quota that is never used up accuses nobody: ten CPUs' worth.
+    // A quota that is never used up flags nothing: ten CPUs' worth.
     quota("1000000");
     let free = run();
     assert_eq!(free.machine.throttled_periods, Some(0));
@@ -148,14 +148,14 @@ fn workers_that_hardly_meet_are_noticed() {
     // They share a CPU, on which each spins between its locks: who sleeps wakes up in
     // step with the other, and meets it.
     let apart = measured("contend flock -w 2 -b -1us -i -500us --place same -t 1");
-    convicts(&apart, "not_contended", Is::Suspect, "not contended");
+    flags(&apart, "not_contended", Is::Suspect, "not contended");
     let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
     assert!(
         reason(&together, "not_contended").is_none(),
         "{:?}",
         together.verdict
     );
-    // Of the others hardly one in ten is.
+    // Twenty times the share at which the check reports.
     assert!(
         together.blocked_share.unwrap() > 0.2,
         "{:?}",
@@ -167,7 +167,7 @@ fn workers_that_hardly_meet_are_noticed() {
 fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
     let _alone = alone();
     let short = measured("contend flock -w 100 -b 1ms -t 0.3");
-    convicts(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
+    flags(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
     let long = measured("contend flock -w 4 -b 1ms -t 0.3");
     assert!(reason(&long, "rotations").is_none(), "{:?}", long.verdict);
 }
@@ -178,9 +178,9 @@ fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
     // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
     // short enough that the median of 1 s is known, also where it always does.
     let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 20ms");
-    convicts(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
+    flags(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
     // Ten times the hold: a neighbour or a slow wake-up is a small part of it.
-    acquits("hold_accuracy", || {
+    passes("hold_accuracy", || {
         measured("contend flock -w 2 -b 10ms -t 0.5")
     });
 }
@@ -216,7 +216,7 @@ fn ends_on_time(line: &str) {
 fn a_handful_of_operations_is_no_rate() {
     let _alone = alone();
     let few = measured("contend flock -w 2 -b 50ms -t 0.4");
-    convicts(
+    flags(
         &few,
         "few_operations",
         Is::Suspect,
@@ -224,7 +224,7 @@ fn a_handful_of_operations_is_no_rate() {
     );
     // The first owner took the lock in the warm-up and outlives the window.
     let none = measured("contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5");
-    convicts(&none, "few_operations", Is::Invalid, "nothing was granted");
+    flags(&none, "few_operations", Is::Invalid, "nothing was granted");
     let many = measured("contend flock -w 2 -b 1ms -t 0.4");
     assert!(
         reason(&many, "few_operations").is_none(),
@@ -245,7 +245,7 @@ fn calls_that_fail_within_the_window_are_noticed() {
     fs::remove_file(place.file("lock")).unwrap();
     let failed = run.end().exits(3).leaves_nothing().point();
     assert_eq!(failed.errors.get("ENOENT"), Some(&2), "{:?}", failed.errors);
-    convicts(&failed, "errors", Is::Invalid, "ENOENT");
+    flags(&failed, "errors", Is::Invalid, "ENOENT");
     fs::write(place.file("lock"), "").unwrap();
     let well = point(place.jostle(&line));
     assert!(
@@ -268,6 +268,6 @@ fn a_rate_that_drifts_is_noticed() {
         });
         reason(&point, "steadiness").is_some().then_some(point)
     });
-    convicts(&drifting, "steadiness", Is::Suspect, "the rate falls by");
-    acquits("steadiness", || point(jostle(&line)));
+    flags(&drifting, "steadiness", Is::Suspect, "the rate falls by");
+    passes("steadiness", || point(jostle(&line)));
 }

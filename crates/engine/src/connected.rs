@@ -1,8 +1,8 @@
 //! From what the keeper read at a number of connections to the record of a point,
 //! and from how they were closed to the record of that.
 
+use crate::merged::histogram;
 use crate::order::{Closed, Merged, Reached, SideYield, SweepOrder};
-use crate::point::histogram;
 use crate::preflight::limits;
 use jostle_model::connect::{Closing, Connections, Decade, NextLimit, Side};
 use jostle_model::plan::Workload;

@@ -13,6 +13,7 @@ mod sweeps;
 
 pub use orders::order;
 
+use crate::hosts;
 use crate::keeper::KeeperError;
 use crate::order::RunOrder;
 use crate::point::{Which, point};
@@ -53,10 +54,12 @@ pub enum Progress<'a> {
     Alone(&'a str, &'a str),
     /// A pilot for a point.
     Pilot(&'a str, At),
-    /// What was decided: runs in all, and what they will take.
+    /// What was decided: how many runs, and what they will take.
     Planned {
-        /// Of all points.
-        runs: usize,
+        /// Points of a round.
+        points: usize,
+        /// Rounds: one run of each point.
+        rounds: usize,
         /// Altogether.
         takes: Nanos,
         /// How that stands to the budget.
@@ -142,7 +145,7 @@ pub fn run(
     mut hooks: Hooks<'_>,
 ) -> Outcome {
     let started = Instant::now();
-    environment.hosts = world::here(world.hosts());
+    environment.hosts = hosts::here(world.hosts());
     let mut course = Course {
         world,
         resolved,
@@ -317,7 +320,8 @@ impl Course<'_, '_> {
             over: (!self.asked().holds(takes)).then_some(over),
         };
         (self.hooks.progress)(Progress::Planned {
-            runs: kept * schedule.blocks as usize,
+            points: kept,
+            rounds: schedule.blocks as usize,
             takes,
             limits,
         });

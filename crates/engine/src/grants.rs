@@ -8,16 +8,15 @@
 //!
 //! What follows from the logs of several hosts is `jostle_stats::across`'s to say.
 
-use crate::order::RunOrder;
+use crate::hosts::{Host, HostYield};
+use crate::order::{GrantLog, RunOrder};
 use crate::page::Shared;
-use crate::world::{Host, HostYield};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use jostle_model::record::Across;
 use jostle_stats::across::{self, Clock, Grant, HostLog};
 use jostle_sys::shared::{LINE, Region};
 use jostle_targets::{LEASE_FACT, Mode};
-use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Grants that all hosts together log: some megabytes to gather, and to compare in a
@@ -192,45 +191,23 @@ impl Pen<'_> {
     }
 }
 
-/// The grants of one host's workers within its window. Times are its
-/// `CLOCK_MONOTONIC`'s.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GrantLog {
-    /// Grants of the window, logged or not.
-    pub made: u64,
-    /// From the window's opening to `until_ns` no grant is missing.
-    pub from_ns: u64,
-    /// The window's end, or the first grant that some worker's log had no place for.
-    pub until_ns: u64,
-    /// Of each worker its number, how many, and of each grant: time since the release
-    /// before, time held, lock and bits, growth of the token. LEB128, in base64.
-    pub packed: String,
-}
-
 /// A log that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a host's log of grants is damaged")]
 pub struct Damaged;
 
-impl GrantLog {
-    /// Whether nothing was logged, and nobody asked for it.
-    pub fn is_empty(&self) -> bool {
-        *self == GrantLog::default()
+/// The grants of a log, by worker and time.
+///
+/// # Errors
+/// Where it was not written by this version.
+pub fn unpacked(log: &GrantLog) -> Result<Vec<Grant>, Damaged> {
+    let bytes = STANDARD_NO_PAD.decode(&log.packed).map_err(|_| Damaged)?;
+    let mut packed = Unpacked(&bytes);
+    let mut grants = Vec::new();
+    while !packed.0.is_empty() {
+        packed.worker(&mut grants)?;
     }
-
-    /// Its grants, by worker and time.
-    ///
-    /// # Errors
-    /// Where it was not written by this version.
-    pub fn grants(&self) -> Result<Vec<Grant>, Damaged> {
-        let bytes = STANDARD_NO_PAD.decode(&self.packed).map_err(|_| Damaged)?;
-        let mut packed = Unpacked(&bytes);
-        let mut grants = Vec::new();
-        while !packed.0.is_empty() {
-            packed.worker(&mut grants)?;
-        }
-        Ok(grants)
-    }
+    Ok(grants)
 }
 
 /// Bytes that grow.
@@ -331,7 +308,7 @@ pub fn across<'a>(
         .into_iter()
         .filter(|host| !host.data.grants.is_empty());
     let logged: Vec<_> = logged
-        .map(|host| Ok((host, host.data.grants.grants()?)))
+        .map(|host| Ok((host, unpacked(&host.data.grants)?)))
         .collect::<Result<_, Damaged>>()?;
     let logs: Vec<HostLog<'_>> = logged
         .iter()
@@ -381,7 +358,7 @@ mod tests {
             logs.pen(worker).log(key as usize, mode, (g, r), token);
         }
         let log = logs.gather(&window());
-        let read: Vec<_> = log.grants().unwrap();
+        let read: Vec<_> = unpacked(&log).unwrap();
         let expected = written.map(|(worker, key, mode, g_ns, r_ns, token)| Grant {
             key,
             g_ns,
@@ -403,7 +380,7 @@ mod tests {
         }
         logs.pen(0).log(0, Mode::Exclusive, (5_000, 5_001), None);
         let log = logs.gather(&window());
-        assert_eq!(log.grants().unwrap().len(), 3);
+        assert_eq!(unpacked(&log).unwrap().len(), 3);
         assert_eq!((log.made, log.until_ns), (5, 3_500));
     }
 
@@ -439,7 +416,7 @@ mod tests {
                 packed: packed.to_owned(),
                 ..GrantLog::default()
             };
-            assert_eq!(log.grants(), Err(Damaged), "{packed}");
+            assert_eq!(unpacked(&log), Err(Damaged), "{packed}");
         }
     }
 

@@ -10,17 +10,24 @@
 //! Not here: what a lock is (`jostle-targets`), how results look
 //! (`jostle-report`), options (`jostle`).
 
+#[cfg(test)]
+mod arrows;
 mod budgets;
 pub mod connected;
+mod crew;
+mod during;
 pub mod environment;
 pub mod experiment;
 pub mod grants;
+pub mod hosts;
 pub mod keeper;
+mod merged;
 pub mod order;
 pub mod page;
 pub mod point;
 pub mod preflight;
 pub mod proven;
+mod recording;
 pub mod requested;
 pub mod resolve;
 pub mod schedule;

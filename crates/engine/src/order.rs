@@ -1,8 +1,6 @@
 //! What the parent asks of the keeper and what it gets back: plain data, so
 //! that it can be sent to a process here, and to other hosts.
 
-use crate::grants::GrantLog;
-use crate::preflight::Load;
 use jostle_model::ServerAt;
 use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
 use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
@@ -187,7 +185,7 @@ impl RunOrder {
     /// from another host.
     pub fn here(mut self, allowed: &[usize]) -> RunOrder {
         if self.share.is_some() {
-            self.cpus = crate::resolve::cpus(&self.place, allowed);
+            self.cpus = cpus(&self.place, allowed);
         }
         self
     }
@@ -320,7 +318,7 @@ pub struct SweepOrder {
     /// Of each process.
     pub timer_slack: Nanos,
     /// What it asks of the machine.
-    pub load: Load,
+    pub load: Demand,
     /// How long nothing may move before that is called a timeout.
     pub patience: Nanos,
     /// Runs along.
@@ -339,7 +337,7 @@ impl SweepOrder {
     /// As it is for this host, which may use these CPUs.
     pub fn here(mut self, allowed: &[usize]) -> SweepOrder {
         if self.together.is_some() {
-            self.cpus = crate::resolve::cpus(&self.place, allowed);
+            self.cpus = cpus(&self.place, allowed);
         }
         self
     }
@@ -737,4 +735,61 @@ pub struct Closed {
     pub time_wait_left: Option<u64>,
     /// What the machine itself took, before and after the sweep.
     pub anchor: Option<Anchor>,
+}
+
+/// The grants of one host's workers within its window. Times are its
+/// `CLOCK_MONOTONIC`'s.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GrantLog {
+    /// Grants of the window, logged or not.
+    pub made: u64,
+    /// From the window's opening to `until_ns` no grant is missing.
+    pub from_ns: u64,
+    /// The window's end, or the first grant that some worker's log had no place for.
+    pub until_ns: u64,
+    /// Of each worker its number, how many, and of each grant: time since the release
+    /// before, time held, lock and bits, growth of the token. LEB128, in base64.
+    pub packed: String,
+}
+
+impl GrantLog {
+    /// Whether nothing was logged, and nobody asked for it.
+    pub fn is_empty(&self) -> bool {
+        *self == GrantLog::default()
+    }
+}
+
+/// What a sweep asks of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demand {
+    /// Whether the family has ports.
+    pub has_ports: bool,
+    /// Whether the server is ours.
+    pub embedded: bool,
+    /// Source addresses.
+    pub sources: u64,
+    /// Destination ports.
+    pub ports: u64,
+    /// Ports that the plan narrows to.
+    pub port_range: Option<PortRange>,
+    /// Whether sockets are bound and no more.
+    pub alone: bool,
+    /// Whether a port is taken before its destination is known, by bind().
+    pub binds_port: bool,
+    /// Processes that accept at the same time.
+    pub acceptors: u64,
+    /// Other sockets that listen.
+    pub listeners: u64,
+    /// Memory of one connection.
+    pub bytes_each: u64,
+}
+
+/// The CPUs that workers are dealt; empty: wherever they like.
+pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
+    match place {
+        Place::None => Vec::new(),
+        Place::Same => allowed.iter().take(1).copied().collect(),
+        Place::Cross => allowed.to_vec(),
+        Place::Cpus(cpus) => cpus.clone(),
+    }
 }

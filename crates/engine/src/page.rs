@@ -343,7 +343,7 @@ impl<'a> Page<'a> {
 
     /// Notes that `owner` was inside when we entered. The last place gathers
     /// those for whom there is none left.
-    pub fn accuse(&self, owner: u64) {
+    pub fn overlap_with(&self, owner: u64) {
         self.add(Word::Overlaps, 1);
         for culprit in 0..CULPRITS {
             let at = CULPRITS_AT + 2 * culprit;
@@ -358,7 +358,7 @@ impl<'a> Page<'a> {
     }
 
     /// Whom this worker found inside, and how often.
-    pub fn accused(&self) -> Vec<(u64, u64)> {
+    pub fn overlaps_with(&self) -> Vec<(u64, u64)> {
         (0..CULPRITS)
             .map(|culprit| CULPRITS_AT + 2 * culprit)
             .map(|at| (self.own(at).load(Relaxed), self.own(at + 1).load(Relaxed)))
@@ -632,10 +632,13 @@ mod tests {
     fn many_culprits_are_still_counted() {
         let shared = Shared::new(1).unwrap();
         let page = shared.page(0);
-        (0..20).for_each(|owner| page.accuse(owner));
+        (0..20).for_each(|owner| page.overlap_with(owner));
         assert_eq!(page.get(Word::Overlaps), 20);
         assert_eq!(
-            page.accused().iter().map(|(_, count)| count).sum::<u64>(),
+            page.overlaps_with()
+                .iter()
+                .map(|(_, count)| count)
+                .sum::<u64>(),
             20
         );
     }

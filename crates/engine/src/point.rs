@@ -1,11 +1,11 @@
 //! From what a generator's workers measured to the record of a point.
 
+use crate::merged::{histogram, series};
 use crate::order::{Merged, RunOrder, Yield};
 use crate::{requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
-use jostle_model::record::{At, Distribution, Exclusion, Generator, Point, Server, Slice, Workers};
-use jostle_stats::histogram::Histogram;
+use jostle_model::record::{At, Exclusion, Generator, Point, Server, Workers};
 use jostle_stats::{censor, fairness};
 
 /// Which run of which point this is.
@@ -227,24 +227,6 @@ fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
     })
 }
 
-/// What the keeper merged, as a histogram with its exact figures.
-pub fn histogram(merged: &Merged) -> Histogram {
-    let histogram = Histogram::from_buckets(&merged.buckets);
-    let count = histogram.count();
-    let exact = Distribution {
-        count,
-        min: merged.min,
-        max: merged.max,
-        mean: if count > 0 {
-            merged.sum as f64 / count as f64
-        } else {
-            0.0
-        },
-        ..Distribution::default()
-    };
-    histogram.with_exact(&exact)
-}
-
 fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nanos]) {
     let empty = Merged::default();
     let figure = |name: &str| data.figures.get(name).unwrap_or(&empty);
@@ -317,20 +299,6 @@ fn exclusion(point: &Point, data: &Yield) -> Exclusion {
         examples: data.examples.clone(),
         across: data.across.clone(),
     }
-}
-
-pub(crate) fn series(data: &Yield) -> Vec<Slice> {
-    let mean = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
-    let released = |at: usize| data.release_slices.get(at).copied().unwrap_or_default();
-    data.slices
-        .iter()
-        .enumerate()
-        .map(|(at, (operations, stamped, waits))| Slice {
-            operations: *operations,
-            mean_wait_ns: mean(*waits, *stamped),
-            mean_release_ns: mean(released(at).1, released(at).0),
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ mod allow;
 mod connect;
 pub mod neighbours;
 mod one_host;
+pub mod processes;
 mod survey;
 
 pub use allow::{Need, Refusal, allow, fits};
-pub use connect::{Load, bound, explain, forecast, limits, memory_floor, remedy};
+pub use connect::{bound, explain, forecast, limits, memory_floor, remedy};
 pub use one_host::OneHost;
 pub use survey::{Finding, Severity, survey};
 

@@ -1,8 +1,8 @@
 //! Requests, from the parent's side: what the plan asks of them, the requests
 //! that do nothing beside them, and what their yield adds to a record.
 
+use crate::merged::{histogram, series};
 use crate::order::{OpenLoopOrder, OpenLoopYield, RequestOrder, RequestYield, RunOrder, Yield};
-use crate::point::{histogram, series};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Arrivals, Workload};
 use jostle_model::record::{At, Null, Phase, Point};

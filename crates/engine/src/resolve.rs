@@ -402,16 +402,6 @@ fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     }
 }
 
-/// The CPUs that workers are dealt; empty: wherever they like.
-pub fn cpus(place: &Place, allowed: &[usize]) -> Vec<usize> {
-    match place {
-        Place::None => Vec::new(),
-        Place::Same => allowed.iter().take(1).copied().collect(),
-        Place::Cross => allowed.to_vec(),
-        Place::Cpus(cpus) => cpus.clone(),
-    }
-}
-
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if plan.workload == Workload::Rate {

@@ -4,13 +4,13 @@
 //! Each lock has a line in shared memory that only its holder may write. After
 //! a grant the holder marks it by compare-and-swap, before the release it takes
 //! the mark away; a mark that is already there is another owner. That entrant
-//! accuses and leaves the line alone, so that one overlap is counted once and
+//! records both and leaves the line alone, so that one overlap is counted once and
 //! not as many as it confuses. Beside it a counter that every exclusive owner,
 //! marked or not, loads when it enters and stores increased when it leaves: what
 //! it loses against the sum of the workers' own counts was lost by the lock.
 //!
 //! It proves overlap, not memory ordering, and sees no overlap shorter than the
-//! interval between its two marks. Whether an accused owner had died while
+//! interval between its two marks. Whether a recorded owner had died while
 //! holding is decided later, when all workers are reaped.
 
 use crate::page::{Page, Word};
@@ -233,7 +233,7 @@ impl<'a> Guard<'a> {
         let line = self.line(index);
         let own = self.worker as u64 + 1;
         if let Err(other) = line.0[Of::Owner as usize].compare_exchange(0, own, AcqRel, Acquire) {
-            self.page.accuse(other - 1);
+            self.page.overlap_with(other - 1);
             return false;
         }
         if self.witness.readers_at.is_some() {
@@ -265,7 +265,7 @@ impl<'a> Guard<'a> {
         }
         // One acquisition that met other owners, however many they were.
         if let Some(reader) = met {
-            self.page.accuse(reader as u64);
+            self.page.overlap_with(reader as u64);
         }
     }
 
@@ -274,7 +274,7 @@ impl<'a> Guard<'a> {
         std::sync::atomic::fence(SeqCst);
         match self.line(index).0[Of::Owner as usize].load(Acquire) {
             0 => {}
-            other => self.page.accuse(other - 1),
+            other => self.page.overlap_with(other - 1),
         }
         true
     }
@@ -295,7 +295,7 @@ impl<'a> Guard<'a> {
                     let own = self.worker as u64 + 1;
                     let owner = &self.line(index).0[Of::Owner as usize];
                     if let Err(other) = owner.compare_exchange(own, 0, AcqRel, Acquire) {
-                        self.page.accuse(other.saturating_sub(1));
+                        self.page.overlap_with(other.saturating_sub(1));
                     }
                 }
                 Mode::Shared => {
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_owner_accuses_the_first_and_leaves_its_mark() {
+    fn a_second_owner_records_the_first_and_leaves_its_mark() {
         run(Range::Same, false, |witness, shared| {
             let (mut first, mut second) = (
                 witness.guard(0, shared.page(0), 1),
@@ -414,8 +414,8 @@ mod tests {
             second.enter(0, Mode::Exclusive);
             second.leave(0, Mode::Exclusive);
             first.leave(0, Mode::Exclusive);
-            assert_eq!(shared.page(1).accused(), [(0, 1)]);
-            assert_eq!(shared.page(0).accused(), []);
+            assert_eq!(shared.page(1).overlaps_with(), [(0, 1)]);
+            assert_eq!(shared.page(0).overlaps_with(), []);
             // Both loaded zero, so that one of the two updates is lost.
             let witnessed = [0, 1].map(|w| shared.page(w).get(Word::Witnessed));
             assert_eq!((witness.counted(), witnessed), (1, [1, 1]));
@@ -454,7 +454,7 @@ mod tests {
             assert_eq!(shared.page(2).get(Word::Overlaps), 1);
             guards[0].leave(0, Mode::Shared);
             guards[0].enter(0, Mode::Shared); // sees the writer
-            assert_eq!(shared.page(0).accused(), [(2, 1)]);
+            assert_eq!(shared.page(0).overlaps_with(), [(2, 1)]);
         });
     }
 
@@ -468,7 +468,7 @@ mod tests {
             guards[2].enter(0, Mode::Exclusive);
             assert_eq!(shared.page(2).get(Word::Overlaps), 0);
             guards[1].enter(0, Mode::Exclusive); // touches both
-            assert_eq!(shared.page(1).accused(), [(0, 1), (2, 1)]);
+            assert_eq!(shared.page(1).overlaps_with(), [(0, 1), (2, 1)]);
         });
     }
 

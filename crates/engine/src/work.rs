@@ -3,9 +3,9 @@
 //! is known of it when the run is over. Forking, the common start, clocks, window
 //! and clearing away are the same for all.
 
+use crate::crew::Crew;
 use crate::order::{RunOrder, Yield};
-use crate::worker::Crew;
-use jostle_targets::{ServerFigures, SetupError, Target};
+use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
 
 /// What is measured, in the hands of the keeper.
@@ -19,13 +19,13 @@ pub trait Work: Sized + Sync {
     /// Whether a server answers, so that a worker may be busy or waiting.
     fn is_remote(&self) -> bool;
 
-    /// As [`Target::server`].
+    /// As [`jostle_targets::Target::server`].
     ///
     /// # Errors
     /// In words for the user.
     fn counts(&self) -> Result<Option<ServerFigures>, SetupError>;
 
-    /// As [`Target::remove_leftovers`].
+    /// As [`jostle_targets::Target::remove_leftovers`].
     ///
     /// # Errors
     /// In words for the user.
@@ -52,37 +52,4 @@ pub trait Work: Sized + Sync {
 
     /// Adds what workers left elsewhere than in their pages.
     fn add_to(&self, _order: &RunOrder, _data: &mut Yield) {}
-}
-
-impl<T: Target> Work for T {
-    // The loop needs a few hundred bytes.
-    const THREAD_STACK: usize = 64 * 1024;
-
-    fn excludes(&self) -> bool {
-        T::ENTRY.lock.excludes
-    }
-
-    fn is_remote(&self) -> bool {
-        T::ENTRY.is_remote()
-    }
-
-    fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.server()
-    }
-
-    fn clear(&self) -> Result<(), SetupError> {
-        self.remove_leftovers()
-    }
-
-    fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        (self.truth(), self.facts())
-    }
-
-    fn live(crew: &Crew<'_, T>, worker: usize) -> bool {
-        crew.live_with_lock(worker)
-    }
-
-    fn live_as_tasks(crew: &Crew<'_, T>) -> i32 {
-        crew.worker_tasks()
-    }
 }

@@ -3,7 +3,7 @@
 //! No memory is shared between hosts, so that the witness of a host sees only its
 //! own workers. What crosses hosts is a log of grants: when a worker was certainly
 //! inside, by its host's clock, and the fencing token that came with the lock, if
-//! any. A clock is known to within an uncertainty, and the rule is never to accuse
+//! any. A clock is known to within an uncertainty, and the rule is never to flag
 //! falsely: an overlap counts only if it remains wherever the clocks of both hosts
 //! stand within theirs. What remains neither overlap nor order is undecided, and
 //! counted.

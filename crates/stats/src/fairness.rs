@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lottery_is_accused_as_often_as_the_p_value_says() {
+    fn a_lottery_is_flagged_as_often_as_the_p_value_says() {
         let mut rng = Rng::new(2);
         let (mut low, mut high) = (0, 0);
         for _ in 0..1000 {

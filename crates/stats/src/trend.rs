@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_trend_one_series_in_a_hundred_is_accused() {
+    fn without_a_trend_one_series_in_a_hundred_is_flagged() {
         let mut rng = Rng::new(9);
-        let mut accused = 0;
+        let mut flagged = 0;
         for _ in 0..10_000 {
             let series: Vec<f64> = (0..10).map(|_| rng.unit_f64()).collect();
-            accused += u32::from(mann_kendall(&series).p < 0.01);
+            flagged += u32::from(mann_kendall(&series).p < 0.01);
         }
         // At most 1 %, and discrete: 0.92 % expected for ten values.
-        assert!((50..=130).contains(&accused), "{accused}");
+        assert!((50..=130).contains(&flagged), "{flagged}");
     }
 }

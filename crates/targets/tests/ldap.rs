@@ -3,16 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 mod common;
-#[path = "../../../xtask/src/slapd.rs"]
-#[allow(dead_code, reason = "xtask uses what tests do not")]
-mod slapd;
 
 use common::{Bench, with_ledger};
 use jostle_model::plan::Connection;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_targets::{CallError, Phases, RequestSetup, Requests, ServerFigures, Spec, caller};
-use slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
+use jostle_testbed::slapd::{ADMIN, ADMIN_PASSWORD, BASE, Slapd, Wanted};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

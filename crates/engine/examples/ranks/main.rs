@@ -23,7 +23,10 @@ mod local;
 use jostle_engine::experiment;
 use jostle_engine::keeper::Keeper;
 use jostle_engine::order::RunOrder;
-use jostle_engine::world::{self, HostYield, Hosts, Joined, Rank};
+use jostle_engine::{
+    hosts::HostYield,
+    world::{self, Hosts, Joined, Rank},
+};
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;

@@ -2,9 +2,8 @@
 
 use super::Course;
 use super::pilots::{PILOT, PILOT_WARMUP};
-use crate::order::RunOrder;
+use crate::order::{RunOrder, cpus};
 use crate::requested;
-use crate::resolve::cpus;
 use jostle_model::Nanos;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
 use jostle_model::record::{At, Calibration};

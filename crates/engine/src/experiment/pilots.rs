@@ -90,7 +90,7 @@ impl Course<'_, '_> {
             .map(|cost| cost.pair_ns);
         let wanted = match alone_ns {
             Some(pair_ns) => enough(pipelined(pair_ns, depth) * workers as f64).max(depth),
-            // Of requests nothing is known yet.
+            // The own cost is measured for locks alone.
             None => FEWEST,
         };
         let each = at.operations.or(at.keys).unwrap_or(1);

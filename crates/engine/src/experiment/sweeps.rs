@@ -5,9 +5,8 @@
 
 use super::{Course, Limits, Over, Progress, Stop};
 use crate::connected::{self, Curve};
-use crate::order::SweepOrder;
+use crate::order::{Demand, SweepOrder, cpus};
 use crate::preflight;
-use crate::resolve::cpus;
 use crate::schedule;
 use crate::world::{self, Step};
 use jostle_model::connect::{Accept, Close};
@@ -101,7 +100,8 @@ impl Course<'_, '_> {
             because: &self.resolved.given,
         };
         (self.hooks.progress)(Progress::Planned {
-            runs: curves * blocks as usize,
+            points: curves,
+            rounds: blocks as usize,
             takes,
             limits: Limits {
                 concessions: &[],
@@ -228,7 +228,7 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
         ),
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         place: plan.place.clone().unwrap_or(Place::None),
-        load: preflight::Load::of(plan, spec, at),
+        load: Demand::of(plan, spec, at),
         patience: PATIENCE,
         during: plan.during.clone(),
         server: plan.server.clone(),

@@ -346,7 +346,7 @@ fn waits(data: &mut Yield, pages: &[Page<'_>], closes: u64) {
 fn exclusion(data: &mut Yield, pages: &[Page<'_>], witness: &Witness, dead: &BTreeSet<u64>) {
     for (worker, page) in pages.iter().enumerate() {
         data.checked += page.get(Word::Checked);
-        for (owner, count) in page.accused() {
+        for (owner, count) in page.overlaps_with() {
             if dead.contains(&owner) {
                 data.holder_died += count;
                 continue;

@@ -8,9 +8,10 @@ use super::during::During;
 use super::run::{Aborted, LOOK_UP};
 use super::serve::Desk;
 use crate::order::{Closed, Reached, Reply, Request, SweepOrder};
+use crate::preflight::processes::{Processes, RESERVE, Size};
 use crate::preflight::{explain, memory_floor, remedy};
 use crate::workloads::connect::board::{Board, Count, Own, order};
-use crate::workloads::connect::{Crew, Size, stretches};
+use crate::workloads::connect::stretches;
 use jostle_model::connect::{Accept, Close, Stopped};
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::Machine;
@@ -36,7 +37,7 @@ pub struct Sweep<'a> {
     pub(super) desk: &'a Desk,
     pub(super) order: &'a SweepOrder,
     pub(super) board: Board,
-    pub(super) crew: Crew,
+    pub(super) crew: Processes,
     pub(super) alive: BTreeMap<u32, (Kind, usize)>,
     pub(super) deaths: Vec<String>,
     pub(super) endpoint: Endpoint,
@@ -380,6 +381,5 @@ pub(super) fn options(order: &SweepOrder) -> Options {
 
 /// Descriptors that this process has now, and a forked one with it.
 fn open_descriptors() -> u64 {
-    std::fs::read_dir("/proc/self/fd")
-        .map_or(crate::workloads::connect::RESERVE, |fds| fds.count() as u64)
+    std::fs::read_dir("/proc/self/fd").map_or(RESERVE, |fds| fds.count() as u64)
 }

@@ -2,7 +2,7 @@
 
 use super::connect::{Sweep, options};
 use super::run::{Aborted, how_it_ended};
-use crate::workloads::connect::Crew;
+use crate::preflight::processes::Processes;
 use crate::workloads::connect::board::{Count, Own, order};
 use crate::workloads::connect::client::Client;
 use crate::workloads::connect::listener::Listener;
@@ -30,7 +30,7 @@ pub enum Kind {
 
 impl Sweep<'_> {
     pub(super) fn fork_all(&mut self) -> Result<(), Aborted> {
-        let Crew {
+        let Processes {
             clients,
             servers,
             listeners,
@@ -279,7 +279,7 @@ impl Sweep<'_> {
     }
 }
 
-fn death(kind: Kind, number: usize, ended: &Ended, crew: &Crew) -> String {
+fn death(kind: Kind, number: usize, ended: &Ended, crew: &Processes) -> String {
     let (what, nth) = match kind {
         Kind::Client => ("client", number),
         Kind::Server => ("server", number - crew.clients),

@@ -3,15 +3,15 @@
 //!
 //! Pure functions of one reading of the machine.
 
+use super::processes::{RESERVE, Size};
 use super::{Refusal, bytes};
-use crate::workloads::connect::{RESERVE, Size};
+use crate::order::Demand;
 use jostle_model::Remedy;
 use jostle_model::connect::{NextLimit, Only, PortRange};
 use jostle_model::plan::Plan;
 use jostle_model::record::At;
 use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
-use serde::{Deserialize, Serialize};
 
 /// What the kernel was seen to keep of one TCP connection with both ends here,
 /// tables of descriptors included: 8.0 to 8.7 KiB (docs/connections.md), and a
@@ -19,31 +19,6 @@ use serde::{Deserialize, Serialize};
 pub const TCP_BYTES: u64 = 10_000;
 /// Of one end.
 const END_BYTES: u64 = TCP_BYTES / 2;
-
-/// What a sweep asks of the machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// Whether the family has ports.
-    pub has_ports: bool,
-    /// Whether the server is ours.
-    pub embedded: bool,
-    /// Source addresses.
-    pub sources: u64,
-    /// Destination ports.
-    pub ports: u64,
-    /// Ports that the plan narrows to.
-    pub port_range: Option<PortRange>,
-    /// Whether sockets are bound and no more.
-    pub alone: bool,
-    /// Whether a port is taken before its destination is known, by bind().
-    pub binds_port: bool,
-    /// Processes that accept at the same time.
-    pub acceptors: u64,
-    /// Other sockets that listen.
-    pub listeners: u64,
-    /// Memory of one connection.
-    pub bytes_each: u64,
-}
 
 /// Whether a source address is bound (with its port: false, without: true), or
 /// none. One address is only bound where the plan says so.
@@ -57,13 +32,13 @@ pub fn bound(plan: &Plan, sources: u64) -> Option<bool> {
     }
 }
 
-impl Load {
+impl Demand {
     /// Of one curve of the plan.
-    pub fn of(plan: &Plan, spec: &Spec, at: At) -> Load {
+    pub fn of(plan: &Plan, spec: &Spec, at: At) -> Demand {
         let sources = at.sources.unwrap_or(1);
         let embedded = spec.argument.is_none();
         let alone = plan.only == Some(Only::Bind);
-        Load {
+        Demand {
             has_ports: spec.entry.name == "tcp",
             embedded: embedded && !alone,
             sources,
@@ -110,7 +85,7 @@ pub fn memory_floor(machine: &Machine) -> u64 {
 /// Every limit with the number of connections at which it is reached, the
 /// nearest first. Descriptors of one process are none: there are as many
 /// processes as it takes.
-pub fn limits(load: &Load, machine: &Machine) -> Vec<NextLimit> {
+pub fn limits(load: &Demand, machine: &Machine) -> Vec<NextLimit> {
     let each = [ports, processes, files, memory, conntrack];
     let mut limits: Vec<NextLimit> = each.iter().filter_map(|f| f(load, machine)).collect();
     limits.sort_by_key(|limit| limit.at);
@@ -125,7 +100,7 @@ fn limit(name: &str, at: u64, remedy: String) -> NextLimit {
     }
 }
 
-fn ports(load: &Load, machine: &Machine) -> Option<NextLimit> {
+fn ports(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let range = load.port_range.or(machine.net.ports)?;
     if !load.has_ports {
         return None;
@@ -139,7 +114,7 @@ fn ports(load: &Load, machine: &Machine) -> Option<NextLimit> {
 }
 
 /// What gives more of them.
-fn more_ports(load: &Load, range: PortRange) -> String {
+fn more_ports(load: &Demand, range: PortRange) -> String {
     let wider = match range {
         _ if load.port_range.is_some() => "a wider --port-range".to_owned(),
         PortRange { low, .. } if low > 1_024 => {
@@ -155,7 +130,7 @@ fn more_ports(load: &Load, range: PortRange) -> String {
     }
 }
 
-fn processes(load: &Load, machine: &Machine) -> Option<NextLimit> {
+fn processes(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let each = load.size(1, machine).crew()?.each;
     let kernel = &machine.kernel;
     let used = kernel.tasks.unwrap_or(0);
@@ -186,7 +161,7 @@ fn processes(load: &Load, machine: &Machine) -> Option<NextLimit> {
 }
 
 /// Not for holders of CAP_SYS_ADMIN (alloc_empty_file() in fs/file_table.c).
-fn files(load: &Load, machine: &Machine) -> Option<NextLimit> {
+fn files(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let max = machine
         .kernel
         .file_max
@@ -200,7 +175,7 @@ fn files(load: &Load, machine: &Machine) -> Option<NextLimit> {
     ))
 }
 
-fn memory(load: &Load, machine: &Machine) -> Option<NextLimit> {
+fn memory(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let memory = machine.memory?;
     let bound = machine.cgroup.memory.as_ref().map(|bound| bound.room());
     let room = bound.map_or(memory.available_bytes, |room| {
@@ -218,7 +193,7 @@ fn memory(load: &Load, machine: &Machine) -> Option<NextLimit> {
 }
 
 /// Only where it counts at all: it may be there without watching anything.
-fn conntrack(load: &Load, machine: &Machine) -> Option<NextLimit> {
+fn conntrack(load: &Demand, machine: &Machine) -> Option<NextLimit> {
     let (max, count) = machine.net.conntrack.filter(|(_, count)| *count > 0)?;
     load.has_ports.then(|| {
         limit(
@@ -233,7 +208,7 @@ fn conntrack(load: &Load, machine: &Machine) -> Option<NextLimit> {
 ///
 /// # Errors
 /// A limit that not even the smallest number of connections fits.
-pub fn forecast(load: &Load, open: &[u64], machine: &Machine) -> Result<Vec<String>, Refusal> {
+pub fn forecast(load: &Demand, open: &[u64], machine: &Machine) -> Result<Vec<String>, Refusal> {
     let (Some(least), Some(most)) = (open.iter().min(), open.iter().max()) else {
         return Ok(Vec::new());
     };
@@ -276,7 +251,7 @@ pub fn forecast(load: &Load, open: &[u64], machine: &Machine) -> Result<Vec<Stri
 }
 
 /// Things that the tool cannot change, and that do not stop it.
-fn waiting(load: &Load, machine: &Machine) -> Option<String> {
+fn waiting(load: &Demand, machine: &Machine) -> Option<String> {
     let somaxconn = machine.net.somaxconn.filter(|n| *n < 128)?;
     load.embedded.then(|| {
         format!(
@@ -288,7 +263,7 @@ fn waiting(load: &Load, machine: &Machine) -> Option<String> {
 
 /// What an error of a call means for connection number `nth`: which limit it is,
 /// and what lifts it.
-pub fn explain(call: &str, error: &str, nth: u64, load: &Load, machine: &Machine) -> String {
+pub fn explain(call: &str, error: &str, nth: u64, load: &Demand, machine: &Machine) -> String {
     let open = nth.saturating_sub(1);
     let range = load.port_range.or(machine.net.ports);
     let ports = range.map_or_else(|| "the range".to_owned(), |range| range.to_string());
@@ -370,7 +345,7 @@ pub fn explain(call: &str, error: &str, nth: u64, load: &Load, machine: &Machine
 }
 
 /// The same as an option, where one lifts it.
-pub fn remedy(error: &str, call: &str, load: &Load) -> Option<Remedy> {
+pub fn remedy(error: &str, call: &str, load: &Demand) -> Option<Remedy> {
     let by_sources = load.embedded || load.binds_port;
     match (error, call) {
         ("EADDRNOTAVAIL", _) if load.has_ports && by_sources => {
@@ -382,12 +357,12 @@ pub fn remedy(error: &str, call: &str, load: &Load) -> Option<Remedy> {
     }
 }
 
-fn more_sources(load: &Load) -> u64 {
+fn more_sources(load: &Demand) -> u64 {
     (2 * load.sources).max(2)
 }
 
 /// Where fewer were open than there are ports: what else has some.
-fn resting(open: u64, load: &Load, range: Option<PortRange>, machine: &Machine) -> String {
+fn resting(open: u64, load: &Demand, range: Option<PortRange>, machine: &Machine) -> String {
     let all = range.map_or(0, PortRange::count) * load.pairs();
     match machine.net.time_wait {
         Some(resting) if resting > 0 && open + machine.net.reserved < all => format!(
@@ -424,7 +399,7 @@ mod tests {
         machine
     }
 
-    const ONE: Load = Load {
+    const ONE: Demand = Demand {
         has_ports: true,
         embedded: true,
         sources: 1,
@@ -450,18 +425,18 @@ mod tests {
                 .remedy
                 .starts_with("--sources 2, --ports 2, or `sysctl")
         );
-        let many = Load {
+        let many = Demand {
             sources: 64,
             ports: 8,
             ..ONE
         };
         assert_eq!(limits(&many, &machine())[0].name, "memory");
-        let early = Load {
+        let early = Demand {
             binds_port: true,
             ..many
         };
         assert_eq!(early.pairs(), 64, "a bound port serves one destination");
-        let unix = Load {
+        let unix = Demand {
             has_ports: false,
             ..ONE
         };
@@ -551,7 +526,7 @@ mod tests {
         );
         let full = explain("connect", "EADDRNOTAVAIL", 28_233, &ONE, &rested);
         assert!(!full.contains("TIME_WAIT"), "{full}");
-        let alone = Load {
+        let alone = Demand {
             alone: true,
             binds_port: true,
             ..ONE

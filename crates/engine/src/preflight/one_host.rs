@@ -3,7 +3,7 @@
 //! Only what the largest part is, for looks at the limits of one machine. How runs are
 //! dealt out is `world::split`'s to say, and a test holds the two together.
 
-use crate::world::{Host, here};
+use crate::hosts::{Host, here};
 use jostle_model::List;
 use jostle_model::plan::{Plan, Workload};
 

@@ -1,7 +1,7 @@
 //! What a plan means on several hosts, and what makes no sense there.
 
 use super::{Resolved, UsageError, refuse, resolve};
-use crate::world::Host;
+use crate::hosts::Host;
 use jostle_model::plan::{Place, Plan, Workload};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;

@@ -1,9 +1,9 @@
 //! A task of `contend`: acquire, hold, release, idle, until the window closes.
 
 use super::{Job, Next, only};
+use crate::crew::Crew;
 use crate::page::{Page, Stage, Word, phase};
-use crate::worker::Crew;
-use crate::workloads::recorder::{Grant, Recorder};
+use crate::recording::recorder::{Grant, Recorder};
 use jostle_model::plan::Measure;
 use jostle_sys::clock;
 use jostle_targets::wire::{Answer, Asking, Request, Wire};

@@ -15,8 +15,8 @@ mod pipelined;
 mod steps;
 mod timers;
 
+use crate::crew::{Crew, Used};
 use crate::page::{Page, Stage, Word, phase};
-use crate::worker::{Crew, Load};
 use jostle_model::plan::{Measure, Workload};
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, files, futex, process, signal};
@@ -243,7 +243,7 @@ impl<T: Target> Crew<'_, T> {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
-        let before = Load::read(&self.shared.page(first));
+        let before = Used::read(&self.shared.page(first));
         workers
             .clone()
             .for_each(|worker| self.arrive(&self.shared.page(worker)));
@@ -252,7 +252,7 @@ impl<T: Target> Crew<'_, T> {
         generator.run();
         // The thread's, in the name of its first worker.
         let page = self.shared.page(first);
-        Load::read(&page).less(&before).leave(&page);
+        Used::read(&page).less(&before).leave(&page);
         self.depart(workers) && generator.part()
     }
 

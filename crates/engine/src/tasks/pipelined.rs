@@ -3,9 +3,9 @@
 
 use super::steps::Finish;
 use super::{Job, Next};
+use crate::crew::Crew;
 use crate::page::{Page, Word};
-use crate::worker::Crew;
-use crate::workloads::tally::Tally;
+use crate::recording::tally::Tally;
 use jostle_model::plan::Workload;
 use jostle_targets::remote::granted_at_once;
 use jostle_targets::wire::{Asking, Reply, Request, Wire};

@@ -1,9 +1,9 @@
 //! A task of `stream` or `hold` that sends one request at a time.
 
 use super::{Job, Next, only};
+use crate::crew::Crew;
 use crate::page::{Page, Word};
-use crate::worker::Crew;
-use crate::workloads::tally::{Pair, Tally};
+use crate::recording::tally::{Pair, Tally};
 use jostle_model::plan::Workload;
 use jostle_sys::files::Errno;
 use jostle_targets::wire::{Answer, Asking, Request, Wire};

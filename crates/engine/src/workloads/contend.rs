@@ -3,10 +3,10 @@
 //! The loop is compiled for each lock by itself, and once for each way to
 //! measure, so that what is not recorded costs nothing.
 
-use super::recorder::Recorder;
 use crate::grants::Logs;
 use crate::order::RunOrder;
 use crate::page::{Shared, Stage, Word, phase};
+use crate::recording::recorder::Recorder;
 use crate::witness::Witness;
 use jostle_model::plan::Measure;
 use jostle_model::time::Busy;

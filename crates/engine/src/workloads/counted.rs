@@ -5,10 +5,10 @@
 //! same order; between its phases all workers meet, so that the server's memory
 //! can be read with everything held.
 
-use super::tally::Tally;
 use crate::grants::Logs;
 use crate::order::RunOrder;
 use crate::page::{Shared, Word};
+use crate::recording::tally::Tally;
 use crate::witness::Witness;
 use jostle_sys::clock::Clock;
 use jostle_sys::futex;

@@ -84,8 +84,9 @@ fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::{HostYield, Offset};
     use crate::order::{GeneratorYield, SpreadYield, Yield};
-    use crate::world::{HostYield, Offset, parts};
+    use crate::world::parts;
     use jostle_model::plan::Workload;
 
     fn spread(in_flight: usize, generators: usize) -> RunOrder {

@@ -13,25 +13,6 @@ use std::collections::BTreeSet;
 /// Fewer ticks say nothing about a share of a hundredth.
 const ENOUGH_TICKS: u64 = 200;
 
-/// A number for each host, the same for those of one machine. Where the kernel does
-/// not say which machine it is, each is taken for one by itself.
-pub fn numbers(hosts: &[Host]) -> Vec<u64> {
-    let machine = |rank: usize| {
-        let id = &hosts[rank].boot_id;
-        let same = hosts.iter().position(|other| other.boot_id == *id);
-        same.filter(|_| !id.is_empty()).unwrap_or(rank)
-    };
-    let firsts: BTreeSet<usize> = (0..hosts.len()).map(machine).collect();
-    (0..hosts.len())
-        .map(|rank| {
-            firsts
-                .iter()
-                .take_while(|first| **first < machine(rank))
-                .count() as u64
-        })
-        .collect()
-}
-
 /// Of ranks with what each knows: what the first of each machine does, or of whatever
 /// else ranks may be the `same` by.
 pub fn once<'a, D: Copy>(

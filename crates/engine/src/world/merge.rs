@@ -319,10 +319,11 @@ fn open_loop(each: &[&RequestYield]) -> Option<Box<OpenLoopYield>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HostYield, Offset, split};
+    use super::super::split;
     use super::*;
+    use crate::hosts::{HostYield, Offset};
+    use crate::merged::histogram;
     use crate::order::Sides;
-    use crate::point::histogram;
     use jostle_model::plan::{Names, Workload};
     use jostle_stats::histogram::Histogram;
     use proptest::prelude::*;
@@ -503,7 +504,7 @@ mod tests {
         assert_eq!(own(0).machine.harness_cpu_s, 0.5 + 3.5);
         assert_eq!(own(1).machine.harness_cpu_s, 0.5);
         assert_eq!(own(0).server_counted, None);
-        assert_eq!(machines::numbers(&hosts), [0, 1, 0]);
+        assert_eq!(crate::hosts::numbers(&hosts), [0, 1, 0]);
     }
 
     #[test]

@@ -15,12 +15,12 @@ pub(crate) mod split;
 pub(crate) mod sweeps;
 
 use crate::grants;
+use crate::hosts::{Host, HostDid, HostYield};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Closed, Reached, RunOrder, SweepOrder, Yield};
-use jostle_model::hosts::{HostCeiling, HostHere};
+use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
 use jostle_stats::rng::Rng;
-use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -29,48 +29,6 @@ pub use launcher::{Launched, launched};
 pub use ranks::{Joined, Rank, join};
 pub use rows::rows;
 pub use sweeps::{Step, rows as step_rows};
-
-/// One of the hosts that take part. Its place in the list is its rank; rank 0
-/// prints and writes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Host {
-    /// As it calls itself (`uname -n`).
-    pub name: String,
-    /// CPUs that this rank may use.
-    pub cpus: u64,
-    /// `/proc/sys/kernel/random/boot_id`: ranks that share it share a machine, and
-    /// with it its CPUs.
-    pub boot_id: String,
-    /// Version and commit of its jostle; a rank that differs is refused.
-    pub version: String,
-}
-
-/// What the clock of a host shows beside rank 0's, both `CLOCK_MONOTONIC`: rank
-/// 0's time = the host's - `ahead_ns`, give or take `within_ns`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Offset {
-    /// The host's clock less rank 0's.
-    pub ahead_ns: i64,
-    /// Half of the least round trip, and what the clocks may have drifted since.
-    pub within_ns: u64,
-}
-
-/// What one host did in one run, or up to one listed number of a sweep.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostDid<D> {
-    /// Its rank.
-    pub rank: usize,
-    /// Its own data.
-    pub data: D,
-    /// Its clock, bracketed by measurements before and after the run.
-    pub clock: Offset,
-    /// By how much it began later than agreed, in rank 0's time, give or take
-    /// `clock.within_ns`.
-    pub late_ns: i64,
-}
-
-/// What one host did in one run.
-pub type HostYield = HostDid<Yield>;
 
 /// What a run of many hosts took beside the workers' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -305,19 +263,6 @@ fn parts(
     }
 }
 
-/// The hosts as a record of the environment has them.
-pub fn here(hosts: &[Host]) -> Vec<HostHere> {
-    let numbers = machines::numbers(hosts).into_iter();
-    let each = hosts.iter().zip(numbers);
-    each.map(|(host, machine)| HostHere {
-        host: host.name.clone(),
-        cpus: host.cpus,
-        machine,
-        jostle: host.version.clone(),
-    })
-    .collect()
-}
-
 /// What a host is called.
 fn name(hosts: &[Host], rank: usize) -> String {
     let known = hosts.get(rank).map(|host| host.name.clone());
@@ -327,6 +272,7 @@ fn name(hosts: &[Host], rank: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::Offset;
 
     fn did(rank: usize) -> HostYield {
         HostYield {

@@ -82,8 +82,9 @@ fn at(whole: At, part: &Part) -> At {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{HostYield, Offset, merge, split};
+    use super::super::{merge, split};
     use super::*;
+    use crate::hosts::{HostYield, Offset};
     use crate::order::{Merged, Yield};
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Buckets, Is, Machine, SCHEMA};
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_host_convicts_the_whole_by_its_name() {
+    fn a_throttled_host_flags_the_whole_by_its_name() {
         let point = point_of(vec![did(1_000, 0, 0), did(1_000, 0, 3), did(1_000, 0, 0)]);
         let is: Vec<Is> = point.hosts.iter().map(|row| row.verdict.is).collect();
         assert_eq!(is[1], Is::Invalid);

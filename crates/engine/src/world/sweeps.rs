@@ -235,9 +235,9 @@ pub fn rows(
 
 #[cfg(test)]
 pub mod tests {
-    use super::super::Offset;
     use super::*;
-    use crate::preflight::Load;
+    use crate::hosts::Offset;
+    use crate::order::Demand;
     use jostle_model::Nanos;
     use jostle_model::connect::{Accept, Close, Stopped};
     use jostle_model::plan::Place;
@@ -264,7 +264,7 @@ pub mod tests {
             cpus: Vec::new(),
             place: Place::None,
             timer_slack: Nanos(1),
-            load: Load::default(),
+            load: Demand::default(),
             patience: Nanos(1),
             during: None,
             server: None,

@@ -144,7 +144,7 @@ fn other_locks_and_owners_of_one_host_are_not_compared() {
 }
 
 #[test]
-fn a_token_given_twice_convicts_without_any_clock() {
+fn a_token_given_twice_is_an_overlap_without_any_clock() {
     let mut hosts = hosts(&[(0, u64::MAX / US, 0), (0, u64::MAX / US, 0)]);
     hosts.hold(0, 1, 100, 200).token = Some(7);
     hosts.hold(1, 2, 9_000, 9_100).token = Some(7);
@@ -233,7 +233,7 @@ fn what_only_some_logs_cover_does_not_count_as_checked() {
 }
 
 #[test]
-fn a_clock_whose_readings_contradict_each_other_accuses_nobody() {
+fn a_clock_whose_readings_contradict_each_other_decides_nothing() {
     let reading = |at_ns, ahead_ns| Reading {
         at_ns,
         ahead_ns,
@@ -313,7 +313,7 @@ fn by_all_pairs(hosts: &Hosts) -> (u64, u64) {
 
 proptest! {
     #[test]
-    fn a_lock_that_works_is_never_accused(
+    fn a_lock_that_works_is_never_flagged(
         clocks in clocks(), seed: u64, gap in 1u64..400, tokens: bool
     ) {
         let found = working(&clocks, seed, gap, tokens).judge();
@@ -347,7 +347,7 @@ proptest! {
 
     /// Both inside for longer than twice what both clocks may be off by.
     #[test]
-    fn a_lock_that_lets_two_in_is_always_convicted(clocks in clocks(), seed: u64, gap in 1u64..400) {
+    fn a_lock_that_lets_two_in_is_always_flagged(clocks in clocks(), seed: u64, gap in 1u64..400) {
         let mut hosts = working(&clocks, seed, gap, false);
         let doubts = 2 * (clocks[0].1 + clocks[1].1) + 1;
         hosts.hold(0, 7, 5_000_000, 5_000_000 + doubts + 300);

@@ -52,7 +52,7 @@ fn judge(runs: &[&Point], keys: u64) -> Trial {
         run.blocked_share.unwrap_or(f64::NAN) * run.stamped.unwrap_or(0) as f64
     });
     let found = contended / stamped;
-    let accused = runs
+    let flagged = runs
         .iter()
         .filter(|run| reason(run, "not_contended").is_some())
         .count();
@@ -63,7 +63,7 @@ fn judge(runs: &[&Point], keys: u64) -> Trial {
             "off by {:.1} points, more than 2",
             100.0 * (found - truth)
         ))
-    } else if truth > 2.0 * NOT_CONTENDED && accused > 0 {
+    } else if truth > 2.0 * NOT_CONTENDED && flagged > 0 {
         Said::Differs("a contended lock was called not contended".to_owned())
     } else {
         Said::Agrees
@@ -72,7 +72,7 @@ fn judge(runs: &[&Point], keys: u64) -> Trial {
         truth: percent(truth),
         found: percent(found),
         // With several locks nobody knows how much of it is meant to be.
-        control: match (keys, accused) {
+        control: match (keys, flagged) {
             (1, 0) => "not called idle".to_owned(),
             (1, n) => format!("called idle in {n} runs"),
             _ => format!("{} by chance", percent(1.0 / keys as f64)),

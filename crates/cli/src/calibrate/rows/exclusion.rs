@@ -1,5 +1,5 @@
 //! Owners that overlap are found and counted; a correct lock whose owners are
-//! killed is not accused.
+//! killed is not flagged.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
@@ -55,7 +55,7 @@ fn seen(runs: &[&Point], figure: fn(&Exclusion) -> u64) -> f64 {
 }
 
 /// Whether overlaps were held against a lock.
-fn is_accused(runs: &[&Point]) -> bool {
+fn is_flagged(runs: &[&Point]) -> bool {
     let checks = ["exclusion", "lost_update"];
     runs.iter()
         .any(|run| checks.iter().any(|check| reason(run, check).is_some()))
@@ -64,27 +64,28 @@ fn is_accused(runs: &[&Point]) -> bool {
 fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
     let planted = total(broken, |run| noted(run, "planted"));
     let (violations, checked) = (seen(broken, |e| e.violations), seen(broken, |e| e.checked));
-    let (accused, none) = (seen(sound, |e| e.violations), seen(sound, |e| e.checked));
-    let convicted = broken
+    let (clean_violations, clean_checked) =
+        (seen(sound, |e| e.violations), seen(sound, |e| e.checked));
+    let flagged = broken
         .iter()
         .any(|run| reason(run, "exclusion").is_some_and(|reason| reason.is == Is::Invalid));
     let said = if planted == 0.0 {
         Said::CannotTell("chance planted no overlap".to_owned())
     } else if (violations - planted).abs() > (WITHIN * planted).max(AT_LEAST) {
         Said::Differs(format!("{violations} overlaps were found"))
-    } else if !convicted && violations > 0.0 {
+    } else if !flagged && violations > 0.0 {
         Said::Differs("the broken lock is not INVALID".to_owned())
     } else if violations == 0.0 {
         Said::CannotTell("the few overlaps were too short for the witness".to_owned())
-    } else if accused > 0.0 || is_accused(sound) {
-        Said::Differs("the same lock without its fault was accused".to_owned())
+    } else if clean_violations > 0.0 || is_flagged(sound) {
+        Said::Differs("the same lock without its fault was flagged".to_owned())
     } else {
         Said::Agrees
     };
     Trial {
         truth: format!("{planted} overlaps"),
         found: format!("{violations} of {checked} grants"),
-        control: format!("busted:0: {accused} of {none}"),
+        control: format!("busted:0: {clean_violations} of {clean_checked}"),
         said,
     }
 }
@@ -104,10 +105,10 @@ fn judge_killed(killed: &[&Point], left: &[&Point]) -> Trial {
         seen(killed, |e| e.lost_updates),
     );
     let holders = seen(killed, |e| e.holder_died);
-    let said = if is_accused(killed) || violations > 0.0 {
-        Said::Differs("a lock that works was accused because its owners died".to_owned())
-    } else if is_accused(left) {
-        Said::Differs("a lock that works was accused".to_owned())
+    let said = if is_flagged(killed) || violations > 0.0 {
+        Said::Differs("a lock that works was flagged because its owners died".to_owned())
+    } else if is_flagged(left) {
+        Said::Differs("a lock that works was flagged".to_owned())
     } else if holders == 0.0 {
         Said::CannotTell("no owner was killed while it held the lock".to_owned())
     } else {
@@ -127,7 +128,7 @@ mod tests {
     use jostle_model::record::{Reason, Verdict};
 
     fn run(planted: f64, violations: u64) -> Point {
-        let convicted = Reason {
+        let flagged = Reason {
             check: "exclusion".to_owned(),
             is: Is::Invalid,
             claims: Vec::new(),
@@ -142,7 +143,7 @@ mod tests {
                 ..Exclusion::default()
             }),
             verdict: Verdict::of(if violations > 0 {
-                vec![convicted]
+                vec![flagged]
             } else {
                 Vec::new()
             }),
@@ -176,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn a_conviction_that_is_missing_or_of_the_wrong_one_fails() {
-        let acquitted = Point {
+    fn a_flag_that_is_missing_or_on_the_wrong_one_fails() {
+        let unflagged = Point {
             verdict: Verdict::default(),
             ..run(100.0, 100)
         };
-        assert!(matches!(said(&acquitted, &run(0.0, 0)), Said::Differs(_)));
+        assert!(matches!(said(&unflagged, &run(0.0, 0)), Said::Differs(_)));
         assert!(matches!(
             said(&run(100.0, 100), &run(0.0, 1)),
             Said::Differs(_)

@@ -1,8 +1,8 @@
-//! A generator that is kept from working is convicted where that moved the
+//! A generator that is kept from working is flagged where that moved the
 //! headline, and the same one left alone is not.
 //!
-//! Guilt is harm: who was not convicted of what cost less than a tenth against
-//! the interleaved control was not acquitted of anything.
+//! Only harm counts: a disturbance that cost less than a tenth against the
+//! interleaved control need not be flagged.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
@@ -30,7 +30,7 @@ pub static THROTTLED: Row = Row {
     ..STARVED
 };
 
-/// Checks that convict whoever asks.
+/// Checks that flag the generator.
 const OF_THE_GENERATOR: [&str; 3] = ["generator", "throttled", "halted"];
 
 /// What the planted fault must have cost to be one.
@@ -99,7 +99,7 @@ fn throttled(bench: &mut Bench) -> Result<Trial, Stop> {
     })
 }
 
-fn is_convicted(run: &Point) -> bool {
+fn is_flagged(run: &Point) -> bool {
     let mut reasons = run.verdict.reasons.iter();
     reasons.any(|reason| OF_THE_GENERATOR.contains(&reason.check.as_str()))
 }
@@ -120,27 +120,31 @@ fn judge(planted: &[Point], clean: &[Point], truth: String) -> Trial {
         .map(|(planted, clean)| 1.0 - planted.throughput_per_s / clean.throughput_per_s)
         .collect();
     let harm = harms.iter().copied().fold(f64::INFINITY, f64::min);
-    let convicted = planted.iter().filter(|run| is_convicted(run)).count();
-    let accused = clean.iter().filter(|run| is_convicted(run)).count();
+    let flagged = planted.iter().filter(|run| is_flagged(run)).count();
+    let clean_flagged = clean.iter().filter(|run| is_flagged(run)).count();
     let said = if planted.is_empty() || clean.is_empty() {
         Said::CannotTell("nothing was measured".to_owned())
-    } else if accused > 0 {
-        Said::Differs("a generator that was left alone was convicted".to_owned())
-    } else if convicted == planted.len() {
+    } else if clean_flagged > 0 {
+        Said::Differs("a generator that was left alone was flagged".to_owned())
+    } else if flagged == planted.len() {
         Said::Agrees
     } else if harm < HARM {
         Said::CannotTell(format!("what was planted cost only {}", percent(harm)))
     } else {
-        Said::Differs("a generator that was kept from working was acquitted".to_owned())
+        Said::Differs("a generator that was kept from working was not flagged".to_owned())
     };
     Trial {
         truth,
         found: format!(
-            "convicted in {convicted} of {}, {:.0}/s",
+            "flagged in {flagged} of {}, {:.0}/s",
             planted.len(),
             rate(planted)
         ),
-        control: format!("in {accused} of {}, {:.0}/s", clean.len(), rate(clean)),
+        control: format!(
+            "in {clean_flagged} of {}, {:.0}/s",
+            clean.len(),
+            rate(clean)
+        ),
         said,
     }
 }
@@ -170,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn guilt_is_harm() {
+    fn only_harm_counts() {
         let clean = || run(1_000.0, None);
         assert_eq!(said(run(500.0, Some("generator")), clean()), Said::Agrees);
         assert_eq!(said(run(500.0, Some("halted")), clean()), Said::Agrees);
-        // Another check is no conviction of the generator.
+        // Another check does not flag the generator.
         assert!(matches!(
             said(run(500.0, Some("steal")), clean()),
             Said::Differs(_)
@@ -191,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn the_innocent_are_acquitted() {
-        let accused = run(1_000.0, Some("generator"));
+    fn a_generator_left_alone_passes() {
+        let flagged = run(1_000.0, Some("generator"));
         assert!(matches!(
-            said(run(500.0, Some("generator")), accused),
+            said(run(500.0, Some("generator")), flagged),
             Said::Differs(_)
         ));
     }

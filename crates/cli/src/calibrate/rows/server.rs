@@ -61,7 +61,7 @@ fn judge_slow(slow: &[&Point], quick: &[&Point]) -> Trial {
     let said = if !truth.is_finite() || !found.is_finite() {
         Said::Differs("the operations, or the server's log, are missing".to_owned())
     } else if blamed {
-        Said::Differs("the generator was convicted of what the server did".to_owned())
+        Said::Differs("the generator was flagged for what the server did".to_owned())
     } else if found < truth || found > truth + OVERHEAD_NS {
         Said::Differs(format!("an operation reads as {}", span(found)))
     } else if control > truth {
@@ -94,20 +94,20 @@ fn difference(runs: &[&Point]) -> f64 {
 fn judge_counts(wrong: &[&Point], right: &[&Point]) -> Trial {
     let truth = total(wrong, |run| noted(run, "doubled") - noted(run, "lost"));
     let (found, control) = (difference(wrong), difference(right));
-    let convicted = wrong
+    let flagged = wrong
         .iter()
         .all(|run| reason(run, "server_counts").is_some_and(|reason| reason.is == Is::Invalid));
-    let accused = right
+    let clean_flagged = right
         .iter()
         .any(|run| reason(run, "server_counts").is_some());
     let said = if truth == 0.0 || right.is_empty() {
         Said::Differs("the server's log is missing".to_owned())
     } else if found != truth {
         Said::Differs(format!("a difference of {found} was found"))
-    } else if !convicted {
-        Said::Differs("the server that counts wrongly was acquitted".to_owned())
-    } else if control != 0.0 || accused {
-        Said::Differs("a server that counts rightly was convicted".to_owned())
+    } else if !flagged {
+        Said::Differs("the server that counts wrongly was not flagged".to_owned())
+    } else if control != 0.0 || clean_flagged {
+        Said::Differs("a server that counts rightly was flagged".to_owned())
     } else {
         Said::Agrees
     };
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use jostle_model::record::{Generator, Reason, Server, Verdict};
 
-    fn convicted(check: &str) -> Verdict {
+    fn flagged(check: &str) -> Verdict {
         Verdict::of(vec![Reason {
             check: check.to_owned(),
             is: Is::Invalid,
@@ -159,7 +159,7 @@ mod tests {
         let said = |slow: &Point| judge_slow(&[slow], &[&quick]).said;
         assert_eq!(said(&timed(260.0, 210.0)), Said::Agrees);
         let blamed = Point {
-            verdict: convicted("generator"),
+            verdict: flagged("generator"),
             ..timed(260.0, 210.0)
         };
         for wrong in [
@@ -190,24 +190,24 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_must_be_the_one_planted_and_convict() {
+    fn the_difference_must_be_the_one_planted_and_be_flagged() {
         let right = counted(0, [0.0, 0.0], Verdict::default());
         let said = |wrong: &Point| judge_counts(&[wrong], &[&right]).said;
-        let guilty = || convicted("server_counts");
-        assert_eq!(said(&counted(-20, [20.0, 0.0], guilty())), Said::Agrees);
-        assert_eq!(said(&counted(20, [0.0, 20.0], guilty())), Said::Agrees);
+        let caught = || flagged("server_counts");
+        assert_eq!(said(&counted(-20, [20.0, 0.0], caught())), Said::Agrees);
+        assert_eq!(said(&counted(20, [0.0, 20.0], caught())), Said::Agrees);
         for wrong in [
-            counted(-20, [0.0, 20.0], guilty()),
-            counted(0, [20.0, 0.0], guilty()),
+            counted(-20, [0.0, 20.0], caught()),
+            counted(0, [20.0, 0.0], caught()),
             counted(-20, [20.0, 0.0], Verdict::default()),
-            counted(-20, [0.0, 0.0], guilty()),
+            counted(-20, [0.0, 0.0], caught()),
         ] {
             assert!(matches!(said(&wrong), Said::Differs(_)), "{wrong:?}");
         }
-        let accused = counted(0, [0.0, 0.0], guilty());
-        let wrong = counted(-20, [20.0, 0.0], guilty());
+        let clean = counted(0, [0.0, 0.0], caught());
+        let wrong = counted(-20, [20.0, 0.0], caught());
         assert!(matches!(
-            judge_counts(&[&wrong], &[&accused]).said,
+            judge_counts(&[&wrong], &[&clean]).said,
             Said::Differs(_)
         ));
     }

@@ -95,7 +95,7 @@ fn judge(found: &Found<'_>) -> Trial {
             (open >= SEEN_NS, "the open loop did not see the stalls"),
             (
                 limited_by != Some(LimitedBy::Generator),
-                "the generator was convicted of what the target did",
+                "the generator was flagged for what the target did",
             ),
             (
                 open_control < FREE_NS,
@@ -197,7 +197,7 @@ mod tests {
     fn the_open_loop_must_see_the_stalls_and_the_closed_one_must_not() {
         assert_eq!(said(&right()), Said::Agrees);
         assert_eq!(said(&with(0, open(150.0 * MS))), Said::Agrees);
-        let convicted = Point {
+        let flagged = Point {
             verdict: Verdict {
                 limited_by: Some(LimitedBy::Generator),
                 ..Verdict::default()
@@ -206,7 +206,7 @@ mod tests {
         };
         for (at, point, part) in [
             (0, open(149.0 * MS), "did not see"),
-            (0, convicted, "convicted"),
+            (0, flagged, "flagged"),
             (1, open(20.0 * MS), "where there are none"),
             (2, closed(300.0, 100.0 * MS), "met no stall"),
             (2, closed(1.1 * MS, 199.0 * MS), "has moved"),

@@ -1,9 +1,9 @@
 //! From the first fork until all workers are ready.
 
 use super::{Aborted, Children, RAMP_PATIENCE_NS, Run, how_it_ended};
+use crate::crew::Crew;
 use crate::page::{Stage, Word};
 use crate::work::Work;
-use crate::worker::Crew;
 use jostle_model::plan::{Carrier, Workload};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;

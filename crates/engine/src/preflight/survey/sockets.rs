@@ -2,13 +2,14 @@
 //! what would bend or end a sweep of them.
 
 use super::{Finding, Severity};
-use crate::preflight::connect::{Load, TCP_BYTES, limits};
+use crate::order::Demand;
+use crate::preflight::connect::{TCP_BYTES, limits};
 use jostle_sys::limits::Machine;
 
 /// How many can be open at once, with both ends here, over as many addresses and
 /// processes as it takes.
 pub fn connections(machine: &Machine) -> Option<Finding> {
-    let load = Load {
+    let load = Demand {
         has_ports: true,
         embedded: true,
         sources: 64,

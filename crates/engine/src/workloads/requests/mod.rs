@@ -15,11 +15,11 @@ mod page;
 pub mod standstill;
 mod windowed;
 
+use crate::crew::Crew;
 use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
 use crate::page::Stage;
 use crate::page::Word;
 use crate::work::Work;
-use crate::worker::Crew;
 use asking::Asking;
 use jostle_model::plan::Workload;
 use jostle_targets::{

@@ -7,8 +7,8 @@
 
 use super::asking::{Asking, Made};
 use super::{Requesting, standstill};
+use crate::crew::Crew;
 use crate::page::{Page, SLICES, Shared, Stage, Word};
-use crate::worker::Crew;
 use std::sync::atomic::Ordering::Acquire;
 
 /// The life of a worker that has joined. The first of each generator has an eye on

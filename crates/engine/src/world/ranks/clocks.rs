@@ -7,7 +7,7 @@
 //! the sum of the least way there and the least way back, and a slow exchange costs
 //! nothing. Nothing here talks; see `first` for who asks.
 
-use crate::world::Offset;
+use crate::hosts::Offset;
 
 /// How fast two clocks may part, in parts in a million: the kernel lets a time daemon
 /// turn `CLOCK_MONOTONIC` by 500 (adjtimex(2)), and crystals add up to 100 between

@@ -1,7 +1,7 @@
 //! What ranks say to each other: JSON, but for the clock's ping and pong.
 
+use crate::hosts::Host;
 use crate::order::{Assignment, Closed, Reached, Yield};
-use crate::world::Host;
 use serde::{Deserialize, Serialize};
 
 /// The first word of every rank. Its outer form (one JSON object with these keys)

@@ -5,8 +5,8 @@ use super::super::link::Link;
 use super::super::station::Port;
 use super::super::words::{Tick, ToHost};
 use super::{First, Round};
+use crate::hosts::Offset;
 use crate::keeper::KeeperError;
-use crate::world::Offset;
 use jostle_sys::clock;
 use std::time::{Duration, Instant};
 

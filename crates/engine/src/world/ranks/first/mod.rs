@@ -13,9 +13,10 @@ use super::clocks::Bounds;
 use super::link::{Link, LinkError};
 use super::station::{Port, Station};
 use super::words::{FromHost, Hello, Tick, ToHost};
+use crate::hosts::{Host, HostDid, HostYield};
 use crate::keeper::{Keeper, KeeperError};
 use crate::order::{Closed, Reached, RunOrder, SweepOrder, Yield};
-use crate::world::{Host, HostDid, HostYield, Hosts, Spent};
+use crate::world::{Hosts, Spent};
 use std::time::{Duration, Instant};
 
 /// How far a host is in a run.

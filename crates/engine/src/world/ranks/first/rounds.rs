@@ -5,9 +5,9 @@ use super::super::link::Link;
 use super::super::station::{Port, Station};
 use super::super::words::ToHost;
 use super::{First, Round, Seat, Stage, phase};
+use crate::hosts::{HostDid, HostYield, Offset};
 use crate::keeper::KeeperError;
 use crate::order::{Assignment, Closed, Reached, RunOrder, SweepOrder, Together};
-use crate::world::{HostDid, HostYield, Offset};
 use jostle_sys::clock;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,44 @@
+//! A child that ends with its standard input, and so also when this program ends, in
+//! whatever way: a server, a hog, a shell that restores a setting.
+
+use crate::shell;
+use anyhow::Context;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Dropping it closes the input and waits for the child's end.
+pub struct Leash {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Leash {
+    /// Starts a program that heeds this.
+    ///
+    /// # Errors
+    /// The system's, with the command.
+    pub fn start(command: &mut Command) -> anyhow::Result<Leash> {
+        command.stdin(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot run `{}`", shell::typed(command)))?;
+        let input = child.stdin.take();
+        Ok(Leash { child, input })
+    }
+
+    /// The child's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it prints, if that is piped; once.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,239 @@
+//! The servers that validations measure, each on a free port of the loopback.
+//!
+//! Dropping a [`Running`] ends its server. A server ends, too, when this program
+//! does, in whatever way: it has a guardian that waits for the end of its input.
+
+use crate::leash::Leash;
+use crate::slapd::{self, Slapd};
+use anyhow::{Context, anyhow, bail, ensure};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// For a server to answer, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Users in the directory of slapd.
+const ENTRIES: u32 = 1_000;
+
+/// A kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// The lock daemon.
+    Lockd,
+    /// A server that sleeps 50 us over each grant, one after the other.
+    Slow,
+    /// Redis, which writes nothing to disk.
+    Redis,
+    /// nginx: answers from memory.
+    Nginx,
+    /// `python3 -m http.server`: a thread for each connection, a file for each
+    /// answer.
+    Python,
+    /// OpenLDAP's directory server.
+    Slapd,
+}
+
+impl Server {
+    /// As tables print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::Lockd => "lockd",
+            Server::Slow => "slow",
+            Server::Redis => "redis",
+            Server::Nginx => "nginx",
+            Server::Python => "python",
+            Server::Slapd => "slapd",
+        }
+    }
+
+    /// The Debian packages that it comes from.
+    pub fn packages(self) -> &'static [&'static str] {
+        match self {
+            Server::Lockd | Server::Slow => &[],
+            Server::Redis => &["redis-server"],
+            Server::Nginx => &["nginx-light"],
+            Server::Python => &["python3-venv"],
+            Server::Slapd => &["slapd", "openssl"],
+        }
+    }
+
+    /// Starts it, on one CPU if that is given. `jostle` is the program that has the
+    /// servers of its own.
+    ///
+    /// # Errors
+    /// Where it does not start, or does not answer in time.
+    pub fn start(self, jostle: &Path, cpu: Option<usize>) -> anyhow::Result<Running> {
+        match self {
+            Server::Lockd => own(self, jostle, "lockd", cpu),
+            Server::Slow => own(self, jostle, "echo:slow=50us", cpu),
+            Server::Redis | Server::Nginx | Server::Python => foreign(self, cpu),
+            Server::Slapd => directory(cpu),
+        }
+    }
+}
+
+/// What ends a server: its own input, or its guardian's.
+#[allow(dead_code, reason = "held so that dropping it ends the server")]
+enum End {
+    Input(Leash),
+    Slapd(Slapd),
+}
+
+/// A server that answers.
+pub struct Running {
+    /// Its kind.
+    pub server: Server,
+    /// Where it listens.
+    pub address: SocketAddr,
+    end: End,
+}
+
+impl Running {
+    /// What the verbs that send requests are given.
+    pub fn target(&self) -> String {
+        match (self.server, &self.end) {
+            (Server::Lockd | Server::Slow, _) => format!("lockd://{}", self.address),
+            (Server::Redis, _) => format!("redis://{}", self.address),
+            (_, End::Slapd(slapd)) => slapd.url("(uid=user{n})"),
+            (Server::Nginx | Server::Python | Server::Slapd, _) => {
+                format!("http://{}/", self.address)
+            }
+        }
+    }
+}
+
+/// A server of jostle's own: it ends with its standard input.
+fn own(server: Server, jostle: &Path, name: &str, cpu: Option<usize>) -> anyhow::Result<Running> {
+    let mut serve = pinned(cpu);
+    serve
+        .arg(jostle)
+        .args(["serve", name])
+        .stdout(Stdio::piped());
+    let mut leash = Leash::start(&mut serve)?;
+    let stdout = leash.stdout().context("a server without output")?;
+    let mut said = String::new();
+    BufReader::new(stdout).read_line(&mut said)?;
+    let address = said.trim().parse();
+    Ok(Running {
+        server,
+        address: address.with_context(|| format!("{name} does not start: it printed {said:?}"))?,
+        end: End::Input(leash),
+    })
+}
+
+/// What begins a command line that shall keep to a CPU.
+fn pinned(cpu: Option<usize>) -> Command {
+    match cpu {
+        Some(cpu) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu.to_string()]);
+            command
+        }
+        None => Command::new("env"),
+    }
+}
+
+/// A program of the system, in a directory of its own.
+fn foreign(server: Server, cpu: Option<usize>) -> anyhow::Result<Running> {
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let directory = tempfile::Builder::new()
+        .prefix("jostle-validate-")
+        .tempdir()?;
+    let words = words(server, address, directory.path())?;
+    let line = pinned(cpu);
+    let mut guardian = Command::new("sh");
+    guardian
+        .args(["-c", slapd::GUARDIAN, "sh"])
+        // From here on the guardian removes it.
+        .arg(directory.keep())
+        .arg(line.get_program())
+        .args(line.get_args())
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let running = Running {
+        server,
+        address,
+        end: End::Input(Leash::start(&mut guardian)?),
+    };
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        if began.elapsed() > PATIENCE {
+            bail!("{server:?} does not answer at {address}; is it installed?");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(running)
+}
+
+/// Its command line; what it needs is written into its directory.
+fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Result<Vec<String>> {
+    let (place, port) = (directory.display(), address.port());
+    let line = match server {
+        Server::Redis => format!(
+            "redis-server --port {port} --bind 127.0.0.1 --save --appendonly no --dir {place}"
+        ),
+        Server::Nginx => {
+            std::fs::write(directory.join("nginx.conf"), nginx(address, directory))?;
+            format!("/usr/sbin/nginx -p {place} -e stderr -c {place}/nginx.conf")
+        }
+        Server::Python => {
+            std::fs::write(directory.join("index.html"), "hello\n")?;
+            format!(
+                "python3 -m http.server {port} --bind 127.0.0.1 --protocol HTTP/1.1 \
+                 --directory {place}"
+            )
+        }
+        Server::Lockd | Server::Slow | Server::Slapd => {
+            return Err(anyhow!("{server:?} is started in another way"));
+        }
+    };
+    Ok(line.split_whitespace().map(str::to_owned).collect())
+}
+
+/// One worker that answers from memory and never closes a connection by itself.
+fn nginx(address: SocketAddr, directory: &Path) -> String {
+    let place = directory.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|what| format!("{what}_temp_path {place}/{what};"))
+        .join(" ");
+    format!(
+        "daemon off; worker_processes 1; pid {place}/nginx.pid;\n\
+         events {{ worker_connections 10000; }}\n\
+         http {{ access_log off; {temporary} keepalive_requests 1000000000;\n\
+         server {{ listen {address} backlog=4096; location / {{ return 200 'hello\\n'; }} }} }}\n"
+    )
+}
+
+fn directory(cpu: Option<usize>) -> anyhow::Result<Running> {
+    let slapd = Slapd::start(&slapd::Wanted {
+        entries: ENTRIES,
+        cpu,
+        ..slapd::Wanted::default()
+    })
+    .map_err(anyhow::Error::msg)?;
+    ensure!(slapd.pid().is_some(), "slapd ended");
+    Ok(Running {
+        server: Server::Slapd,
+        address: (Ipv4Addr::LOCALHOST, slapd.port).into(),
+        end: End::Slapd(slapd),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_answers_and_is_gone_when_it_is_dropped() {
+        let running = Server::Python.start(Path::new("jostle"), Some(0)).unwrap();
+        let address = running.address;
+        assert_eq!(running.target(), format!("http://{address}/"));
+        assert!(TcpStream::connect(address).is_ok());
+        drop(running);
+        assert!(TcpStream::connect(address).is_err());
+    }
+}

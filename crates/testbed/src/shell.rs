@@ -1,0 +1,82 @@
+//! Running other programs: where the repository is, which cargo, and what a
+//! failure says.
+
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository's root, wherever the command was called.
+pub fn root() -> &'static Path {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own)
+}
+
+/// Where cargo puts what it builds.
+pub fn target_directory() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(directory) => root().join(directory),
+        None => root().join("target"),
+    }
+}
+
+/// A call of the cargo that runs this program, in the repository's root.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// The command as one would type it.
+pub fn typed(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    std::iter::once(program)
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Runs it with our own input and output.
+pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run `{}`", typed(command)))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", typed(command));
+    }
+    Ok(())
+}
+
+/// Runs it and gives what it wrote to stdout; stderr stays ours.
+pub fn output(command: &mut Command) -> anyhow::Result<String> {
+    command.stderr(std::process::Stdio::inherit());
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run `{}`", typed(command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", typed(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("output of `{}`", typed(command)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_holds_the_workspace() {
+        assert!(root().join("crates/model/Cargo.toml").is_file());
+    }
+
+    #[test]
+    fn a_failure_names_the_command_and_its_status() {
+        let error = run(Command::new("/bin/sh").args(["-c", "exit 7"])).unwrap_err();
+        assert_eq!(error.to_string(), "`sh -c exit 7` failed: exit status: 7");
+        let error = output(&mut Command::new("/no/such/program")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot run `program`");
+        let text = output(Command::new("/bin/sh").args(["-c", "echo hello"]));
+        assert_eq!(text.unwrap(), "hello\n");
+    }
+}

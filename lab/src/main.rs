@@ -1,0 +1,87 @@
+//! The laboratory, called through `cargo xtask`:
+//!
+//! - `validate`: plants a truth and counts how often jostle finds it;
+//! - `peers`: measures jostle beside small C programs, jostled beside Redis.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people, whose results go to stdout as jostle's own do"
+)]
+
+mod hog;
+mod load;
+mod peers;
+mod validate;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Parser)]
+#[command(about = "What jostle is measured with", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Measures jostle side by side with small C programs, jostled with Redis
+    Peers {
+        /// Interleaved repeats of each pair
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        repeats: u32,
+        /// Only the trials whose name contains this (with --services: is this, if one is)
+        #[arg(long)]
+        only: Option<String>,
+        /// jostled beside Redis, instead of jostle beside C programs
+        #[arg(long)]
+        services: bool,
+        /// Adds what `--services` measures to this file, a line for each trial
+        #[arg(long, requires = "services")]
+        save: Option<PathBuf>,
+        /// Tests that it runs: programs as they are built, in no time; the
+        /// figures mean nothing
+        #[arg(long, hide = true, requires = "services")]
+        smoke: Option<PathBuf>,
+    },
+    /// Plants a truth and counts how often the statistics find it
+    Validate {
+        #[command(subcommand)]
+        subject: validate::Subject,
+    },
+    /// Loads a server; called by `peers --services`
+    #[command(hide = true)]
+    Load(load::Load),
+    /// Uses a share of one CPU; called by `validate busy`
+    #[command(hide = true)]
+    Hog(hog::Hog),
+}
+
+fn main() -> anyhow::Result<()> {
+    // What is started from here inherits it; tests interrupt what they start.
+    jostle_sys::signal::heed_interrupts()?;
+    match Arguments::parse().task {
+        Task::Validate { subject } => validate::run(&subject),
+        Task::Peers {
+            repeats,
+            only,
+            services: false,
+            ..
+        } => peers::run(repeats, only.as_deref()),
+        Task::Peers {
+            repeats,
+            only,
+            save,
+            smoke,
+            ..
+        } => peers::services::run(&peers::services::Options {
+            repeats,
+            only,
+            save,
+            smoke,
+        }),
+        Task::Load(load) => load::run(&load),
+        Task::Hog(hog) => hog.run(),
+    }
+}

@@ -1,0 +1,188 @@
+//! The servers that are measured: each on a free port, on the server's CPU, in a
+//! directory of its own, ended when it is dropped.
+
+use super::Ground;
+use crate::load::ask;
+use anyhow::{Context, bail};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// As it comes, tokens on disk included, with room for all waiters.
+    Jostled,
+    /// As it comes, but writing nothing to disk.
+    Redis,
+    /// `jostle-lab load answer`.
+    Answers,
+    /// `jostle-lab load relay`.
+    Relays,
+}
+
+/// A running one.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    /// Port of the metrics.
+    pub metrics: Option<u16>,
+    /// Read to its end by nobody, but not closed either.
+    _log: Option<BufReader<Box<dyn std::io::Read>>>,
+    _directory: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn start(kind: Kind, ground: &Ground) -> anyhow::Result<Server> {
+        let directory = tempfile::Builder::new().prefix("jostle-peers-").tempdir()?;
+        // taskset becomes the server: the process keeps its number.
+        let mut command = Command::new("taskset");
+        command.args(["-c", &ground.server_cpu.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        match kind {
+            Kind::Jostled => {
+                command
+                    .arg(&ground.jostled)
+                    .arg("--data")
+                    .arg(directory.path());
+                command.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+                command.args([
+                    "--max-connections",
+                    "15000",
+                    "--max-waiters-per-lock",
+                    "15000",
+                ]);
+                command
+                    .env_remove("JOSTLED_PASSWORD")
+                    .stderr(Stdio::piped());
+            }
+            Kind::Redis => {
+                let port = free_port()?;
+                command.args(["redis-server", "--port", &port.to_string()]);
+                command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+                command
+                    .args(["--maxclients", "15000", "--dir"])
+                    .arg(directory.path());
+                let child = command.spawn().context("cannot run taskset")?;
+                return Server::redis(child, port, directory);
+            }
+            Kind::Answers | Kind::Relays => {
+                let what = if kind == Kind::Answers {
+                    "answer"
+                } else {
+                    "relay"
+                };
+                command.arg(&ground.load).args(["load", what]);
+                command.stdout(Stdio::piped());
+            }
+        }
+        let child = command.spawn().context("cannot run taskset")?;
+        Server::announced(child, directory)
+    }
+
+    /// Waits until a server that says where it listens is ready.
+    fn announced(mut child: Child, directory: TempDir) -> anyhow::Result<Server> {
+        let said: Box<dyn std::io::Read> = match (child.stdout.take(), child.stderr.take()) {
+            (Some(stdout), _) => Box::new(stdout),
+            (None, Some(stderr)) => Box::new(stderr),
+            (None, None) => bail!("a server that says nothing"),
+        };
+        let mut server = Server {
+            child,
+            port: 0,
+            metrics: None,
+            _log: None,
+            _directory: directory,
+        };
+        let mut log = BufReader::new(said);
+        let mut all = String::new();
+        loop {
+            let start = all.len();
+            if log.read_line(&mut all)? == 0 {
+                bail!("a server did not start: {all}");
+            }
+            let line = all[start..].trim_end();
+            match () {
+                () if line.contains("metrics on ") => server.metrics = port_in(line),
+                () if line.contains("listening on ") => server.port = port_in(line).unwrap_or(0),
+                () if line.ends_with(" ready") => break,
+                () if line.starts_with("ready ") => {
+                    server.port = port_in(line).unwrap_or(0);
+                    break;
+                }
+                () => {}
+            }
+        }
+        server._log = Some(log);
+        Ok(server)
+    }
+
+    /// Redis does not say when it listens: it is asked until it answers.
+    fn redis(child: Child, port: u16, directory: TempDir) -> anyhow::Result<Server> {
+        let mut server = Server {
+            child,
+            port,
+            metrics: None,
+            _log: None,
+            _directory: directory,
+        };
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+                ask(&mut stream, &[b"PING"])?;
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("redis-server did not start: {status}");
+            }
+            if Instant::now() > end {
+                bail!("redis-server does not listen on port {port}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The number that a line or an address in it ends with.
+fn port_in(line: &str) -> Option<u16> {
+    let address = line.strip_suffix("/metrics").unwrap_or(line);
+    address.rsplit([':', ' ']).next()?.parse().ok()
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read_from_what_servers_say() {
+        let table = [
+            ("jostled: listening on 127.0.0.1:2626", Some(2626)),
+            (
+                "jostled: metrics on http://127.0.0.1:9100/metrics",
+                Some(9100),
+            ),
+            ("ready 34567", Some(34567)),
+            ("jostled: ready", None),
+        ];
+        for (line, port) in table {
+            assert_eq!(port_in(line), port, "{line}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What is measured on an idle machine: command lines of several points each.
+
+use jostle_testbed::servers::{Running, Server};
+use jostle_testbed::slapd;
+use std::net::SocketAddr;
+
+const LOCKS: [&str; 12] = [
+    "flock",
+    "ofd",
+    "posix",
+    "lockfile",
+    "sysv",
+    "sysv-undo",
+    "posix-sem",
+    "futex",
+    "spin",
+    "pthread",
+    "pthread-robust",
+    "pthread-pi",
+];
+
+const SERVERS: [Server; 5] = [
+    Server::Lockd,
+    Server::Redis,
+    Server::Nginx,
+    Server::Python,
+    Server::Slapd,
+];
+
+/// A command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Verb and target.
+    pub name: String,
+    /// Who answers; None: a lock, or what jostle starts itself.
+    pub server: Option<Server>,
+    /// The words that follow `jostle`, apart from the target or command.
+    options: String,
+}
+
+/// All of them.
+pub fn lines() -> Vec<Line> {
+    LOCKS
+        .into_iter()
+        .flat_map(locks)
+        .chain(networked())
+        .collect()
+}
+
+/// Every number of workers with both holds. Locks without a hold are quicker than the
+/// stamps around them, and are measured without. 100 workers in turn with a hold of 1 ms
+/// need a longer window for the ten turns each that fairness wants.
+fn locks(lock: &str) -> Vec<Line> {
+    let line = |what: &str, options: &str| Line {
+        name: format!("contend {lock}, {what}"),
+        server: None,
+        options: format!("-i 0 --warmup 0.05 --runs 3 {options}"),
+    };
+    vec![
+        line("no hold", "-w 1:2:4:10:100 -b 0 -t 0.3 --measure counts"),
+        line("hold 1 ms", "-w 1:2:4:10 -b 1ms -t 0.3"),
+        line("hold 1 ms, many", "-w 100 -b 1ms -t 1.4"),
+    ]
+}
+
+/// The verbs of services, with what each server takes of them.
+fn networked() -> impl Iterator<Item = Line> {
+    let each = SERVERS.into_iter().flat_map(|server| {
+        let is_slow = matches!(server, Server::Python | Server::Slapd);
+        let (operations, calls) = match is_slow {
+            true => ("100:200:400", "30:60"),
+            false => ("1000:2000:4000", "50:100"),
+        };
+        // It sends head and body apart, and on a connection that is kept the body waits
+        // for the delayed acknowledgement of the head: 40 ms each.
+        let requests = match server {
+            Server::Python => "--connection each",
+            _ => "",
+        };
+        let verbs = [
+            ("stream", format!("-n {operations} -w 1:2:4:8 {requests}")),
+            ("connect", "--open 50:100:150:200 --close rst".to_owned()),
+            ("call", format!("-n {calls} -w 1:2 --null none")),
+            (
+                "spread",
+                format!("--in-flight 12 --generators 2:3:4:6 -t 0.3 --warmup 0.1 {requests}"),
+            ),
+            (
+                "rate",
+                format!("--rate 50:75:100:150:200:250:300:350 -w 16 -t 1 --warmup 0.1 {requests}"),
+            ),
+        ];
+        let holds = matches!(server, Server::Lockd | Server::Redis);
+        let hold = ("hold", "--keys 100:200:400:800:1600:3200 -w 1:2".to_owned());
+        let verbs = verbs.into_iter().chain(holds.then_some(hold));
+        verbs.map(move |(verb, options)| Line {
+            name: format!("{verb} {}", server.name()),
+            server: Some(server),
+            options: format!("{options} --runs 3"),
+        })
+    });
+    let by_itself = |name: &str, options: &str| Line {
+        name: name.to_owned(),
+        server: None,
+        options: format!("{options} --runs 3"),
+    };
+    each.chain([
+        by_itself(
+            "connect tcp",
+            "--open 100:300:1000:3000 --sources 1 --close rst",
+        ),
+        by_itself("connect unix", "--open 100:300:1000:3000"),
+        by_itself("call true", "-n 100:200 -w 1:2 --null none"),
+    ])
+}
+
+impl Line {
+    fn verb(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
+    }
+
+    /// The words that follow `jostle`; `server` is who answers.
+    pub fn words(&self, server: Option<&Running>) -> Vec<String> {
+        let plain = || {
+            let target = self.name.split([' ', ',']).nth(1);
+            target.unwrap_or_default().to_owned()
+        };
+        let target = match server {
+            None => plain(),
+            Some(running) => match self.verb() {
+                "connect" => format!("tcp://{}", running.address),
+                "call" => command(running.server, running.address),
+                _ => running.target(),
+            },
+        };
+        let options = self.options.split_whitespace().map(str::to_owned);
+        let first = [self.verb().to_owned(), target];
+        first.into_iter().chain(options).collect()
+    }
+}
+
+/// A program that asks the server once.
+fn command(server: Server, address: SocketAddr) -> String {
+    let port = address.port();
+    match server {
+        Server::Lockd | Server::Slow | Server::Redis => format!("redis-cli -p {port} ping"),
+        Server::Nginx | Server::Python => format!("curl -s http://{address}/"),
+        Server::Slapd => format!(
+            "ldapsearch -x -LLL -H ldap://{address} -b {} (uid=user1) cn",
+            slapd::BASE
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Points of a line: the product of its lists.
+    fn points(line: &Line) -> usize {
+        let lists = line.options.split(' ').filter(|word| word.contains(':'));
+        lists.map(|list| list.split(':').count()).product()
+    }
+
+    #[test]
+    fn three_hundred_points_of_every_lock_and_of_every_verb() {
+        let lines = lines();
+        let names: BTreeSet<_> = lines.iter().map(|line| &line.name).collect();
+        assert_eq!(names.len(), lines.len());
+        let of = |verb: &str| -> usize {
+            let some = lines.iter().filter(|line| line.verb() == verb);
+            some.map(points).sum()
+        };
+        // Locks at 5 numbers of workers with 2 holds.
+        assert_eq!(of("contend"), LOCKS.len() * 10);
+        let verbs = [
+            "contend", "stream", "connect", "call", "spread", "rate", "hold",
+        ];
+        assert!(verbs.map(of).iter().sum::<usize>() >= 300);
+        assert!(verbs.iter().all(|verb| of(verb) > 0));
+    }
+
+    #[test]
+    fn a_line_becomes_words() {
+        let lines = lines();
+        let words = lines[0].words(None).join(" ");
+        let expected = "contend flock -i 0 --warmup 0.05 --runs 3 -w 1:2:4:10:100 -b 0 -t 0.3 \
+                        --measure counts";
+        assert_eq!(words, expected);
+        let connect = lines
+            .iter()
+            .find(|line| line.name == "connect unix")
+            .unwrap();
+        assert!(
+            connect
+                .words(None)
+                .join(" ")
+                .starts_with("connect unix --open")
+        );
+        let at = "127.0.0.1:80".parse().unwrap();
+        assert_eq!(command(Server::Python, at), "curl -s http://127.0.0.1:80/");
+    }
+}

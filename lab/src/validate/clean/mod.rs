@@ -1,0 +1,402 @@
+//! What an idle machine measures: almost all of it must be VALID, and nearly nothing of
+//! it may be blamed on neighbours or go unchecked.
+//!
+//! A line is one command of several points ([`mod@lines`]), with short windows as a user in
+//! a hurry has them. The verdict of a point is the one that the table prints.
+
+mod halt;
+mod lines;
+
+use super::program;
+use super::store::{Store, slim};
+use super::{Required, Row, stolen};
+use anyhow::Context;
+use jostle_model::record::{Experiment, Is, Point, Reason};
+use jostle_stats::summary::{PointSummary, summarize};
+use jostle_testbed::servers::{Running, Server};
+use lines::{Line, lines};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Points that are required; how many of them may be flagged, and how many at least
+/// must be VALID.
+const POINTS: u64 = 300;
+const FLAGGED: u64 = 3;
+const VALID: f64 = 0.9;
+
+/// Of CPU time: above that a point is reported apart, and counted with the others.
+const STOLEN: f64 = 0.02;
+
+/// Checks that must not speak on an idle machine.
+const OF_NEIGHBOURS: [&str; 2] = ["neighbours", "unchecked"];
+
+/// What a command measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measured {
+    /// The name of its [`Line`].
+    pub line: String,
+    /// How long idle CPUs polled before they halted, where the machine has that.
+    pub halt_poll_ns: Option<u64>,
+    pub experiment: Experiment,
+    /// Without slices, and without histograms that no check looks at.
+    pub points: Vec<Point>,
+}
+
+/// What to collect.
+pub struct Wanted<'a> {
+    pub seconds: u64,
+    pub save: Option<&'a Path>,
+    /// Judge this file instead.
+    pub judge: Option<&'a Path>,
+    /// Idle CPUs poll, and do not poll.
+    pub both: bool,
+    /// Only lines whose names contain this.
+    pub only: Option<&'a str>,
+}
+
+/// Collects what is missing, as far as time allows, and judges all there is.
+pub fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+    if let Some(path) = wanted.judge {
+        return Ok(report(&Store::read(path)?.lines));
+    }
+    let mut lines = lines();
+    lines.retain(|line| wanted.only.is_none_or(|only| line.name.contains(only)));
+    let mut store = Store::open(wanted.save)?;
+    let until = Instant::now() + Duration::from_secs(wanted.seconds);
+    if wanted.both {
+        for ns in halt::SETTINGS {
+            let _restored = halt::set(ns)?;
+            collect(&lines, &mut store, until)?;
+        }
+    } else {
+        collect(&lines, &mut store, until)?;
+    }
+    Ok(report(&store.lines))
+}
+
+/// The lines that were not measured yet with idle CPUs as they are now.
+fn missing<'a>(
+    lines: &'a [Line],
+    measured: &[Measured],
+    halt_poll_ns: Option<u64>,
+) -> Vec<&'a Line> {
+    let done: BTreeSet<&str> = measured
+        .iter()
+        .filter(|done| done.halt_poll_ns == halt_poll_ns)
+        .map(|done| done.line.as_str())
+        .collect();
+    let missing = lines.iter().filter(|line| !done.contains(&*line.name));
+    missing.collect()
+}
+
+fn collect(lines: &[Line], store: &mut Store<Measured>, until: Instant) -> anyhow::Result<()> {
+    let halt_poll_ns = halt::now();
+    let missing = missing(lines, &store.lines, halt_poll_ns);
+    if missing.is_empty() || Instant::now() >= until {
+        return Ok(());
+    }
+    let bench = Bench::set_up(program::build()?, &missing)?;
+    for (nth, line) in missing.iter().enumerate() {
+        if Instant::now() >= until {
+            break;
+        }
+        eprintln!("{} of {}: {}", nth + 1, missing.len(), line.name);
+        let (experiment, points) = bench.run(line)?;
+        store.add(Measured {
+            line: line.name.clone(),
+            halt_poll_ns,
+            experiment,
+            points,
+        })?;
+    }
+    Ok(())
+}
+
+/// jostle and the servers.
+struct Bench {
+    jostle: PathBuf,
+    servers: Vec<Running>,
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    /// With the servers that these lines want.
+    fn set_up(jostle: PathBuf, lines: &[&Line]) -> anyhow::Result<Bench> {
+        let mut wanted: Vec<Server> = Vec::new();
+        for server in lines.iter().filter_map(|line| line.server) {
+            if !wanted.contains(&server) {
+                wanted.push(server);
+            }
+        }
+        // What `call` starts, beside the servers.
+        let mut packages = vec!["redis-tools", "curl", "ldap-utils"];
+        packages.extend(wanted.iter().flat_map(|server| server.packages()));
+        jostle_testbed::packages::ensure(&packages)?;
+        let servers = wanted.into_iter().map(|server| server.start(&jostle, None));
+        Ok(Bench {
+            servers: servers.collect::<anyhow::Result<_>>()?,
+            jostle,
+            directory: tempfile::tempdir()?,
+        })
+    }
+
+    fn run(&self, line: &Line) -> anyhow::Result<(Experiment, Vec<Point>)> {
+        let of_line = |running: &&Running| Some(running.server) == line.server;
+        let server = self.servers.iter().find(of_line);
+        let mut run = program::call(&self.jostle);
+        run.args(line.words(server));
+        let part = self.directory.path().join("part.jsonl");
+        let set = program::run(&mut run, &part)?.pop();
+        let mut set = set.context("jostle wrote nothing")?;
+        set.points.iter_mut().for_each(slim);
+        Ok((set.experiment, set.points))
+    }
+}
+
+/// A point with its verdict.
+struct Judged<'a> {
+    measured: &'a Measured,
+    summary: PointSummary<'a>,
+}
+
+impl Judged<'_> {
+    fn is(&self, is: Is) -> bool {
+        self.summary.verdict.is == is
+    }
+
+    fn flags(&self) -> impl Iterator<Item = &Reason> {
+        let reasons = self.summary.verdict.reasons.iter();
+        reasons.filter(|reason| OF_NEIGHBOURS.contains(&&*reason.check))
+    }
+
+    fn is_stolen(&self) -> bool {
+        self.summary.runs.iter().any(|run| stolen(run) > STOLEN)
+    }
+
+    /// Which point, in words.
+    fn name(&self) -> String {
+        let words = serde_json::to_string(&self.summary.at).unwrap_or_default();
+        format!("{} {words}", self.measured.line)
+    }
+}
+
+fn judge(measured: &[Measured]) -> Vec<Judged<'_>> {
+    let each = measured.iter().flat_map(|measured| {
+        let points = summarize(&measured.experiment, &measured.points);
+        points
+            .into_iter()
+            .map(move |summary| Judged { measured, summary })
+    });
+    each.collect()
+}
+
+fn report(measured: &[Measured]) -> Vec<Row> {
+    let judged = judge(measured);
+    let mut settings: BTreeMap<Option<u64>, Vec<&Judged<'_>>> = BTreeMap::new();
+    for point in &judged {
+        let setting = settings.entry(point.measured.halt_poll_ns);
+        setting.or_default().push(point);
+    }
+    let each = settings.iter().flat_map(|(halt_poll_ns, points)| {
+        let setting = match halt_poll_ns {
+            Some(ns) => format!("idle CPUs poll {ns} ns"),
+            None => "all".to_owned(),
+        };
+        describe(&setting, points);
+        required(&setting, points)
+    });
+    each.collect()
+}
+
+fn required(setting: &str, points: &[&Judged<'_>]) -> Vec<Row> {
+    let row = |what: &str, is: &dyn Fn(&Judged<'_>) -> bool, required| Row {
+        what: format!("{setting}: {what}"),
+        count: points.iter().filter(|point| is(point)).count() as u64,
+        trials: points.len() as u64,
+        required,
+        note: String::new(),
+    };
+    let at_most = |most| Required::AtMostOf { most, of: POINTS };
+    let is_flagged = |point: &Judged<'_>| point.flags().next().is_some();
+    vec![
+        row(
+            "flagged for neighbours, or unchecked",
+            &is_flagged,
+            at_most(FLAGGED),
+        ),
+        row("INVALID", &|point| point.is(Is::Invalid), at_most(0)),
+        row(
+            "VALID",
+            &|point| point.is(Is::Valid),
+            Required::AtLeast(VALID),
+        ),
+        row(
+            "steal above 2 %",
+            &|point| point.is_stolen(),
+            Required::Nothing,
+        ),
+        row(
+            "flagged for neighbours or INVALID, steal above 2 %",
+            &|point| point.is_stolen() && (is_flagged(point) || point.is(Is::Invalid)),
+            Required::Nothing,
+        ),
+    ]
+}
+
+fn describe(setting: &str, points: &[&Judged<'_>]) {
+    let Some(first) = points.first() else { return };
+    let environment = &first.measured.experiment.environment;
+    let count = |is| points.iter().filter(|point| point.is(is)).count();
+    println!(
+        "{setting}: {} points of {} runs, {} VALID, {} SUSPECT, {} INVALID; {}, {}, {} cores, \
+         jostle {}",
+        points.len(),
+        points
+            .iter()
+            .map(|point| point.summary.runs.len())
+            .sum::<usize>(),
+        count(Is::Valid),
+        count(Is::Suspect),
+        count(Is::Invalid),
+        environment.cpu_model,
+        environment.kernel,
+        environment.cores,
+        environment.jostle
+    );
+    for (check, [suspect, invalid]) in by_check(points) {
+        println!("  {check:<16}  SUSPECT {suspect:>3}  INVALID {invalid:>3}");
+    }
+    for point in points {
+        let is_invalid = point.is(Is::Invalid);
+        let reasons = point.summary.verdict.reasons.iter();
+        let told = reasons
+            .filter(|reason| is_invalid || OF_NEIGHBOURS.contains(&&*reason.check))
+            .map(|reason| format!("{} ({}): {}", reason.check, reason.is, reason.text));
+        let told: Vec<String> = told.collect();
+        if !told.is_empty() {
+            let steal = if point.is_stolen() {
+                "; steal above 2 %"
+            } else {
+                ""
+            };
+            println!("  {}: {}{steal}", point.name(), told.join("; "));
+        }
+    }
+    println!();
+}
+
+/// Points that each check made SUSPECT, and INVALID.
+fn by_check<'a>(points: &[&'a Judged<'_>]) -> BTreeMap<&'a str, [usize; 2]> {
+    let mut checks: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for point in points {
+        for reason in &point.summary.verdict.reasons {
+            let counts = checks.entry(&reason.check).or_default();
+            counts[usize::from(reason.is == Is::Invalid)] += 1;
+        }
+    }
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::List;
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{Accounts, At, Calibration, Environment, SCHEMA};
+
+    /// Of a line, a point for each number of workers with three runs.
+    fn measured(line: &str, halt_poll_ns: Option<u64>, workers: &[u64]) -> Measured {
+        let mut plan = Plan::of(Workload::Contend);
+        plan.targets = vec!["flock".to_owned()];
+        plan.workers = Some(List(workers.to_vec()));
+        let runs = workers
+            .iter()
+            .flat_map(|workers| (1..=3).map(move |run| (*workers, run)));
+        let points = runs.map(|(workers, run)| Point {
+            target: "flock".to_owned(),
+            workload: "contend".to_owned(),
+            at: At {
+                workers: Some(workers),
+                ..At::default()
+            },
+            run,
+            block: run,
+            operations: 100_000,
+            window_s: 1.0,
+            throughput_per_s: 100_000.0,
+            ..Point::default()
+        });
+        Measured {
+            line: line.to_owned(),
+            halt_poll_ns,
+            points: points.collect(),
+            experiment: Experiment {
+                schema: SCHEMA.to_owned(),
+                plan,
+                environment: Environment::default(),
+                calibration: Calibration::default(),
+                started_at: String::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_line_is_measured_once_with_each_setting() {
+        let lines = lines();
+        let done = [
+            measured(&lines[0].name, Some(0), &[1]),
+            measured(&lines[1].name, Some(200_000), &[1]),
+        ];
+        let names = |ns| -> Vec<&str> {
+            let missing = missing(&lines[..3], &done, ns);
+            missing.iter().map(|line| line.name.as_str()).collect()
+        };
+        assert_eq!(names(Some(0)), [&lines[1].name, &lines[2].name]);
+        assert_eq!(names(Some(200_000)), [&lines[0].name, &lines[2].name]);
+        assert_eq!(names(None).len(), 3);
+    }
+
+    #[test]
+    fn points_are_counted_by_verdict_and_by_check() {
+        let mut measured = measured("contend flock, no hold", None, &[1, 2, 4]);
+        // The last point: an operation that failed in each of its runs.
+        for run in &mut measured.points[6..] {
+            run.errors = [("EIO".to_owned(), 100_000)].into();
+            run.accounts = Some(Box::new(Accounts {
+                between_s: 1.0,
+                cpus: 2,
+                stolen_s: Some(0.1),
+                ..Accounts::default()
+            }));
+        }
+        let all = [measured];
+        let judged = judge(&all);
+        let points: Vec<&Judged<'_>> = judged.iter().collect();
+        let counts = by_check(&points);
+        assert_eq!(counts["errors"], [0, 1], "{counts:?}");
+        let rows = required("all", &points);
+        let found: Vec<(u64, u64)> = rows.iter().map(|row| (row.count, row.trials)).collect();
+        // What the hypervisor took kept it from its CPUs as well.
+        assert_eq!(found[0], (1, 3), "flagged");
+        assert_eq!(found[1], (1, 3), "INVALID");
+        assert_eq!(found[3], (1, 3), "steal");
+        assert_eq!(found[4], (1, 3), "both");
+    }
+
+    #[test]
+    fn a_point_that_a_check_of_neighbours_flags_is_counted_whatever_its_verdict() {
+        let all = [measured("contend flock, no hold", None, &[1, 2])];
+        let mut judged = judge(&all);
+        judged[1].summary.verdict.reasons.push(Reason {
+            check: "unchecked".to_owned(),
+            is: Is::Suspect,
+            claims: Vec::new(),
+            text: "unchecked: others".to_owned(),
+            ..Reason::default()
+        });
+        let points: Vec<&Judged<'_>> = judged.iter().collect();
+        assert_eq!(required("all", &points)[0].count, 1);
+    }
+}

@@ -1,0 +1,363 @@
+//! Which runs were harmed, and what their verdicts were: a pure function of the runs.
+//!
+//! - A trial is a run with something planted, and the two beside it that were left
+//!   alone. It is *harmed* if a headline lies a tenth or more above both of them, or
+//!   a tenth or more below both: one run alone moves by as much by chance.
+//!   A quota that never stopped the group was not planted, by our own reading of
+//!   its cpu.stat.
+//! - It is *flagged* if the verdict is against each headline that moved, or
+//!   names generator or machine as the limit. `profiled` is not heard: it says that
+//!   something ran along, which is how it is planted.
+//! - A run that was left alone is *flagged* if the verdict names the generator as
+//!   the limit, if a check of generators speaks, or if it is INVALID.
+//! - Runs that the machine itself spoilt count as neither: CPU time stolen above
+//!   2 %; of those left alone also where other programs used 3 % of the machine, or
+//!   a canary shares the lag.
+
+use super::bench::value;
+use super::kinds::{Figure, Kind, Plant, Planted};
+use super::store::Run;
+use jostle_model::record::{Claim, Environment, Is, LimitedBy, Point, Reason, Verdict};
+use jostle_stats::checks::{Evidence, verdict};
+
+/// What the planted fault must have moved the headline by.
+const HARM: f64 = 0.1;
+
+/// Of the CPU time that was wanted.
+const STOLEN: f64 = 0.02;
+
+/// Of all CPUs, what other programs may use.
+const OTHERS: f64 = 0.03;
+
+/// Says that something ran along.
+const PROFILED: &str = "profiled";
+
+/// Speaks of other programs: what was planted as one, and what ran there anyway.
+const NEIGHBOURS: &str = "neighbours";
+
+/// Speaks of the hypervisor.
+const STEAL: &str = "steal";
+
+/// Checks of generators; a rate or percentile that they doubt is theirs.
+const OF_GENERATORS: [&str; 5] = ["generator", "lag", "concurrency", "throttled", "halted"];
+
+/// A run with its verdict.
+pub struct Judged<'a> {
+    pub run: &'a Run,
+    pub kind: &'static Kind,
+    pub verdict: Verdict,
+}
+
+/// Something planted that came to a result.
+pub struct Trial<'a> {
+    pub judged: &'a Judged<'a>,
+    pub planted: Planted,
+    /// Headlines that moved, and to how much of what they were.
+    pub moved: Vec<(Figure, f64)>,
+    /// The checks (or the limit) that flag it; none: it was missed.
+    pub by: Vec<String>,
+}
+
+impl Trial<'_> {
+    pub fn is_harmed(&self) -> bool {
+        !self.moved.is_empty()
+    }
+
+    pub fn is_flagged(&self) -> bool {
+        !self.by.is_empty()
+    }
+
+    /// Whether it would be where other programs cannot be seen.
+    pub fn is_flagged_by_others(&self) -> bool {
+        self.by.iter().any(|check| check != NEIGHBOURS)
+    }
+}
+
+/// Of runs, in the order in which they were made.
+pub fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
+    let mut environment = Environment::default();
+    let mut judged = Vec::new();
+    for run in runs {
+        if let Some(of_session) = &run.environment {
+            environment = of_session.clone();
+        }
+        let Some(kind) = Kind::of(&run.kind) else {
+            continue;
+        };
+        let evidence = Evidence {
+            experiment: &run.experiment(&environment),
+            runs: &[&run.point],
+        };
+        judged.push(Judged {
+            run,
+            kind,
+            verdict: verdict(&evidence),
+        });
+    }
+    judged
+}
+
+impl Judged<'_> {
+    fn says(&self, check: &str) -> bool {
+        self.verdict
+            .reasons
+            .iter()
+            .any(|reason| reason.check == check)
+    }
+
+    /// Whether the machine itself took part.
+    pub fn is_spoilt(&self) -> bool {
+        let foreign = self.says(NEIGHBOURS) || self.verdict.limited_by == Some(LimitedBy::Machine);
+        let point = &self.run.point;
+        is_stolen(point) || (self.run.planted.is_none() && (foreign || is_shared(point)))
+    }
+
+    /// What is said against it though it was left alone.
+    pub fn flag(&self) -> Option<String> {
+        let limited = self.verdict.limited_by == Some(LimitedBy::Generator);
+        let speaks = |reason: &&Reason| {
+            let of_machine = [STEAL, NEIGHBOURS].contains(&reason.check.as_str());
+            OF_GENERATORS.contains(&reason.check.as_str())
+                || (reason.is == Is::Invalid && !of_machine)
+        };
+        let said = self.verdict.reasons.iter().find(speaks);
+        match (said, limited) {
+            (Some(reason), _) => Some(format!("{}: {}", reason.check, reason.text)),
+            (None, true) => Some("the generator is called the limit".to_owned()),
+            (None, false) => None,
+        }
+    }
+
+    /// The checks that flag a headline.
+    fn against(&self, figure: Figure) -> Vec<String> {
+        let claim = match figure {
+            Figure::Throughput => Claim::Absolute,
+            Figure::P99 => Claim::Distribution,
+        };
+        let speaks = |reason: &&Reason| {
+            let check = reason.check.as_str();
+            let of_saturation = check == NEIGHBOURS || OF_GENERATORS.contains(&check);
+            reason.claims.contains(&claim)
+                && check != PROFILED
+                && (of_saturation || reason.is == Is::Invalid)
+        };
+        let reasons = self.verdict.reasons.iter().filter(speaks);
+        let mut by: Vec<String> = reasons.map(|reason| reason.check.clone()).collect();
+        let limits = [LimitedBy::Generator, LimitedBy::Machine];
+        if by.is_empty()
+            && self
+                .verdict
+                .limited_by
+                .is_some_and(|by| limits.contains(&by))
+        {
+            by.push("limited_by".to_owned());
+        }
+        by
+    }
+}
+
+fn is_stolen(point: &Point) -> bool {
+    let stolen = point.machine.stolen_ticks;
+    let wanted = stolen + point.machine.busy_ticks;
+    // A single tick may be the rest of one that was counted before.
+    stolen > 1 && stolen as f64 > STOLEN * wanted as f64
+}
+
+/// Whether others were there, by the scheduler's clocks.
+fn is_shared(point: &Point) -> bool {
+    point.accounts.as_ref().is_some_and(|accounts| {
+        let capacity_s = accounts.between_s * accounts.cpus as f64;
+        accounts.others_s.unwrap_or(0.0) > OTHERS * capacity_s
+    })
+}
+
+/// All that came to a result.
+pub fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
+    let three = judged.windows(3);
+    three
+        .filter_map(|three| trial(&three[0], &three[1], &three[2]))
+        .collect()
+}
+
+fn trial<'a>(before: &Judged<'_>, run: &'a Judged<'a>, after: &Judged<'_>) -> Option<Trial<'a>> {
+    let planted = run.run.planted?;
+    let beside = [before, after];
+    let is_beside = |other: &&Judged<'_>| {
+        other.run.session == run.run.session
+            && other.run.at.abs_diff(run.run.at) == 1
+            && other.run.planted.is_none()
+    };
+    // A machine that got slower by itself uses less than the quota.
+    let is_nothing = planted.plant == Plant::Throttle && run.run.stopped == Some(0);
+    let whole = beside.iter().all(is_beside) && !run.is_spoilt() && !is_nothing;
+    if !whole || beside.iter().any(|other| other.is_spoilt()) {
+        return None;
+    }
+    let headline = run.kind.headline.iter();
+    let moved: Vec<(Figure, f64)> = headline
+        .filter_map(|figure| Some((*figure, moved(*figure, run, beside)?)))
+        .collect();
+    // Each figure that moved needs somebody who says so.
+    let against: Vec<Vec<String>> = match moved.is_empty() {
+        true => run
+            .kind
+            .headline
+            .iter()
+            .map(|figure| run.against(*figure))
+            .collect(),
+        false => moved
+            .iter()
+            .map(|(figure, _)| run.against(*figure))
+            .collect(),
+    };
+    let by = match against.iter().any(Vec::is_empty) {
+        true => Vec::new(),
+        false => against.into_iter().flatten().collect(),
+    };
+    Some(Trial {
+        judged: run,
+        planted,
+        moved,
+        by,
+    })
+}
+
+/// To how much of its neighbours' (their geometric mean) a figure moved, if it did.
+/// One that is missing in the planted run alone moved beyond measure.
+fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f64> {
+    let [before, after] = beside.map(|other| value(figure, &other.run.point));
+    let (before, after) = (before?, after?);
+    let Some(found) = value(figure, &run.run.point) else {
+        return Some(f64::NAN);
+    };
+    let [from_before, from_after] = [found / before, found / after];
+    let lower = from_before <= 1.0 - HARM && from_after <= 1.0 - HARM;
+    let higher = from_before >= 1.0 + HARM && from_after >= 1.0 + HARM;
+    (lower || higher).then(|| (from_before * from_after).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{Accounts, Generator, Machine, Server};
+
+    fn run(at: u32, rate: f64, busy_share: f64) -> Run {
+        let planted = Planted {
+            plant: Plant::Starve,
+            dose: 20,
+        };
+        Run {
+            session: 1,
+            at,
+            kind: "stream, tasks".to_owned(),
+            planted: (at % 2 == 1).then_some(planted),
+            environment: None,
+            stopped: None,
+            plan: Plan::of(Workload::Stream),
+            point: Point {
+                operations: 50_000,
+                window_s: 1.0,
+                throughput_per_s: rate,
+                server: Some(Server::default()),
+                generators: vec![Generator {
+                    busy_share,
+                    ..Generator::default()
+                }],
+                cpu_s: Some(1.0),
+                machine: Machine {
+                    ticks: 210,
+                    busy_ticks: 100,
+                    ticks_per_s: 100,
+                    cores: 2,
+                    ..Machine::default()
+                },
+                ..Point::default()
+            },
+        }
+    }
+
+    /// Harmed, flagged; None: no result.
+    fn said(runs: [Run; 3]) -> Option<(bool, bool)> {
+        let judged = judge(&runs);
+        let trials = trials(&judged);
+        trials
+            .first()
+            .map(|trial| (trial.is_harmed(), trial.is_flagged()))
+    }
+
+    #[test]
+    fn harm_is_a_headline_that_moved_against_both_neighbours() {
+        let of = |before: f64, planted: f64, after: f64, busy: f64| {
+            said([
+                run(0, before, 0.5),
+                run(1, planted, busy),
+                run(2, after, 0.5),
+            ])
+        };
+        assert_eq!(of(100.0, 50.0, 100.0, 0.5), Some((true, false)));
+        assert_eq!(of(100.0, 50.0, 100.0, 0.95), Some((true, true)));
+        assert_eq!(of(100.0, 89.0, 100.0, 0.5), Some((true, false)));
+        assert_eq!(of(100.0, 91.0, 100.0, 0.5), Some((false, false)));
+        // A machine that changed its speed meanwhile.
+        assert_eq!(of(100.0, 56.0, 55.0, 0.5), Some((false, false)));
+        assert_eq!(of(100.0, 120.0, 100.0, 0.5), Some((true, false)));
+    }
+
+    #[test]
+    fn what_the_machine_spoilt_and_what_has_no_neighbour_is_no_trial() {
+        let mut stolen = run(1, 50.0, 0.5);
+        stolen.point.machine.stolen_ticks = 3;
+        assert_eq!(said([run(0, 100.0, 0.5), stolen, run(2, 100.0, 0.5)]), None);
+        let mut stolen = run(2, 100.0, 0.5);
+        stolen.point.machine.stolen_ticks = 3;
+        assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), stolen]), None);
+        let mut shared = run(2, 100.0, 0.5);
+        shared.point.accounts = Some(Box::new(Accounts {
+            between_s: 1.0,
+            cpus: 2,
+            others_s: Some(0.07),
+            ..Accounts::default()
+        }));
+        assert_eq!(said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), shared]), None);
+        let mut unplanted = run(1, 50.0, 0.5);
+        let throttle = Planted {
+            plant: Plant::Throttle,
+            dose: 5,
+        };
+        (unplanted.planted, unplanted.stopped) = (Some(throttle), Some(0));
+        assert_eq!(
+            said([run(0, 100.0, 0.5), unplanted, run(2, 100.0, 0.5)]),
+            None
+        );
+        let mut elsewhere = run(2, 100.0, 0.5);
+        elsewhere.session = 2;
+        assert_eq!(
+            said([run(0, 100.0, 0.5), run(1, 50.0, 0.5), elsewhere]),
+            None
+        );
+    }
+
+    #[test]
+    fn a_run_left_alone_is_flagged_by_a_check_of_generators() {
+        let runs = [run(0, 100.0, 0.5), run(2, 100.0, 0.95)];
+        let judged = judge(&runs);
+        assert_eq!(judged[0].flag(), None);
+        assert!(judged[1].flag().unwrap().starts_with("generator: "));
+    }
+
+    #[test]
+    fn what_ran_along_is_not_heard_and_each_figure_that_moved_needs_a_voice() {
+        let mut profiled = run(1, 50.0, 0.5);
+        profiled.plan.during = Some("something".to_owned());
+        let trial = said([run(0, 100.0, 0.5), profiled, run(2, 100.0, 0.5)]);
+        assert_eq!(trial, Some((true, false)));
+        // The check `generator` says nothing of percentiles, the limit of all.
+        let runs = [run(1, 50.0, 0.95)];
+        let mut judged = judge(&runs);
+        assert_eq!(judged[0].against(Figure::P99), ["limited_by"]);
+        judged[0].verdict.limited_by = None;
+        assert!(judged[0].against(Figure::P99).is_empty());
+        assert_eq!(judged[0].against(Figure::Throughput), ["generator"]);
+    }
+}

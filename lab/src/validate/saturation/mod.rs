@@ -1,0 +1,318 @@
+//! Generators that are kept from working, by dose, and the same ones left alone:
+//! is every run flagged whose headline moved by a tenth, and no other?
+//!
+//! A session is a chain of runs of one command line: left alone, planted, left
+//! alone, planted, ..., left alone. [`judge`] has the definitions, [`kinds`] what
+//! is run and planted.
+
+mod bench;
+mod judge;
+mod kinds;
+mod store;
+
+use super::store::Store;
+use super::{Required, Row, program};
+use bench::Bench;
+use jostle_model::record::Point;
+use jostle_stats::rng::Rng;
+use judge::{Judged, Trial};
+pub use kinds::Length;
+use kinds::{Figure, KINDS, Kind, Planted};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use store::Run;
+
+/// If none of so many is missed, surely (95 %) under 1.5 % are.
+const HARMED: u64 = 200;
+
+/// If at most [`FLAGGED`] of so many are flagged, surely (95 %) at most 2 % are.
+const CLEAN: u64 = 313;
+const FLAGGED: u64 = 2;
+
+/// Planted runs of a session.
+const PLANTED: usize = 6;
+
+/// Collects what is missing, as far as time allows, and judges all there is.
+pub fn rows(
+    seconds: u64,
+    save: Option<&Path>,
+    quick: bool,
+    length: Length,
+) -> anyhow::Result<Vec<Row>> {
+    let jostle = program::build()?;
+    let mut store = Store::open(save)?;
+    let until = Instant::now() + Duration::from_secs(seconds);
+    if quick {
+        look(&Bench::set_up(&jostle, length)?, &mut store)?;
+    } else if !is_enough(&store.lines) && seconds > 0 {
+        let bench = Bench::set_up(&jostle, length)?;
+        while !is_enough(&store.lines) && Instant::now() < until {
+            session(&bench, &mut store, until)?;
+        }
+    }
+    Ok(report(&store.lines, quick))
+}
+
+fn is_enough(runs: &[Run]) -> bool {
+    let judged = judge::judge(runs);
+    let harmed = judge::trials(&judged)
+        .iter()
+        .filter(|t| t.is_harmed())
+        .count();
+    harmed as u64 >= HARMED && clean(&judged).count() as u64 >= CLEAN
+}
+
+/// Runs that were left alone by everybody.
+fn clean<'a>(judged: &'a [Judged<'a>]) -> impl Iterator<Item = &'a Judged<'a>> {
+    let alone = judged.iter().filter(|judged| judged.run.planted.is_none());
+    alone.filter(|judged| !judged.is_spoilt())
+}
+
+/// One dose of each plant in turn, one for each kind: whether all of it works.
+fn look(bench: &Bench, store: &mut Store<Run>) -> anyhow::Result<()> {
+    for (nth, kind) in KINDS.iter().enumerate() {
+        let heavy: Vec<Planted> = kind.plants().filter(|p| p.dose == 80).collect();
+        let plant = heavy[nth % heavy.len()];
+        chain(bench, store, kind, &[plant], None)?;
+    }
+    Ok(())
+}
+
+/// Of the kind and the doses that have the fewest trials so far.
+fn session(bench: &Bench, store: &mut Store<Run>, until: Instant) -> anyhow::Result<()> {
+    let judged = judge::judge(&store.lines);
+    let mut counts: BTreeMap<(&str, Planted), usize> = BTreeMap::new();
+    for trial in judge::trials(&judged) {
+        *counts
+            .entry((trial.judged.kind.name, trial.planted))
+            .or_default() += 1;
+    }
+    let count = |kind: &Kind, planted| counts.get(&(kind.name, planted)).copied().unwrap_or(0);
+    let mut rng = Rng::new(next_session(&store.lines));
+    let mut kinds: Vec<&Kind> = KINDS.iter().collect();
+    rng.shuffle(&mut kinds);
+    // In shares of what there is to plant: kinds have more or fewer plants.
+    let tried = |kind: &Kind| {
+        let each: Vec<usize> = kind.plants().map(|planted| count(kind, planted)).collect();
+        each.iter().sum::<usize>() as f64 / each.len() as f64
+    };
+    kinds.sort_by(|one, other| tried(one).total_cmp(&tried(other)));
+    let kind = kinds[0];
+    let mut plants: Vec<Planted> = kind.plants().collect();
+    rng.shuffle(&mut plants);
+    plants.sort_by_key(|planted| count(kind, *planted));
+    plants.truncate(PLANTED);
+    chain(bench, store, kind, &plants, Some(until))
+}
+
+fn next_session(runs: &[Run]) -> u64 {
+    runs.last().map_or(1, |run| run.session + 1)
+}
+
+/// One session: every second run is left alone, the first and the last too.
+fn chain(
+    bench: &Bench,
+    store: &mut Store<Run>,
+    kind: &'static Kind,
+    plants: &[Planted],
+    until: Option<Instant>,
+) -> anyhow::Result<()> {
+    let session = next_session(&store.lines);
+    let mut at = 0;
+    let mut run = |planted: Option<Planted>, used: f64, store: &mut Store<Run>| {
+        let (set, stopped) = bench.run(kind, planted, used)?;
+        store.add(Run {
+            stopped: Some(stopped),
+            ..Run::new(session, at, kind.name, planted, set)
+        })?;
+        at += 1;
+        anyhow::Ok(())
+    };
+    eprintln!("session {session}: {}", kind.name);
+    run(None, 0.0, store)?;
+    for planted in plants {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            break;
+        }
+        let used = store.lines.last().map_or(0.0, |run| used(&run.point));
+        run(Some(*planted), used, store)?;
+        run(None, 0.0, store)?;
+    }
+    Ok(())
+}
+
+/// CPUs' worth of time that the generators and all else in their group used.
+fn used(point: &Point) -> f64 {
+    let cpu_s = point.cpu_s.unwrap_or(0.0) + point.machine.harness_cpu_s;
+    cpu_s / point.window_s.max(1e-3)
+}
+
+fn report(runs: &[Run], quick: bool) -> Vec<Row> {
+    let judged = judge::judge(runs);
+    let trials = judge::trials(&judged);
+    describe(runs, &judged);
+    table(&trials);
+    list(&judged, &trials);
+    let harmed = || trials.iter().filter(|trial| trial.is_harmed());
+    let required = |most, of| match quick {
+        true => Required::Nothing,
+        false => Required::AtMostOf { most, of },
+    };
+    let count = |count: usize| count as u64;
+    vec![
+        Row {
+            what: "harmed, missed".to_owned(),
+            count: count(harmed().filter(|trial| !trial.is_flagged()).count()),
+            trials: count(harmed().count()),
+            required: required(0, HARMED),
+            note: String::new(),
+        },
+        Row {
+            what: "harmed, missed but for neighbours".to_owned(),
+            count: count(
+                harmed()
+                    .filter(|trial| !trial.is_flagged_by_others())
+                    .count(),
+            ),
+            trials: count(harmed().count()),
+            required: Required::Nothing,
+            note: String::new(),
+        },
+        Row {
+            what: "left alone, flagged".to_owned(),
+            count: count(clean(&judged).filter(|run| run.flag().is_some()).count()),
+            trials: count(clean(&judged).count()),
+            required: required(FLAGGED, CLEAN),
+            note: String::new(),
+        },
+    ]
+}
+
+fn describe(runs: &[Run], judged: &[Judged<'_>]) {
+    let environments = || runs.iter().filter_map(|run| run.environment.as_ref());
+    let Some(environment) = environments().next_back() else {
+        return;
+    };
+    println!(
+        "{} sessions, {} runs, of which the machine spoilt {}; {}, {}, {} cores, jostle {}\n",
+        environments().count(),
+        runs.len(),
+        judged.iter().filter(|judged| judged.is_spoilt()).count(),
+        environment.cpu_model,
+        environment.kernel,
+        environment.cores,
+        environment.jostle
+    );
+}
+
+/// By what was planted, and where.
+fn table(trials: &[Trial<'_>]) {
+    println!(
+        "{:<20}  {:>4}  {:<6}  {:>4}  {:>6}  {:>9}  {:>8}  {:>14}",
+        "planted", "dose", "loop", "runs", "harmed", "flagged", "detected", "but for others"
+    );
+    let mut rows: BTreeMap<(Planted, &str), Vec<&Trial<'_>>> = BTreeMap::new();
+    for trial in trials {
+        let row = rows.entry((trial.planted, trial.judged.kind.group));
+        row.or_default().push(trial);
+    }
+    for ((planted, group), trials) in rows {
+        let count =
+            |is: &dyn Fn(&Trial<'_>) -> bool| trials.iter().filter(|trial| is(trial)).count();
+        let harmed = count(&|trial| trial.is_harmed());
+        let flagged = count(&|trial| trial.is_harmed() && trial.is_flagged());
+        let by_others = count(&|trial| trial.is_harmed() && trial.is_flagged_by_others());
+        let share = |count: usize| match harmed {
+            0 => "-".to_owned(),
+            _ => format!("{:.0} %", 100.0 * count as f64 / harmed as f64),
+        };
+        println!(
+            "{:<20}  {:>2} %  {group:<6}  {:>4}  {harmed:>6}  {flagged:>9}  {:>8}  {:>14}",
+            planted.plant.name(),
+            planted.dose,
+            trials.len(),
+            share(flagged),
+            share(by_others),
+        );
+    }
+    println!(
+        "\nharmed: the headline moved by a tenth; detected: share of the harmed that was \
+         flagged; but for others: without the check neighbours\n"
+    );
+}
+
+/// Those of whom the verdict was wrong, and what generators left alone are like.
+fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
+    for trial in trials
+        .iter()
+        .filter(|t| t.is_harmed() && !t.is_flagged_by_others())
+    {
+        let moved = trial.moved.iter().map(|(figure, to)| {
+            let name = match figure {
+                Figure::Throughput => "throughput",
+                Figure::P99 => "p99",
+            };
+            format!("{name} x {to:.2}")
+        });
+        println!(
+            "{}: session {}, {}, {} by {} %: {}; {}",
+            if trial.is_flagged() {
+                "by neighbours alone"
+            } else {
+                "MISSED"
+            },
+            trial.judged.run.session,
+            trial.judged.kind.name,
+            trial.planted.plant.name(),
+            trial.planted.dose,
+            moved.collect::<Vec<_>>().join(", "),
+            busy(&trial.judged.run.point)
+        );
+    }
+    for run in clean(judged) {
+        if let Some(flag) = run.flag() {
+            println!(
+                "FLAGGED though left alone: session {}, {}: {flag}; {}",
+                run.run.session,
+                run.kind.name,
+                busy(&run.run.point)
+            );
+        }
+    }
+    for kind in KINDS {
+        let of_kind = clean(judged).filter(|run| run.kind.name == kind.name);
+        let each: Vec<(f64, f64)> = of_kind.map(|run| shares(&run.run.point)).collect();
+        let most = |of: fn(&(f64, f64)) -> f64| each.iter().map(of).fold(0.0, f64::max);
+        if !each.is_empty() {
+            println!(
+                "{}, left alone: {} runs, busy up to {:.1} %, queued up to {:.1} %",
+                kind.name,
+                each.len(),
+                100.0 * most(|shares| shares.0),
+                100.0 * most(|shares| shares.1)
+            );
+        }
+    }
+    println!();
+}
+
+/// Busy and waiting for a CPU, of the generator that was so the most.
+fn shares(point: &Point) -> (f64, f64) {
+    let generators = point.generators.iter();
+    generators.fold((0.0, 0.0), |(busy, queued), generator| {
+        (
+            busy.max(generator.busy_share),
+            queued.max(generator.runqueue_share),
+        )
+    })
+}
+
+fn busy(point: &Point) -> String {
+    let (busy, queued) = shares(point);
+    format!(
+        "busy {:.1} %, of it waiting for a CPU {:.1} %",
+        100.0 * busy,
+        100.0 * queued
+    )
+}
