@@ -260,3 +260,49 @@ fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
         .any(|other| other.name.starts_with("python3"));
     assert!(!named, "{accounts:?}");
 }
+
+/// The commands of docs/own-locks.md, in a directory with nothing but the folder that
+/// they name.
+#[test]
+fn the_commands_of_the_page_run_as_they_stand() {
+    let _alone = alone();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/own-locks.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, section) = page
+        .split_once("\n## A process that answers lines\n")
+        .unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let blocks: Vec<&str> = section
+        .split("\n```sh\n")
+        .skip(1)
+        .map(|rest| rest.split("\n```\n").next().unwrap())
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    let place = Place::new();
+    std::os::unix::fs::symlink(format!("{OWN_LOCKS}/.."), place.file("own-locks")).unwrap();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_jostle"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    for block in blocks {
+        let done = std::process::Command::new("sh")
+            .args(["-euc", block])
+            .env("PATH", &path)
+            .current_dir(place.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stdout);
+        let said = String::from_utf8_lossy(&done.stderr);
+        // Other programs on this machine may make a point INVALID.
+        assert!(
+            matches!(done.status.code(), Some(0 | 3)),
+            "{block}\n{text}{said}"
+        );
+        assert!(
+            text.contains("takes") && text.contains("only answers"),
+            "{block}\n{text}"
+        );
+    }
+}

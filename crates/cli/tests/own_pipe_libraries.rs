@@ -127,7 +127,7 @@ fn free_port() -> u16 {
 /// Three workers contend, with waits that may end early, and without.
 fn excludes(place: &Place, command: &str) {
     let target = format!("pipe:{command}");
-    for option in ["", "--acquire-timeout 100ms", "--try"] {
+    for option in ["", "--acquire-timeout 5ms"] {
         let line = format!("contend -w 3 -b 1ms -i 100us -t 0.5 --runs 1 --format json {option}");
         let point = in_five_tries("grants to several workers", || {
             let run = place
