@@ -34,6 +34,7 @@ pub const NO_THREADS: &str = "each worker starts a program of its own in any cas
 #[derive(Debug)]
 pub struct Pipe {
     words: Vec<String>,
+    workers: usize,
     keys: usize,
     shared: bool,
     timed: bool,
@@ -52,6 +53,7 @@ impl Pipe {
     pub fn of(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
         Pipe {
             words,
+            workers: setup.workers,
             keys: setup.keys,
             shared: setup.shared,
             timed: setup.timed,
@@ -65,7 +67,7 @@ impl Pipe {
     /// In words for the user.
     pub fn start(&self, worker: usize) -> Result<PipeLock, SetupError> {
         let mut peer = Peer::start(&self.words, worker)?;
-        let greeted = peer.greet(worker, self.keys);
+        let greeted = peer.greet((worker, self.workers), self.keys);
         let line = greeted.map_err(|error| SetupError(error.to_string()))?;
         let Some(can) = Capabilities::read(line) else {
             let said = line::quoted(line, 160);
@@ -117,7 +119,7 @@ impl Target for Pipe {
                   `K` or `E` and a text. At the end of its input it cleans up and ends within a \
                   second. Standard error is read and quoted where something fails. An answer \
                   that nobody asked for, another line, a line of more than 1024 bytes, an exit, \
-                  and no answer within 10 s (READY: 30 s) are errors. The figures include the \
+                  and no answer within 10 s (READY: 30 s, and longer with many workers) are errors. The figures include the \
                   way there and back: `echo+pipe` is that way alone. What the program uses of \
                   the CPUs is booked to processes started for requests. In the table, timeout, \
                   shared and survives owner mean that a program may have them.",

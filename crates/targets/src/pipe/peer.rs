@@ -20,15 +20,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// How long a program may take from its start to READY: a virtual machine on a busy
-/// computer takes many seconds.
+/// computer takes many seconds, and each that starts beside it delays it.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
+const READY_PATIENCE_EACH: Duration = Duration::from_millis(500);
+
+/// The keeper waits for two minutes until all workers are ready.
+const LONGEST_READY_PATIENCE: Duration = Duration::from_secs(100);
 
 /// How long any answer may take that no owner of the lock delays.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a program may run on when its input has ended. The keeper waits for two
-/// seconds.
+/// How long a program may run on when its input has ended, and one that still waits for
+/// a lock, which it may not notice. The keeper waits for two seconds.
 const END_PATIENCE: Duration = Duration::from_millis(1_000);
+const WAITER_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long a program that closed its output may take to end.
 const DEATH_PATIENCE: Duration = Duration::from_millis(300);
@@ -110,16 +115,24 @@ impl Peer {
         })
     }
 
-    /// Says HELLO and returns the line that follows.
+    /// Says HELLO and returns the line that follows. `workers` start theirs at the same
+    /// time.
     ///
     /// # Errors
     /// The program's end, in words; ETIMEDOUT if it says nothing.
-    pub fn greet(&mut self, worker: usize, keys: usize) -> Result<&[u8], CallError> {
-        let until = clock::monotonic() + READY_PATIENCE.as_nanos() as u64;
+    pub fn greet(
+        &mut self,
+        (worker, workers): (usize, usize),
+        keys: usize,
+    ) -> Result<&[u8], CallError> {
+        let others = workers.saturating_sub(1).min(1_000) as u32;
+        let patience = READY_PATIENCE + others * READY_PATIENCE_EACH;
+        let patience = patience.min(LONGEST_READY_PATIENCE);
+        let until = clock::monotonic() + patience.as_nanos() as u64;
         self.send(HELLO, &RequestLine::hello(worker, keys))?;
         loop {
             if !has_come(&self.output, until) {
-                return Err(self.lost(HELLO, Some(READY_PATIENCE)));
+                return Err(self.lost(HELLO, Some(patience)));
             }
             if self.receive(HELLO)? {
                 break;
@@ -127,7 +140,9 @@ impl Peer {
         }
         self.due = false;
         // An answer before any request would be taken for the first one.
-        if has_come(&self.output, 0) && self.is_speaking() {
+        let speaks = has_come(&self.output, 0)
+            && read(&self.output, &mut [0; 1][..]).is_ok_and(|count| count > 0);
+        if speaks {
             return Err(self.surplus(HELLO));
         }
         Ok(self.answer())
@@ -224,11 +239,6 @@ impl Peer {
         }
     }
 
-    /// Whether a byte is there, rather than the end. It is lost.
-    fn is_speaking(&mut self) -> bool {
-        read(&self.output, &mut self.line[self.filled..][..1]).is_ok_and(|count| count > 0)
-    }
-
     #[cold]
     fn surplus(&self, name: &'static str) -> CallError {
         failure(
@@ -301,7 +311,12 @@ impl Peer {
             return Ok(());
         }
         self.input = None;
-        let until = clock::monotonic() + END_PATIENCE.as_nanos() as u64;
+        let patience = if self.due {
+            WAITER_PATIENCE
+        } else {
+            END_PATIENCE
+        };
+        let until = clock::monotonic() + patience.as_nanos() as u64;
         let mut spoke = false;
         while has_come(&self.output, until) {
             match read(&self.output, &mut self.line[..]) {
