@@ -12,6 +12,7 @@ mod html;
 mod measure;
 mod plan_file;
 mod progress;
+mod questions;
 mod quiet;
 mod ranks;
 mod serve;
@@ -55,6 +56,11 @@ impl From<anyhow::Error> for Failure {
 
 /// The program: reads its command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
+    if std::env::args_os().len() < 2 {
+        // Not an error for a person, but one for a script.
+        let _ = std::io::stderr().write_all(questions::page().as_bytes());
+        return ExitCode::from(2);
+    }
     let verb = match Cli::try_parse() {
         Ok(cli) => cli.verb,
         // The first says so.

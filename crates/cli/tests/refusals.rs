@@ -26,6 +26,19 @@ fn refuses(done: Done, code: i32, says: &[&str]) -> Done {
 }
 
 #[test]
+fn the_program_alone_prints_questions_and_their_commands() {
+    refuses(
+        jostle("").run(),
+        2,
+        &[
+            "Which lock service?",
+            "jostle contend flock sysv",
+            "jostle --help",
+        ],
+    );
+}
+
+#[test]
 fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
     let table: &[(&str, &[&str])] = &[
         // the target

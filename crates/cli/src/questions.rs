@@ -1,0 +1,68 @@
+//! What `jostle` alone prints: the questions that people come with, each with the command
+//! that answers it.
+
+use crate::VERSION;
+
+/// A question, and the command that answers it.
+const QUESTIONS: &[(&str, &str)] = &[
+    (
+        "Which lock, and how does it do with 10 and 1000 workers?",
+        "jostle contend flock sysv -w 10:1000",
+    ),
+    (
+        "Which lock service?",
+        "jostle contend lockd redis://127.0.0.1:6379 -w 10:100",
+    ),
+    (
+        "Is my server the bottleneck, or my load generator?",
+        "jostle spread http://127.0.0.1:8080/ --generators 1:2",
+    ),
+    (
+        "What does starting a program for each request cost?",
+        "jostle call 'ls /' -n 100:1000",
+    ),
+    (
+        "Did my change make it slower?",
+        "jostle compare before.jsonl after.jsonl",
+    ),
+];
+
+/// The page, with a newline at its end.
+pub fn page() -> String {
+    let mut page =
+        format!("jostle {VERSION} measures locks, servers and connections under contention.\n\n");
+    for (question, command) in QUESTIONS {
+        page += &format!("{question}\n    {command}\n");
+    }
+    page + "\nThe first one takes under a minute and needs nothing installed: jostle contend\n\
+            All commands: jostle --help. What can be measured: jostle targets. What bends a\n\
+            measurement on this machine: jostle doctor.\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn every_command_is_one_and_fits_a_terminal() {
+        for (question, command) in QUESTIONS {
+            let words = shlex(command);
+            assert!(Cli::try_parse_from(words).is_ok(), "{command}");
+            assert!(question.ends_with('?'));
+        }
+        assert!(page().lines().all(|line| line.chars().count() <= 80));
+    }
+
+    /// Words of a line whose quotes have no quotes in them.
+    fn shlex(line: &str) -> Vec<String> {
+        let parts = line.split('\'').enumerate();
+        parts
+            .flat_map(|(nth, part)| match nth % 2 {
+                0 => part.split_whitespace().map(str::to_owned).collect(),
+                _ => vec![part.to_owned()],
+            })
+            .collect()
+    }
+}
