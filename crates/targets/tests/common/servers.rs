@@ -84,13 +84,20 @@ fn answering() -> &'static (String, String) {
     })
 }
 
-/// The command of a lock on a file in the test's own directory.
+/// A program that is a lock on a file in the test's own directory: one word, since
+/// command lines of tests are split at white space.
 fn python_lock() -> &'static str {
-    static COMMAND: OnceLock<String> = OnceLock::new();
-    COMMAND.get_or_init(|| {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-        let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/pipe.lock");
-        format!("python3 '{root}/own-locks/pipe/python/file_lock.py' '{file}'")
+        let place = env!("CARGO_TARGET_TMPDIR");
+        let program = format!("{place}/pipe-lock-{}", std::process::id());
+        let python = format!("python3 '{root}/own-locks/pipe/python/file_lock.py'");
+        let script = format!("#!/bin/sh\nexec {python} '{place}/pipe.lock'\n");
+        std::fs::write(&program, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        program
     })
 }
 
