@@ -2,6 +2,7 @@
 //! system's packages:
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
+//! - `cargo xtask clients`: tests the packages of `clients/`, tries Redis clients on jostled;
 //! - `cargo xtask fuzz`: looks for inputs that break codec, lock table, writers or what is typed;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
@@ -17,6 +18,7 @@
 )]
 
 mod ci;
+mod clients;
 mod docs;
 mod fuzz;
 mod hosts_task;
@@ -46,6 +48,12 @@ enum Task {
         /// Makes nothing up: the inputs that are there, each once
         #[arg(long, conflicts_with_all = ["target", "seconds"])]
         replay: bool,
+    },
+    /// Tests the packages of clients/, and tries the Redis clients that people have against jostled
+    Clients {
+        /// Only what has this in its name: `package`, `go`, `redis-py`
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Writes the pages that are generated from the program
     Docs {
@@ -112,6 +120,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz {
             target, seconds, ..
         } => fuzz::run(target.as_deref(), seconds),
+        Task::Clients { only } => clients::run(only.as_deref()),
         Task::Docs { check } => docs::run(check),
         Task::Slapd {
             entries,

@@ -445,8 +445,12 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
 /// anything starts.
 fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     let failed = |said: String| Failure::Failed(anyhow!(said));
-    let is_program = |spec: &&Spec| spec.entry.is_asked() || spec.entry.family == Family::Own;
-    for spec in resolved.specs.iter().filter(is_program) {
+    // What a lock of this machine needs, the user has typed.
+    for spec in resolved.specs.iter().filter(|spec| is_local_lock(spec)) {
+        spec.reach()
+            .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
+    }
+    for spec in resolved.specs.iter().filter(|spec| spec.entry.is_asked()) {
         spec.reach()
             .map_err(|error| failed(format!("{}: {error}", spec.typed)))?;
     }
@@ -461,6 +465,15 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
             .and_then(|spec| spec.reach().map_err(|error| error.to_string()))
             .map_err(|error| failed(format!("--null {null}: {error}"))),
     }
+}
+
+/// A lock that is not somebody's service; those that do not answer are found when
+/// their run is prepared.
+fn is_local_lock(spec: &Spec) -> bool {
+    !matches!(
+        spec.entry.family,
+        Family::Service | Family::Connection | Family::Server
+    )
 }
 
 /// A seed that differs from run to run; it is printed with the result.

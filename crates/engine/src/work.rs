@@ -31,6 +31,12 @@ pub trait Work: Sized + Sync {
     /// In words for the user.
     fn clear(&self) -> Result<(), SetupError>;
 
+    /// As [`jostle_targets::Target::finish`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn finish(&self) -> Result<(), SetupError>;
+
     /// What a specimen knows, and facts about the set-up.
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>);
 

@@ -185,8 +185,7 @@ impl<T: Target> Crew<'_, T> {
 }
 
 impl<T: Target> Work for T {
-    // The loop needs a few hundred bytes.
-    const THREAD_STACK: usize = 64 * 1024;
+    const THREAD_STACK: usize = <T as Target>::THREAD_STACK;
 
     fn excludes(&self) -> bool {
         T::ENTRY.lock.excludes
@@ -202,6 +201,10 @@ impl<T: Target> Work for T {
 
     fn clear(&self) -> Result<(), SetupError> {
         self.remove_leftovers()
+    }
+
+    fn finish(&self) -> Result<(), SetupError> {
+        Target::finish(self)
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {

@@ -1,5 +1,5 @@
 //! The clients that people have: redis-cli, redis-benchmark, redis-py of two
-//! ages, hiredis; and our own two examples.
+//! ages, hiredis; and our own package for Python and example in C.
 
 #![allow(clippy::unwrap_used)] // A helper of a test fails the test.
 
@@ -88,31 +88,36 @@ fn redis_py_pooled_threaded_and_pipelined_old_and_new() {
     }
 }
 
-#[test]
-fn the_python_example_works_with_both() {
-    for version in ["4", "8"] {
-        let daemon = Daemon::start(&[]);
-        let example = root().join("clients/lock.py");
-        let port = daemon.port.to_string();
-        let text = output(
-            python(version)
-                .arg(example)
-                .args(["127.0.0.1", &port, "job"]),
-        );
-        assert_eq!(text, "holding job with token 1\nreleased\n");
-        assert!(daemon.info("renewals") >= 2);
-    }
+/// What a test run of the Python package printed, and whether it passed.
+fn python_tests(version: &str, module: &str) -> (bool, String) {
+    let package = root().join("clients/python");
+    let run = python(version)
+        .args(["-W", "error::ResourceWarning", "-B", "-m", "unittest", "-v"])
+        .arg(module)
+        .current_dir(package.join("tests"))
+        .env("PYTHONPATH", &package)
+        .env("JOSTLED", env!("CARGO_BIN_EXE_jostled"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&run.stderr).into_owned();
+    (run.status.success(), text)
 }
 
+/// All at a time: they wait for leases to end.
 #[test]
-fn the_python_example_tells_of_a_lost_lease_when_the_daemon_is_gone() {
-    let script = root().join("crates/lockd/tests/lost_lease.py");
-    for signal in ["SIGKILL", "SIGSTOP"] {
-        let daemon = Daemon::start(&[]);
-        let pid = daemon.child.id().to_string();
-        let args = [&daemon.port.to_string(), &pid, signal];
-        let text = output(python("8").arg(&script).args(args));
-        assert_eq!(text, "lost\n", "{signal}");
+fn the_python_package_keeps_its_promises_with_both() {
+    let runs = ["test_threads", "test_aio"]
+        .into_iter()
+        .flat_map(|module| ["4", "8"].map(|version| (version, module)))
+        .map(|(version, module)| {
+            let run = std::thread::spawn(move || python_tests(version, module));
+            (version, module, run)
+        })
+        .collect::<Vec<_>>();
+    for (version, module, run) in runs {
+        let (passed, text) = run.join().unwrap();
+        assert!(passed, "{module} with redis-py {version}:\n{text}");
+        assert!(!text.contains("Ran 0 tests"), "{text}");
     }
 }
 

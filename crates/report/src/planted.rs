@@ -94,7 +94,7 @@ const fn fine(
 }
 
 /// Faults that no option mends: their reasons have no remedy.
-const UNMENDED: [&str; 4] = ["exclusion", "lost_update", "deaths", "errors"];
+const UNMENDED: [&str; 5] = ["exclusion", "lost_update", "deaths", "errors", "idle_lock"];
 
 static CASES: &[Case] = &[
     whole("exclusion", INVALID, [0.0, 9.0], contend, |asked, dose| {
@@ -115,6 +115,24 @@ static CASES: &[Case] = &[
     whole("errors", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |point| {
             point.errors.insert("EIO".to_owned(), dose as u64);
+        })
+    }),
+    whole("idle_lock", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| {
+            let still = 10 - dose as usize;
+            point.series = (0..10)
+                .map(|nth| slice(if nth < still { 472 } else { 0 }, None))
+                .collect();
+        })
+    }),
+    whole("idle_lock", SUSPECT, [0.0, 5e6], contend, |asked, dose| {
+        one(asked, |point| {
+            waits(point, asked.workers() - 1);
+            point.series = (0..10).map(|_| slice(100, None)).collect();
+            point.hold_ns = Some(Distribution {
+                mean: 5e6 - dose,
+                ..Distribution::default()
+            });
         })
     }),
     whole("ledger", INVALID, [0.0, 9.0], contend, |asked, dose| {
@@ -474,6 +492,13 @@ fn spread_of(point: &mut Point) -> &mut Spread {
     let spread = point.spread.get_or_insert_default();
     spread.in_flight = 100;
     spread
+}
+
+/// So many workers wait from the beginning of the window to its end.
+fn waits(point: &mut Point, workers: u64) {
+    point.acquire_ns.get_or_insert_default().censored = workers;
+    let shares = point.per_worker.get_or_insert_default();
+    shares.longest_wait_ns = Some((point.window_s * 1e9) as u64);
 }
 
 /// A server that holds so many connections less than there should be.

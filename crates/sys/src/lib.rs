@@ -12,6 +12,7 @@ pub mod errno;
 pub mod files;
 pub mod futex;
 pub mod ledger;
+pub mod library;
 pub mod limits;
 #[cfg(feature = "mpi")]
 pub mod mpi;

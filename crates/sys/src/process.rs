@@ -146,6 +146,20 @@ pub fn private_ipc() -> io::Result<()> {
     }
 }
 
+/// Sends what this process prints on standard output to standard error from now on:
+/// standard output carries jostle's results.
+///
+/// # Errors
+/// The system's.
+pub fn print_to_stderr() -> io::Result<()> {
+    // SAFETY: a system call with plain numbers; whoever owns descriptor 1 keeps it,
+    // and finds another file behind it.
+    match unsafe { libc::dup2(2, 1) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Names this process as `ps` shows it, at most 15 bytes.
 pub fn set_name(name: &str) {
     if let Ok(name) = std::ffi::CString::new(name) {
@@ -283,6 +297,8 @@ pub fn signal_name(signal: i32) -> String {
         (libc::SIGILL, "SIGILL"),
         (libc::SIGABRT, "SIGABRT"),
         (libc::SIGBUS, "SIGBUS"),
+        (libc::SIGFPE, "SIGFPE"),
+        (libc::SIGTRAP, "SIGTRAP"),
         (libc::SIGFPE, "SIGFPE"),
         (libc::SIGKILL, "SIGKILL"),
         (libc::SIGSEGV, "SIGSEGV"),

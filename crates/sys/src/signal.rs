@@ -33,6 +33,9 @@ pub fn end_waits_on_signal() -> io::Result<()> {
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = note as *const () as usize;
+        // Go, in a library of the user's, runs its threads on stacks too small for a
+        // handler; each has another one for signals.
+        action.sa_flags = libc::SA_ONSTACK;
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())
     };
     if done == 0 {

@@ -154,6 +154,14 @@ pub trait Requests: fmt::Debug + Sync {
         Ok(())
     }
 
+    /// As [`Target::finish`](crate::Target::finish).
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn finish(&self) -> Result<(), SetupError> {
+        Ok(())
+    }
+
     /// What a specimen knows to be true of the run that has just ended, by name.
     fn truth(&self) -> BTreeMap<String, f64> {
         BTreeMap::new()

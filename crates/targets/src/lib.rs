@@ -28,6 +28,7 @@ pub mod wire;
 mod argument;
 mod command;
 mod file_set;
+mod librarian;
 mod listener;
 mod lock_requests;
 mod lockd_lock;
@@ -35,6 +36,7 @@ mod mutex;
 mod names;
 mod record_lock;
 mod semaphore;
+mod shared_object;
 mod specimen;
 mod whereabouts;
 
@@ -63,6 +65,7 @@ table::targets! {
     pthread::Pthread,
     pthread_robust::PthreadRobust,
     pthread_pi::PthreadPi,
+    own_library::OwnLibrary,
     lockd::Lockd,
     lockd_unix::LockdUnix,
     redis::Redis,
@@ -380,6 +383,9 @@ pub trait Target: Sized + Sync + 'static {
     /// A worker's handle.
     type Lock: Lock;
 
+    /// Stack of a worker that is a thread. The loop needs a few hundred bytes.
+    const THREAD_STACK: usize = 64 * 1024;
+
     /// Its line in the table.
     const ENTRY: Entry;
 
@@ -420,6 +426,15 @@ pub trait Target: Sized + Sync + 'static {
     /// # Errors
     /// In words for the user.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
+        Ok(())
+    }
+
+    /// Ends what [`Target::prepare`] has begun and must not fail unseen; called once
+    /// all workers are gone, after a run that came to its end.
+    ///
+    /// # Errors
+    /// In words for the user.
+    fn finish(&self) -> Result<(), SetupError> {
         Ok(())
     }
 

@@ -68,6 +68,10 @@ impl<T: Target> Requests for LockRequests<T> {
         self.target.remove_leftovers()
     }
 
+    fn finish(&self) -> Result<(), SetupError> {
+        self.target.finish()
+    }
+
     fn truth(&self) -> BTreeMap<String, f64> {
         self.target.truth()
     }

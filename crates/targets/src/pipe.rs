@@ -1,5 +1,5 @@
 //! `pipe`: a lock of the user's own, in any language: a program for each worker, which
-//! answers lines on its standard input and output (`docs/own-locks.md`).
+//! answers lines on its standard input and output (`docs/own-locks-pipe.md`).
 
 mod guard;
 mod line;

@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Bench, GRANTED, block, contends_in_one_process, with_ledger};
+use common::{Bench, GRANTED, block, contends_in_one_process, prepared_here, with_ledger};
 use jostle_sys::clock::monotonic;
 use jostle_sys::signal;
-use jostle_targets::{Lock, Mode, Outcome, TABLE, Target, Visitor, Wait, visit};
+use jostle_targets::{Lock, Mode, Outcome, Target, Visitor, Wait, visit};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Visitor for Interrupted {
 
 #[test]
 fn every_wait_ends_when_the_keeper_says_so() {
-    for entry in TABLE.iter().filter(|entry| contends_in_one_process(entry)) {
+    for entry in prepared_here().filter(|entry| contends_in_one_process(entry)) {
         visit(entry, Interrupted);
     }
 }

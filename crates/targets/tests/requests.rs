@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{Bench, with_ledger};
+use common::{Bench, prepared_here, with_ledger};
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_targets::caller::{self, MOST_PHASES};
-use jostle_targets::{Entry, Phases, REQUESTS, RequestSetup, Requests, Spec, TABLE, all};
+use jostle_targets::{Entry, Phases, REQUESTS, RequestSetup, Requests, Spec, all};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -51,7 +51,7 @@ const LONG: Duration = Duration::from_secs(20);
 #[test]
 fn every_lock_is_acquired_and_released_as_a_request() {
     let clock = Clock::new();
-    for entry in TABLE {
+    for entry in prepared_here() {
         prepared(entry, None, LONG, None, |target| {
             assert_eq!(target.phases(), ["acquire", "release"], "{}", entry.name);
             let mut caller = target.join(0).unwrap();

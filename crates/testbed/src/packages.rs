@@ -35,7 +35,12 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "g++",
         brings: "c++",
-        why: "compiles libFuzzer, which is C++",
+        why: "compiles libFuzzer, which is C++, and the lock in C++ of own-locks/",
+    },
+    Package {
+        name: "golang-go",
+        brings: "go",
+        why: "a test builds the lock in Go of own-locks/",
     },
     Package {
         name: "util-linux",

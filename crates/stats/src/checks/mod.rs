@@ -28,6 +28,7 @@ pub mod few_operations;
 pub mod generator;
 pub mod halted;
 pub mod hold_accuracy;
+pub mod idle_lock;
 pub mod lag;
 pub mod ledger;
 pub mod limit;
@@ -88,6 +89,7 @@ pub static CHECKS: &[&Check] = &[
     &lost_update::CHECK,
     &deaths::CHECK,
     &errors::CHECK,
+    &idle_lock::CHECK,
     &ledger::CHECK,
     &lost::CHECK,
     &limit::CHECK,

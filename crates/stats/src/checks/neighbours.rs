@@ -19,11 +19,12 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "the undisturbed figure may lie off by {0} or more: SUSPECT, with the bound; by more \
-             than {1}: INVALID, printed as `>=` where it is at least three quarters of the measured \
-             one; x = (min(CPU time of others, time that ours waited for a CPU) + steal) / (window \
-             times the CPUs that the work needs at once), the figure within X / (1 + x (R - 1)) \
-             and X / (1 - x), of which the first counts where the second is off by {0}",
+            "the time that work was kept from its CPUs is x = (min(CPU time of others, time that \
+             ours waited for a CPU) + steal) / (window times \
+             the CPUs that the work needs at once); the undisturbed figure lies between X / (1 + x \
+             (R - 1)) and X / (1 - x). The upper end is {0} off or more: SUSPECT, with both ends; \
+             then, either end is more than {1} off: INVALID, printed as `>=` and the lower end \
+             where that is at least three quarters of X",
             percent(BEARABLE),
             percent(INVALID)
         )

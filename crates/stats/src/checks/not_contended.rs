@@ -1,6 +1,6 @@
 //! Did the workers contend at all?
 
-use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, measured, percent};
+use super::{Check, EVERYTHING, Evidence, Found, MOST_WORKERS, idle_lock, measured, percent};
 use jostle_model::plan::Range;
 use jostle_model::record::{Is, Reason};
 use jostle_model::{Nanos, Plan, Remedy};
@@ -43,6 +43,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     if !evidence.is_contention()
         || evidence.workers() < 2
         || !wants_contention(&evidence.experiment.plan)
+        // More of those that are never let in would change nothing.
+        || idle_lock::in_vain(evidence).is_some()
     {
         return None;
     }
@@ -76,7 +78,7 @@ fn more(evidence: &Evidence<'_>) -> Option<Remedy> {
 }
 
 /// Several keys, readers, tries and disjoint ranges are there to avoid waiting.
-fn wants_contention(plan: &Plan) -> bool {
+pub fn wants_contention(plan: &Plan) -> bool {
     plan.key_count() == 1
         && plan.shared.unwrap_or(0.0) == 0.0
         && !plan.try_only.unwrap_or(false)

@@ -8,7 +8,7 @@ mod servers;
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
-use jostle_targets::{Entry, Outcome, Setup, SetupError, Target, Wait};
+use jostle_targets::{Entry, Outcome, Setup, SetupError, TABLE, Target, Wait};
 use std::path::Path;
 
 /// What a test may choose.
@@ -85,6 +85,17 @@ pub fn block() -> Wait {
     Wait::Block {
         last_resort_ns: monotonic() + 20_000_000_000,
     }
+}
+
+/// The targets that a test can prepare: `lib` forks a process that loads the library,
+/// which takes a process with a single thread. The whole binary's tests have it.
+pub fn prepared_here() -> impl Iterator<Item = &'static Entry> {
+    TABLE.iter().copied().filter(|entry| !needs_argument(entry))
+}
+
+/// Names nothing without what follows its colon.
+pub fn needs_argument(entry: &Entry) -> bool {
+    entry.name == "lib"
 }
 
 /// Whether two handles in one process contend as two workers would.

@@ -32,13 +32,36 @@ impl Launcher for InProcess {
     }
 }
 
-/// The argument with which a target finds its server, where it needs one.
+/// The argument with which a target finds its server or library, where it needs one.
 pub fn argument(target: &str) -> Option<&'static str> {
     match target {
         "redis" => Some(redis()),
         "pipe" => Some(python_lock()),
+        "lib" => Some(library()),
         _ => None,
     }
+}
+
+/// The example of own-locks/ that can do everything, compiled.
+fn library() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../../own-locks");
+        let path = format!(
+            "{}/rwlock-{}.so",
+            env!("CARGO_TARGET_TMPDIR"),
+            std::process::id()
+        );
+        let status = Command::new("cc")
+            .args(["-O2", "-shared", "-fPIC", "-I", header, "-o", &path])
+            .arg(format!("{header}/examples/rwlock.c"))
+            .status();
+        assert!(
+            status.unwrap().success(),
+            "is the Debian package gcc installed?"
+        );
+        path
+    })
 }
 
 /// A jostled: its TCP address, and the path of its Unix socket.

@@ -36,8 +36,8 @@ impl<T: Target> Run<'_, T> {
             if self.now() > deadline {
                 self.clear_away(&mut children);
                 return Err(Aborted(format!(
-                    "{}: what the tool itself costs could not be measured within {} s; does it \
-                     answer at all?",
+                    "{}: what the tool itself costs could not be measured within {} s by one \
+                     worker alone; does it answer at all, and does a release free the lock?",
                     self.order.target,
                     PATIENCE_NS / 1_000_000_000
                 )));

@@ -138,7 +138,7 @@ impl<T: Work> Run<'_, T> {
         if still > STILL_PATIENCE_NS + self.order.call_timeout().0 {
             return Err(Aborted(format!(
                 "{}: no worker got any further for {} s, after {done} calls in all; is a lock \
-                 taken by somebody else, or its owner dead?",
+                 taken by somebody else, its owner dead, or a wake-up lost?",
                 self.order.target,
                 still / 1_000_000_000
             )));

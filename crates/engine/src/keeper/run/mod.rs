@@ -176,6 +176,9 @@ impl<'a, T: Work> Run<'a, T> {
                 .clear()
                 .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         }
+        self.target
+            .finish()
+            .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         let seen = Seen {
             ramp_ns,
             // Workers that all died before the window's end left it early.

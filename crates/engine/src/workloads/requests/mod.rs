@@ -147,6 +147,10 @@ impl Work for Requesting {
         self.target.remove_leftovers()
     }
 
+    fn finish(&self) -> Result<(), SetupError> {
+        self.target.finish()
+    }
+
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
         (self.target.truth(), self.target.facts())
     }

@@ -1,0 +1,116 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// line is a connection of one lock's own; what is not answered in time closes it.
+type line struct {
+	client *redis.Client
+
+	guard  sync.Mutex
+	conn   net.Conn
+	dialed bool
+}
+
+var errGone = errors.New("the connection is gone")
+
+// newLine makes a client of go-redis that opens one connection, once, and sends
+// nothing twice: go-redis would replace a connection that was closed, and lock
+// and waiter with it, without a word, and send a LOCK again that was not answered.
+func newLine(options *redis.Options, timeout time.Duration) *line {
+	l := &line{}
+	o := *options
+	dial := o.Dialer
+	if dial == nil {
+		o.DialTimeout = timeout
+		dial = redis.NewDialer(&o)
+	}
+	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !l.mayDial() {
+			return nil, errGone
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, l.took(conn)
+	}
+	o.DialerRetries = 1
+	o.MaxRetries = -1
+	o.PoolSize, o.MinIdleConns = 1, 0
+	o.ConnMaxIdleTime, o.ConnMaxLifetime = -1, 0
+	o.ReadTimeout, o.WriteTimeout = -1, -1 // The context has the limits.
+	o.ContextTimeoutEnabled = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	l.client = redis.NewClient(&o)
+	return l
+}
+
+func (l *line) mayDial() bool {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	first := !l.dialed
+	l.dialed = true
+	return first
+}
+
+func (l *line) took(conn net.Conn) error {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	if l.dialed && l.conn == nil {
+		l.conn = conn
+		return nil
+	}
+	_ = conn.Close() // It was given up while it was dialled.
+	return errGone
+}
+
+// ask gives the reply, redis.Nil, *Refused, ErrNoAnswer, or the error of ctx.
+// A limit of 0 is none.
+func (l *line) ask(ctx context.Context, limit time.Duration, words ...any) (any, error) {
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if limit > 0 {
+		within, cancel = context.WithTimeout(ctx, limit)
+	}
+	defer cancel()
+	// go-redis does not look at a context while it reads.
+	stop := context.AfterFunc(within, l.close)
+	defer stop()
+	reply, err := l.client.Do(within, words...).Result()
+	var answer redis.Error
+	switch {
+	case err == nil || errors.Is(err, redis.Nil):
+		return reply, err
+	case errors.As(err, &answer):
+		return nil, &Refused{Message: answer.Error()}
+	}
+	l.close()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, fmt.Errorf("%w to %v: %w", ErrNoAnswer, words[0], err)
+}
+
+// closed stands for the connection of a line that was given up.
+type closed struct{ net.Conn }
+
+// close may be called from any goroutine, and more than once.
+func (l *line) close() {
+	l.guard.Lock()
+	conn := l.conn
+	l.conn, l.dialed = closed{}, true
+	l.guard.Unlock()
+	if _, gone := conn.(closed); !gone && conn != nil {
+		_ = conn.Close()
+	}
+	_ = l.client.Close()
+}

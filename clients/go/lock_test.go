@@ -1,0 +1,333 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var background = context.Background()
+
+// world is a daemon, a link to it, and its locks.
+type world struct {
+	*testing.T
+	daemon *daemon
+	link   *link
+	locks  *Locks
+}
+
+func newWorld(t *testing.T) *world {
+	t.Parallel()
+	d := startDaemon(t)
+	l := startLink(t, d)
+	locks := New(&redis.Options{Addr: l.address()}, Settings{Timeout: time.Second})
+	return &world{T: t, daemon: d, link: l, locks: locks}
+}
+
+func (w *world) acquire(name string, wish Wish) *Held {
+	w.Helper()
+	held, err := w.locks.Acquire(background, name, wish)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return held
+}
+
+func (w *world) release(held *Held) {
+	w.Helper()
+	if err := held.Release(background); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) refuses(wanted error, name string, wish Wish) {
+	w.Helper()
+	if _, err := w.locks.Acquire(background, name, wish); !errors.Is(err, wanted) {
+		w.Fatalf("%v in place of %v", err, wanted)
+	}
+}
+
+// direct are locks that know nothing of the link.
+func (w *world) direct() *Locks {
+	return New(&redis.Options{Addr: w.daemon.address}, Settings{Timeout: time.Minute})
+}
+
+func (w *world) begin(fault string) {
+	switch fault {
+	case "killed":
+		w.daemon.signal(syscall.SIGKILL)
+	case "stopped":
+		w.daemon.signal(syscall.SIGSTOP)
+	case "cut off":
+		w.link.set(true)
+	}
+}
+
+func (w *world) end(fault string) {
+	switch fault {
+	case "stopped":
+		w.daemon.signal(syscall.SIGCONT)
+	case "cut off":
+		w.link.set(false)
+	}
+}
+
+// inEach tries all cases in worlds of their own.
+func inEach(t *testing.T, faults []string, ttls []time.Duration, try func(*world, string, time.Duration)) {
+	for _, fault := range faults {
+		for _, ttl := range ttls {
+			t.Run(fault+" "+ttl.String(), func(t *testing.T) { try(newWorld(t), fault, ttl) })
+		}
+	}
+}
+
+func TestALockExcludesAndTokensGrow(t *testing.T) {
+	w := newWorld(t)
+	last := int64(0)
+	for _, ttl := range []time.Duration{0, time.Minute} {
+		held := w.acquire("job", Wish{TTL: ttl})
+		if held.Token <= last || held.IsLost() {
+			t.Fatalf("token %d after %d, %v", held.Token, last, held.Err())
+		}
+		last = held.Token
+		w.refuses(ErrNotGranted, "job", Wish{})
+		w.refuses(ErrNotGranted, "job", Wish{Wait: 50 * time.Millisecond})
+		w.release(held)
+		w.release(held) // Nothing happens.
+		w.daemon.settles()
+	}
+}
+
+func TestGoroutinesCountWithoutLosingAStep(t *testing.T) {
+	w := newWorld(t)
+	locks, counter := w.direct(), 0
+	var all sync.WaitGroup
+	for range 5 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for range 20 {
+				held, err := locks.Acquire(background, "counter", Wish{TTL: time.Minute, Wait: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				counter++
+				if err := held.Release(background); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	if counter != 100 {
+		t.Fatal(counter)
+	}
+}
+
+func TestReadersShareAndPlacesAreCounted(t *testing.T) {
+	w := newWorld(t)
+	shared, two := Wish{Shared: true}, Wish{Of: 2}
+	w.acquire("book", shared)
+	w.acquire("book", shared)
+	w.refuses(ErrNotGranted, "book", Wish{})
+	w.acquire("seat", two)
+	w.acquire("seat", two)
+	w.refuses(ErrNotGranted, "seat", two)
+	_, err := w.locks.Acquire(background, "seat", Wish{Of: 3})
+	var refused *Refused
+	if !errors.As(err, &refused) || !strings.HasPrefix(refused.Message, "BADLIMIT") {
+		t.Fatal(err)
+	}
+}
+
+func TestALeaseIsRenewedWhileItIsHeld(t *testing.T) {
+	w := newWorld(t)
+	held := w.acquire("job", Wish{TTL: 3 * time.Second})
+	eventually(t, "renewals", func() bool { return w.daemon.info("renewals") >= 3 })
+	w.release(held)
+	if w.daemon.info("expirations") != 0 {
+		t.Fatal("it expired")
+	}
+}
+
+func TestALockThatIsTakenAwayIsReported(t *testing.T) {
+	w := newWorld(t)
+	var told atomic.Int32
+	held := w.acquire("job", Wish{TTL: 3 * time.Second, OnLost: func(*Held) { told.Add(1) }})
+	w.daemon.ask("FORCEUNLOCK job")
+	select {
+	case <-held.Lost():
+	case <-time.After(20 * time.Second):
+		t.Fatal("not within 20 s")
+	}
+	eventually(t, "told", func() bool { return told.Load() == 1 })
+	if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "NOTOWNER") {
+		t.Fatal(err)
+	}
+}
+
+func TestALockThatWasTakenAwayUnnoticedIsReportedByItsRelease(t *testing.T) {
+	w := newWorld(t)
+	held := w.acquire("job", Wish{})
+	w.daemon.ask("FORCEUNLOCK job")
+	if err := held.Release(background); !errors.Is(err, ErrLost) {
+		t.Fatal(err)
+	}
+}
+
+func TestAContextThatEndsLeavesTheLine(t *testing.T) {
+	w := newWorld(t)
+	held := w.acquire("job", Wish{})
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	ended := make(chan error)
+	go func() {
+		_, err := w.locks.Acquire(ctx, "job", Wish{Wait: Forever})
+		ended <- err
+	}()
+	eventually(t, "it waits", func() bool { return w.daemon.info("waiters") == 1 })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	eventually(t, "no waiters", func() bool { return w.daemon.info("waiters") == 0 })
+	w.release(held)
+}
+
+func TestAConnectionThatIsKilledIsALostLock(t *testing.T) {
+	w := newWorld(t)
+	held := w.acquire("job", Wish{})
+	holder := w.daemon.ask("HOLDER job")
+	_, after, _ := strings.Cut(holder, "client\r\n:")
+	client, _, _ := strings.Cut(after, "\r\n")
+	w.daemon.ask("CLIENT KILL ID " + client)
+	// go-redis would open another connection, on which PING is answered.
+	eventually(t, "lost", held.IsLost)
+	if w.link.opened() != 1 {
+		t.Fatal("another connection was opened")
+	}
+}
+
+func TestWishesThatMakeNoSenseAreTold(t *testing.T) {
+	locks := New(&redis.Options{Addr: "127.0.0.1:1"}, Settings{})
+	for _, wrong := range []Wish{{Wait: -5}, {TTL: -1}, {TTL: 1}, {Shared: true, Of: 2}, {Of: -1}} {
+		_, err := locks.Acquire(background, "job", wrong)
+		if err == nil || errors.Is(err, ErrNoAnswer) {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+}
+
+func TestAHolderIsToldThatItsLockIsLost(t *testing.T) {
+	ttls := []time.Duration{0, 1500 * time.Millisecond}
+	inEach(t, []string{"stopped", "cut off", "killed"}, ttls, func(w *world, fault string, ttl time.Duration) {
+		var told atomic.Int32
+		held := w.acquire("job", Wish{TTL: ttl, OnLost: func(*Held) { told.Add(1) }})
+		if held.IsLost() {
+			w.Fatal(held.Err())
+		}
+		w.begin(fault)
+		eventually(w.T, "lost", func() bool { return held.IsLost() && told.Load() == 1 })
+		if err := held.Release(background); !errors.Is(err, ErrLost) {
+			w.Fatal(err)
+		}
+		if fault != "killed" {
+			w.end(fault)
+			w.daemon.settles()
+		}
+		if told.Load() != 1 {
+			w.Fatal("told twice")
+		}
+	})
+}
+
+func TestNothingStaysBehindWhenNoAnswerComes(t *testing.T) {
+	ttls := []time.Duration{0, 10 * time.Minute}
+	inEach(t, []string{"stopped", "cut off"}, ttls, func(w *world, fault string, ttl time.Duration) {
+		w.begin(fault)
+		w.refuses(ErrNoAnswer, "job", Wish{TTL: ttl, Wait: 100 * time.Millisecond})
+		w.end(fault)
+		w.daemon.settles()
+	})
+}
+
+func TestAWaiterThatGivesUpLeavesTheLine(t *testing.T) {
+	ttls := []time.Duration{0, 10 * time.Minute}
+	inEach(t, []string{"stopped", "cut off"}, ttls, func(w *world, fault string, ttl time.Duration) {
+		first, err := w.direct().Acquire(background, "job", Wish{})
+		if err != nil {
+			w.Fatal(err)
+		}
+		ended := make(chan error)
+		go func() {
+			_, err := w.locks.Acquire(background, "job", Wish{TTL: ttl, Wait: time.Second})
+			ended <- err
+		}()
+		eventually(w.T, "it waits", func() bool { return w.daemon.info("waiters") == 1 })
+		w.begin(fault)
+		if err := <-ended; !errors.Is(err, ErrNoAnswer) {
+			w.Fatal(err)
+		}
+		w.end(fault)
+		eventually(w.T, "no waiters", func() bool { return w.daemon.info("waiters") == 0 })
+		w.release(first)
+		w.daemon.settles()
+	})
+}
+
+func TestAKilledDaemonGivesNoAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.begin("killed")
+	w.refuses(ErrNoAnswer, "job", Wish{Wait: time.Second})
+}
+
+func TestALeaseOutlivesALinkThatIsCutForAMoment(t *testing.T) {
+	w := newWorld(t)
+	held := w.acquire("job", Wish{TTL: 3 * time.Second})
+	before := w.daemon.info("renewals")
+	w.begin("cut off")
+	eventually(t, "another connection", func() bool { return w.link.opened() >= 2 })
+	w.end("cut off")
+	eventually(t, "a renewal", func() bool { return w.daemon.info("renewals") > before })
+	w.release(held)
+	w.daemon.settles()
+}
+
+func TestASecondAttemptGetsTheLock(t *testing.T) {
+	w := newWorld(t)
+	w.locks.settings.Retries = 5
+	w.begin("cut off")
+	go func() {
+		for w.link.opened() < 2 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		w.end("cut off")
+	}()
+	held := w.acquire("job", Wish{Wait: 500 * time.Millisecond})
+	eventually(t, "one hold", func() bool { return w.daemon.info("holds") == 1 })
+	if w.daemon.info("waiters") != 0 {
+		t.Fatal("a waiter stayed behind")
+	}
+	w.release(held)
+	w.daemon.settles()
+}
+
+func TestALeaseIsCountedFromBeforeItWasSent(t *testing.T) {
+	sent := time.Now().Add(-5 * time.Second)
+	late := newTerm(4*time.Second, time.Second, sent)
+	if !late.isOver() || newTerm(time.Minute, time.Second, sent).isOver() || newTerm(0, time.Second, sent).isOver() {
+		t.Fatal("wrong end")
+	}
+	late.extend(time.Now())
+	if !late.isOver() {
+		t.Fatal("an answer that came too late brought it back")
+	}
+}

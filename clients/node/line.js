@@ -1,0 +1,106 @@
+import { Redis, ReplyError } from "ioredis";
+
+/** What can go wrong with a lock of jostled. */
+export class LockError extends Error {
+  constructor(message, options) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** Somebody else had the lock for the whole wait. */
+export class NotGranted extends LockError {}
+
+/**
+ * The daemon did not answer in time, or could not be reached.
+ *
+ * The connection is closed, which takes the request out of the line. A lock that
+ * was granted in that moment ends with the connection; a lease, after the
+ * timeout, since it gets its length only when its grant is known.
+ */
+export class NoAnswer extends LockError {}
+
+/** Somebody else may hold the lock, or may have held it meanwhile. */
+export class LockLost extends LockError {}
+
+/** The daemon answered with an error, whose text this is. */
+export class Refused extends LockError {}
+
+/** A connection of one lock's own; what is not answered in time closes it. */
+export class Line {
+  #redis;
+  #ended;
+
+  /**
+   * ioredis would connect again and send again what was not answered: all of
+   * that is off. `connect` is awaited by the first command.
+   */
+  constructor(options, timeoutMs) {
+    this.#redis = new Redis({
+      keepAlive: 10_000,
+      ...options,
+      lazyConnect: true,
+      connectTimeout: timeoutMs,
+      retryStrategy: null,
+      reconnectOnError: null,
+      maxRetriesPerRequest: 0,
+      autoResendUnfulfilledCommands: false,
+      autoResubscribe: false,
+      enableReadyCheck: false,
+      enableOfflineQueue: false,
+      enableAutoPipelining: false,
+      commandTimeout: undefined,
+      socketTimeout: undefined,
+      blockingTimeout: undefined,
+    });
+    let why = "the connection was closed";
+    this.#redis.on("error", (error) => (why = error.message));
+    this.#ended = new Promise((_, end) => {
+      this.#redis.on("close", () => end(new NoAnswer(why)));
+    });
+    this.#ended.catch(() => {}); // Told by the command that waits, if there is one.
+  }
+
+  /** Calls back when the connection is closed by whomever. */
+  onClose(call) {
+    this.#ended.catch(call);
+  }
+
+  /** The reply, or NoAnswer or Refused; waits for at most `limitMs`, and for `signal`. */
+  async ask(words, limitMs, signal) {
+    let timer;
+    let aborted;
+    const ends = [this.#exchange(words), this.#ended];
+    if (limitMs !== undefined) {
+      const late = `no answer to ${words[0]} within ${Math.round(limitMs)} ms`;
+      ends.push(new Promise((_, end) => (timer = setTimeout(end, limitMs, new NoAnswer(late)))));
+    }
+    if (signal) {
+      signal.throwIfAborted();
+      ends.push(new Promise((_, end) => {
+        aborted = () => end(signal.reason);
+        signal.addEventListener("abort", aborted);
+      }));
+    }
+    try {
+      return await Promise.race(ends);
+    } catch (error) {
+      if (error instanceof ReplyError) throw new Refused(error.message, { cause: error });
+      this.close();
+      if (signal?.aborted || error instanceof LockError) throw error;
+      throw new NoAnswer(error.message, { cause: error });
+    } finally {
+      clearTimeout(timer);
+      if (aborted) signal.removeEventListener("abort", aborted);
+    }
+  }
+
+  async #exchange(words) {
+    if (this.#redis.status === "wait") await this.#redis.connect();
+    return this.#redis.call(...words);
+  }
+
+  close() {
+    this.#redis.disconnect();
+  }
+}

@@ -1,0 +1,155 @@
+"""What both worlds share: the errors, a request in words, the clock of a lock.
+
+Nothing here reads or writes a socket.
+"""
+
+import math
+import threading
+import time
+from dataclasses import dataclass
+from typing import Optional
+
+from redis.backoff import NoBackoff
+
+
+class LockError(Exception):
+    """What can go wrong with a lock of jostled."""
+
+
+class NotGranted(LockError):
+    """Somebody else had the lock for the whole wait."""
+
+
+class NoAnswer(LockError):
+    """The daemon did not answer in time, or could not be reached.
+
+    The connection is closed, which takes the request out of the line. A lock that
+    was granted in that moment ends with the connection; a lease, after the
+    timeout, since it gets its length only when its grant is known.
+    """
+
+
+class LockLost(LockError):
+    """Somebody else may hold the lock, or may have held it meanwhile."""
+
+
+class Refused(LockError):
+    """The daemon answered with an error, whose text this is."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A lock as it was asked for; times in seconds."""
+
+    name: str
+    wait_s: Optional[float]
+    ttl_s: Optional[float]
+    shared: bool
+    of: int
+
+    def __post_init__(self):
+        if self.wait_s is not None and not 0 <= self.wait_s < math.inf:
+            raise ValueError("wait_s is at least 0, or None to wait for ever")
+        if self.ttl_s is not None and not 0.01 <= self.ttl_s < math.inf:
+            raise ValueError("ttl_s is at least 0.01, or None for no lease")
+        if self.shared and self.of != 1:
+            raise ValueError("shared locks have no places: give `shared` or `of`")
+
+    def first_s(self, timeout_s):
+        """How long a lease is taken for, until its grant is known; None without one.
+
+        A grant whose answer does not arrive leaves a lease that nobody knows of.
+        Taken for the timeout alone, it does not keep others out for long.
+        """
+        return None if self.ttl_s is None else min(self.ttl_s, max(timeout_s, 0.01))
+
+    def lock(self, left_s, first_s):
+        """The words of LOCK; `left_s` is what is left of the wait."""
+        words = ["LOCK", self.name]
+        if first_s is not None:
+            words += ["TTL", milliseconds(first_s)]
+        if left_s is not None:
+            words += ["WAIT", milliseconds(left_s)]
+        if self.shared:
+            words += ["SHARED"]
+        if self.of != 1:
+            words += ["OF", self.of]
+        return words
+
+    def renew(self, token):
+        """The words of RENEW."""
+        return ["RENEW", self.name, token, "TTL", milliseconds(self.ttl_s)]
+
+    def unlock(self, token):
+        """The words of UNLOCK."""
+        return ["UNLOCK", self.name, token]
+
+
+def milliseconds(seconds):
+    """Rounded down, for the daemon."""
+    return int(seconds * 1000)
+
+
+class Term:
+    """How long a lock is surely held, by this machine's monotonic clock.
+
+    The end of a lease is counted from before the request was sent, so it comes
+    here before it comes at the daemon. Once over, it stays over: an answer that
+    comes too late changes nothing. A lock without a lease has no end of its own.
+    """
+
+    def __init__(self, ttl_s, timeout_s, sent):
+        self._guard = threading.Lock()
+        self._over = False
+        if ttl_s is None:
+            self._ttl_s = math.inf
+            #: How often to renew or to ask for a sign, and how long to wait for it.
+            self.every_s, self.answer_s = timeout_s / 3, timeout_s
+        else:
+            self._ttl_s = milliseconds(ttl_s) / 1000
+            # An attempt that is not answered leaves time for two more.
+            self.every_s, self.answer_s = ttl_s / 3, min(timeout_s, ttl_s / 6)
+        self._end = sent + self._ttl_s
+
+    def extend(self, sent):
+        """A request sent at `sent` was granted."""
+        with self._guard:
+            if not self._is_over():
+                self._end = sent + self._ttl_s
+
+    def left_s(self):
+        """Until the end of the lease; infinite without one."""
+        return self._end - time.monotonic()
+
+    def is_over(self):
+        with self._guard:
+            return self._is_over()
+
+    def _is_over(self):
+        self._over = self._over or self.left_s() <= 0
+        return self._over
+
+
+def own_connection(timeout_s, options):
+    """redis-py's settings for a connection that nobody else uses.
+
+    Nothing is sent twice: redis-py 8 repeats a command that was not answered,
+    and each repetition of a LOCK would wait in line.
+    """
+    # Imported here: it is the one module that redis-py has moved things out of.
+    from redis.retry import Retry
+
+    settings = {
+        "socket_connect_timeout": timeout_s,
+        "socket_keepalive": True,
+        "decode_responses": True,
+        "encoding_errors": "replace",
+    }
+    settings.update(options)
+    settings.update(
+        socket_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        retry_on_timeout=False,
+        health_check_interval=0,
+    )
+    return settings

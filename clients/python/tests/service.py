@@ -1,0 +1,147 @@
+"""A jostled of the test's own, and a link to it that can be cut.
+
+The program is $JOSTLED, or what `cargo build` leaves in the repository.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def eventually(what, test):
+    """Waits for something that must come true soon."""
+    end = time.monotonic() + 20
+    while not test():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within 20 s: {what}")
+        time.sleep(0.005)
+
+
+class Daemon:
+    """A running jostled; `close` kills it."""
+
+    def __init__(self, *flags):
+        program = os.environ.get("JOSTLED", str(ROOT / "target/debug/jostled"))
+        self._child = subprocess.Popen(
+            [program, "--data", "none", "--listen", "127.0.0.1:0", *flags],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.port = None
+        for line in self._child.stderr:
+            found = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.port = int(found[1])
+            if "ready" in line:
+                break
+        if self.port is None:
+            raise AssertionError(f"{program} did not start")
+        # It logs little; what it does is read, so that it never waits for us.
+        threading.Thread(target=self._child.stderr.read, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}"
+
+    def kill(self):
+        self._child.kill()
+        self._child.wait()
+
+    def stop(self):
+        self._child.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self._child.send_signal(signal.SIGCONT)
+
+    def close(self):
+        self.kill()
+        self._child.stderr.close()
+
+    def ask(self, *words):
+        """The reply to one command, as the bytes of RESP2."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as plain:
+            plain.sendall((" ".join(map(str, words)) + "\r\nQUIT\r\n").encode())
+            reply = b""
+            while part := plain.recv(65536):
+                reply += part
+        return reply.removesuffix(b"+OK\r\n")
+
+    def info(self, name):
+        """A figure of INFO."""
+        return int(re.search(rf"^{name}:(\d+)", self.ask("INFO").decode(), re.M)[1])
+
+    def settles(self):
+        """Waits until nobody holds a lock or waits for one."""
+        eventually("no holds", lambda: self.info("holds") == 0)
+        eventually("no waiters", lambda: self.info("waiters") == 0)
+
+
+class Link:
+    """A way to the daemon that stops forwarding when it is cut, as a dead network does."""
+
+    def __init__(self, daemon):
+        self._daemon = daemon
+        self._whole = threading.Event()
+        self._whole.set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.opened = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def cut(self):
+        self._whole.clear()
+
+    def mend(self):
+        self._whole.set()
+
+    def close(self):
+        self._whole.set()
+        self._listener.close()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            self.opened += 1
+            threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+
+    def _carry(self, near):
+        self._whole.wait()
+        try:
+            far = socket.create_connection(("127.0.0.1", self._daemon.port))
+        except OSError:
+            near.close()
+            return
+        back = threading.Thread(target=self._pump, args=(far, near), daemon=True)
+        back.start()
+        self._pump(near, far)
+        back.join()
+        near.close()
+        far.close()
+
+    def _pump(self, source, sink):
+        """Forwards one direction until it ends; both end with it, as for a killed client."""
+        try:
+            while part := source.recv(65536):
+                self._whole.wait()
+                sink.sendall(part)
+        except OSError:
+            pass
+        self._whole.wait()
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass

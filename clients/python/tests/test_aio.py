@@ -1,0 +1,211 @@
+"""Locks with asyncio, against a daemon that is killed, stopped and cut off."""
+
+import asyncio
+import unittest
+
+from jostle_lock import LockLost, NoAnswer, NotGranted, Refused
+from jostle_lock.aio import Locks
+from service import Daemon, Link, eventually
+
+
+async def until(what, test):
+    """Waits for something that must come true soon, without keeping the loop."""
+    await asyncio.to_thread(eventually, what, test)
+
+
+class World:
+    """A daemon, a link to it, and its locks; for `async with`."""
+
+    async def __aenter__(self):
+        self.daemon = await asyncio.to_thread(Daemon)
+        self.link = Link(self.daemon)
+        self.locks = Locks(self.link.url, timeout_s=1)
+        return self
+
+    async def __aexit__(self, *_):
+        self.link.close()
+        self.daemon.close()
+
+    def begin(self, fault):
+        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
+
+    def end(self, fault):
+        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
+
+    async def settles(self):
+        await asyncio.to_thread(self.daemon.settles)
+
+    async def one_waits(self):
+        await until("it waits", lambda: self.daemon.info("waiters") == 1)
+
+
+class Quiet(unittest.IsolatedAsyncioTestCase):
+    """Nothing goes wrong with the daemon."""
+
+    async def test_a_lock_excludes_and_tokens_grow(self):
+        async with World() as world:
+            tokens = []
+            for ttl_s in [None, 60]:
+                async with await world.locks.acquire("job", ttl_s=ttl_s) as held:
+                    tokens.append(held.token)
+                    self.assertFalse(held.lost)
+                    with self.assertRaises(NotGranted):
+                        await world.locks.acquire("job", wait_s=0)
+                await world.settles()
+            self.assertEqual(tokens, sorted(set(tokens)))
+
+    async def test_tasks_take_turns(self):
+        inside, most = 0, 0
+
+        async def work(world):
+            nonlocal inside, most
+            for _ in range(10):
+                async with await world.locks.acquire("turn", ttl_s=60, wait_s=60):
+                    inside += 1
+                    most = max(most, inside)
+                    await asyncio.sleep(0)
+                    inside -= 1
+
+        async with World() as world:
+            await asyncio.gather(*(work(world) for _ in range(5)))
+        self.assertEqual((inside, most), (0, 1))
+
+    async def test_a_lease_is_renewed_while_the_block_runs(self):
+        async with World() as world:
+            async with await world.locks.acquire("job", ttl_s=3) as held:
+                await until("renewals", lambda: world.daemon.info("renewals") >= 3)
+                held.check()
+            self.assertEqual(world.daemon.info("expirations"), 0)
+
+    async def test_a_cancelled_task_leaves_the_line(self):
+        async with World() as world:
+            async with await world.locks.acquire("job"):
+                waiter = asyncio.ensure_future(world.locks.acquire("job", wait_s=None))
+                await world.one_waits()
+                waiter.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await waiter
+                await until("no waiters", lambda: world.daemon.info("waiters") == 0)
+
+    async def test_a_lock_that_is_taken_away_is_reported_to_a_coroutine(self):
+        told = asyncio.Event()
+
+        async def on_lost(held):
+            told.set()
+
+        async with World() as world:
+            held = await world.locks.acquire("job", ttl_s=3, on_lost=on_lost)
+            world.daemon.ask("FORCEUNLOCK", "job")
+            await asyncio.wait_for(told.wait(), 20)
+            with self.assertRaisesRegex(LockLost, "NOTOWNER"):
+                await held.release()
+
+    async def test_what_goes_wrong_in_the_block_comes_first(self):
+        async with World() as world:
+            with self.assertRaises(ZeroDivisionError):
+                async with await world.locks.acquire("job"):
+                    world.daemon.ask("FORCEUNLOCK", "job")
+                    1 / 0
+
+    async def test_a_wrong_name_is_refused(self):
+        async with World() as world:
+            with self.assertRaisesRegex(Refused, "BADNAME"):
+                await world.locks.acquire("n" * 513)
+
+
+class Faults(unittest.IsolatedAsyncioTestCase):
+    """The daemon is killed, stopped, or cannot be reached."""
+
+    async def in_each(self, faults, ways, case):
+        """Tries all cases, each in a world of its own, at the same time: they mostly wait."""
+
+        async def one(fault, ttl_s):
+            async with World() as world:
+                await case(world, fault, ttl_s)
+
+        cases = [(fault, ttl_s) for fault in faults for ttl_s in ways]
+        tried = await asyncio.gather(*(one(*which) for which in cases), return_exceptions=True)
+        for which, error in zip(cases, tried):
+            with self.subTest(which):
+                if error is not None:
+                    raise error
+
+    async def test_a_holder_is_told_that_its_lock_is_lost(self):
+        async def case(world, fault, ttl_s):
+            told = []
+            held = await world.locks.acquire("job", ttl_s=ttl_s, on_lost=told.append)
+            self.assertFalse(held.lost)
+            world.begin(fault)
+            await until("lost", lambda: held.lost and told)
+            with self.assertRaises(LockLost):
+                held.check()
+            with self.assertRaises(LockLost):
+                await held.release()
+            self.assertEqual(told, [held])
+            if fault != "killed":
+                world.end(fault)
+                await world.settles()
+
+        await self.in_each(["stopped", "cut off", "killed"], [None, 1.5], case)
+
+    async def test_nothing_stays_behind_when_no_answer_comes(self):
+        async def case(world, fault, ttl_s):
+            world.begin(fault)
+            with self.assertRaises(NoAnswer):
+                await world.locks.acquire("job", ttl_s=ttl_s, wait_s=0.1)
+            world.end(fault)
+            await world.settles()
+
+        await self.in_each(["stopped", "cut off"], [None, 600], case)
+
+    async def test_a_waiter_that_gives_up_leaves_the_line(self):
+        async def case(world, fault, ttl_s):
+            async with await Locks(world.daemon.url, timeout_s=60).acquire("job") as first:
+                waiter = asyncio.ensure_future(
+                    world.locks.acquire("job", ttl_s=ttl_s, wait_s=1)
+                )
+                await world.one_waits()
+                world.begin(fault)
+                with self.assertRaises(NoAnswer):
+                    await waiter
+                world.end(fault)
+                await until("no waiters", lambda: world.daemon.info("waiters") == 0)
+                first.check()
+            await world.settles()
+
+        await self.in_each(["stopped", "cut off"], [None, 600], case)
+
+    async def test_a_lease_outlives_a_link_that_is_cut_for_a_moment(self):
+        told = []
+        async with World() as world:
+            async with await world.locks.acquire("job", ttl_s=3, on_lost=told.append) as held:
+                before = world.daemon.info("renewals")
+                world.link.cut()
+                await until("another connection", lambda: world.link.opened >= 2)
+                world.link.mend()
+                await until("a renewal", lambda: world.daemon.info("renewals") > before)
+                held.check()
+        self.assertEqual(told, [])
+
+    async def test_a_second_attempt_gets_the_lock(self):
+        async with World() as world:
+            locks = Locks(world.link.url, timeout_s=1, retries=5)
+            world.link.cut()
+            attempts = asyncio.ensure_future(locks.acquire("job", wait_s=0.5))
+            await until("another attempt", lambda: world.link.opened >= 2)
+            world.link.mend()
+            held = await attempts
+            await until("one hold", lambda: world.daemon.info("holds") == 1)
+            self.assertEqual(world.daemon.info("waiters"), 0)
+            await held.release()
+            await world.settles()
+
+    async def test_a_killed_daemon_gives_no_answer(self):
+        async with World() as world:
+            world.begin("killed")
+            with self.assertRaises(NoAnswer):
+                await world.locks.acquire("job")
+
+
+if __name__ == "__main__":
+    unittest.main()

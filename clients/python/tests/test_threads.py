@@ -1,0 +1,272 @@
+"""Locks with threads, against a daemon that is killed, stopped and cut off."""
+
+import concurrent.futures
+import os
+import threading
+import time
+import unittest
+
+from jostle_lock import Locks, LockLost, NoAnswer, NotGranted, Refused
+from jostle_lock._terms import Term
+from service import Daemon, Link, eventually
+
+class Quiet(unittest.TestCase):
+    """Nothing goes wrong with the daemon."""
+
+    def setUp(self):
+        self.daemon = Daemon()
+        self.addCleanup(self.daemon.close)
+        self.locks = Locks(self.daemon.url)
+
+    def test_a_lock_excludes_and_tokens_grow(self):
+        tokens = []
+        for ttl_s in [None, 60]:
+            with self.locks.acquire("job", ttl_s=ttl_s) as held:
+                self.assertFalse(held.lost)
+                tokens.append(held.token)
+                with self.assertRaises(NotGranted):
+                    self.locks.acquire("job", wait_s=0)
+                with self.assertRaises(NotGranted):
+                    self.locks.acquire("job", wait_s=0.05)
+            self.daemon.settles()
+        self.assertEqual(tokens, sorted(set(tokens)))
+
+    def test_threads_count_without_losing_a_step(self):
+        counter, tokens = [0], []
+
+        def work():
+            for _ in range(20):
+                with self.locks.acquire("counter", ttl_s=60, wait_s=60) as held:
+                    seen = counter[0]
+                    tokens.append(held.token)
+                    time.sleep(0)
+                    counter[0] = seen + 1
+
+        threads = [threading.Thread(target=work) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(counter[0], 100)
+        self.assertEqual(tokens, sorted(set(tokens)))
+
+    def test_readers_share_and_places_are_counted(self):
+        with self.locks.acquire("book", shared=True), self.locks.acquire("book", shared=True):
+            with self.assertRaises(NotGranted):
+                self.locks.acquire("book", wait_s=0)
+        with self.locks.acquire("seat", of=2), self.locks.acquire("seat", of=2):
+            with self.assertRaises(NotGranted):
+                self.locks.acquire("seat", of=2, wait_s=0)
+            with self.assertRaisesRegex(Refused, "BADLIMIT"):
+                self.locks.acquire("seat", of=3, wait_s=0)
+
+    def test_a_lease_is_renewed_while_the_block_runs(self):
+        with self.locks.acquire("job", ttl_s=3) as held:
+            eventually("two renewals", lambda: self.daemon.info("renewals") >= 2)
+            held.check()
+        self.assertEqual(self.daemon.info("expirations"), 0)
+        self.daemon.settles()
+
+    def test_a_lease_that_was_waited_for_is_renewed_before_it_is_used(self):
+        first = self.locks.acquire("job")
+        ends = threading.Timer(1, first.release)
+        ends.start()
+        with self.locks.acquire("job", ttl_s=2, wait_s=60):
+            self.assertEqual(self.daemon.info("renewals"), 1)
+        ends.join()
+
+    def test_a_lock_that_is_taken_away_is_reported(self):
+        told = threading.Event()
+        held = self.locks.acquire("job", ttl_s=3, on_lost=lambda _: told.set())
+        self.daemon.ask("FORCEUNLOCK", "job")
+        self.assertTrue(told.wait(20))
+        self.assertTrue(held.lost)
+        with self.assertRaisesRegex(LockLost, "NOTOWNER"):
+            held.check()
+        with self.assertRaises(LockLost):
+            held.release()
+
+    def test_a_lock_that_was_taken_away_unnoticed_is_reported_by_its_release(self):
+        held = self.locks.acquire("job")
+        self.daemon.ask("FORCEUNLOCK", "job")
+        with self.assertRaisesRegex(LockLost, "NOT"):
+            held.release()
+
+    def test_what_goes_wrong_in_the_block_comes_first(self):
+        with self.assertRaises(ZeroDivisionError):
+            with self.locks.acquire("job"):
+                self.daemon.ask("FORCEUNLOCK", "job")
+                1 / 0
+        self.daemon.settles()
+
+    def test_a_wrong_name_is_refused_and_leaves_no_connection(self):
+        with self.assertRaisesRegex(Refused, "BADNAME"):
+            self.locks.acquire("n" * 513)
+        eventually("one client", lambda: self.daemon.info("connected_clients") == 1)
+
+    def test_arguments_that_make_no_sense_are_told(self):
+        for wrong in [{"wait_s": -1}, {"ttl_s": 0}, {"shared": True, "of": 2}]:
+            with self.assertRaises(ValueError):
+                self.locks.acquire("job", **wrong)
+        with self.assertRaises(ValueError):
+            Locks(self.daemon.url, timeout_s=0)
+        with self.assertRaises(TypeError):
+            Locks(self.daemon.url, no_such_option=1)
+
+
+class Password(unittest.TestCase):
+    def test_a_wrong_password_is_refused_at_once_and_a_right_one_taken(self):
+        os.environ["JOSTLED_PASSWORD"] = "secret"
+        self.addCleanup(os.environ.pop, "JOSTLED_PASSWORD")
+        daemon = Daemon()
+        self.addCleanup(daemon.close)
+        Locks(daemon.url, password="secret").acquire("job").release()
+        with self.assertRaises(Refused):
+            Locks(daemon.url, password="wrong", retries=3).acquire("job")
+
+
+class World:
+    """A daemon, a link to it, and its locks; for `with`."""
+
+    def __init__(self):
+        self.daemon = Daemon()
+        self.link = Link(self.daemon)
+        self.locks = Locks(self.link.url, timeout_s=1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.link.close()
+        self.daemon.close()
+
+    def begin(self, fault):
+        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
+
+    def end(self, fault):
+        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
+
+
+class Faults(unittest.TestCase):
+    """The daemon is killed, stopped, or cannot be reached."""
+
+    def in_each(self, faults, ways, case):
+        """Tries all cases, each in a world of its own, at the same time: they mostly wait."""
+
+        def one(fault, ttl_s):
+            with World() as world:
+                case(world, fault, ttl_s)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            cases = [(fault, ttl_s) for fault in faults for ttl_s in ways]
+            done = [(which, pool.submit(one, *which)) for which in cases]
+            for which, future in done:
+                with self.subTest(which):
+                    future.result()
+
+    def test_a_holder_is_told_that_its_lock_is_lost(self):
+        def case(world, fault, ttl_s):
+            told = []
+            held = world.locks.acquire("job", ttl_s=ttl_s, on_lost=told.append)
+            self.assertFalse(held.lost)
+            world.begin(fault)
+            eventually("lost", lambda: held.lost and told)
+            with self.assertRaises(LockLost):
+                held.check()
+            with self.assertRaises(LockLost):
+                held.release()
+            self.assertEqual(told, [held])
+            if fault != "killed":
+                world.end(fault)
+                world.daemon.settles()
+
+        self.in_each(["stopped", "cut off", "killed"], [None, 1.5], case)
+
+    def test_nothing_stays_behind_when_no_answer_comes(self):
+        def case(world, fault, ttl_s):
+            world.begin(fault)
+            with self.assertRaises(NoAnswer):
+                world.locks.acquire("job", ttl_s=ttl_s, wait_s=0.1)
+            world.end(fault)
+            world.daemon.settles()
+
+        self.in_each(["stopped", "cut off"], [None, 600], case)
+
+    def test_a_waiter_that_gives_up_leaves_the_line(self):
+        def case(world, fault, ttl_s):
+            with Locks(world.daemon.url, timeout_s=60).acquire("job") as first:
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    waiter = pool.submit(world.locks.acquire, "job", ttl_s=ttl_s, wait_s=1)
+                    eventually("it waits", lambda: world.daemon.info("waiters") == 1)
+                    world.begin(fault)
+                    with self.assertRaises(NoAnswer):
+                        waiter.result()
+                world.end(fault)
+                eventually("no waiters", lambda: world.daemon.info("waiters") == 0)
+                first.check()
+            world.daemon.settles()
+
+        self.in_each(["stopped", "cut off"], [None, 600], case)
+
+    def test_a_killed_daemon_gives_no_answer(self):
+        with World() as world:
+            world.begin("killed")
+            with self.assertRaises(NoAnswer):
+                world.locks.acquire("job")
+
+    def test_a_lease_outlives_a_link_that_is_cut_for_a_moment(self):
+        told = []
+        with World() as world:
+            with world.locks.acquire("job", ttl_s=3, on_lost=told.append) as held:
+                before = world.daemon.info("renewals")
+                world.link.cut()
+                eventually("another connection", lambda: world.link.opened >= 2)
+                world.link.mend()
+                eventually("a renewal", lambda: world.daemon.info("renewals") > before)
+                held.check()
+            self.assertEqual(told, [])
+            world.daemon.settles()
+
+    def test_a_second_attempt_gets_the_lock_and_the_first_leaves_nothing(self):
+        def case(world, _, ttl_s):
+            locks = Locks(world.link.url, timeout_s=1, retries=5)
+            world.link.cut()
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                attempts = pool.submit(locks.acquire, "job", ttl_s=ttl_s, wait_s=0.5)
+                eventually("another attempt", lambda: world.link.opened >= 2)
+                world.link.mend()
+                try:
+                    held = attempts.result()
+                except NotGranted:
+                    # The first attempt's lease was in the way: it ends with the timeout.
+                    held = locks.acquire("job", ttl_s=ttl_s, wait_s=20)
+            eventually("one hold", lambda: world.daemon.info("holds") == 1)
+            eventually("no waiters", lambda: world.daemon.info("waiters") == 0)
+            held.release()
+            world.daemon.settles()
+
+        self.in_each([None], [None, 600], case)
+
+
+class Terms(unittest.TestCase):
+    """The clock of a lock by itself."""
+
+    def test_a_lease_is_counted_from_before_it_was_sent(self):
+        sent = time.monotonic() - 5
+        self.assertTrue(Term(4, 1, sent).is_over())
+        self.assertFalse(Term(60, 1, sent).is_over())
+        self.assertFalse(Term(None, 1, sent).is_over())
+
+    def test_an_answer_that_comes_too_late_brings_nothing_back(self):
+        term = Term(4, 1, time.monotonic() - 5)
+        term.extend(time.monotonic())
+        self.assertTrue(term.is_over())
+
+    def test_renewals_leave_time_for_another_attempt(self):
+        for ttl_s, timeout_s in [(0.3, 5), (3, 5), (600, 1)]:
+            term = Term(ttl_s, timeout_s, time.monotonic())
+            self.assertLessEqual(term.every_s + 2 * term.answer_s, ttl_s * 0.67)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,279 @@
+//! Did the lock stand free while workers waited for it?
+
+use super::not_contended::wants_contention;
+use super::{Check, EVERYTHING, Evidence, Found, percent, seen};
+use crate::intervals::median;
+use jostle_model::record::{Is, Point, Reason};
+use jostle_model::{Busy, Plan};
+
+/// Tenths of the window without any grant, at its end.
+const LEAST_SLICES: usize = 2;
+
+/// What the hypervisor or a busy machine may take in one go.
+const LEAST_STILL_S: f64 = 0.5;
+
+/// What explains that nobody is let in: holds and idles as the plan has them, and waits
+/// as they were before. So many times each of these is beyond explanation.
+const LEAST_TURNS_MISSED: f64 = 10.0;
+const LEAST_WAITS_MISSED: f64 = 3.0;
+
+/// Mean time that the lock stood free between two owners, in times that it takes to
+/// wake a process on another CPU.
+const LEAST_WAKE_UPS: f64 = 3.0;
+
+/// Where that was not measured.
+const USUAL_WAKE_UP_NS: f64 = 100_000.0;
+
+/// Of the window, what the longest wait must have lasted.
+const LEAST_WAITED: f64 = 0.5;
+
+/// Turns that each worker could have had meanwhile: a lottery that draws one of all
+/// workers leaves somebody out so often once in 10^13 waits.
+const LEAST_TURNS: f64 = 30.0;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "idle_lock",
+    asks: "Did the lock stand free while workers waited for it?",
+    unit: "share",
+    threshold: || {
+        format!(
+            "no grant in the last {LEAST_SLICES} tenths of the window or more, which are \
+             {LEAST_STILL_S} s at least, {LEAST_TURNS_MISSED} times a hold and an idle, and \
+             {LEAST_WAITS_MISSED} times the longest wait that ended in a grant: INVALID; on one \
+             key, exclusive, a worker waits to the end for {} of the window or longer, while the \
+             lock is granted to others {LEAST_TURNS} times for each worker and stands free for \
+             {LEAST_WAKE_UPS} wake-ups between two owners, median over the tenths: SUSPECT",
+            percent(LEAST_WAITED)
+        )
+    },
+    source: "an owner holds the lock for as long as the plan says: once that time is over, the \
+             lock is free or its release did not free it; a waiter that is woken gets a lock that \
+             stays free for longer than its wake-up takes",
+    fooled_by: "a machine that stands still for as long; a lock whose waiters poll less often \
+                than it is free (SUSPECT); waiters whose attempts were not stamped (SUSPECT)",
+    advice: "look for a wake-up that is lost (a private futex among processes, a waiter that \
+             sleeps after the release it should have seen), or a lock that is not freed by its \
+             release",
+    words: seen,
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    if !evidence.is_contention() || evidence.workers() < 2 {
+        return None;
+    }
+    let workers = evidence.workers();
+    let plan = &evidence.experiment.plan;
+    let still = evidence.runs.iter().filter_map(|run| still(run, plan));
+    if let Some(worst) = still.max_by(f64::total_cmp) {
+        let window_s = evidence.mean_window_s();
+        let found = Found {
+            measured: Some(worst),
+            limit: Some(LEAST_SLICES as f64 / 10.0),
+            seen: Some(format!(
+                "the lock stood still: none of {workers} workers was let in for the last {:.2} of \
+                 {window_s:.2} s; a wake-up was lost, or a release did not free the lock",
+                worst * window_s
+            )),
+            ..Found::default()
+        };
+        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found));
+    }
+    let free = in_vain(evidence)?;
+    let found = Found {
+        measured: Some(free.wake_ups),
+        limit: Some(LEAST_WAKE_UPS),
+        seen: Some(format!(
+            "{} of {workers} workers waited to the end, one for {:.2} of {:.2} s, while the lock \
+             went to others and stood free for {:.0} us between two owners: wake-ups are lost, or \
+             waiters look too seldom",
+            free.waiters,
+            free.longest_s,
+            evidence.mean_window_s(),
+            free.us
+        )),
+        ..Found::default()
+    };
+    Some(CHECK.reason_in("wake-ups", Is::Suspect, EVERYTHING, found))
+}
+
+/// The share of the window at its end in which nobody was let in; None where that has
+/// another cause than the lock.
+fn still(run: &Point, plan: &Plan) -> Option<f64> {
+    let slices = &run.series;
+    let empty = slices.iter().rev().take_while(|s| s.operations == 0);
+    let empty = empty.count();
+    let share = empty as f64 / slices.len().max(1) as f64;
+    let still_s = share * run.window_s;
+    let span_s = |busy: Option<Busy>| busy.map_or(0.0, |busy| busy.span().as_secs_f64());
+    let turn_s = span_s(plan.hold) + span_s(plan.idle);
+    let waits = run.acquire_ns.as_ref();
+    let longest_s = waits.map_or(0.0, |waits| waits.granted.max as f64 / 1e9);
+    let long = empty >= LEAST_SLICES
+        && still_s >= LEAST_STILL_S
+        && still_s >= LEAST_TURNS_MISSED * turn_s
+        && still_s >= LEAST_WAITS_MISSED * longest_s;
+    // A lock whose owner has died, and workers that waited for a CPU.
+    let elsewhere =
+        !run.deaths.is_empty() || run.runqueue_wait_s.is_some_and(|wait| wait > still_s / 2.0);
+    (long && !elsewhere).then_some(share)
+}
+
+/// Workers whose attempts had not ended at the window's end.
+fn waiting(run: &Point) -> u64 {
+    run.acquire_ns.as_ref().map_or(0, |waits| waits.censored)
+}
+
+/// A lock that stood free while somebody waited.
+#[derive(Clone, Copy, Debug)]
+pub struct Free {
+    waiters: u64,
+    longest_s: f64,
+    /// Between two owners.
+    us: f64,
+    /// The same in wake-ups.
+    wake_ups: f64,
+}
+
+/// The run in which it stood free for longest; None where nobody waited so long, or
+/// where it was seldom free.
+pub fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
+    if !evidence.is_contention() || !wants_contention(&evidence.experiment.plan) {
+        return None;
+    }
+    let latencies = evidence.experiment.calibration.latencies.as_ref();
+    let wake_up_ns = latencies
+        .and_then(|latencies| latencies.wake_other_cpu_ns)
+        .unwrap_or(USUAL_WAKE_UP_NS);
+    let workers = evidence.workers();
+    let found = evidence
+        .runs
+        .iter()
+        .filter_map(|run| free(run, workers, wake_up_ns));
+    found.max_by(|one, other| one.us.total_cmp(&other.us))
+}
+
+fn free(run: &Point, workers: u64, wake_up_ns: f64) -> Option<Free> {
+    let waiters = Some(waiting(run)).filter(|n| *n > 0)?;
+    let longest_s = run.per_worker.as_ref()?.longest_wait_ns? as f64 / 1e9;
+    if longest_s < LEAST_WAITED * run.window_s {
+        return None;
+    }
+    let slice_s = run.window_s / run.series.len().max(1) as f64;
+    // Whole tenths of the wait; it began before the window, or ended with it.
+    let whole = (longest_s / slice_s).floor() as usize;
+    let meanwhile = run.series.iter().rev().take(whole).map(|s| s.operations);
+    let granted: u64 = meanwhile.clone().sum();
+    let hold_us = run.hold_ns.as_ref()?.mean / 1e3;
+    let each: Vec<f64> = meanwhile
+        .filter(|n| *n > 0)
+        .map(|n| slice_s * 1e6 / n as f64 - hold_us)
+        .collect();
+    let us = median(&each)?;
+    let wake_ups = us * 1e3 / wake_up_ns;
+    let turns = granted as f64 / workers as f64;
+    (turns >= LEAST_TURNS && wake_ups >= LEAST_WAKE_UPS).then_some(Free {
+        waiters,
+        longest_s,
+        us,
+        wake_ups,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{distribution, experiment, judge, judge_in, point, slices};
+    use jostle_model::record::{Is, Point, Waits};
+    use jostle_model::{Busy, List, Nanos, Plan};
+
+    /// Ten workers, of which nobody is let in for the last tenths of 5 s.
+    fn stopped(empty: usize) -> Point {
+        let mut point = point();
+        let mut counts = [400; 10];
+        counts[10 - empty..].fill(0);
+        point.series = slices(&counts);
+        point
+    }
+
+    #[test]
+    fn two_tenths_in_which_nobody_is_let_in_are_the_limit() {
+        for (empty, is) in [(1, None), (2, Some(Is::Invalid)), (10, Some(Is::Invalid))] {
+            let found = judge(&CHECK, &[point(), stopped(empty)]);
+            assert_eq!(found.map(|reason| reason.is), is, "{empty}");
+        }
+        let text = judge(&CHECK, &[stopped(7)]).unwrap().text;
+        let part = "none of 10 workers was let in for the last 3.50 of 5.00 s";
+        assert!(text.contains(part), "{text}");
+    }
+
+    #[test]
+    fn what_has_another_cause_is_no_standstill() {
+        let passes: [fn(&mut Point); 4] = [
+            |point| point.window_s = 0.5, // 0.45 s
+            |point| point.deaths = vec!["worker 3: killed by SIGKILL".to_owned()],
+            |point| point.runqueue_wait_s = Some(2.3),
+            |point| {
+                point.acquire_ns = Some(Waits {
+                    granted: distribution(10, 1_600_000_000),
+                    ..Waits::default()
+                });
+            },
+        ];
+        for pass in passes {
+            let mut point = stopped(9);
+            pass(&mut point);
+            assert_eq!(judge(&CHECK, &[point]), None);
+        }
+        let mut experiment = experiment();
+        let is = |experiment: &_| judge_in(&CHECK, experiment, &[stopped(9)]).is_some();
+        assert!(is(&experiment));
+        experiment.plan.idle = Some(Busy::Sleep(Nanos::from_millis(460)));
+        assert!(!is(&experiment));
+    }
+
+    /// One worker of ten goes on alone: 100 us of each 1 ms the lock is free.
+    fn alone(change: fn(&mut Point)) -> Point {
+        let mut point = point();
+        point.acquire_ns = Some(Waits {
+            censored: 9,
+            ..Waits::default()
+        });
+        point.series = slices(&[500; 10]);
+        point.hold_ns = Some(distribution(5_000, 900_000));
+        point.per_worker.as_mut().unwrap().longest_wait_ns = Some(4_900_000_000);
+        change(&mut point);
+        point
+    }
+
+    #[test]
+    fn who_waits_for_a_free_lock_in_vain_is_counted() {
+        let on = |change: fn(&mut Plan), point: Point| {
+            // A wake-up on another CPU takes 30 us.
+            let mut experiment = experiment();
+            experiment.calibration.latencies = Some(jostle_model::record::Latencies {
+                wake_other_cpu_ns: Some(30_000.0),
+                ..Default::default()
+            });
+            change(&mut experiment.plan);
+            judge_in(&CHECK, &experiment, &[point])
+        };
+        let found = on(|_| (), alone(|_| ())).unwrap();
+        assert_eq!(found.is, Is::Suspect);
+        let text = "9 of 10 workers waited to the end, one for 4.90 of 5.00 s, while the lock went \
+                    to others and stood free for 100 us";
+        assert!(found.text.contains(text), "{}", found.text);
+        let passes: [fn(&mut Point); 4] = [
+            |point| point.acquire_ns = None,
+            |point| point.hold_ns = Some(distribution(5_000, 920_000)),
+            |point| point.series = slices(&[30; 10]), // 27 turns
+            |point| point.per_worker.as_mut().unwrap().longest_wait_ns = Some(2_400_000_000),
+        ];
+        for pass in passes {
+            assert_eq!(on(|_| (), alone(pass)), None);
+        }
+        let keys = |plan: &mut Plan| plan.keys = Some(List(vec![2]));
+        assert_eq!(on(keys, alone(|_| ())), None);
+    }
+}

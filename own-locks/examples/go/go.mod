@@ -1,0 +1,3 @@
+module jostle.example/chanlock
+
+go 1.19
