@@ -110,18 +110,23 @@ fn answering() -> &'static (String, String) {
 /// A program that is a lock on a file in the test's own directory: one word, since
 /// command lines of tests are split at white space.
 fn python_lock() -> &'static str {
-    static PROGRAM: OnceLock<String> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
+    // A lock of its own for each test: they run at the same time, each in its thread.
+    thread_local!(static PROGRAM: OnceLock<&'static str> = const { OnceLock::new() });
+    let make = || {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
         let place = env!("CARGO_TARGET_TMPDIR");
-        let program = format!("{place}/pipe-lock-{}", std::process::id());
+        let program = format!(
+            "{place}/pipe-lock-{}",
+            rustix::thread::gettid().as_raw_nonzero()
+        );
         let python = format!("python3 '{root}/own-locks/pipe/python/file_lock.py'");
-        let script = format!("#!/bin/sh\nexec {python} '{place}/pipe.lock'\n");
+        let script = format!("#!/bin/sh\nexec {python} '{program}.lock'\n");
         std::fs::write(&program, script).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).unwrap();
-        program
-    })
+        program.leak() as &'static str
+    };
+    PROGRAM.with(|program| *program.get_or_init(make))
 }
 
 /// A Redis that keeps nothing on disk, as `//HOST:PORT`.
