@@ -14,6 +14,7 @@ mod calls;
 mod connections;
 mod figures;
 mod ldap;
+mod own_locks;
 pub mod services;
 mod trials;
 
@@ -140,7 +141,7 @@ impl Bench {
             files: trials::directory_for_locks(),
         };
         std::fs::create_dir_all(&bench.peers)?;
-        for program in ["pairs", "contend", "spawn", "connect"] {
+        for program in ["pairs", "contend", "spawn", "connect", "pipe"] {
             compile(program, &bench.peers.join(program), &[])?;
         }
         let alone = ["-static", "-nostdlib", "-fno-stack-protector"];

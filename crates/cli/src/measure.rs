@@ -25,6 +25,7 @@ use jostle_sys::clock::Clock;
 use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
+use jostle_targets::table::Family;
 use std::path::Path;
 
 /// What a forked worker takes beside its own page: kernel stack, page tables,
@@ -320,7 +321,7 @@ pub fn result_set(outcome: Outcome) -> Option<ResultSet> {
 fn surroundings(resolved: &Resolved, machine: &Machine) -> Environment {
     let mut environment = environment(machine, VERSION, COMMIT);
     for spec in &resolved.specs {
-        if spec.entry.family == jostle_targets::table::Family::File {
+        if spec.entry.family == Family::File {
             let usual = ledger::usual_place();
             let path = spec.argument.as_deref().map_or(usual.as_path(), Path::new);
             let existing = path
@@ -383,7 +384,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
         (Workload::Hold, _) | (_, Some(Names::Own)) => keys * most_workers(plan),
         _ => keys,
     };
-    let files = spec.entry.family == jostle_targets::table::Family::File;
+    let files = spec.entry.family == Family::File;
     Need {
         workers,
         option: match plan.workload {
@@ -473,7 +474,6 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
 /// A lock that is not somebody's service; those that do not answer are found when
 /// their run is prepared.
 fn is_local_lock(spec: &Spec) -> bool {
-    use jostle_targets::table::Family;
     !matches!(
         spec.entry.family,
         Family::Service | Family::Connection | Family::Server

@@ -23,6 +23,7 @@ pub fn serve(server: &str) -> Result<u8, Failure> {
     match server.split_once(':') {
         None if server == "lockd" => lockd()?,
         None if server == "echo" => echo(None)?,
+        None if server == "echo+pipe" => answer_lines()?,
         Some(("echo", fault)) => echo(Some(fault))?,
         Some(("lockd+unix", path)) => lockd_unix(path)?,
         Some(("echo+unix", path)) => echo_unix(path)?,
@@ -76,6 +77,12 @@ fn echo_unix(path: &str) -> anyhow::Result<()> {
     let mut server = bound.context("cannot start the answering server")?;
     print(&format!("{path}\n"))?;
     server.run(std::io::stdin()).context(ANSWERING)
+}
+
+/// On the standard streams, which a worker holds the other ends of.
+fn answer_lines() -> anyhow::Result<()> {
+    let (input, output) = (std::io::stdin(), std::io::stdout());
+    jostle_targets::echo_pipe::answer(input.lock(), output.lock()).context(ANSWERING)
 }
 
 /// The engine with its example procedures, reading below `spool`, where its Unix

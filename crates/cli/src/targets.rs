@@ -5,11 +5,12 @@ use jostle_targets::table::{Entry, Family};
 use jostle_targets::{Spec, all};
 
 /// Headings in the order of the table.
-const FAMILIES: [(Family, &str); 7] = [
+const FAMILIES: [(Family, &str); 8] = [
     (Family::File, "File locks"),
     (Family::Semaphore, "Kernel semaphores"),
     (Family::Memory, "Locks in shared memory"),
     (Family::Service, "Lock services"),
+    (Family::Own, "Your own lock"),
     (Family::Connection, "Connections"),
     (Family::Server, "What answers requests"),
     (Family::Specimen, "Specimens: their truth is known"),

@@ -10,6 +10,7 @@ use crate::rate;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
+use jostle_stats::path;
 use jostle_stats::requested::makes_requests;
 use jostle_stats::spoilt;
 use jostle_stats::summary::PointSummary;
@@ -75,6 +76,7 @@ fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     // Counting alone has no stamps, witness or histograms to pay for.
     if !counts {
         sentences.extend(own_cost(points));
+        sentences.extend(path_alone(set, points));
         if set.experiment.plan.pipeline.is_none_or(|depth| depth <= 1) {
             sentences.extend(thinned(points));
         }
@@ -235,6 +237,25 @@ fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
     sentences
 }
 
+/// What of a pair alone is the way to the lock and back, where that was measured too.
+fn path_alone(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
+    let costs = &set.experiment.calibration.own_cost;
+    let known = by_target(points, |point| {
+        let path = costs.get(path::alone(point.target)?)?;
+        Some((point.own_cost?.pair_ns, path.pair_ns))
+    });
+    let sentence = |(target, (pair, path)): (&str, (f64, f64))| {
+        format!(
+            "{target} takes {} us alone; the pipe to a program that only answers takes {} us of \
+             it ({:.0} %).",
+            significant(pair / 1e3, 2),
+            significant(path / 1e3, 2),
+            100.0 * path / pair
+        )
+    };
+    known.into_iter().map(sentence).collect()
+}
+
 /// One figure for all targets where it is the same for all.
 fn beside_long_pairs(long: &[(&str, OwnCost)], are_all: bool) -> Option<String> {
     let (_, first) = long.first()?;
@@ -281,6 +302,22 @@ mod tests {
 
     fn of(set: &ResultSet) -> String {
         checked(set, &summarize(&set.experiment, &set.points))
+    }
+
+    #[test]
+    fn the_way_to_an_own_lock_stands_beside_its_cost() {
+        let mut set = made::set();
+        let costs = &mut set.experiment.calibration.own_cost;
+        costs.insert("pipe:./lock".to_owned(), made::cost(80_000.0, 132.0));
+        costs.insert("echo+pipe".to_owned(), made::cost(32_000.0, 132.0));
+        assert!(!of(&set).contains("echo+pipe") && !of(&set).contains("only answers"));
+        for point in set.points.iter_mut().filter(|p| p.target == "flock") {
+            point.target = "pipe:./lock".to_owned();
+        }
+        let text = of(&set);
+        let expected = "pipe:./lock takes 80 us alone; the pipe to a program that only answers \
+                        takes 32 us of it (40 %).";
+        assert!(text.contains(expected), "{text}");
     }
 
     /// The made set with these costs: (target, pair, added).

@@ -11,7 +11,7 @@ use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, exclusion, lost_update};
-use jostle_stats::path::{answering, only_answers};
+use jostle_stats::path::{alone, answering, only_answers};
 use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
@@ -256,7 +256,9 @@ fn rate_question(plan: &Plan, mut next: Plan) -> Step {
 /// held locks: what a hundred times as many cost, up to a million.
 fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
-    let served = set.points.iter().any(|point| point.server.is_some());
+    let has_path = |target: &String| alone(target).is_some();
+    let served =
+        set.points.iter().any(|point| point.server.is_some()) || plan.targets.iter().any(has_path);
     let targets = plan.targets.iter();
     let echoes: BTreeSet<&str> = targets.filter_map(|target| answering(target)).collect();
     let has_echo = plan.targets.iter().any(|target| only_answers(target));

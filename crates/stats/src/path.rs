@@ -19,19 +19,29 @@ pub const ECHO: &str = "echo";
 /// The same over a Unix socket.
 const ECHO_UNIX: &str = "echo+unix";
 
+/// The program that only answers lines on its standard streams.
+const ECHO_PIPE: &str = "echo+pipe";
+
 /// The answering server on the same transport, of services that are asked in the
 /// same protocol; None of all others.
 pub fn answering(target: &str) -> Option<&'static str> {
     match target.split(':').next() {
         Some("lockd+unix") => Some(ECHO_UNIX),
         Some("lockd" | "redis") => Some(ECHO),
+        Some("pipe") => Some(ECHO_PIPE),
         _ => None,
     }
 }
 
 /// Whether it is a server that only answers.
 pub fn only_answers(target: &str) -> bool {
-    [ECHO, ECHO_UNIX].contains(&target)
+    [ECHO, ECHO_UNIX, ECHO_PIPE].contains(&target)
+}
+
+/// The answering target whose cost alone is measured before the first run, in turns with
+/// that of a lock that is reached by the same path; None of all others.
+pub fn alone(target: &str) -> Option<&'static str> {
+    answering(target).filter(|answering| *answering == ECHO_PIPE)
 }
 
 /// Share of its throughput from which on a service is bound by the path.
@@ -55,7 +65,7 @@ fn beside_echo(points: &[PointSummary<'_>], point: &PointSummary<'_>) -> Option<
         // All that come at a rate reach it, until they do not.
         return None;
     }
-    let served = point.runs.iter().any(|run| run.server.is_some());
+    let served = alone(point.target).is_some() || point.runs.iter().any(|run| run.server.is_some());
     let answering = answering(point.target).filter(|_| served && !point.verdict.is_invalid())?;
     let mut others = points.iter();
     let echo = others.find(|other| other.target == answering && other.at == point.at)?;
@@ -221,6 +231,9 @@ mod tests {
         assert_eq!(said(&unix), (None, None));
         assert_eq!(answering("lockd+unix:/run/jostled"), Some(ECHO_UNIX));
         assert_eq!(answering("lockd://h:1"), Some(ECHO));
+        assert_eq!(answering("pipe:python3 lock.py"), Some(ECHO_PIPE));
+        assert_eq!(alone("pipe:python3 lock.py"), Some(ECHO_PIPE));
+        assert_eq!([alone("lockd"), alone("flock")], [None, None]);
         // It is asked in another protocol, which costs something else.
         assert_eq!(answering("ldap://h/dc=org?(uid=a)"), None);
         // It let two owners in: they did not wait as those of a lock do.

@@ -288,6 +288,13 @@ pub fn quit(pid: u32) {
     }
 }
 
+/// Kills all processes of a group at once; one that is gone is no error.
+pub fn kill_group(leader: u32) {
+    if let Some(leader) = i32::try_from(leader).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(leader, Signal::KILL);
+    }
+}
+
 /// A signal's name, such as `SIGKILL`.
 pub fn signal_name(signal: i32) -> String {
     let known = [

@@ -8,7 +8,7 @@
 //!
 //! Not for workers, which run code of this program: see [`crate::process`].
 
-use crate::process::{Ended, ended_of};
+use crate::process::{self, Ended, ended_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
@@ -136,9 +136,9 @@ fn checked(code: libc::c_int) -> io::Result<()> {
 }
 
 impl Setting {
-    /// Standard input from `input`, output and errors to `output`; a process
-    /// group of its own; no signal blocked, none ignored.
-    fn new(input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<Setting> {
+    /// With these standard streams; a process group of its own; no signal blocked,
+    /// none ignored.
+    fn new(streams: &Streams<'_>) -> io::Result<Setting> {
         let mut actions = MaybeUninit::uninit();
         let mut attributes = MaybeUninit::uninit();
         // SAFETY: each object is initialised before it is used, and the memory
@@ -154,7 +154,7 @@ impl Setting {
                 attributes: attributes.assume_init(),
             }
         };
-        let targets = [(input, 0), (output, 1), (output, 2)];
+        let targets = [(streams.input, 0), (streams.output, 1), (streams.errors, 2)];
         // SAFETY: `setting` is initialised, the sets are live locals that
         // sigemptyset and sigfillset initialise.
         unsafe {
@@ -185,19 +185,43 @@ impl Setting {
     }
 }
 
+/// The standard streams of a program. They must stay open for as long as it is
+/// started, and be closed on execution (O_CLOEXEC).
+#[derive(Clone, Copy, Debug)]
+pub struct Streams<'a> {
+    /// Standard input.
+    pub input: BorrowedFd<'a>,
+    /// Standard output.
+    pub output: BorrowedFd<'a>,
+    /// Standard error.
+    pub errors: BorrowedFd<'a>,
+}
+
 impl Program {
-    /// Finds the program that `words` begins with, as a shell would, and
-    /// prepares its start. `input` and `output` must stay open for as long as it
-    /// is started, and be closed on execution (O_CLOEXEC).
+    /// As [`Program::with_streams`], with errors in `output` as well.
     ///
     /// # Errors
-    /// ENOENT if it is not to be found, EACCES if it cannot be executed, EINVAL
-    /// for no words or a zero byte in one.
+    /// As there.
     pub fn new(
         words: &[String],
         input: BorrowedFd<'_>,
         output: BorrowedFd<'_>,
     ) -> io::Result<Program> {
+        let streams = Streams {
+            input,
+            output,
+            errors: output,
+        };
+        Program::with_streams(words, &streams)
+    }
+
+    /// Finds the program that `words` begins with, as a shell would, and
+    /// prepares its start.
+    ///
+    /// # Errors
+    /// ENOENT if it is not to be found, EACCES if it cannot be executed, EINVAL
+    /// for no words or a zero byte in one.
+    pub fn with_streams(words: &[String], streams: &Streams<'_>) -> io::Result<Program> {
         let name = words
             .first()
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -211,7 +235,7 @@ impl Program {
             text: Vec::new(),
             starts: Vec::new(),
             pointers: Pointers(Vec::new()),
-            setting: Setting::new(input, output)?,
+            setting: Setting::new(streams)?,
         })
     }
 
@@ -376,13 +400,14 @@ impl Child {
         }
     }
 
-    /// Kills it with all of its process group, and takes it.
+    /// Kills it with all of its process group, and takes it. One that had ended
+    /// before keeps its exit code.
     ///
     /// # Errors
     /// As [`Child::reap`].
     pub fn kill(self) -> io::Result<Ended> {
         // Not yet taken, it keeps its number: nobody else's group can have it.
-        let _ = rustix::process::kill_process_group(self.pid, rustix::process::Signal::KILL);
+        process::kill_group(self.pid());
         self.reap()
     }
 }

@@ -3,24 +3,26 @@
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{CallError, SetupError};
+use crate::{CallError, SetupError, command};
 use jostle_sys::files::Errno;
 use jostle_sys::process::{Ended, signal_name};
 use jostle_sys::signal;
-use jostle_sys::spawn::{self, Child, Program};
+use jostle_sys::spawn::{Child, Program};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+const NAME: &str = "exec";
+
 /// Its line in the table.
 pub static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
-        name: "exec",
+        name: NAME,
         aliases: &[],
         argument: Some("COMMAND"),
-        check_argument: |argument| words(argument).map(drop),
+        check_argument: |argument| command::words(NAME, argument).map(drop),
         family: Family::Server,
         summary: "a process for each call: COMMAND is started, and its exit code counted",
         details: "COMMAND is split into words as a shell would, and started without one; `{n}` and \
@@ -34,7 +36,7 @@ pub static TARGET: RequestTarget = RequestTarget {
         lock: LockCapabilities::NONE,
         no_threads: None,
     },
-    reach: |argument| program_words(argument).map(drop),
+    reach: |argument| command::found(NAME, argument).map(drop),
     prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),
     null: Some("exec:true"),
     usual_port: None,
@@ -56,43 +58,9 @@ pub struct Exec {
     timeout: Duration,
 }
 
-/// The words of a command.
-fn words(argument: Option<&str>) -> Result<Vec<String>, String> {
-    let command = argument.unwrap_or_default();
-    match shlex::split(command) {
-        None => Err(format!("`{command}` ends within a quote")),
-        Some(words) if words.first().is_none_or(String::is_empty) => {
-            Err("no command follows the colon; write exec:COMMAND".to_owned())
-        }
-        Some(words) => Ok(words),
-    }
-}
-
-/// The same, of a command that can be started.
-fn program_words(argument: Option<&str>) -> Result<Vec<String>, SetupError> {
-    let words = words(argument).map_err(SetupError)?;
-    spawn::find(&words[0]).map_err(|error| not_found(&words[0], &error))?;
-    Ok(words)
-}
-
-fn not_found(name: &str, error: &io::Error) -> SetupError {
-    SetupError(match error.kind() {
-        io::ErrorKind::NotFound if name.contains('/') => {
-            format!("there is no program {name}")
-        }
-        io::ErrorKind::NotFound => {
-            format!("there is no program `{name}` in $PATH; write its path")
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("{name} cannot be executed: {error}; chmod +x, or name its interpreter")
-        }
-        _ => format!("cannot start {name}: {error}"),
-    })
-}
-
 impl Exec {
     fn prepare(setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
-        Exec::of(program_words(setup.base.argument)?, setup)
+        Exec::of(command::found(NAME, setup.base.argument)?, setup)
     }
 
     /// Starts the program of these words.
@@ -124,7 +92,7 @@ impl Requests for Exec {
     fn join(&self, worker: usize) -> Result<Box<dyn Caller + '_>, SetupError> {
         let program = Program::new(&self.words, self.input.as_fd(), self.output.as_fd());
         Ok(Box::new(ExecCaller {
-            program: program.map_err(|error| not_found(&self.words[0], &error))?,
+            program: program.map_err(|error| command::not_found(&self.words[0], &error))?,
             worker: worker as u64,
             timeout: self.timeout,
         }))
@@ -207,55 +175,5 @@ fn code(ended: &Ended) -> u32 {
     match (ended.code, ended.signal) {
         (Some(code), _) => code as u32,
         (None, signal) => SIGNALS + signal.unwrap_or(0) as u32,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_split_as_a_shell_would() {
-        let table: [(&str, Result<&[&str], &str>); 7] = [
-            ("true", Ok(&["true"])),
-            ("a b  c", Ok(&["a", "b", "c"])),
-            (
-                r#"sh -c 'exit 3' "{n} x" \$y"#,
-                Ok(&["sh", "-c", "exit 3", "{n} x", "$y"]),
-            ),
-            ("printf ''", Ok(&["printf", ""])),
-            ("sh -c 'exit", Err("ends within a quote")),
-            ("", Err("no command follows")),
-            ("''", Err("no command follows")),
-        ];
-        for (command, expected) in table {
-            match (words(Some(command)), expected) {
-                (Ok(words), Ok(expected)) => assert_eq!(words, expected, "{command}"),
-                (Err(error), Err(part)) => assert!(error.contains(part), "{command}: {error}"),
-                (found, _) => panic!("{command}: {found:?}"),
-            }
-        }
-        assert!(words(None).is_err());
-    }
-
-    #[test]
-    fn what_cannot_be_started_is_said_before() {
-        let directory = tempfile::tempdir().unwrap();
-        let plain = directory.path().join("plain");
-        std::fs::write(&plain, "x").unwrap();
-        let plain = plain.display().to_string();
-        let table = [
-            (
-                "no-such-program-here",
-                "no program `no-such-program-here` in $PATH",
-            ),
-            ("/no/such/program", "there is no program /no/such/program"),
-            (plain.as_str(), "cannot be executed"),
-        ];
-        for (command, part) in table {
-            let error = (TARGET.reach)(Some(command)).unwrap_err().to_string();
-            assert!(error.contains(part), "{error}");
-        }
-        assert_eq!((TARGET.reach)(Some("true")), Ok(()));
     }
 }

@@ -27,6 +27,7 @@ pub mod unix;
 pub mod wire;
 
 mod argument;
+mod command;
 mod file_set;
 mod librarian;
 mod listener;
@@ -77,9 +78,11 @@ table::targets! {
     #[cfg(feature = "etcd")] etcd::Etcd,
     #[cfg(feature = "postgres")] postgres::Postgres,
     #[cfg(feature = "postgres")] postgres_try::PostgresTry,
+    pipe::Pipe,
     null::Null,
     echo::Echo,
     echo_unix::EchoUnix,
+    echo_pipe::EchoPipe,
     delay::Delay,
     stall::Stall,
     chained::Chained,
@@ -322,6 +325,10 @@ pub struct Setup<'a> {
     pub workers: usize,
     /// How many locks.
     pub keys: usize,
+    /// Whether some requests are for shared mode.
+    pub shared: bool,
+    /// Whether requests wait for a time.
+    pub timed: bool,
     /// Processes or threads.
     pub carrier: Carrier,
     /// Byte ranges, for record locks.
@@ -358,6 +365,9 @@ pub trait Launcher: std::fmt::Debug {
     /// # Errors
     /// In words for the user, with what the server logged last.
     fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError>;
+
+    /// The words of the program that only answers lines, as `echo+pipe` starts it.
+    fn answering_program(&self) -> Vec<String>;
 }
 
 /// A worker's connection that somebody else drives.

@@ -59,6 +59,8 @@ pub enum Family {
     Memory,
     /// Locks that a server keeps.
     Service,
+    /// Locks that the user brings along.
+    Own,
     /// Connections, not locks.
     Connection,
     /// What answers requests, and is no lock.

@@ -177,6 +177,31 @@ const PACKAGES: &[Package] = &[
         brings: "python3",
         why: "keeps two versions of redis-py apart for the tests of jostled",
     },
+    Package {
+        name: "golang-go",
+        brings: "go",
+        why: "builds the locks in Go that `pipe` is tested with",
+    },
+    Package {
+        name: "npm",
+        brings: "npm",
+        why: "fetches the lock for Node.js that `pipe` is tested with",
+    },
+    Package {
+        name: "maven",
+        brings: "mvn",
+        why: "builds the locks in Java that `pipe` is tested with",
+    },
+    Package {
+        name: "default-jdk-headless",
+        brings: "javac",
+        why: "compiles and runs them",
+    },
+    Package {
+        name: "etcd-server",
+        brings: "etcd",
+        why: "the server of one of those locks in Go",
+    },
 ];
 
 /// What is to be done about packages.

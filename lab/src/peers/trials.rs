@@ -29,6 +29,7 @@ pub fn all() -> Vec<Trial> {
     trials.push(ten_thousand());
     trials.extend(super::connections::all());
     trials.extend(super::calls::trials());
+    trials.extend(super::own_locks::trials());
     trials.extend(super::ldap::trials());
     trials
 }

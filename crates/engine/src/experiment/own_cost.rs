@@ -8,7 +8,7 @@ use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{Calibration, Latencies, OwnCost};
 use jostle_model::time::Busy;
-use jostle_stats::intervals;
+use jostle_stats::{intervals, path};
 use jostle_sys::clock;
 use jostle_targets::Spec;
 use std::collections::BTreeMap;
@@ -41,21 +41,45 @@ impl Course<'_, '_> {
         let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
-            let mut run = order(&self.resolved.plan, spec.whole(), 1, 0);
-            (run.hold, run.idle, run.shared) =
-                (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
-            let blocks = self.world.keeper().cost(
-                &CostOrder {
-                    run,
-                    blocks: COST_BLOCKS,
-                },
-                &mut || (self.hooks.ended)().is_some(),
-            )?;
-            if let Some(cost) = own_cost(&blocks, &self.resolved.plan) {
-                calibration.own_cost.insert(spec.typed.clone(), cost);
+            let costs = match path::alone(&spec.typed) {
+                None => vec![(spec.typed.as_str(), self.cost(spec.whole(), COST_BLOCKS)?)],
+                Some(path) => {
+                    let [lock, path_alone] = self.costs_in_turns([spec.whole(), path])?;
+                    vec![(spec.typed.as_str(), lock), (path, path_alone)]
+                }
+            };
+            for (target, blocks) in costs {
+                if let Some(cost) = own_cost(&blocks, &self.resolved.plan) {
+                    calibration.own_cost.insert(target.to_owned(), cost);
+                }
             }
         }
         Ok(calibration)
+    }
+
+    /// So many blocks on one target: counting alone, full, without stamps, without
+    /// witness; in nanoseconds a pair.
+    fn cost(&mut self, target: &str, blocks: usize) -> Result<Vec<[f64; 4]>, Stop> {
+        let mut run = order(&self.resolved.plan, target, 1, 0);
+        (run.hold, run.idle, run.shared) =
+            (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
+        let order = CostOrder { run, blocks };
+        let ended = &mut self.hooks.ended;
+        let cost = self.world.keeper().cost(&order, &mut || ended().is_some());
+        Ok(cost?)
+    }
+
+    /// The same of two targets that are compared: in turns, so that a drift of the
+    /// machine falls on both alike.
+    fn costs_in_turns(&mut self, targets: [&str; 2]) -> Result<[Vec<[f64; 4]>; 2], Stop> {
+        const TURNS: usize = 3;
+        let mut costs = [Vec::new(), Vec::new()];
+        for _ in 0..TURNS {
+            for (target, cost) in targets.iter().zip(&mut costs) {
+                cost.extend(self.cost(target, COST_BLOCKS / TURNS)?);
+            }
+        }
+        Ok(costs)
     }
 
     /// What this machine's simplest acts take; of several hosts, the first one's.

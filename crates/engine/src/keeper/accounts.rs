@@ -20,6 +20,7 @@ use jostle_model::record::{Accounts, Neighbour};
 use jostle_sys::census::{self, Census, Identity, Whole};
 use jostle_sys::stat::{self, MachineTicks};
 use owners::Kin;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// Neighbours that are named.
@@ -41,6 +42,8 @@ pub struct Books {
     /// Where the server's processes are found.
     pub server: Server,
     before: Look,
+    /// When the window has closed and workers and what they started are still there.
+    closing: RefCell<Look>,
     began_ns: u64,
 }
 
@@ -60,6 +63,30 @@ impl Look {
                 .filter_map(|pid| Some((pid, Identity::of(pid)?)))
                 .collect(),
             census,
+        }
+    }
+}
+
+impl Look {
+    /// Adds those of an earlier look that workers had started after `before`, and that
+    /// are gone.
+    fn add_started(&mut self, earlier: &Look, before: &Look, workers: &[u32]) {
+        let started = |mut pid: u32| {
+            // As many generations as a shell that starts a program has, and more.
+            for _ in 0..16 {
+                match earlier.identities.get(&pid) {
+                    Some(identity) if workers.contains(&identity.parent) => return true,
+                    Some(identity) => pid = identity.parent,
+                    None => return false,
+                }
+            }
+            false
+        };
+        for (pid, identity) in &earlier.identities {
+            if !before.identities.contains_key(pid) && started(*pid) {
+                let gone = self.identities.entry(*pid);
+                gone.or_insert_with(|| identity.clone());
+            }
         }
     }
 }
@@ -114,8 +141,16 @@ impl Books {
             complete: census::is_complete(),
             server,
             before: Look::take(),
+            closing: RefCell::default(),
             began_ns: jostle_sys::clock::monotonic(),
         }
+    }
+
+    /// Looks at who is there once the window has closed and before workers are
+    /// dismissed: programs that they have started and kept end with them.
+    pub fn look_around(&self) {
+        self.server.look();
+        *self.closing.borrow_mut() = Look::take();
     }
 
     /// At an edge of the window. Processes that carry workers have clocks of their own.
@@ -130,7 +165,9 @@ impl Books {
 
     /// After the window, as long as its processes are still there.
     pub fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
-        let after = Look::take();
+        let mut after = Look::take();
+        let closing = self.closing.borrow();
+        after.add_started(&closing, &self.before, known.workers);
         let span_ns = jostle_sys::clock::monotonic().saturating_sub(self.began_ns);
         let share = known.between_ns as f64 / span_ns.max(1) as f64;
         let kin = Kin {
@@ -151,7 +188,8 @@ impl Books {
                 continue;
             }
             match kin.owner(*pid) {
-                Owner::Worker | Owner::Request => {}
+                Owner::Worker => {}
+                Owner::Request => sums.requests_ns += used + reaped,
                 Owner::Server => sums.server_ns += used + reaped,
                 Owner::Tool => sums.tool_ns += used,
                 Owner::Kernel => sums.kernel_ns += used,
@@ -183,9 +221,13 @@ impl Books {
             .whole_ns
             .zip(closed.whole_ns)
             .map(|(from, to)| to.saturating_sub(from));
+        // Of programs that are started for each request, what each used in its life is
+        // known; of those that workers keep, their clocks.
+        let kept_ns = Some(sums.requests_ns).filter(|ns| *ns > 0);
+        let requests_ns = known.requests_ns.or(kept_ns);
         let apart = [
             known.workers_ns,
-            known.requests_ns.unwrap_or(0),
+            requests_ns.unwrap_or(0),
             server_ns.unwrap_or(0),
             sums.tool_ns,
             sums.kernel_ns,
@@ -205,7 +247,7 @@ impl Books {
             between_s: seconds(known.between_ns),
             cpus: cpus as u64,
             workers_s: seconds(known.workers_ns),
-            requests_s: known.requests_ns.map(seconds),
+            requests_s: requests_ns.map(seconds),
             server_s: server_ns.map(seconds),
             tool_s: seconds(sums.tool_ns),
             others_s: self.complete.then(|| seconds(sums.alive_ns + dead_ns)),
@@ -277,6 +319,8 @@ fn heir(before: &Look, after: &Look, pid: u32) -> u32 {
 #[derive(Default)]
 struct Sums {
     server_ns: u64,
+    /// What workers started, and was there at the end.
+    requests_ns: u64,
     tool_ns: u64,
     kernel_ns: u64,
     /// Others, on CPUs that are none of ours.

@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// The hidden verb; what follows it is the server's name.
 pub const VERB: &str = "serve";
 
+/// What follows the verb where the program answers lines on its standard streams.
+pub const ANSWERING_PROGRAM: &str = "echo+pipe";
+
 /// How long a server may take to say where it listens, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -146,6 +149,12 @@ impl Launcher for Servers<'_> {
             self.running.borrow_mut().push(Running { pid, stop });
         };
         site.follow(recipe, note)
+    }
+
+    fn answering_program(&self) -> Vec<String> {
+        ["/proc/self/exe", VERB, ANSWERING_PROGRAM]
+            .map(str::to_owned)
+            .to_vec()
     }
 }
 

@@ -49,6 +49,8 @@ impl<'a> Bench<'a> {
             ledger: self.ledger,
             workers: self.workers,
             keys: self.keys,
+            shared: false,
+            timed: false,
             carrier: Carrier::Threads,
             range: self.range,
             open_each: self.open_each,
@@ -100,5 +102,5 @@ pub fn needs_argument(entry: &Entry) -> bool {
 pub fn contends_in_one_process(entry: &Entry) -> bool {
     // The locks of POSIX belong to the process; what `sysv-undo` forbids
     // threads is the undoing alone. What only answers lets everybody in, always.
-    entry.lock.excludes && !["posix", "echo", "echo+unix"].contains(&entry.name)
+    entry.lock.excludes && !["posix", "echo", "echo+unix", "echo+pipe"].contains(&entry.name)
 }

@@ -39,6 +39,12 @@ impl Launcher for InProcess {
         }
         Ok(running[&kind].clone())
     }
+
+    fn answering_program(&self) -> Vec<String> {
+        let script = "while read -r verb rest; do case $verb in \
+                      HELLO) echo READY shared timeout;; A) echo G;; U) echo K;; esac; done";
+        ["sh", "-c", script].map(str::to_owned).to_vec()
+    }
 }
 
 /// Follows a recipe as the keeper does.
@@ -117,6 +123,8 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         slots: 64,
         holds_many: false,
         common_name: None,
+        shared: false,
+        timed: false,
         seed: 7,
         launcher: &InProcess,
     }
@@ -126,6 +134,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
 pub fn argument(target: &str) -> Option<&'static str> {
     match target {
         "redis" => Some(redis()),
+        "pipe" => Some(python_lock()),
         "lib" => Some(library()),
         _ => None,
     }
@@ -194,6 +203,28 @@ fn answering() -> &'static (String, String) {
         }
         (address.to_string(), path)
     })
+}
+
+/// A program that is a lock on a file in the test's own directory: one word, since
+/// command lines of tests are split at white space.
+fn python_lock() -> &'static str {
+    // A lock of its own for each test: they run at the same time, each in its thread.
+    thread_local!(static PROGRAM: OnceLock<&'static str> = const { OnceLock::new() });
+    let make = || {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let place = env!("CARGO_TARGET_TMPDIR");
+        let program = format!(
+            "{place}/pipe-lock-{}",
+            rustix::thread::gettid().as_raw_nonzero()
+        );
+        let python = format!("python3 '{root}/own-locks/pipe/python/file_lock.py'");
+        let script = format!("#!/bin/sh\nexec {python} '{program}.lock'\n");
+        std::fs::write(&program, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        program.leak() as &'static str
+    };
+    PROGRAM.with(|program| *program.get_or_init(make))
 }
 
 /// A Redis that keeps nothing on disk, as `//HOST:PORT`.

@@ -39,6 +39,39 @@ fn what_a_child_had_used_before_the_run_is_not_its_parent_s_within() {
     );
 }
 
+/// Workers end the programs that they keep before anybody asks whose they were.
+#[test]
+fn what_a_worker_kept_is_booked_to_requests() {
+    /// No process of this machine can have it (PID_MAX_LIMIT is 2^22).
+    const WORKER: u32 = 5_000_000;
+    let closing = look(&[
+        (WORKER, identity("jostle-worker", 1, 0), 0),
+        (WORKER + 1, identity("sh", WORKER, 0), 0),
+        (WORKER + 2, identity("java", WORKER + 1, 0), 0),
+        (WORKER + 3, identity("cargo", 1, 0), 0),
+    ]);
+    let books = Books {
+        closing: RefCell::new(closing),
+        ..books(Vec::new())
+    };
+    let closed = Entry {
+        census: Census::from([
+            (WORKER + 1, 1_000_000_000),
+            (WORKER + 2, 2_000_000_000),
+            (WORKER + 3, 500_000_000),
+        ]),
+        ..Entry::default()
+    };
+    let known = Known {
+        between_ns: 4_000_000_000,
+        workers: &[WORKER],
+        ..Known::default()
+    };
+    let accounts = books.close(&Entry::default(), &closed, &known);
+    assert_eq!(accounts.requests_s, Some(3.0));
+    assert_eq!(accounts.others_s, Some(0.5));
+}
+
 fn books(cpus: Vec<usize>) -> Books {
     Books {
         top: 20,
@@ -48,6 +81,7 @@ fn books(cpus: Vec<usize>) -> Books {
         complete: true,
         server: Server::default(),
         before: Look::default(),
+        closing: RefCell::default(),
         began_ns: 0,
     }
 }

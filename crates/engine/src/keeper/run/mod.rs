@@ -116,6 +116,8 @@ impl<'a, T: Work> Run<'a, T> {
             ledger,
             workers: order.workers,
             keys: order.keys,
+            shared: order.shared > 0.0,
+            timed: order.acquire_timeout.is_some(),
             carrier: order.carrier,
             range: order.range,
             open_each: order.open_each,
@@ -251,7 +253,7 @@ impl<'a, T: Work> Run<'a, T> {
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
-        self.books.server.look();
+        self.books.look_around();
         self.turn(self.shared.dismissed());
         Ok(Driven {
             ramp_ns,

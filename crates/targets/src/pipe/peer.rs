@@ -1,0 +1,404 @@
+//! A user's program with a worker's ends of its three streams: how it is started,
+//! asked, and ended.
+//!
+//! A request is one write(2) and one read(2). The keeper's signal ends the read of an
+//! answer that a lock's owners may delay; all other answers have a deadline, which
+//! [`Guard`] keeps.
+
+use super::guard::Guard;
+use super::line::{LONGEST_LINE, RequestLine, quoted};
+use crate::command::not_found;
+use crate::{CallError, SetupError};
+use jostle_sys::files::Errno;
+use jostle_sys::process::{Ended, signal_name};
+use jostle_sys::spawn::{Child, Program, Streams};
+use jostle_sys::{clock, signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{read, write};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// How long a program may take from its start to READY: a virtual machine on a busy
+/// computer takes many seconds, and each that starts beside it delays it.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+const READY_PATIENCE_EACH: Duration = Duration::from_millis(500);
+
+/// The keeper waits for two minutes until all workers are ready.
+const LONGEST_READY_PATIENCE: Duration = Duration::from_secs(100);
+
+/// How long any answer may take that no owner of the lock delays.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a program may run on when its input has ended, and one that still waits for
+/// a lock, which it may not notice. The keeper waits for two seconds.
+const END_PATIENCE: Duration = Duration::from_millis(1_000);
+const WAITER_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a program that closed its output may take to end.
+const DEATH_PATIENCE: Duration = Duration::from_millis(300);
+
+/// Bytes that are quoted of a line, and of standard error: a worker has 384 bytes for
+/// what went wrong.
+const QUOTED_LINE: usize = 60;
+const QUOTED_ERRORS: usize = 160;
+
+/// The name of the first request.
+const HELLO: &str = "HELLO";
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as it takes, or until the keeper ends the wait.
+    Owners,
+    /// So many nanoseconds, or until the keeper ends the wait.
+    OwnersAtMost(u64),
+    /// [`ANSWER_PATIENCE`], whatever the keeper says.
+    Short,
+}
+
+/// The program of one worker.
+#[derive(Debug)]
+pub struct Peer {
+    child: Option<Child>,
+    input: Option<OwnedFd>,
+    output: OwnedFd,
+    guard: Guard,
+    /// Requests so far.
+    asked: u64,
+    /// The answer to the latest one is still to come.
+    due: bool,
+    line: [u8; LONGEST_LINE],
+    filled: usize,
+}
+
+impl Peer {
+    /// Starts the program of these words for this worker.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn start(words: &[String], worker: usize) -> Result<Peer, SetupError> {
+        let limit = |error: Errno| {
+            SetupError(format!(
+                "cannot make a pipe: {error}; raise the limit on descriptors (ulimit -n)"
+            ))
+        };
+        let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(limit);
+        let ((its_input, input), (output, its_output)) = (pipe()?, pipe()?);
+        let (errors, its_errors) = pipe()?;
+        let streams = Streams {
+            input: its_input.as_fd(),
+            output: its_output.as_fd(),
+            errors: its_errors.as_fd(),
+        };
+        let program = Program::with_streams(words, &streams);
+        let child = program.and_then(|mut program| program.start(0, worker as u64));
+        let child = child.map_err(|error| not_found(&words[0], &error))?;
+        let guard = match Guard::start(child.pid(), errors) {
+            Ok(guard) => guard,
+            Err(error) => {
+                let _ = child.kill();
+                return Err(SetupError(format!(
+                    "cannot start a thread: {error}; raise the limit on processes (ulimit -u)"
+                )));
+            }
+        };
+        Ok(Peer {
+            child: Some(child),
+            input: Some(input),
+            output,
+            guard,
+            asked: 0,
+            due: false,
+            line: [0; LONGEST_LINE],
+            filled: 0,
+        })
+    }
+
+    /// Says HELLO and returns the line that follows. `workers` start theirs at the same
+    /// time.
+    ///
+    /// # Errors
+    /// The program's end, in words; ETIMEDOUT if it says nothing.
+    pub fn greet(
+        &mut self,
+        (worker, workers): (usize, usize),
+        keys: usize,
+    ) -> Result<&[u8], CallError> {
+        let others = workers.saturating_sub(1).min(1_000) as u32;
+        let patience = READY_PATIENCE + others * READY_PATIENCE_EACH;
+        let patience = patience.min(LONGEST_READY_PATIENCE);
+        let until = clock::monotonic() + patience.as_nanos() as u64;
+        self.send(HELLO, &RequestLine::hello(worker, keys))?;
+        loop {
+            if !has_come(&self.output, until) {
+                return Err(self.lost(HELLO, Some(patience)));
+            }
+            if self.receive(HELLO)? {
+                break;
+            }
+        }
+        self.due = false;
+        // An answer before any request would be taken for the first one.
+        let speaks = has_come(&self.output, 0)
+            && read(&self.output, &mut [0; 1][..]).is_ok_and(|count| count > 0);
+        if speaks {
+            return Err(self.surplus(HELLO));
+        }
+        Ok(self.answer())
+    }
+
+    /// Sends a request and returns the line that answers it; None where the keeper
+    /// ended the wait, after which every request is.
+    ///
+    /// # Errors
+    /// The program's end, in words; EPROTO for what is no line.
+    #[inline]
+    pub fn call(
+        &mut self,
+        name: &'static str,
+        request: &RequestLine,
+        patience: Patience,
+    ) -> Result<Option<&[u8]>, CallError> {
+        if self.due {
+            return Ok(None);
+        }
+        self.asked += 1;
+        match patience {
+            Patience::Owners => {}
+            Patience::OwnersAtMost(ns) => self.guard.watch(self.asked, ns),
+            Patience::Short => self
+                .guard
+                .watch(self.asked, ANSWER_PATIENCE.as_nanos() as u64),
+        }
+        self.send(name, request)?;
+        while !self.receive(name)? {
+            if patience != Patience::Short && signal::interrupted() {
+                self.guard.rest();
+                return Ok(None);
+            }
+            if self.filled > 0 {
+                // Nobody but the program delays the rest of a line.
+                self.guard
+                    .watch(self.asked, ANSWER_PATIENCE.as_nanos() as u64);
+            }
+        }
+        self.guard.rest();
+        self.due = false;
+        Ok(Some(self.answer()))
+    }
+
+    /// The line that has come, without its end.
+    #[inline]
+    pub fn answer(&self) -> &[u8] {
+        &self.line[..self.filled.saturating_sub(1)]
+    }
+
+    #[inline]
+    fn send(&mut self, name: &'static str, request: &RequestLine) -> Result<(), CallError> {
+        self.due = true;
+        self.filled = 0;
+        let Some(input) = &self.input else {
+            return Err(CallError::new(name, Errno::PIPE));
+        };
+        loop {
+            match write(input, request.bytes()) {
+                // A line is shorter than what a pipe takes at once.
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::PIPE) => {
+                    // What it said before it closed its input tells why.
+                    if has_come(&self.output, 0) {
+                        self.filled = read(&self.output, &mut self.line[..]).unwrap_or(0);
+                    }
+                    return Err(self.lost(name, None));
+                }
+                Err(errno) => return Err(CallError::new(name, errno)),
+            }
+        }
+    }
+
+    /// Reads what has come. True if it is a line; false also after a signal.
+    #[inline]
+    fn receive(&mut self, name: &'static str) -> Result<bool, CallError> {
+        match read(&self.output, &mut self.line[self.filled..]) {
+            Ok(0) => Err(self.lost(name, None)),
+            Ok(count) => {
+                let from = self.filled;
+                self.filled += count;
+                let came = &self.line[from..self.filled];
+                match came.iter().position(|byte| *byte == b'\n') {
+                    Some(end) if end + 1 == came.len() => Ok(true),
+                    Some(_) => Err(self.surplus(name)),
+                    None if self.filled == LONGEST_LINE => Err(self.too_long(name)),
+                    None => Ok(false),
+                }
+            }
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(CallError::new(name, errno)),
+        }
+    }
+
+    #[cold]
+    fn surplus(&self, name: &'static str) -> CallError {
+        failure(
+            name,
+            Errno::PROTO,
+            "the command sent a line that no request had asked for: it answered twice, or too early",
+        )
+    }
+
+    #[cold]
+    fn too_long(&self, name: &'static str) -> CallError {
+        let begins = quoted(&self.line, QUOTED_LINE);
+        let text = format!(
+            "the command sent a line of more than {LONGEST_LINE} bytes, which begins {begins}"
+        );
+        failure(name, Errno::PROTO, &text)
+    }
+
+    /// An answer that is none to this request, or an error, in words.
+    #[cold]
+    pub fn refuse(&self, name: &'static str, how: &str, said: &[u8]) -> CallError {
+        let text = format!("the command {how} {}", quoted(said, QUOTED_ERRORS));
+        failure(name, Errno::PROTO, &text)
+    }
+
+    /// Why there is no answer: how the program ended, and its last words. It is
+    /// ended if it has not. `late`: how long it was waited for in vain.
+    #[cold]
+    fn lost(&mut self, name: &'static str, late: Option<Duration>) -> CallError {
+        let late = late.or_else(|| self.guard.gave_up().then_some(ANSWER_PATIENCE));
+        let ended = match late {
+            Some(_) => self.finish(Duration::ZERO),
+            None => self.finish(DEATH_PATIENCE),
+        };
+        let mut text = match (late, ended) {
+            (Some(late), _) => format!(
+                "the command did not answer within {} s, and was killed",
+                late.as_secs()
+            ),
+            (None, Some((ended, true))) => format!("the command {}", how(&ended)),
+            (None, _) => "the command closed its output, and was killed".to_owned(),
+        };
+        if self.filled > 0 {
+            let sent = quoted(&self.line[..self.filled], QUOTED_LINE);
+            text += &format!("; it had sent {sent}");
+        }
+        text += &self.last_words();
+        let errno = match late {
+            Some(_) => Errno::TIMEDOUT,
+            None => Errno::PIPE,
+        };
+        failure(name, errno, &text)
+    }
+
+    fn last_words(&self) -> String {
+        match self.guard.last_words(QUOTED_ERRORS) {
+            words if words.is_empty() => String::new(),
+            words => format!("; its last words: {}", quoted(&words, QUOTED_ERRORS)),
+        }
+    }
+
+    /// Ends its input, so that it cleans up, and waits for its end.
+    ///
+    /// # Errors
+    /// EPROTO for a line that no request had asked for; how the program ended, if
+    /// not with exit code 0. Nothing where an answer was still to come.
+    pub fn end(&mut self) -> Result<(), CallError> {
+        const NAME: &str = "end of input";
+        if self.child.is_none() {
+            return Ok(());
+        }
+        self.input = None;
+        let patience = if self.due {
+            WAITER_PATIENCE
+        } else {
+            END_PATIENCE
+        };
+        let until = clock::monotonic() + patience.as_nanos() as u64;
+        let mut spoke = false;
+        while has_come(&self.output, until) {
+            match read(&self.output, &mut self.line[..]) {
+                Ok(0) => break,
+                Ok(_) => spoke = true,
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        let left = until.saturating_sub(clock::monotonic());
+        let ended = self.finish(Duration::from_nanos(left));
+        match ended {
+            _ if self.due => Ok(()),
+            _ if spoke => Err(self.surplus(NAME)),
+            Some((ended, true)) if ended.code != Some(0) => {
+                let text = format!("the command {}{}", how(&ended), self.last_words());
+                Err(failure(NAME, Errno::PROTO, &text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the program once it has ended, or kills it after this time, with all that
+    /// it has started. How it ended, and whether by itself.
+    fn finish(&mut self, patience: Duration) -> Option<(Ended, bool)> {
+        let child = self.child.take()?;
+        self.input = None;
+        let until = clock::monotonic() + patience.as_nanos() as u64;
+        let by_itself = loop {
+            let left = until.saturating_sub(clock::monotonic());
+            match child.await_end(Some(Duration::from_nanos(left))) {
+                Ok(true) => break true,
+                // A signal, or no more time.
+                Ok(false) if left > 0 => {}
+                _ => break false,
+            }
+        };
+        // The group's number is its leader's until the leader is taken: the guard must
+        // not kill it any more then.
+        self.guard.stop();
+        child.kill().ok().map(|ended| (ended, by_itself))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // Nobody is there to be told.
+        let _ = self.end();
+    }
+}
+
+/// Whether there is something to read, or the end, before this time of
+/// `CLOCK_MONOTONIC`.
+fn has_come(output: &OwnedFd, until: u64) -> bool {
+    loop {
+        let left = until.saturating_sub(clock::monotonic());
+        let timeout = Timespec {
+            tv_sec: (left / 1_000_000_000) as i64,
+            tv_nsec: (left % 1_000_000_000) as _,
+        };
+        match poll(&mut [PollFd::new(output, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return ready > 0,
+            Err(Errno::INTR) if left > 0 => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn how(ended: &Ended) -> String {
+    match (ended.code, ended.signal) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by {}", signal_name(signal)),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// A failure ends the worker, so that one leak for each is no leak.
+#[cold]
+fn failure(call: &'static str, errno: Errno, text: &str) -> CallError {
+    CallError {
+        call,
+        errno: errno.raw_os_error(),
+        said: Some(text.to_owned().leak()),
+    }
+}
