@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the locks of this folder with the libraries that they wrap, below the first
 # argument (target/own-locks if there is none). Needs python3 with venv, go, npm, and
-# mvn with a JDK; `cargo xtask ci` installs these and runs it.
+# mvn with a JDK; `cargo xtask long` installs these and runs it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 place=${1:-$here/../../target/own-locks}

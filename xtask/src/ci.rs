@@ -16,9 +16,6 @@ struct Step {
 /// Installs the Redis clients that jostled is tested with.
 const CLIENTS: &str = "crates/lockd/tests/install-clients.sh";
 
-/// Builds the locks of users that `pipe:` is tested with.
-const OWN_LOCKS: &str = "own-locks/pipe/install.sh";
-
 /// In the order in which a mistake is found soonest.
 const STEPS: &[Step] = &[
     Step {
@@ -27,10 +24,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clients",
-        run: || {
-            shell::run(&mut Command::new(shell::root().join(CLIENTS)))?;
-            shell::run(&mut Command::new(shell::root().join(OWN_LOCKS)))
-        },
+        run: || shell::run(&mut Command::new(shell::root().join(CLIENTS))),
     },
     Step {
         name: "format",

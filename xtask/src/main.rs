@@ -4,6 +4,7 @@
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask clients`: tests the packages of `clients/`, tries Redis clients on jostled;
 //! - `cargo xtask fuzz`: looks for inputs that break codec, lock table, writers or what is typed;
+//! - `cargo xtask long`: the tests that take minutes and are not in `ci`;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
@@ -22,6 +23,7 @@ mod clients;
 mod docs;
 mod fuzz;
 mod hosts_task;
+mod long;
 mod options_page;
 
 use clap::{Parser, Subcommand};
@@ -56,6 +58,8 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Runs the tests that take minutes and are not in `ci`
+    Long,
     /// Writes the pages that are generated from the program
     Docs {
         /// Changes nothing; fails if a page is not what the program says
@@ -122,6 +126,7 @@ fn main() -> anyhow::Result<()> {
             target, seconds, ..
         } => fuzz::run(target.as_deref(), seconds),
         Task::Clients { only } => clients::run(only.as_deref()),
+        Task::Long => long::run(),
         Task::Docs { check } => docs::run(check),
         Task::Slapd {
             entries,

@@ -11,11 +11,11 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
     (
         "Which lock service?",
-        "jostle contend lockd redis://127.0.0.1:6379 -w 10:100",
+        "jostle contend lockd redis etcd postgres -w 10 -b 100us",
     ),
     (
         "Is my server the bottleneck, or my load generator?",
-        "jostle spread http://127.0.0.1:8080/ --generators 1:2",
+        "jostle judge -- redis-benchmark -c 50",
     ),
     (
         "What does starting a program for each request cost?",

@@ -346,13 +346,23 @@ fn the_starved_worker_is_named_and_its_wait_is_censored() {
 
 #[test]
 fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
+    others_go_on_after_a_killed_owner(|entry| !entry.lock.remote);
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn others_go_on_after_a_killed_owner_of_a_service() {
+    others_go_on_after_a_killed_owner(|entry| entry.lock.remote);
+}
+
+fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
     let _alone = alone();
     // A lease frees a dead owner's lock when it ends, after 30 s: longer than a test
     // may take.
     let is_leased = |entry: &Entry| entry.is_remote() && !entry.lock.survives_owner;
     for entry in TABLE
         .iter()
-        .filter(|entry| !is_leased(entry) && can_be_sound(entry))
+        .filter(|entry| which(entry) && !is_leased(entry) && can_be_sound(entry))
     {
         let name = typed(entry);
         let line =

@@ -153,6 +153,7 @@ fn a_mutex_of_cpp_is_sound_with_threads_and_loses_wake_ups_between_processes() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn parking_lot_is_sound_with_threads_and_refuses_processes() {
     let _alone = alone();
     let place = Place::new();
@@ -185,6 +186,7 @@ fn parking_lot_is_sound_with_threads_and_refuses_processes() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn a_channel_of_go_is_sound_with_threads_and_excludes_no_process() {
     let _alone = alone();
     must_have("go", "golang-go");
@@ -338,6 +340,7 @@ fn a_library_that_hears_no_signal_is_ended() {
 
 /// It takes the ten seconds that a call may take.
 #[test]
+#[ignore = "cargo xtask long"]
 fn a_library_that_stands_still_is_killed() {
     let _alone = alone();
     let done = contend(&broken(&[]), "hangs-in-prepare", SHORT).exits(1);
@@ -410,6 +413,7 @@ fn what_a_library_prints_does_not_get_into_the_result() {
 
 /// The walk of docs/own-locks.md, command by command.
 #[test]
+#[ignore = "cargo xtask long"]
 fn the_commands_of_the_page_run_as_they_stand() {
     let _alone = alone();
     let place = Place::new();

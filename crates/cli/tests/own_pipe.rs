@@ -84,6 +84,7 @@ fn programs_that_break_the_protocol_are_quoted_before_the_window() {
 
 /// Each takes as long as an answer may, and the guard's look at it.
 #[test]
+#[ignore = "cargo xtask long"]
 fn programs_that_fall_silent_are_killed_and_the_request_is_named() {
     let _alone = alone();
     for (kind, says) in [
@@ -264,6 +265,7 @@ fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
 /// The commands of docs/own-locks-pipe.md, in a directory with nothing but the folder that
 /// they name.
 #[test]
+#[ignore = "cargo xtask long"]
 fn the_commands_of_the_page_run_as_they_stand() {
     let _alone = alone();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/own-locks-pipe.md");

@@ -1,7 +1,7 @@
 //! The locks of own-locks/pipe/ with the libraries that they wrap and the servers that
 //! those need: each is measured as `pipe:`, excludes, and leaves nothing behind.
 //!
-//! `own-locks/pipe/install.sh` builds them, as `cargo xtask ci` does.
+//! `cargo xtask long` builds them, which takes minutes, and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
@@ -20,7 +20,7 @@ fn built(path: &str) -> PathBuf {
     let path = Path::new(ROOT).join("target/own-locks").join(path);
     assert!(
         path.exists(),
-        "{} is missing: run own-locks/pipe/install.sh (`cargo xtask ci` does)",
+        "{} is missing: run own-locks/pipe/install.sh (`cargo xtask long` does)",
         path.display()
     );
     path
@@ -148,6 +148,7 @@ fn excludes(place: &Place, command: &str) {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn python_s_file_locks() {
     let _alone = alone();
     excludes(&Place::new(), &python("filelock_lock.py", "lock"));
@@ -155,6 +156,7 @@ fn python_s_file_locks() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn go_s_and_java_s_file_locks() {
     let _alone = alone();
     must_have("java", "default-jdk-headless");
@@ -163,6 +165,7 @@ fn go_s_and_java_s_file_locks() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn node_s_lock_file() {
     let _alone = alone();
     must_have("node", "nodejs");
@@ -173,6 +176,7 @@ fn node_s_lock_file() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn locks_on_redis_of_three_languages() {
     let _alone = alone();
     let place = Place::new();
@@ -194,6 +198,7 @@ fn locks_on_redis_of_three_languages() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn etcd_s_mutex() {
     let _alone = alone();
     let place = Place::new();
@@ -202,6 +207,7 @@ fn etcd_s_mutex() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn curator_s_mutex_on_zookeeper() {
     let _alone = alone();
     let place = Place::new();

@@ -126,7 +126,6 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         ("contend null --overwrite", &["--output"]),
         // the verb
         ("contned", &["'contned'", "'contend'"]),
-        ("", &["Usage: jostle", "contend"]),
     ];
     for (line, says) in table {
         refuses(jostle(line).run(), 2, says);

@@ -53,6 +53,7 @@ fn is_faultless(point: &Point) {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn each_service_is_launched_measured_and_gone_on_every_carrier() {
     let _alone = alone();
     assert!(launching().count() >= 4);
@@ -168,6 +169,7 @@ fn whatever_is_killed_nothing_of_a_server_is_left() {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn a_server_that_dies_in_the_middle_makes_the_run_fail_or_the_point_invalid() {
     let _alone = alone();
     for (target, program, carriers) in [

@@ -40,7 +40,7 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "golang-go",
         brings: "go",
-        why: "a test builds the lock in Go of own-locks/",
+        why: "builds the locks in Go of own-locks/",
     },
     Package {
         name: "util-linux",
@@ -177,11 +177,10 @@ const PACKAGES: &[Package] = &[
         brings: "python3",
         why: "keeps two versions of redis-py apart for the tests of jostled",
     },
-    Package {
-        name: "golang-go",
-        brings: "go",
-        why: "builds the locks in Go that `pipe` is tested with",
-    },
+];
+
+/// What `cargo xtask long` needs beside them.
+const OF_LIBRARIES: &[Package] = &[
     Package {
         name: "npm",
         brings: "npm",
@@ -196,11 +195,6 @@ const PACKAGES: &[Package] = &[
         name: "default-jdk-headless",
         brings: "javac",
         why: "compiles and runs them",
-    },
-    Package {
-        name: "etcd-server",
-        brings: "etcd",
-        why: "the server of one of those locks in Go",
     },
 ];
 
@@ -220,6 +214,15 @@ pub fn ensure_all() -> anyhow::Result<()> {
     install(&PACKAGES.iter().collect::<Vec<_>>())?;
     println!("all {} packages are installed", PACKAGES.len());
     Ok(())
+}
+
+/// Makes sure that all packages are there with which libraries of other languages are
+/// built.
+///
+/// # Errors
+/// What is missing, where it cannot be installed.
+pub fn ensure_for_libraries() -> anyhow::Result<()> {
+    install(&PACKAGES.iter().chain(OF_LIBRARIES).collect::<Vec<_>>())
 }
 
 /// Makes sure that these packages of the list are there; silent if they are.
@@ -263,7 +266,7 @@ fn install(packages: &[&'static Package]) -> anyhow::Result<()> {
             }
         }
         Action::Ask(names) => {
-            for package in PACKAGES
+            for package in packages
                 .iter()
                 .filter(|package| names.contains(&package.name))
             {

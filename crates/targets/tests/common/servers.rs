@@ -236,7 +236,7 @@ fn redis() -> &'static str {
 /// The same with a password, as `redis://HOST:PORT`, and a jostled of that kind.
 pub fn guarded(password: &str) -> [String; 2] {
     let mut server = Server::bind(Config {
-        password: Some(password.to_owned()),
+        users: jostle_lockd::users::Users::single(Some(password)),
         ..Config::embedded()
     })
     .unwrap();

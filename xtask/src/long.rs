@@ -1,0 +1,25 @@
+//! `cargo xtask long`: the tests that `ci` leaves out, because they take minutes: locks
+//! with the libraries of other languages that they wrap (npm, Maven and Go fetch and
+//! compile), the commands of pages run as they stand, lock services that are launched
+//! again and again.
+//!
+//! They are marked `#[ignore]` with this command's name.
+
+use jostle_testbed::{packages, shell};
+use std::process::Command;
+
+/// Builds the locks below `target/own-locks`.
+const INSTALL: &str = "own-locks/pipe/install.sh";
+
+/// Installs, builds and tests.
+pub fn run() -> anyhow::Result<()> {
+    packages::ensure_for_libraries()?;
+    shell::run(&mut Command::new(shell::root().join(INSTALL)))?;
+    shell::run(&mut shell::cargo(&[
+        "test",
+        "--package=jostle",
+        "--no-fail-fast",
+        "--",
+        "--ignored",
+    ]))
+}
