@@ -12,7 +12,7 @@ mod servers;
 use common::{alone, in_five_tries, jostle, reason};
 use jostle_model::plan::Carrier;
 use jostle_model::record::{Is, Point};
-use jostle_targets::{Entry, TABLE};
+use jostle_targets::{Entry, Spec, TABLE};
 use std::time::Duration;
 
 /// What another program on this machine, a short window, a build without
@@ -92,20 +92,35 @@ fn can_be_sound(entry: &&Entry) -> bool {
 
 #[test]
 fn every_target_does_all_that_it_declares_as_processes() {
-    every_target_does_all_that_it_declares(Carrier::Processes);
+    every_target_does_all_that_it_declares(Carrier::Processes, |entry| !is_launched(entry));
 }
 
 #[test]
 fn every_target_does_all_that_it_declares_as_threads() {
-    every_target_does_all_that_it_declares(Carrier::Threads);
+    every_target_does_all_that_it_declares(Carrier::Threads, |entry| !is_launched(entry));
 }
 
 #[test]
 fn every_target_does_all_that_it_declares_as_tasks() {
-    every_target_does_all_that_it_declares(Carrier::Tasks);
+    every_target_does_all_that_it_declares(Carrier::Tasks, |entry| !is_launched(entry));
 }
 
-fn every_target_does_all_that_it_declares(carrier: Carrier) {
+/// A server is launched for each run, which takes seconds; the conformance tests of the
+/// targets' own crate launch each once.
+#[test]
+#[ignore = "cargo xtask long"]
+fn every_service_does_all_that_it_declares() {
+    for carrier in [Carrier::Processes, Carrier::Threads, Carrier::Tasks] {
+        every_target_does_all_that_it_declares(carrier, is_launched);
+    }
+}
+
+/// Whether a program of somebody else is launched for a run.
+fn is_launched(entry: &Entry) -> bool {
+    Spec::parse(entry.name).is_ok_and(|spec| spec.launches().is_some())
+}
+
+fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) -> bool) {
     let _alone = alone();
     // Tasks share a thread, which none may keep by spinning.
     let hold = match carrier {
@@ -114,7 +129,7 @@ fn every_target_does_all_that_it_declares(carrier: Carrier) {
     };
     for way in WAYS {
         let targets: Vec<String> = carried_by(carrier)
-            .filter(|e| (way.declared)(e))
+            .filter(|e| which(e) && (way.declared)(e))
             .map(typed)
             .collect();
         if targets.is_empty() {

@@ -207,6 +207,7 @@ fn killed_in_the_middle(place: &Place, line: &str) -> Vec<Point> {
 }
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn a_worker_that_is_killed_in_the_middle_makes_its_point_invalid_and_no_other() {
     let _alone = alone();
     let redis = redis();

@@ -715,7 +715,7 @@ fn progress_moves_every_second() {
         .stdout;
     let frames = shown
         .split('\r')
-        .filter(|frame| frame.contains("run 1/1: null"));
+        .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
     let frames: std::collections::BTreeSet<&str> = frames.map(str::trim_end).collect();
     assert!(frames.len() >= 4, "{frames:?}");
 }
@@ -733,7 +733,7 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
             .measures()
             .stdout
     };
-    let progress = "run 1/2: null -w 2";
+    let progress = "point 1 of 1, run 1 of 2, ";
     let note = "2 runs, about";
     assert!(watched("").contains(progress) && watched("").contains(note));
     assert!(

@@ -79,12 +79,8 @@ impl Spec {
         visit(self.entry, Reach(self.argument.as_deref()))
     }
 
-    /// Whether the program is installed that the target launches where no address is
-    /// named.
-    ///
-    /// # Errors
-    /// For the user: the package to install.
-    pub fn installed(&self) -> Result<(), SetupError> {
+    /// The program that the target launches where no address is named.
+    pub fn launches(&self) -> Option<&'static Program> {
         struct Launches;
         impl Visitor for Launches {
             type Out = Option<&'static Program>;
@@ -93,10 +89,18 @@ impl Spec {
             }
         }
         let is_lock = TABLE.iter().any(|entry| entry.name == self.entry.name);
-        match (is_lock, &self.argument) {
-            (true, None) => visit(self.entry, Launches).map_or(Ok(()), |p| p.find().map(drop)),
-            _ => Ok(()),
+        match is_lock && self.argument.is_none() {
+            true => visit(self.entry, Launches),
+            false => None,
         }
+    }
+
+    /// Whether that program is installed.
+    ///
+    /// # Errors
+    /// For the user: the package to install.
+    pub fn installed(&self) -> Result<(), SetupError> {
+        self.launches().map_or(Ok(()), |p| p.find().map(drop))
     }
 
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.
