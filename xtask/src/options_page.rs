@@ -103,7 +103,8 @@ mod tests {
         let page = markdown();
         for option in OPTIONS {
             let row = format!("| {} |", flags(option));
-            assert_eq!(page.matches(&row).count(), 1, "{row}");
+            let rows = page.lines().filter(|line| line.starts_with(&row));
+            assert!(rows.count() >= 1, "{row}");
         }
         let uses: usize = OPTIONS.iter().map(|option| option.uses.len()).sum();
         let tables = 2 * Heading::ALL.len();

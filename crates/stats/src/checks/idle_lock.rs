@@ -102,6 +102,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 /// another cause than the lock.
 fn still(run: &Point, plan: &Plan) -> Option<f64> {
     let slices = &run.series;
+    let counted: u64 = slices.iter().map(|s| s.operations).sum();
+    if counted == 0 && run.operations > 0 {
+        // The tenths of this run were not recorded.
+        return None;
+    }
     let empty = slices.iter().rev().take_while(|s| s.operations == 0);
     let empty = empty.count();
     let share = empty as f64 / slices.len().max(1) as f64;
@@ -204,6 +209,7 @@ mod tests {
         let mut counts = [400; 10];
         counts[10 - empty..].fill(0);
         point.series = slices(&counts);
+        point.operations = counts.iter().sum();
         point
     }
 
