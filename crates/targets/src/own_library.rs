@@ -1,7 +1,7 @@
 //! `lib`: a lock of the user's own, in a shared library with the functions of
 //! `jostle_lock.h`. Not for locks in other languages behind a pipe.
 //!
-//! Neither the parent nor the keeper loads the library. A [`Librarian`] does before and
+//! Neither the parent nor the keeper loads the library. A `Librarian` does before and
 //! after the run, and each worker after it was forked.
 
 use crate::librarian::{Librarian, checked};

@@ -6,7 +6,7 @@ use jostle_model::Plan;
 use jostle_model::record::{Bound, Claim, Is, LimitedBy, Reason};
 
 /// The check. It takes several points, and so has no rule for one: [`reason`] is asked
-/// by [`crate::attribution`].
+/// by [`crate::spread`].
 pub static CHECK: Check = Check {
     name: "attribution",
     asks: "Would more generators have brought more?",

@@ -5,7 +5,7 @@
 //! A host is the namespaces of one process, its sshd; when that ends, so does all
 //! that runs there, and nothing has a name outside. What is left are a directory
 //! with keys and scripts, and control groups, which [`Hosts::down`] removes from any
-//! process. Links can be slowed and cut ([`links`]), CPU time limited ([`cpu`]).
+//! process. Links can be slowed and cut (`links`), CPU time limited (`cpu`).
 //!
 //! For `cargo xtask hosts`, and for tests. Needs root. Not a container: files,
 //! users and the wall clock are the machine's.
