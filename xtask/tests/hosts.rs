@@ -2,51 +2,15 @@
 //! nothing is left of a start that was killed. Needs root, sshd, and the tools of
 //! iproute2 and util-linux.
 
-#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_testbed::hosts::Hosts;
+use jostle_testbed::running::{Running, eventually, said};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// For anything that must happen, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Ended with the value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs it to its end, which must be a good one, and gives what it printed.
-fn said(command: &mut Command) -> String {
-    let typed = format!("{command:?}");
-    let mut command = std::mem::replace(command, Command::new("true"));
-    let (send, output) = std::sync::mpsc::channel();
-    std::thread::spawn(move || send.send(command.output()));
-    // Also what it has left behind may hold its output open.
-    let output = output.recv_timeout(PATIENCE);
-    let output = output
-        .unwrap_or_else(|_| panic!("{typed} does not end"))
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{typed}: {errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "not so: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A place for hosts that xtask makes; a test that fails takes them down, too.
 struct Place(tempfile::TempDir);

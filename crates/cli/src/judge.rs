@@ -195,7 +195,8 @@ impl Bench<'_> {
             .map_err(|error| Failure::Failed(error.into()))
     }
 
-    /// Of pairs, what they settled; the single runs stand in the result file.
+    /// Prints the report. For pairs that is what they settled; the result file has the
+    /// single runs.
     fn show(&self, page: Option<Page>) -> Result<(), Failure> {
         if self.found.watched.is_empty() {
             return Ok(());
@@ -219,7 +220,7 @@ impl Bench<'_> {
     }
 }
 
-/// Of one run. What the command itself reported comes first.
+/// The exit code of one run. A failure of the command comes first.
 fn code_of(watched: &Watched) -> u8 {
     match (watched.exit, watched.finding.limit) {
         (Some(0), Limit::Generator) => exit::INVALID,
@@ -235,7 +236,7 @@ fn code_of(watched: &Watched) -> u8 {
 pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
     let mut found = Vec::new();
     for path in &report.results {
-        // Of standard input nothing may be taken that another reader needs.
+        // Standard input is the command's: nothing may be read from it here.
         let opened = (path != Path::new("-")).then(|| File::open(path).map(BufReader::new));
         let Some(Ok(mut input)) = opened else {
             continue;

@@ -133,7 +133,7 @@ fn a_fenced_service_gives_each_grant_a_greater_token() {
 
 /// The servers of a run, once its workers work.
 fn servers_of(run: &mut Running, program: &str) -> Vec<Process> {
-    // Of threads and tasks one process carries all.
+    // One process carries all threads, or all tasks.
     run.until_workers(1);
     let mark = run.mark().to_owned();
     run.until("the server", |_| {

@@ -131,8 +131,8 @@ impl<T> Crew<'_, T> {
         self.logs.populate(worker);
     }
 
-    /// Of a process beside the workers: it ends with the keeper, and runs where
-    /// they do.
+    /// Prepares a process beside the workers: it ends with the keeper, and runs on the
+    /// workers' CPUs.
     pub(crate) fn settle_beside(&self) -> std::io::Result<()> {
         process::set_name("jostle-canary");
         process::die_with(self.keeper)?;

@@ -447,9 +447,10 @@ impl Course<'_, '_> {
             experiment,
             runs: &[&point],
         });
+        // A measured run is in the table, also where the file has failed.
+        self.points.push(point.clone());
         self.sink(Record::Point(Box::new(point.clone())))?;
         (self.hooks.progress)(Progress::Done(&point));
-        self.points.push(point);
         Ok(())
     }
 

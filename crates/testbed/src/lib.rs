@@ -8,6 +8,7 @@
 pub mod hosts;
 pub mod leash;
 pub mod packages;
+pub mod running;
 pub mod servers;
 pub mod shell;
 pub mod slapd;

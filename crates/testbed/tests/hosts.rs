@@ -2,52 +2,15 @@
 //! CPU time are limited where they say so, and that nothing is left of them. Needs
 //! root, Open MPI, sshd, python3 and the tools of iproute2 and util-linux.
 
-#![allow(clippy::unwrap_used)] // A helper of a test fails the test.
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_testbed::hosts::{Hosts, Member};
+use jostle_testbed::running::{Running, eventually, said};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 /// At 10 Mbit/s it takes 0.4 s.
 const SENT_BYTES: usize = 500_000;
-
-/// For anything that must happen, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Ended with the value.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs it to its end, which must be a good one, and gives what it printed.
-fn said(command: &mut Command) -> String {
-    let typed = format!("{command:?}");
-    let mut command = std::mem::replace(command, Command::new("true"));
-    let (send, output) = std::sync::mpsc::channel();
-    std::thread::spawn(move || send.send(command.output()));
-    // Also what it has left behind may hold its output open.
-    let output = output.recv_timeout(PATIENCE);
-    let output = output
-        .unwrap_or_else(|_| panic!("{typed} does not end"))
-        .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{typed}: {errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "not so: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// A server on srv that takes [`SENT_BYTES`] of each connection, and then sends as
 /// many.

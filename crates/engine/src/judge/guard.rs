@@ -149,7 +149,7 @@ impl Drop for Guard {
         while !process::is_gone(self.pid) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Of a guard that was killed.
+        // The children of a guard that was killed are ours now.
         process::end_children(PATIENCE);
     }
 }

@@ -40,7 +40,7 @@ pub struct Member {
 pub struct Kin {
     /// Those that are there.
     pub members: BTreeMap<u32, Member>,
-    /// Of others that have ended: name and CPU time.
+    /// Name and CPU time of other processes that have ended.
     ended: BTreeMap<u32, (String, u64)>,
     command: u32,
     tool: [u32; 2],
@@ -137,7 +137,7 @@ impl Kin {
             return;
         };
         let clock = CpuClock::of(pid).ok();
-        // Of one that was there before us only what follows counts.
+        // A process that was there before us counts from now on.
         let before = first.then(|| clock.and_then(CpuClock::read)).flatten();
         let whose = match identity.is_kernel {
             true => Whose::Kernel,

@@ -24,7 +24,7 @@ const LEAST_WAKE_UPS: f64 = 3.0;
 /// Where that was not measured.
 const USUAL_WAKE_UP_NS: f64 = 100_000.0;
 
-/// Of the window, what the longest wait must have lasted.
+/// Share of the window that the longest wait must have lasted.
 const LEAST_WAITED: f64 = 0.5;
 
 /// Turns that each worker could have had meanwhile: a lottery that draws one of all

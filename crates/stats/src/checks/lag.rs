@@ -148,7 +148,7 @@ fn percentile(tail: f64) -> String {
     format!("p{:.0}", 100.0 * tail)
 }
 
-/// Of what was sent, if anything was; in nanoseconds.
+/// How late requests were sent, in nanoseconds; None where none was sent.
 fn sent_late(evidence: &Evidence<'_>) -> Option<f64> {
     let late = pooled(evidence.runs, "generator_lag_ns").quantile(tail(evidence))?;
     Some(late as f64)

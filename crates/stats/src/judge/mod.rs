@@ -33,13 +33,13 @@ const HARMED: f64 = 0.1;
 /// Time in the run queue that matters where nobody knows who else ran.
 const QUEUED: f64 = 0.2;
 
-/// Of all CPUs, taken by the hypervisor.
+/// Share of all CPUs that the hypervisor took.
 const STOLEN: f64 = 0.1;
 
-/// Of all CPUs, in use by anybody.
+/// Share of all CPUs that is in use.
 const FULL: f64 = 0.95;
 
-/// Of the segments, sent again.
+/// Share of the segments that were sent again.
 const LOST: f64 = 0.01;
 
 /// Ports under which connections fail.
