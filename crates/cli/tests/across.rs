@@ -8,10 +8,6 @@
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 #![allow(clippy::print_stdout, reason = "it reports as the usual harness does")]
 
-#[path = "../../targets/tests/common/servers.rs"]
-#[allow(dead_code, reason = "only the servers that are reached by address")]
-mod servers;
-
 use jostle_engine::grants::unpacked;
 use jostle_engine::hosts::{Host, HostYield, Offset};
 use jostle_engine::keeper::Keeper;
@@ -22,6 +18,7 @@ use jostle_model::record::Across;
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
 use jostle_targets::Launcher;
+use jostle_testbed::lock_servers as servers;
 
 /// What the judge believes each clock to be off by: much less than a hold.
 const WITHIN_NS: u64 = 20_000;

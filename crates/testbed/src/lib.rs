@@ -7,6 +7,8 @@
 
 pub mod hosts;
 pub mod leash;
+#[cfg(feature = "lock-servers")]
+pub mod lock_servers;
 pub mod packages;
 pub mod running;
 pub mod servers;

@@ -3,12 +3,11 @@
 
 #![allow(dead_code, reason = "not every test binary needs everything")]
 
-mod servers;
-
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
 use jostle_targets::{Entry, Outcome, Setup, SetupError, TABLE, Target, Wait};
+use jostle_testbed::lock_servers as servers;
 use std::path::Path;
 
 /// What a test may choose.

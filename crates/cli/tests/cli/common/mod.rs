@@ -1,0 +1,745 @@
+//! A bench for the whole binary, as a user starts it: command lines that read
+//! as they are typed, processes found and killed by what they are, and a look
+//! at everything that a run could leave behind.
+//!
+//! Every wait has a limit, so that a run that hangs fails its test and no more.
+//! What needs root says so and fails without it.
+
+#![allow(dead_code, reason = "not every test binary needs everything")]
+
+pub mod cgroup;
+pub mod left;
+pub mod liar;
+pub mod processes;
+pub mod web;
+
+pub use processes::{Process, Signal};
+
+use jostle_model::record::{Point, Reason, Record};
+use left::Before;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than any run of these tests takes, on a machine that is busy too.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What the check `neighbours` says in each of its reasons.
+const DISTURBED: &str = "kept it from its CPUs";
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// Held by a test that judges figures, that disturbs the machine on purpose, or that
+/// expects to be the next start of jostle: the others wait.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test that measures, and asks only what was done and said. Several of them
+/// run at the same time.
+pub fn beside() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does the same with each, up to four at a time: what a run waits for does not make
+/// the others wait.
+///
+/// # Panics
+/// With the first that panics.
+pub fn each_at_once<T: Sync>(things: &[T], act: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(thing) = things.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    act(thing);
+                }
+            });
+        }
+    });
+}
+
+/// Fails a test that this user cannot make, rather than let it pass unmade.
+pub fn must_be_root(to: &str) {
+    let root = rustix::process::geteuid().is_root();
+    assert!(
+        root,
+        "this test needs root to {to}; run `cargo test` as root, as ci does"
+    );
+}
+
+/// A program that a test needs beside jostle.
+pub fn must_have(program: &str, package: &str) {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
+    assert!(
+        found,
+        "this test needs {program}: apt-get install {package} (`cargo xtask ci` does)"
+    );
+}
+
+/// Looks again and again until there is something to see.
+pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(
+            start.elapsed() < limit,
+            "waited {limit:?} in vain for {what}"
+        );
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What a test finds in one of five runs: other programs on this machine can
+/// spoil one, hardly five in a row.
+#[track_caller]
+pub fn in_five_tries<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..5 {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    panic!("{what}: not in five runs");
+}
+
+/// The same of what a run finds only where other programs leave it figures: if each of
+/// five has a point that is INVALID for them, there is nothing to find.
+#[track_caller]
+pub fn in_five_tries_unless_disturbed(what: &str, mut attempt: impl FnMut() -> (Done, bool)) {
+    let mut undisturbed = None;
+    for _ in 0..5 {
+        let (done, found) = attempt();
+        if found {
+            return;
+        }
+        undisturbed = (!done.is_disturbed()).then_some(done).or(undisturbed);
+    }
+    if let Some(done) = undisturbed {
+        panic!("{what}: not in five runs; {}", done.transcript());
+    }
+}
+
+/// A directory of the test's own, in which its runs are started, and the user
+/// who starts them.
+#[derive(Clone)]
+pub struct Place {
+    directory: Arc<TempDir>,
+    user: Option<u32>,
+    binary: PathBuf,
+}
+
+impl Place {
+    /// For runs by the user of the test.
+    pub fn new() -> Place {
+        let directory = tempfile::Builder::new()
+            .prefix("jostle-test.")
+            .tempdir()
+            .unwrap();
+        fs::create_dir(directory.path().join("tmp")).unwrap();
+        // Servers that refuse root run as another user in it.
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Place {
+            directory: Arc::new(directory),
+            user: None,
+            binary: PathBuf::from(env!("CARGO_BIN_EXE_jostle")),
+        }
+    }
+
+    /// For runs by a user who is not root and whom no other process belongs to.
+    pub fn of_a_plain_user() -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        must_be_root("become another user");
+        must_have("setpriv", "util-linux");
+        let mut place = Place::new();
+        // Beyond all users of a usual machine; two test binaries do not meet.
+        let user =
+            1_000_000 + std::process::id() % 30_000 * 100 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let reachable = place.path().join("bin/jostle");
+        fs::create_dir(place.path().join("bin")).unwrap();
+        if fs::hard_link(&place.binary, &reachable).is_err() {
+            fs::copy(&place.binary, &reachable).unwrap();
+        }
+        for path in [place.path().to_owned(), place.path().join("tmp")] {
+            chown(path, Some(user), Some(user)).unwrap();
+        }
+        place.binary = reachable;
+        place.user = Some(user);
+        place
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap_or_default()
+    }
+
+    /// A directory that every user may write to.
+    pub fn make_directory(&self, name: &str) {
+        fs::create_dir(self.file(name)).unwrap();
+        fs::set_permissions(self.file(name), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+
+    pub fn list(&self, name: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.file(name)).unwrap();
+        entries
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// The points of a result file as far as it is written.
+    pub fn points(&self, name: &str) -> Vec<Point> {
+        points(&self.read(name))
+    }
+
+    /// A command line without its first word, split at white space.
+    pub fn jostle(&self, line: &str) -> Jostle {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        Jostle {
+            place: self.clone(),
+            words: line.split_whitespace().map(str::to_owned).collect(),
+            under: Vec::new(),
+            limit: LIMIT,
+            mark: format!(
+                "{}-{}",
+                std::process::id(),
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            ),
+        }
+    }
+}
+
+/// A run in a place of its own.
+pub fn jostle(line: &str) -> Jostle {
+    Place::new().jostle(line)
+}
+
+/// A run that has not been started.
+pub struct Jostle {
+    place: Place,
+    words: Vec<String>,
+    under: Vec<String>,
+    limit: Duration,
+    mark: String,
+}
+
+impl Jostle {
+    /// Started by another program, whose words come first: `prlimit --nproc=9`.
+    pub fn under(mut self, line: &str) -> Jostle {
+        self.under
+            .splice(0..0, line.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// One more word, spaces and all.
+    pub fn word(mut self, word: &str) -> Jostle {
+        self.words.push(word.to_owned());
+        self
+    }
+
+    /// Started by a shell that first does this.
+    pub fn after(mut self, script: &str) -> Jostle {
+        let script = format!("{script} && exec \"$@\"");
+        self.under.splice(
+            0..0,
+            ["sh".to_owned(), "-c".to_owned(), script, "sh".to_owned()],
+        );
+        self
+    }
+
+    /// The whole of it must take no longer than this.
+    pub fn within(mut self, limit: Duration) -> Jostle {
+        self.limit = limit;
+        self
+    }
+
+    fn command(&self) -> Command {
+        // Who runs the tests in the background has it ignore SIGINT.
+        let mut words = vec!["env".to_owned(), "--default-signal=INT".to_owned()];
+        words.extend(self.under.iter().cloned());
+        if let Some(user) = self.place.user {
+            let user = user.to_string();
+            let setpriv = [
+                "setpriv",
+                "--reuid",
+                &user,
+                "--regid",
+                &user,
+                "--clear-groups",
+            ];
+            words.extend(setpriv.map(str::to_owned));
+        }
+        words.push(self.place.binary.to_string_lossy().into_owned());
+        words.extend(self.words.iter().cloned());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .current_dir(self.place.path())
+            .env("TMPDIR", self.place.file("tmp"))
+            .env(processes::MARK, &self.mark)
+            .stdin(Stdio::null())
+            .process_group(0);
+        command
+    }
+
+    /// Started, and left to itself.
+    pub fn in_background(self) -> Running {
+        let before = Before::look();
+        let stream = |name: &str| {
+            let path = self.place.file(&format!("{}.{name}", self.mark));
+            (File::create(&path).unwrap(), path)
+        };
+        let ((stdout, stdout_path), (stderr, stderr_path)) = (stream("stdout"), stream("stderr"));
+        let mut command = self.command();
+        let child = command.stdout(stdout).stderr(stderr).spawn();
+        let child = child.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        Running {
+            line: [self.under, vec!["jostle".to_owned()], self.words]
+                .concat()
+                .join(" "),
+            place: self.place,
+            mark: self.mark,
+            limit: self.limit,
+            child,
+            keeper: None,
+            stdout: stdout_path,
+            stderr: stderr_path,
+            before,
+            started: Instant::now(),
+            status: None,
+        }
+    }
+
+    /// To its end.
+    pub fn run(self) -> Done {
+        self.in_background().end()
+    }
+
+    /// To its end; then nothing of it may be left.
+    pub fn run_cleanly(self) -> Done {
+        self.run().leaves_nothing()
+    }
+}
+
+/// A run in progress. Dropped, it is killed with all that belongs to it.
+pub struct Running {
+    line: String,
+    pub place: Place,
+    mark: String,
+    limit: Duration,
+    child: Child,
+    keeper: Option<u32>,
+    stdout: PathBuf,
+    stderr: PathBuf,
+    before: Before,
+    started: Instant,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// By which its processes are known.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// Time since it was started.
+    pub fn so_far(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn text(path: &Path) -> String {
+        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until there is something to see; fails if the run ends before.
+    pub fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Running) -> Option<T>) -> T {
+        loop {
+            if let Some(seen) = look(self) {
+                return seen;
+            }
+            assert!(
+                !self.has_ended(),
+                "it ended before {what}: {}",
+                self.transcript()
+            );
+            assert!(
+                self.started.elapsed() < self.limit,
+                "no {what}: {}",
+                self.transcript()
+            );
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().unwrap();
+        }
+        self.status.is_some()
+    }
+
+    fn transcript(&self) -> String {
+        transcript(
+            &self.line,
+            self.status,
+            &Running::text(&self.stdout),
+            &Running::text(&self.stderr),
+        )
+    }
+
+    fn living_keeper(&self) -> Option<u32> {
+        processes::children(self.pid())
+            .into_iter()
+            .find(|p| p.name == "jostle-keeper")
+            .map(|p| p.pid)
+    }
+
+    /// The keeper's process; waits until it is there.
+    pub fn keeper(&mut self) -> u32 {
+        if self.keeper.is_none() {
+            self.keeper = Some(self.until("a keeper", |run| run.living_keeper()));
+        }
+        self.keeper.unwrap()
+    }
+
+    /// Waits until an interrupt no longer kills it at once: when it begins to listen
+    /// takes long on a busy machine.
+    pub fn until_it_listens(&mut self) {
+        self.until("a handler of SIGINT", |run| {
+            processes::catches(run.pid(), Signal::INT).then_some(())
+        });
+    }
+
+    /// The worker processes that exist now.
+    pub fn workers(&mut self) -> Vec<Process> {
+        let keeper = self.keeper();
+        let workers = processes::children(keeper).into_iter();
+        workers
+            .filter(|child| {
+                ["jostle-worker", "jostle-threads", "jostle-tasks"].contains(&child.name.as_str())
+            })
+            .collect()
+    }
+
+    /// Waits until so many worker processes exist.
+    pub fn until_workers(&mut self, count: usize) -> Vec<Process> {
+        self.until(&format!("{count} workers"), |run| {
+            Some(run.workers()).filter(|w| w.len() >= count)
+        })
+    }
+
+    /// Waits until a worker sleeps out its hold, and finds it by that. For
+    /// locks whose waiters do not sleep on a timer.
+    pub fn holder(&mut self) -> u32 {
+        self.until("a holder", |run| {
+            run.workers()
+                .iter()
+                .find(|worker| worker.sleeps_on_a_timer())
+                .map(|worker| worker.pid)
+        })
+    }
+
+    /// Waits until the tool measures its own cost, in a child of the keeper.
+    pub fn until_own_cost(&mut self) -> u32 {
+        let keeper = self.keeper();
+        self.until("the own cost", |_| {
+            processes::children(keeper)
+                .into_iter()
+                .find(|child| child.name == "jostle-cost")
+                .map(|child| child.pid)
+        })
+    }
+
+    /// Waits until so many runs stand in the result file.
+    pub fn until_points(&mut self, file: &str, count: usize) {
+        let place = self.place.clone();
+        self.until(&format!("{count} points in {file}"), |_| {
+            (place.read(file).matches("{\"record\":\"point\"").count() >= count).then_some(())
+        });
+    }
+
+    /// Lets time pass.
+    pub fn after(&self, time: Duration) -> &Running {
+        std::thread::sleep(time);
+        self
+    }
+
+    /// To the process that the user started.
+    pub fn signal(&self, signal: Signal) -> &Running {
+        processes::signal(self.pid(), signal);
+        self
+    }
+
+    /// As the terminal sends it: to the whole process group.
+    pub fn signal_group(&self, signal: Signal) -> &Running {
+        processes::signal_group(self.pid(), signal);
+        self
+    }
+
+    /// At once, to any of its processes.
+    pub fn kill(&self, pid: u32) -> &Running {
+        processes::signal(pid, Signal::KILL);
+        self
+    }
+
+    /// The user's process, the keeper and every worker, as one blow.
+    pub fn kill_all_at_once(&mut self) {
+        let keeper = self.keeper();
+        let workers = self.workers();
+        // Stopped first, so that none of them sees another one die.
+        for pid in [self.pid(), keeper]
+            .into_iter()
+            .chain(workers.iter().map(|w| w.pid))
+        {
+            processes::signal(pid, Signal::STOP);
+        }
+        for pid in [keeper, self.pid()]
+            .into_iter()
+            .chain(workers.iter().map(|w| w.pid))
+        {
+            processes::signal(pid, Signal::KILL);
+        }
+    }
+
+    /// Waits for the end of the process that the user started.
+    pub fn end(mut self) -> Done {
+        let left = self.limit.saturating_sub(self.started.elapsed());
+        let deadline = Instant::now() + left;
+        while !self.has_ended() {
+            assert!(
+                Instant::now() < deadline,
+                "it does not end: {}",
+                self.transcript()
+            );
+            std::thread::sleep(LOOK);
+        }
+        Done {
+            line: self.line.clone(),
+            place: self.place.clone(),
+            mark: self.mark.clone(),
+            status: self.status,
+            stdout: Running::text(&self.stdout),
+            stderr: Running::text(&self.stderr),
+            pids: [Some(self.pid()), self.keeper]
+                .into_iter()
+                .flatten()
+                .collect(),
+            before: self.before.clone(),
+            took: self.started.elapsed(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            processes::marked(&self.mark)
+                .iter()
+                .for_each(|p| processes::signal(p.pid, Signal::KILL));
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn transcript(line: &str, status: Option<ExitStatus>, stdout: &str, stderr: &str) -> String {
+    let status = status.map_or_else(|| "it runs".to_owned(), |status| status.to_string());
+    format!("\n$ {line}\n--- stdout\n{stdout}--- stderr\n{stderr}--- {status}")
+}
+
+/// A run that has ended.
+pub struct Done {
+    line: String,
+    pub place: Place,
+    mark: String,
+    status: Option<ExitStatus>,
+    pub stdout: String,
+    pub stderr: String,
+    pids: Vec<u32>,
+    before: Before,
+    pub took: Duration,
+}
+
+impl Done {
+    /// As a shell counts: 128 and the number of the signal that ended it.
+    pub fn code(&self) -> i32 {
+        let status = self.status.unwrap();
+        status
+            .code()
+            .or(status.signal().map(|signal| 128 + signal))
+            .unwrap()
+    }
+
+    pub fn transcript(&self) -> String {
+        transcript(&self.line, self.status, &self.stdout, &self.stderr)
+    }
+
+    /// Whether other programs or the hypervisor took so much of the machine that a
+    /// point is INVALID for it.
+    pub fn is_disturbed(&self) -> bool {
+        self.code() == 3 && self.stdout.contains(DISTURBED)
+    }
+
+    /// With this exit code. Other programs and the hypervisor may make a point of any
+    /// run INVALID, whatever the test is about: then it says so, and 3 stands for 0.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Done {
+        let disturbed = code == 0 && self.is_disturbed();
+        assert!(
+            disturbed || self.code() == code,
+            "exit code {} expected of {}",
+            code,
+            self.transcript()
+        );
+        self
+    }
+
+    /// Exit code 0, or 3 where something in the results is INVALID.
+    #[track_caller]
+    pub fn measures(self) -> Done {
+        assert!(
+            [0, 3].contains(&self.code()),
+            "exit code of {}",
+            self.transcript()
+        );
+        self
+    }
+
+    /// On stderr.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Done {
+        assert!(
+            self.stderr.contains(text),
+            "stderr does not say {text:?}: {}",
+            self.transcript()
+        );
+        self
+    }
+
+    /// On stderr.
+    #[track_caller]
+    pub fn does_not_say(self, text: &str) -> Done {
+        assert!(
+            !self.stderr.contains(text),
+            "stderr says {text:?}: {}",
+            self.transcript()
+        );
+        self
+    }
+
+    /// On stdout.
+    #[track_caller]
+    pub fn prints(self, text: &str) -> Done {
+        assert!(
+            self.stdout.contains(text),
+            "stdout has no {text:?}: {}",
+            self.transcript()
+        );
+        self
+    }
+
+    #[track_caller]
+    pub fn prints_nothing(self) -> Done {
+        assert!(self.stdout.is_empty(), "stdout: {}", self.transcript());
+        self
+    }
+
+    #[track_caller]
+    pub fn says_nothing(self) -> Done {
+        assert!(self.stderr.is_empty(), "stderr: {}", self.transcript());
+        self
+    }
+
+    #[track_caller]
+    pub fn ends_within(self, limit: Duration) -> Done {
+        assert!(
+            self.took < limit,
+            "it took {:?}: {}",
+            self.took,
+            self.transcript()
+        );
+        self
+    }
+
+    /// Looks for processes, directories, files and semaphores. Those of a
+    /// killed parent may need a moment to be cleared away.
+    #[track_caller]
+    pub fn leaves_nothing(self) -> Done {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let left = self.what_is_left();
+            if left.is_empty() {
+                return self;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "left behind: {left:#?} by {}",
+                self.transcript()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// In words.
+    pub fn what_is_left(&self) -> Vec<String> {
+        let mut left: Vec<String> = processes::marked(&self.mark)
+            .iter()
+            .map(Process::to_string)
+            .collect();
+        left.extend(left::ledgers_of(&self.pids));
+        left.extend(left::entries(&self.place.file("tmp")));
+        left.extend(self.before.new_semaphores());
+        left.extend(left::groups_of_the_dead());
+        left
+    }
+
+    /// The runs on stdout, printed with `--format json`.
+    pub fn points(&self) -> Vec<Point> {
+        points(&self.stdout)
+    }
+
+    /// The only one.
+    #[track_caller]
+    pub fn point(&self) -> Point {
+        let points = self.points();
+        assert_eq!(points.len(), 1, "points of {}", self.transcript());
+        points.into_iter().next().unwrap()
+    }
+}
+
+fn points(lines: &str) -> Vec<Point> {
+    let record = |line: &str| match serde_json::from_str(line) {
+        Ok(Record::Point(point)) => Some(*point),
+        Ok(_) => None,
+        Err(error) => panic!("{error} in {line}"),
+    };
+    lines.lines().filter_map(record).collect()
+}
+
+/// The reason that a check gave, if it spoke.
+pub fn reason<'a>(point: &'a Point, check: &str) -> Option<&'a Reason> {
+    point
+        .verdict
+        .reasons
+        .iter()
+        .find(|reason| reason.check == check)
+}

@@ -1,0 +1,434 @@
+//! Every target of the table, by the whole binary: with each carrier and each
+//! option that it declares it is measured without a fault; the specimens show
+//! what they were made to show, and the broken one is flagged.
+
+use crate::common::{alone, beside, each_at_once, in_five_tries, jostle, reason};
+use jostle_model::plan::Carrier;
+use jostle_model::record::{Is, Point};
+use jostle_targets::{Entry, Spec, TABLE};
+use jostle_testbed::lock_servers as servers;
+use std::time::Duration;
+
+/// What another program on this machine, a short window, a build without
+/// optimisation, or a lock that excludes nobody, rightly earns.
+const BYSTANDERS: [&str; 10] = [
+    "neighbours",
+    "precision",
+    "generator",
+    "steal",
+    "steadiness",
+    "hold_accuracy",
+    "rotations",
+    "few_operations",
+    "not_contended",
+    "own_cost",
+];
+
+/// A way to use a lock, and which targets declare it.
+struct Way {
+    options: &'static str,
+    declared: fn(&Entry) -> bool,
+}
+
+const WAYS: [Way; 7] = [
+    Way {
+        options: "",
+        declared: |_| true,
+    },
+    Way {
+        options: "--keys 4",
+        declared: |_| true,
+    },
+    Way {
+        options: "--try",
+        declared: |_| true,
+    },
+    Way {
+        options: "--shared 0.8",
+        declared: |entry| entry.lock.shared,
+    },
+    Way {
+        options: "--acquire-timeout 200us",
+        declared: |entry| entry.lock.timeout,
+    },
+    Way {
+        options: "--range overlap",
+        declared: |entry| entry.lock.ranges,
+    },
+    Way {
+        options: "--range disjoint",
+        declared: |entry| entry.lock.ranges,
+    },
+];
+
+/// As typed: `busted` with its fault switched off is a lock like any other.
+fn typed(entry: &Entry) -> String {
+    match (entry.name, servers::argument(entry.name)) {
+        ("busted", _) => "busted:0".to_owned(),
+        (name, Some(place)) => format!("{name}:{place}"),
+        (name, None) => name.to_owned(),
+    }
+}
+
+fn carried_by(carrier: Carrier) -> impl Iterator<Item = &'static Entry> {
+    let can = move |entry: &&Entry| match carrier {
+        Carrier::Processes => true,
+        Carrier::Threads => entry.no_threads.is_none(),
+        Carrier::Tasks => entry.carries_tasks(),
+    };
+    TABLE.iter().copied().filter(can).filter(can_be_sound)
+}
+
+/// All but what breaks exclusion whatever it is told.
+fn can_be_sound(entry: &&Entry) -> bool {
+    !["echo", "echo+unix", "echo+pipe"].contains(&entry.name)
+}
+
+#[test]
+fn every_target_does_all_that_it_declares_as_processes() {
+    every_target_does_all_that_it_declares(Carrier::Processes, |entry| !is_launched(entry));
+}
+
+#[test]
+fn every_target_does_all_that_it_declares_as_threads() {
+    every_target_does_all_that_it_declares(Carrier::Threads, |entry| !is_launched(entry));
+}
+
+#[test]
+fn every_target_does_all_that_it_declares_as_tasks() {
+    every_target_does_all_that_it_declares(Carrier::Tasks, |entry| !is_launched(entry));
+}
+
+/// A server is launched for each run, which takes seconds; the conformance tests of the
+/// targets' own crate launch each once.
+#[test]
+#[ignore = "cargo xtask long"]
+fn every_service_does_all_that_it_declares() {
+    for carrier in [Carrier::Processes, Carrier::Threads, Carrier::Tasks] {
+        every_target_does_all_that_it_declares(carrier, is_launched);
+    }
+}
+
+/// Whether a program of somebody else is launched for a run.
+fn is_launched(entry: &Entry) -> bool {
+    Spec::parse(entry.name).is_ok_and(|spec| spec.launches().is_some())
+}
+
+fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) -> bool) {
+    let _beside = beside();
+    // Tasks share a thread, which none may keep by spinning.
+    let hold = match carrier {
+        Carrier::Tasks => "50us",
+        _ => "-50us",
+    };
+    each_at_once(&WAYS, |way| {
+        let targets: Vec<String> = carried_by(carrier)
+            .filter(|e| which(e) && (way.declared)(e))
+            .map(typed)
+            .collect();
+        if targets.is_empty() {
+            return;
+        }
+        let line = format!(
+            "contend {} --as {carrier} {} -w 4 -b {hold} -i 10us -t 0.2 --runs 1 --format json",
+            targets.join(" "),
+            way.options
+        );
+        // On a machine with hundreds of busy tasks nobody may get the CPU at all.
+        let points = in_five_tries("grants by every target", || {
+            let done = jostle(&line).run_cleanly().measures();
+            let points = done.points();
+            assert_eq!(points.len(), targets.len(), "{}", done.transcript());
+            points
+                .iter()
+                .all(|point| point.operations > 0)
+                .then_some(points)
+        });
+        for point in &points {
+            let what = format!("{} {carrier} {}", point.target, way.options);
+            is_measured_without_a_fault(point, &what);
+            assert_eq!(
+                way.options == "--try",
+                point.setup.contains_key("refused_tries"),
+                "{what}"
+            );
+            assert_eq!(
+                way.options.starts_with("--acquire-timeout"),
+                point.timeouts.is_some(),
+                "{what}"
+            );
+        }
+    });
+}
+
+fn is_measured_without_a_fault(point: &Point, what: &str) {
+    let grave: Vec<_> = point
+        .verdict
+        .reasons
+        .iter()
+        .filter(|r| !BYSTANDERS.contains(&r.check.as_str()))
+        .collect();
+    assert!(grave.is_empty(), "{what}: {grave:?}");
+    assert!(
+        (point.window_s - 0.2).abs() < 1e-9,
+        "{what}: {} s",
+        point.window_s
+    );
+    let of_workers = &point.workers.as_ref().unwrap().operations;
+    assert_eq!(of_workers.len(), 4, "{what}");
+    assert_eq!(
+        of_workers.iter().sum::<u64>(),
+        point.operations,
+        "{what}: workers"
+    );
+    assert_eq!(point.series.len(), 10, "{what}");
+    assert_eq!(
+        point.series.iter().map(|s| s.operations).sum::<u64>(),
+        point.operations,
+        "{what}: series"
+    );
+    let exclusion = point.exclusion.as_ref().unwrap();
+    assert!(
+        exclusion.checked >= point.operations,
+        "{what}: {exclusion:?}"
+    );
+    assert_eq!(
+        (
+            exclusion.violations,
+            exclusion.lost_updates,
+            exclusion.holder_died
+        ),
+        (0, 0, 0),
+        "{what}"
+    );
+    if point.stamp_every == Some(1) {
+        let stamped = [
+            point.stamped,
+            point.acquire_ns.as_ref().map(|a| a.granted.count),
+            point.hold_ns.as_ref().map(|h| h.count),
+        ];
+        assert_eq!(
+            stamped,
+            [Some(point.operations); 3],
+            "{what}: stamped, waits, holds"
+        );
+    }
+}
+
+#[test]
+fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
+    let _beside = beside();
+    let line = "contend busted:1e-2 -w 4 -b 200us -i 10us -t 1 --runs 1 --format json";
+    let point = in_five_tries("overlaps enough to judge by", || {
+        let point = jostle(line).run().exits(3).point();
+        (point.truth["planted"] > 10.0).then_some(point)
+    });
+    let exclusion = point.exclusion.as_ref().unwrap();
+    assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+    assert!(
+        exclusion.examples[0].contains("was let in"),
+        "{exclusion:?}"
+    );
+    // Two intruders at a time hide one another's overlap, a hundredth of them.
+    let planted = point.truth["planted"];
+    for (what, found) in [
+        ("overlaps", exclusion.violations as f64),
+        ("updates lost", exclusion.lost_updates as f64),
+    ] {
+        assert!(
+            (found - planted).abs() <= (0.1 * planted).max(2.0),
+            "{found} {what} were found, {planted} overlaps were planted"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_only_answers_is_flagged_on_every_carrier() {
+    let _beside = beside();
+    each_at_once(&Carrier::ALL, |carrier| {
+        let line = format!(
+            "contend echo -w 4 -b 200us -i 10us -t 0.3 --as {carrier} --runs 1 --format json"
+        );
+        let point = jostle(&line).run().exits(3).leaves_nothing().point();
+        assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+        // It answers what it is asked: nothing else speaks against it.
+        assert!(reason(&point, "errors").is_none(), "{:?}", point.verdict);
+        assert!(
+            reason(&point, "server_counts").is_none(),
+            "{:?}",
+            point.verdict
+        );
+    });
+}
+
+#[test]
+fn a_lock_that_grants_all_refuses_nobody() {
+    let _beside = beside();
+    let with = |option: &str| {
+        jostle(&format!(
+            "contend null -w 4 {option} -b -50us -t 0.2 --runs 1 --format json"
+        ))
+        .run()
+        .measures()
+        .point()
+    };
+    assert_eq!(with("--try").setup["refused_tries"], 0.0);
+    // Long enough for a worker that the scheduler stops within its attempt.
+    assert_eq!(with("--acquire-timeout 1s").timeouts, Some(0));
+    // Where nobody is excluded, there is no share of those that had to wait.
+    assert_eq!(with("").blocked_share, None);
+}
+
+#[test]
+fn a_known_delay_is_found_in_the_wait() {
+    let _alone = alone();
+    // All that the specimen notes falls into the window.
+    let line = "contend delay:200us -w 1 -b 0 -i 0 -t 0.3 --warmup 0 --runs 1 --format json";
+    in_five_tries("a mean wait within max(1 %, 5 us) of the truth", || {
+        let point = jostle(line).run().measures().point();
+        let wait = point.acquire_ns.unwrap().granted;
+        let truth_ns = point.truth["sum_ns"] / point.truth["count"];
+        let bound_ns = (0.01 * truth_ns).max(5_000.0);
+        // Single delays last longer, when the CPU is taken away.
+        let p50_ns = wait.percentiles["p50"] as f64;
+        assert!(
+            (198_000.0..=truth_ns + bound_ns).contains(&p50_ns),
+            "{p50_ns} {truth_ns}"
+        );
+        ((wait.mean - truth_ns).abs() <= bound_ns).then_some(())
+    });
+}
+
+/// A lock with a known order of service, contended by so many, each of whom
+/// waits again as soon as it has been served.
+fn unfair(policy: &str, workers: u64) -> Point {
+    let line = format!(
+        "contend unfair:{policy} -w {workers} -b 500us -i 10us -t 1 --runs 1 --format json"
+    );
+    jostle(&line).run().measures().point()
+}
+
+#[test]
+fn a_queue_and_a_lottery_are_told_apart() {
+    let _alone = alone();
+    let queue = unfair("queue", 20).per_worker.unwrap();
+    assert!(queue.dispersion < 0.1 && queue.none == 0, "{queue:?}");
+    // Dispersion of a lottery times 49 is chi-square with 49 degrees: beyond
+    // these bounds once in 10,000 runs.
+    let lottery = unfair("lottery", 50).per_worker.unwrap();
+    assert!((0.4..1.9).contains(&lottery.dispersion), "{lottery:?}");
+}
+
+#[test]
+fn two_to_one_is_found_as_two_thirds() {
+    let _alone = alone();
+    let point = unfair("2to1", 50);
+    let operations = point.workers.unwrap().operations;
+    let even: u64 = operations.iter().step_by(2).sum();
+    let share = even as f64 / point.operations as f64;
+    assert!((share - 2.0 / 3.0).abs() < 0.03, "{share}");
+    // The truth is of the whole run, warm-up included.
+    assert!(
+        (share - point.truth["even_share"]).abs() < 0.02,
+        "{share} {:?}",
+        point.truth
+    );
+}
+
+#[test]
+fn the_starved_worker_is_named_and_its_wait_is_censored() {
+    let _alone = alone();
+    // It is served where the scheduler keeps all others from waiting.
+    let point = in_five_tries("a worker without a grant", || {
+        Some(unfair("starve", 10)).filter(|point| point.per_worker.unwrap().none > 0)
+    });
+    let shares = point.per_worker.unwrap();
+    assert_eq!((shares.none, shares.min), (1, 0), "{shares:?}");
+    assert_eq!(shares.longest_wait_worker, Some(0), "{shares:?}");
+    assert!(
+        shares.longest_wait_ns.unwrap() >= 1_000_000_000,
+        "{shares:?}"
+    );
+    assert!(point.acquire_ns.unwrap().censored >= 1);
+    assert_eq!(point.workers.unwrap().operations[0], 0);
+}
+
+#[test]
+fn others_go_on_after_a_killed_owner_where_the_lock_survives_it() {
+    others_go_on_after_a_killed_owner(|entry| !entry.lock.remote);
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn others_go_on_after_a_killed_owner_of_a_service() {
+    others_go_on_after_a_killed_owner(|entry| entry.lock.remote);
+}
+
+fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
+    let _beside = beside();
+    // A lease frees a dead owner's lock when it ends, after 30 s: longer than a test
+    // may take.
+    let is_leased = |entry: &Entry| entry.is_remote() && !entry.lock.survives_owner;
+    let entries: Vec<&Entry> = TABLE
+        .iter()
+        .copied()
+        .filter(|entry| which(entry) && !is_leased(entry) && can_be_sound(entry))
+        .collect();
+    each_at_once(&entries, |entry| {
+        let name = typed(entry);
+        let line =
+            format!("contend {name} -w 4 -b 60ms -i 0 -t 1.5 --warmup 50ms --runs 1 --format json");
+        let (done, holder) = in_five_tries("an owner killed after the common start", || {
+            let mut run = jostle(&line)
+                .within(Duration::from_secs(20))
+                .in_background();
+            run.until_workers(4);
+            // Mostly enough for all of them to reach the common start.
+            run.after(Duration::from_millis(250));
+            let holder = match name.as_str() {
+                // Their waiters sleep on a timer as the owner does: any of them.
+                "lockfile" | "postgres-try" => run.workers()[0].pid,
+                _ => run.holder(),
+            };
+            run.kill(holder);
+            let done = run.end().leaves_nothing();
+            (!done.stderr.contains("lost before the start")).then_some((done, holder))
+        });
+        let done = done.exits(3);
+        let point = done.point();
+        let text = format!("(pid {holder}): killed by SIGKILL");
+        assert!(
+            point.deaths.iter().any(|death| death.contains(&text)),
+            "{name}: {:?}",
+            point.deaths
+        );
+        // glibc finds the dead owner's mutex inconsistent and aborts.
+        let alone = point.deaths.len() == 1 || name == "pthread-pi";
+        assert!(alone, "{name}: {:?}", point.deaths);
+        assert!(
+            reason(&point, "deaths").is_some(),
+            "{name}: {:?}",
+            point.verdict
+        );
+        for flag in ["exclusion", "lost_update"] {
+            assert!(
+                reason(&point, flag).is_none(),
+                "{name}: {:?}",
+                point.verdict
+            );
+        }
+        let after: u64 = point.series[7..].iter().map(|slice| slice.operations).sum();
+        match entry.lock.survives_owner {
+            true => assert!(
+                after > 0,
+                "{name}: nobody was let in after its owner died: {:?}",
+                point.series
+            ),
+            false if name == "lockfile" => {}
+            false => assert_eq!(
+                after, 0,
+                "{name} is freed when its owner dies; its entry says it is not"
+            ),
+        }
+    });
+}

@@ -1,0 +1,445 @@
+//! `jostle connect`, run for real: every option does what it says, the cliff is
+//! found and named, and an interrupt keeps what was finished.
+//!
+//! Namespaces of their own keep what other programs do to ports and TIME_WAIT
+//! out of the counts.
+
+use crate::common::{
+    Done, Jostle, Place, Signal, alone, beside, in_five_tries, in_five_tries_unless_disturbed,
+    jostle, must_be_root, must_have,
+};
+use jostle_model::connect::Connections;
+use jostle_model::record::{Fit, Point, Record};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+
+/// A network of its own, in which a shell first does this.
+fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
+    must_be_root("make network namespaces");
+    must_have("unshare", "util-linux");
+    must_have("ip", "iproute2");
+    run.after(&format!("ip link set lo up && {script}"))
+        .under("unshare --net")
+}
+
+/// One sweep, its records on stdout.
+fn sweep(options: &str) -> Jostle {
+    jostle(&format!(
+        "connect {options} --runs 1 --seed 1 --quiet --format json"
+    ))
+}
+
+/// The points of a run that must succeed, with how they were closed.
+#[track_caller]
+fn points(done: &Done) -> Vec<Point> {
+    assert!([0, 3].contains(&done.code()), "{}", done.transcript());
+    let mut points: Vec<Point> = Vec::new();
+    for line in done.stdout.lines() {
+        match serde_json::from_str(line).unwrap() {
+            Record::Point(point) => points.push(*point),
+            Record::Closing(closing) => {
+                let added = points
+                    .iter_mut()
+                    .filter_map(|p| closing.add_to(p).then_some(()));
+                assert_eq!(added.count(), 1, "{line}");
+            }
+            _ => {}
+        }
+    }
+    for point in &points {
+        let check = point.verdict.reasons.iter().find(|reason| {
+            ["deaths", "errors", "limit", "accepted"].contains(&reason.check.as_str())
+        });
+        assert!(check.is_none(), "{check:?} of {}", done.transcript());
+        let connections = of(point);
+        assert_eq!(Some(connections.opened), point.at.open);
+        assert_eq!(connections.opened - connections.from, point.operations);
+    }
+    points
+}
+
+fn of(point: &Point) -> &Connections {
+    point.connections.as_ref().unwrap()
+}
+
+fn count(distribution: &Option<jostle_model::record::Distribution>) -> u64 {
+    distribution.as_ref().map_or(0, |d| d.count)
+}
+
+/// 2000 even ports; the namespace's own, so that a few thousand suffice.
+const FEW_PORTS: &str = "echo 32768 36767 > /proc/sys/net/ipv4/ip_local_port_range";
+
+#[test]
+fn one_source_address_stands_beside_many_and_the_cliff_is_named() {
+    let _alone = alone();
+    in_five_tries("the cliff", || {
+        let run = jostle("connect --open 1k:1900:2500:3500 --quick --quiet");
+        let done = in_a_network_of_its_own(run, FEW_PORTS).run();
+        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let figures = [
+            "tcp from 1 connect() takes",
+            "times as long with 2,500 open as with 1,900",
+            "the 2,000 even ports of 32768-36767 are used up, and each call looks at all of them \
+             again before it tries the odd ones; --sources 16 avoids it, as measured here",
+            "tcp from 16 connect()",
+        ];
+        let counts = [
+            "Checked: 21,000 connections, each accepted.",
+            "The next limit: ephemeral ports at 4,000 (tcp from 1); ephemeral ports at 64,000",
+        ];
+        // Other programs may leave no figure to speak of.
+        let figures = if done.is_disturbed() {
+            &[][..]
+        } else {
+            &figures
+        };
+        let mut named = figures.iter().chain(&counts);
+        let missing = named.find(|words| !text.contains(**words));
+        if let Some(words) = missing {
+            eprintln!("no {words:?} in {}", done.transcript());
+        }
+        done.leaves_nothing();
+        missing.is_none().then_some(())
+    });
+}
+
+#[test]
+fn nothing_said_is_planned_as_one_address_beside_many() {
+    jostle("connect --dry-run")
+        .run()
+        .exits(0)
+        .prints("targets = [\"tcp\"]")
+        .prints("open = [100, 300, 1000, 3000, 10000, 14000, 15000, 20000]")
+        .prints("sources = [1, 16]");
+}
+
+#[test]
+fn every_connection_is_counted_on_both_sides_with_ports_by_parity() {
+    let _alone = alone();
+    let run = sweep("--open 500:2000:3000 --sources 1");
+    let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
+    let points = points(&done);
+    let opened: Vec<u64> = points.iter().map(|p| p.operations).collect();
+    assert_eq!(opened, [500, 1_500, 1_000]);
+    for point in &points {
+        assert_eq!(count(&point.connect_ns), point.operations);
+        assert_eq!(count(&point.accept_ns), point.operations);
+        assert_eq!(count(&point.close_ns), point.operations);
+        assert_eq!(count(&point.server_close_ns), point.operations);
+        let server = point.server.unwrap();
+        assert_eq!(server.counted, point.at.open);
+        assert_eq!(server.difference, Some(0));
+        assert!(point.bind_ns.is_none(), "one address is not bound");
+    }
+    let parities: Vec<[u64; 2]> = points.iter().filter_map(|p| of(p).parities).collect();
+    assert_eq!(parities, [[500, 0], [1_500, 0], [0, 1_000]]);
+    let last = of(&points[2]);
+    assert_eq!(last.time_wait_left, Some(3_000));
+    assert_eq!(last.pairs, 1);
+    assert_eq!(last.next_limits[0].at, 4_000);
+    assert!(last.decades["100..1k"].connect_ns_p50.is_some());
+    assert!(last.decades["1k..10k"].close_ns_p50.is_some());
+    let own = [&last.client, last.server.as_ref().unwrap()].map(|side| side.own_bytes_each);
+    // Mostly what a process takes by itself.
+    let few = |each: &Option<f64>| each.is_some_and(|bytes| bytes * 3_000.0 < 8e6);
+    assert!(own.iter().all(few), "{own:?}");
+    let slab = last.slab_bytes_each.unwrap();
+    assert!((4_000.0..20_000.0).contains(&slab), "{slab}");
+    assert!(last.slab_caches["TCP"] > 3_000.0, "{:?}", last.slab_caches);
+}
+
+#[test]
+fn many_addresses_and_ports_are_used_in_turn() {
+    let _beside = beside();
+    let run = sweep("--open 6000 --sources 4 --ports 2");
+    let done = in_a_network_of_its_own(run, FEW_PORTS).run_cleanly();
+    let point = &points(&done)[0];
+    // 8 pairs of 4000 ports; none needs an odd one.
+    assert_eq!(of(point).pairs, 8);
+    assert_eq!(of(point).parities, Some([6_000, 0]));
+    assert_eq!(count(&point.bind_ns), 6_000);
+}
+
+#[test]
+fn a_reset_leaves_no_time_wait() {
+    let _alone = alone();
+    let run = sweep("--open 2000 --sources 1 --close rst");
+    let done = in_a_network_of_its_own(run, "true").run_cleanly();
+    assert_eq!(of(&points(&done)[0]).time_wait_left, Some(0));
+}
+
+#[test]
+fn bind_alone_connects_to_nobody() {
+    let _beside = beside();
+    let done = sweep("--only bind --open 1000:3000").run_cleanly();
+    let points = points(&done);
+    assert_eq!(count(&points[1].bind_ns), 2_000);
+    assert!(
+        points
+            .iter()
+            .all(|p| p.connect_ns.is_none() && p.accept_ns.is_none())
+    );
+    assert!(points.iter().all(|p| p.server.is_none()));
+}
+
+#[test]
+fn a_path_is_as_good_as_a_port() {
+    let _beside = beside();
+    let done = sweep("unix --open 1000:3000").run_cleanly();
+    let points = points(&done);
+    assert_eq!(count(&points[1].connect_ns), 2_000);
+    assert_eq!(points[1].server.unwrap().difference, Some(0));
+    assert_eq!(of(&points[1]).parities, None);
+}
+
+#[test]
+fn other_listening_sockets_are_there() {
+    let _alone = alone();
+    let run = sweep("--open 1000 --listeners 0:2500 --sources 1");
+    let done = in_a_network_of_its_own(run, "true").run_cleanly();
+    let points = points(&done);
+    let in_use = |listeners| {
+        let point = points.iter().find(|p| p.at.listeners == Some(listeners));
+        of(point.unwrap()).sockstat["inuse"]
+    };
+    // Ours, and both ends of each connection.
+    assert_eq!([in_use(0), in_use(2_500)], [2_001, 4_501]);
+}
+
+#[test]
+fn acceptors_share_in_every_way() {
+    let _alone = alone();
+    for how in ["shared", "epollexclusive", "reuseport"] {
+        let done = sweep(&format!(
+            "--open 3000 --sources 1 --acceptors 3 --accept {how}"
+        ))
+        .run_cleanly();
+        let point = &points(&done)[0];
+        let accepted = &of(point).accepted;
+        assert_eq!(accepted.len(), 3, "{how}");
+        assert_eq!(accepted.iter().sum::<u64>(), 3_000, "{how}");
+        if how == "reuseport" {
+            // By hash: the chance that one gets under 800 is less than 1 in 10^15.
+            assert!(accepted.iter().all(|n| *n > 800), "{accepted:?}");
+        }
+    }
+}
+
+#[test]
+fn an_offered_rate_is_kept_and_timed_from_the_intended_start() {
+    let _alone = alone();
+    let done = sweep("--open 500:2000 --sources 1 --rate 4000").run_cleanly();
+    for point in points(&done) {
+        let least_s = (point.operations - 1) as f64 / 4_000.0;
+        // Who is late catches up; and each interval begins anew after a rest.
+        let expected = 0.999 * least_s..1.25 * least_s + 0.02;
+        assert!(expected.contains(&point.window_s), "{} s", point.window_s);
+        assert_eq!(count(&point.response_ns), point.operations);
+        let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
+        assert!(response.mean > connect.mean);
+        assert!(point.connections.unwrap().lag_ns.is_some());
+    }
+}
+
+/// A million a second is more than any machine opens: each is later than the one
+/// before, and only from the intended start can that be seen.
+#[test]
+fn a_rate_that_is_not_kept_shows_in_the_response_and_not_in_connect() {
+    let _alone = alone();
+    let done = sweep("--open 2000 --sources 1 --rate 1000000").run_cleanly();
+    let point = points(&done).remove(0);
+    let (response, connect) = (point.response_ns.unwrap(), point.connect_ns.unwrap());
+    assert!(
+        response.mean > 20.0 * connect.mean,
+        "{response:?} {connect:?}"
+    );
+    let lag_ns = point.connections.unwrap().lag_ns.unwrap();
+    assert!(lag_ns as f64 > 0.9 * response.mean, "{lag_ns} {response:?}");
+}
+
+#[test]
+fn a_tracer_runs_along() {
+    let _beside = beside();
+    let place = Place::new();
+    let done = place
+        .jostle("connect --open 1000 --sources 1 --runs 1 --seed 1 --format json --during")
+        .word("sh -c 'cat /proc/{pid}/comm; exec sleep 60'")
+        .run_cleanly();
+    let point = &points(&done)[0];
+    let during = point.during.as_ref().unwrap();
+    assert!(during.ends_with("exec sleep 60"), "{during}");
+    done.says("jostle-client");
+}
+
+#[test]
+fn descriptors_decide_how_many_processes_there_are() {
+    let _beside = beside();
+    let done = sweep("--open 1000 --sources 1")
+        .under("prlimit --nofile=132:132")
+        .run_cleanly();
+    let sides = points(&done).remove(0).connections.unwrap();
+    let servers = sides.server.unwrap().processes;
+    assert!((8..20).contains(&sides.client.processes), "{servers}");
+    assert_eq!(servers, sides.client.processes + 1, "one stands by");
+}
+
+#[test]
+fn a_server_of_somebody_else_is_measured_from_the_client_s_side() {
+    let _beside = beside();
+    let place = Place::new();
+    let path = place.file("socket");
+    let (tcp, unix) = (
+        TcpListener::bind("127.0.0.1:0").unwrap(),
+        UnixListener::bind(&path).unwrap(),
+    );
+    let targets = [
+        format!("tcp://{}", tcp.local_addr().unwrap()),
+        format!("unix:{}", path.display()),
+    ];
+    // They live as long as the test: until their client is gone, and no more come.
+    std::thread::spawn(move || tcp.incoming().take(60).collect::<Vec<_>>());
+    std::thread::spawn(move || unix.incoming().take(60).collect::<Vec<_>>());
+    for target in targets {
+        let done = sweep(&format!("{target} --open 20:60")).run_cleanly();
+        let points = points(&done);
+        assert_eq!(count(&points[1].connect_ns), 40);
+        assert!(points[1].accept_ns.is_none() && points[1].server.is_none());
+        assert!(of(&points[1]).server.is_none());
+    }
+}
+
+#[test]
+fn a_result_can_be_run_again_and_is_reported_as_it_was_printed() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "connect --open 500:1500 --sources 1:2 --runs 1 --seed 9 -o first.jsonl --quiet";
+    let done = place.jostle(line).run_cleanly().measures();
+    let again = place.jostle("report first.jsonl").run().exits(0);
+    assert_eq!(done.stdout, again.stdout);
+    let done = place
+        .jostle("run first.jsonl --quiet --format json")
+        .run_cleanly();
+    assert_eq!(points(&done).len(), 4);
+    for format in ["csv", "markdown", "gnuplot"] {
+        place
+            .jostle(&format!("report first.jsonl --format {format}"))
+            .run()
+            .exits(0);
+    }
+}
+
+#[test]
+fn the_growth_of_the_cliff_is_a_bend_and_no_smooth_law() {
+    let _alone = alone();
+    in_five_tries_unless_disturbed("the bend", || {
+        let line = "connect --open 100:500:1000:1500:1900:2200:2500:3000:3500 --sources 1 \
+                    --runs 6 --quiet -o cliff.jsonl";
+        let place = Place::new();
+        let done = in_a_network_of_its_own(place.jostle(line), FEW_PORTS).run_cleanly();
+        let done = done.measures();
+        let fits: Vec<Fit> = place
+            .read("cliff.jsonl")
+            .lines()
+            .filter_map(|line| match serde_json::from_str(line).unwrap() {
+                Record::Fit(fit) => Some(*fit),
+                _ => None,
+            })
+            .collect();
+        // None, or one of fewer points, where points are INVALID.
+        let whole = |fit: &&Fit| fit.figure == "connect_p50_ns" && fit.values == 9;
+        let Some(fit) = fits.iter().find(whole) else {
+            return (done, false);
+        };
+        assert_eq!((fit.over.as_str(), fit.from, fit.to), ("open", 100, 3_500));
+        // Sweeps that other programs spoilt are made again.
+        assert!(fit.runs >= 6, "{fit:?}");
+        let words = "time in connect() follows no simple law from 100 to 3,500 connections: it \
+                     bends between 1,900 and 2,200";
+        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = fit.finding == "bends" && fit.laws.is_empty() && text.contains(words);
+        (done, found)
+    });
+}
+
+#[test]
+fn two_results_are_compared_by_the_median_of_connect() {
+    let _alone = alone();
+    let place = Place::new();
+    for name in ["base", "new"] {
+        let line = "connect --open 300:1000 --sources 1 --runs 6 --quiet -o";
+        let done = place.jostle(&format!("{line} {name}.jsonl")).run_cleanly();
+        done.measures();
+    }
+    let closings = place.read("base.jsonl");
+    // A block that other programs spoilt is made again.
+    let anchors = closings.matches("\"anchor\":").count();
+    assert!(anchors >= 12, "one for each point: {anchors}");
+    let done = place.jostle("compare base.jsonl new.jsonl --all").run();
+    // On a busy machine nothing may be decided.
+    assert!([0, 3, 4].contains(&done.code()), "{}", done.transcript());
+    done.prints("1,000 connections, 1 source address  connect ns")
+        .prints("kernel bytes")
+        .prints("accept ns");
+    let done = place.jostle("compare base.jsonl new.jsonl").run();
+    assert_eq!(done.stdout.matches("connect ns").count(), 2);
+    assert!(!done.stdout.contains("ops/s"), "{}", done.transcript());
+}
+
+#[test]
+fn an_interrupt_keeps_the_points_that_were_reached() {
+    let _beside = beside();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let place = Place::new();
+        let line = "connect --open 500:20k --sources 1 --rate 2000 --runs 1 -o result.jsonl";
+        let mut run = place.jostle(line).in_background();
+        run.until_points("result.jsonl", 1);
+        run.signal(signal);
+        let done = run.end().exits(code).says("interrupted").leaves_nothing();
+        let points = done.place.points("result.jsonl");
+        assert_eq!(points.len(), 1);
+        assert_eq!(points[0].operations, 500);
+        done.prints("500");
+    }
+}
+
+#[test]
+fn whoever_is_killed_nothing_stays_behind() {
+    let _beside = beside();
+    let line = "connect --open 500:20k --sources 1 --rate 2000 --runs 1 -o result.jsonl";
+    let started = || {
+        let mut run = Place::new().jostle(line).in_background();
+        run.until_points("result.jsonl", 1);
+        run
+    };
+    let mut run = started();
+    let keeper = run.keeper();
+    run.kill(keeper);
+    let says = format!("the keeper process (pid {keeper}) ended unexpectedly (SIGKILL)");
+    run.end().exits(1).says(&says).leaves_nothing();
+    let mut run = started();
+    run.keeper();
+    run.signal(Signal::KILL);
+    run.end().exits(137).leaves_nothing();
+}
+
+#[test]
+fn a_client_that_dies_makes_its_point_invalid_and_keeps_the_others() {
+    let _beside = beside();
+    let place = Place::new();
+    let line = "connect --open 500:20k --sources 1 --rate 2000 --runs 1 -o result.jsonl";
+    let mut run = place.jostle(line).in_background();
+    run.until_points("result.jsonl", 1);
+    let keeper = run.keeper();
+    let children = crate::common::processes::children(keeper);
+    let client = children.iter().find(|child| child.name == "jostle-client");
+    run.kill(client.unwrap().pid);
+    let done = run.end().exits(3).leaves_nothing();
+    let points = done.place.points("result.jsonl");
+    assert_eq!(points.len(), 2);
+    assert!(points[0].deaths.is_empty());
+    assert!(
+        points[1].deaths[0].contains("client 0"),
+        "{:?}",
+        points[1].deaths
+    );
+}

@@ -1,0 +1,421 @@
+//! What happens when something ends that should not: a worker, an owner, the
+//! keeper, the user's process, all at once; and when the user interrupts, in
+//! every phase. Each time the exit code is right, the message says what
+//! happened, finished points are kept, and nothing is left behind.
+
+use crate::common::{Done, Place, Running, Signal, alone, beside, left, processes, reason};
+use std::time::Duration;
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    OwnCost,
+    Pilot,
+    Ramp,
+    WarmUp,
+    Window,
+    Drain,
+}
+
+const PHASES: [Phase; 6] = [
+    Phase::OwnCost,
+    Phase::Pilot,
+    Phase::Ramp,
+    Phase::WarmUp,
+    Phase::Window,
+    Phase::Drain,
+];
+
+/// Far more than the machine starts while a test looks twice.
+const MANY: usize = 3_000;
+
+impl Phase {
+    /// A run in which this phase lasts long enough to be hit, with its lock
+    /// file in the directory `locks`.
+    fn line(self) -> String {
+        let options = match self {
+            // One pair takes 50 ms, and it makes some forty.
+            Phase::OwnCost => "delay:50ms -w 2 -t 1".to_owned(),
+            Phase::Pilot => "-w 2 -b 100ms".to_owned(),
+            Phase::Ramp => format!("-w {MANY} -t 1"),
+            Phase::WarmUp => "-w 2 --warmup 30s -t 1".to_owned(),
+            Phase::Window => "-w 2 --warmup 50ms -t 30".to_owned(),
+            // The owner finishes its hold.
+            Phase::Drain => "-w 2 --warmup 50ms -t 200ms -b 30s".to_owned(),
+        };
+        format!("contend {options} flock:locks --runs 2 -o result.jsonl")
+    }
+
+    /// A run that is in this phase now.
+    fn reach(self, place: &Place) -> Running {
+        let mut run = place.jostle(&self.line()).in_background();
+        match self {
+            Phase::OwnCost => drop(run.until_own_cost()),
+            Phase::Pilot => {
+                run.until_workers(2);
+                assert_eq!(place.read("result.jsonl"), "", "the pilot is over");
+            }
+            Phase::Ramp => {
+                let workers = run.until_workers(100).len();
+                assert!(workers < MANY, "the ramp is over");
+            }
+            Phase::WarmUp | Phase::Window => {
+                run.until_workers(2);
+                run.after(Duration::from_millis(400));
+            }
+            Phase::Drain => {
+                run.holder();
+                run.after(Duration::from_millis(1_000));
+            }
+        }
+        run
+    }
+}
+
+fn place_with_locks(place: Place) -> Place {
+    place.make_directory("locks");
+    place
+}
+
+/// Nothing in memory, nothing in the directory of the lock files.
+#[track_caller]
+fn is_clean(done: Done) -> Done {
+    let done = done.leaves_nothing();
+    assert_eq!(done.place.list("locks"), [""; 0], "{}", done.transcript());
+    done
+}
+
+/// Whoever waits at a terminal; far below the 30 s of the hold.
+const SOON: Duration = Duration::from_secs(4);
+
+/// A drain once went on for the rest of the owner's hold, 7 s of 8 s.
+#[test]
+fn an_interrupt_in_any_phase_ends_the_run_at_once() {
+    let _beside = beside();
+    for phase in PHASES {
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let place = place_with_locks(Place::new());
+            let run = phase.reach(&place);
+            let so_far = run.so_far();
+            run.signal(signal);
+            let done = run.end();
+            assert!(
+                done.took - so_far < SOON,
+                "{phase:?}: {:?} after the signal",
+                done.took - so_far
+            );
+            is_clean(done.exits(code).says("interrupted"));
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_at_any_time_ends_the_run_with_its_code() {
+    let _beside = beside();
+    // From before the program runs until its first window.
+    for delay_ms in [0, 2, 5, 10, 20, 40, 80, 160, 320, 640] {
+        let place = place_with_locks(Place::new());
+        let run = place
+            .jostle("contend flock:locks -w 20 -b 1ms -t 5 --runs 1")
+            .in_background();
+        run.after(Duration::from_millis(delay_ms))
+            .signal(Signal::INT);
+        is_clean(
+            run.end()
+                .ends_within(SOON + Duration::from_millis(delay_ms))
+                .exits(130),
+        );
+    }
+}
+
+#[test]
+fn a_second_interrupt_does_not_wait_for_good_order() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let run = Phase::Window.reach(&place);
+    run.signal(Signal::INT).signal(Signal::INT);
+    is_clean(run.end().exits(130));
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_is_heard_by_the_parent_alone() {
+    let _beside = beside();
+    for phase in PHASES {
+        let place = place_with_locks(Place::new());
+        let run = phase.reach(&place);
+        run.signal_group(Signal::INT);
+        // A keeper that heard it would be missed, or an owner.
+        is_clean(
+            run.end()
+                .exits(130)
+                .says("interrupted")
+                .does_not_say("the keeper"),
+        );
+    }
+}
+
+#[test]
+fn a_hangup_is_an_interrupt_too() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let run = Phase::Window.reach(&place);
+    run.signal(Signal::HUP);
+    is_clean(run.end().exits(129).says("interrupted"));
+}
+
+#[test]
+fn a_killed_keeper_in_any_phase_is_a_failure_that_says_so() {
+    let _beside = beside();
+    for phase in PHASES {
+        let place = place_with_locks(Place::new());
+        let mut run = phase.reach(&place);
+        let keeper = run.keeper();
+        run.kill(keeper);
+        let message = format!("the keeper process (pid {keeper}) ended unexpectedly (SIGKILL)");
+        is_clean(run.end().exits(1).says(&message));
+    }
+}
+
+#[test]
+fn a_killed_parent_in_any_phase_leaves_nothing() {
+    let _beside = beside();
+    for phase in PHASES {
+        let place = place_with_locks(Place::new());
+        let mut run = phase.reach(&place);
+        run.keeper();
+        run.signal(Signal::KILL);
+        is_clean(run.end().exits(137));
+    }
+}
+
+/// A long series of short runs, some of which are done.
+fn with_finished_points(place: &Place) -> Running {
+    let line = "contend flock:locks -w 4 -b 1ms -t 250ms --warmup 50ms --runs 100 -o result.jsonl";
+    let mut run = place.jostle(line).in_background();
+    run.until_points("result.jsonl", 2);
+    run.until_workers(4);
+    run
+}
+
+/// What is in the file can be printed, and is what the run itself printed.
+fn finished_points_are_kept(done: &Done) {
+    let report = done.place.jostle("report result.jsonl").run().exits(0);
+    assert!(done.place.points("result.jsonl").len() >= 2);
+    if !done.stdout.is_empty() {
+        assert_eq!(report.stdout, done.stdout);
+    }
+    assert!(
+        report.stdout.contains("flock:locks"),
+        "{}",
+        report.transcript()
+    );
+}
+
+#[test]
+fn finished_points_are_kept_and_printed_whatever_ends_the_run() {
+    type End = fn(&mut Running);
+    let interrupt: End = |run| {
+        run.signal(Signal::INT);
+    };
+    let terminate: End = |run| {
+        run.signal(Signal::TERM);
+    };
+    let kill_keeper: End = |run| {
+        let keeper = run.keeper();
+        run.kill(keeper);
+    };
+    let kept = "finished points are kept in result.jsonl";
+    let printed = "finished points are printed above";
+    let _beside = beside();
+    for (end, code, says) in [
+        (interrupt, 130, kept),
+        (terminate, 143, kept),
+        (kill_keeper, 1, printed),
+    ] {
+        let place = place_with_locks(Place::new());
+        let mut run = with_finished_points(&place);
+        end(&mut run);
+        let done = is_clean(run.end().exits(code).prints("flock:locks").says(says));
+        finished_points_are_kept(&done);
+        let last = place
+            .read("result.jsonl")
+            .lines()
+            .last()
+            .unwrap()
+            .to_owned();
+        assert!(
+            last.starts_with("{\"record\":\"end\"") && last.contains(&format!("\"exit\":{code}")),
+            "{last}"
+        );
+    }
+}
+
+#[test]
+fn finished_points_are_kept_when_the_parent_is_killed() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let run = with_finished_points(&place);
+    run.signal(Signal::KILL);
+    finished_points_are_kept(&is_clean(run.end().exits(137)));
+}
+
+/// The keeper once panicked here: with nobody left, its drain began before the
+/// window's end, and the difference was taken unsigned.
+#[test]
+fn a_killed_worker_makes_its_run_invalid_and_the_others_go_on() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let line = "contend flock:locks -w 1 -b 10ms -t 1 --warmup 50ms --runs 2 --format json";
+    let mut run = place.jostle(line).in_background();
+    let worker = run.holder();
+    // Past the common start.
+    run.after(Duration::from_millis(100)).kill(worker);
+    let done = is_clean(run.end().exits(3));
+    let points = done.points();
+    assert_eq!(points.len(), 2, "{}", done.transcript());
+    let [killed, well] = &points[..] else {
+        panic!()
+    };
+    let text = format!("worker 0 (pid {worker}): killed by SIGKILL");
+    assert_eq!(killed.deaths, std::slice::from_ref(&text));
+    assert!(
+        reason(killed, "deaths").unwrap().text.contains(&text),
+        "{:?}",
+        killed.verdict
+    );
+    assert!(well.deaths.is_empty() && well.operations > 0);
+}
+
+#[test]
+fn a_killed_process_of_threads_makes_its_run_invalid() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let line =
+        "contend flock:locks --as threads -w 4 -b 10ms -t 1 --warmup 50ms --runs 1 --format json";
+    let mut run = place.jostle(line).in_background();
+    let process = run.until_workers(1)[0].pid;
+    run.after(Duration::from_millis(300)).kill(process);
+    let point = is_clean(run.end().exits(3)).point();
+    assert_eq!(
+        point.deaths,
+        [format!(
+            "the process of all 4 workers (pid {process}): killed by SIGKILL"
+        )]
+    );
+}
+
+#[test]
+fn a_killed_owner_is_no_overlap() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let line = "contend flock:locks -w 3 -b 100ms -i 0 -t 2 --warmup 50ms --runs 1 --format json";
+    let mut run = place.jostle(line).in_background();
+    run.until_workers(3);
+    run.after(Duration::from_millis(300));
+    let owner = run.holder();
+    run.kill(owner);
+    let point = is_clean(run.end().exits(3)).point();
+    let exclusion = point.exclusion.as_ref().unwrap();
+    assert_eq!(
+        (exclusion.violations, exclusion.lost_updates),
+        (0, 0),
+        "{exclusion:?}"
+    );
+    assert!(exclusion.holder_died > 0, "{exclusion:?}");
+    assert!(
+        reason(&point, "exclusion").is_none() && reason(&point, "deaths").is_some(),
+        "{:?}",
+        point.verdict
+    );
+}
+
+#[test]
+fn a_worker_lost_before_the_start_ends_the_run() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let mut run = Phase::Ramp.reach(&place);
+    let worker = run.workers()[0].pid;
+    run.kill(worker);
+    let message = format!("(pid {worker}) was lost before the start: killed by SIGKILL");
+    is_clean(run.end().exits(1).says(&message));
+}
+
+#[test]
+fn a_lost_measurement_of_the_own_cost_ends_the_run() {
+    let _beside = beside();
+    let place = place_with_locks(Place::new());
+    let mut run = place.jostle(&Phase::OwnCost.line()).in_background();
+    let worker = run.until_own_cost();
+    run.kill(worker);
+    is_clean(
+        run.end()
+            .exits(1)
+            .says("own cost ended early: killed by SIGKILL"),
+    );
+}
+
+/// Without a namespace of its own the keeper's semaphores are everybody's to
+/// see, and outlive it.
+#[test]
+fn a_plain_user_s_semaphores_do_not_outlive_parent_or_keeper() {
+    let _alone = alone();
+    for kill_keeper in [true, false] {
+        let place = place_with_locks(Place::of_a_plain_user());
+        let before = left::semaphores();
+        let mut run = place
+            .jostle("contend sysv -w 3 -b 10ms -t 30 --runs 1")
+            .in_background();
+        run.holder();
+        assert!(
+            left::semaphores().len() > before.len(),
+            "there is no semaphore to be left behind"
+        );
+        let victim = if kill_keeper { run.keeper() } else { run.pid() };
+        run.kill(victim);
+        is_clean(run.end().exits(if kill_keeper { 1 } else { 137 }));
+    }
+}
+
+#[test]
+fn what_a_run_left_that_was_killed_with_all_its_processes_is_swept_by_the_next() {
+    let _alone = alone();
+    for target in ["sysv", "flock:locks", "flock"] {
+        let place = place_with_locks(Place::of_a_plain_user());
+        let mut run = place
+            .jostle(&format!("contend {target} -w 3 -b 10ms -t 30 --runs 1"))
+            .in_background();
+        run.holder();
+        run.kill_all_at_once();
+        let done = run.end().exits(137);
+        assert!(
+            !done.what_is_left().is_empty(),
+            "{target}: nothing was left to be swept"
+        );
+        let locks = place.list("locks").len();
+        assert_eq!(locks, usize::from(target == "flock:locks"), "{target}");
+        place
+            .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
+            .run_cleanly()
+            .measures();
+        is_clean(done);
+    }
+}
+
+#[test]
+fn a_run_that_lives_is_not_swept() {
+    let _alone = alone();
+    let place = place_with_locks(Place::of_a_plain_user());
+    let mut run = place
+        .jostle("contend flock:locks -w 3 -b 10ms -t 30 --runs 1")
+        .in_background();
+    let workers = run.until_workers(3);
+    run.holder();
+    place
+        .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
+        .run()
+        .measures();
+    assert_eq!(place.list("locks").len(), 1, "its lock file is gone");
+    assert!(workers.iter().all(processes::Process::lives));
+    run.signal(Signal::TERM);
+    is_clean(run.end().exits(143));
+}

@@ -1,0 +1,315 @@
+//! Servers that lie: that close what they have accepted, answer twice, before they
+//! are asked, by halves, wrongly, or for another request. Each makes its point
+//! INVALID with a message that names the cause; the same server, honest, does not.
+
+use crate::common::liar::{Fate, Lie, Speech, accepting, answering};
+use crate::common::{Done, beside, jostle, reason};
+use jostle_model::record::{Is, Point};
+use std::time::Duration;
+
+const KIND: &str = "the server's answer is of another kind than this request has";
+const UNASKED: &str = "the server sent an answer that no request had asked for";
+
+/// The points of one sweep of connections to this port.
+fn connect(port: u16, options: &str) -> Vec<Point> {
+    let line = format!("connect tcp://127.0.0.1:{port} {options} --runs 1 --quiet --format json");
+    jostle(&line).run_cleanly().measures().points()
+}
+
+/// How many connections were lost, the first of them, and the verdict on that.
+fn lost(point: &Point) -> (u64, Option<u64>, Option<Is>) {
+    let connections = point.connections.as_ref().unwrap();
+    let reason = reason(point, "lost");
+    (
+        connections.lost.unwrap(),
+        connections.first_lost,
+        reason.map(|reason| reason.is),
+    )
+}
+
+#[test]
+fn connections_that_the_server_keeps_are_open_whatever_it_says_on_them() {
+    let _beside = beside();
+    for fate in [Fate::Kept, Fate::Greeted] {
+        for point in connect(accepting(move |_| fate), "--open 100:600") {
+            assert_eq!(lost(&point), (0, None, None), "{fate:?}");
+        }
+    }
+}
+
+/// `connect tcp://...` to such servers once was VALID, at 14 us a connection, with 100
+/// of 1,500 open, or none.
+#[test]
+fn connections_that_the_server_closes_or_resets_are_not_open() {
+    let _beside = beside();
+    for fate in [Fate::Closed, Fate::Reset] {
+        let some = accepting(move |nth| if nth > 100 { fate } else { Fate::Kept });
+        let points = connect(some, "--open 100:500:1500");
+        assert_eq!(lost(&points[0]), (0, None, None));
+        // A reset that comes while connect() returns is its error, and ends the sweep.
+        assert!(points.len() > 1, "{points:?}");
+        for (point, most) in points.iter().skip(1).zip([400, 1_400]) {
+            // A server that is not scheduled has not come to close them all.
+            let (count, first, is) = lost(point);
+            assert!((1..=most).contains(&count), "{count}");
+            assert_eq!((first, is), (Some(101), Some(Is::Invalid)));
+            let text = &point.verdict.reasons[0].text;
+            let (begins, ends) = ("the server had closed or reset ", "(--open 100)");
+            assert!(text.starts_with(begins) && text.ends_with(ends), "{text}");
+        }
+        let all = connect(accepting(move |_| fate), "--open 300");
+        let (count, first, is) = lost(&all[0]);
+        assert!(count > 0);
+        assert_eq!((first, is), (Some(1), Some(Is::Invalid)));
+    }
+}
+
+#[test]
+fn connections_are_looked_at_in_every_client_process() {
+    let _beside = beside();
+    let port = accepting(|nth| match nth {
+        150 | 400 => Fate::Closed,
+        _ => Fate::Kept,
+    });
+    let line = format!("connect tcp://127.0.0.1:{port} --open 500 --runs 1 -q --format json");
+    let done = jostle(&line)
+        .under("prlimit --nofile=200:200")
+        .run_cleanly();
+    let point = done.measures().point();
+    let connections = point.connections.as_ref().unwrap();
+    assert!(connections.client.processes >= 3, "{connections:?}");
+    assert_eq!(lost(&point), (2, Some(150), Some(Is::Invalid)));
+}
+
+#[test]
+fn one_lost_connection_in_two_thousand_is_suspect() {
+    let _beside = beside();
+    let port = accepting(|nth| if nth == 700 { Fate::Closed } else { Fate::Kept });
+    let points = connect(port, "--open 2000");
+    assert_eq!(lost(&points[0]), (1, Some(700), Some(Is::Suspect)));
+}
+
+/// The sweep takes 3 s, and each connection lives for one.
+#[test]
+fn connections_that_are_closed_after_a_second_are_lost_when_the_sweep_lasts_longer() {
+    let _beside = beside();
+    let port = accepting(|_| Fate::ClosedAfter(Duration::from_secs(1)));
+    let points = connect(port, "--open 600 --rate 200");
+    let (count, first, is) = lost(&points[0]);
+    assert!(count >= 100, "{count} lost");
+    assert_eq!((first, is), (Some(1), Some(Is::Invalid)));
+}
+
+#[test]
+fn our_own_servers_lose_nothing() {
+    let _beside = beside();
+    for target in ["tcp", "unix"] {
+        let line = format!("connect {target} --open 300:1000 --runs 1 --quiet --format json");
+        for point in jostle(&line).run_cleanly().measures().points() {
+            assert_eq!(lost(&point), (0, None, None), "{target}");
+        }
+    }
+}
+
+/// One run of requests to a server that speaks and lies so.
+fn asked(speech: Speech, lie: Lie, options: &str) -> Done {
+    let port = answering(speech, lie);
+    let (verb, options) = match options.split_once(' ') {
+        Some((verb @ ("rate" | "spread" | "hold" | "contend"), options)) => (verb, options),
+        _ => ("stream", options),
+    };
+    let target = match speech {
+        Speech::Http => format!("http://127.0.0.1:{port}/"),
+        Speech::Procd => format!("procd://127.0.0.1:{port}/any"),
+        Speech::Ldap => format!("ldap://127.0.0.1:{port}/dc=x?(cn=a)"),
+        Speech::Lockd => format!("lockd://127.0.0.1:{port}"),
+        Speech::Redis => format!("redis://127.0.0.1:{port}"),
+    };
+    let line = format!("{verb} {target} --runs 1 --quiet --format json {options}");
+    jostle(&line).run_cleanly()
+}
+
+/// Ways to ask each of them; a lock is asked twice for each operation.
+const WAYS: &[(Speech, &str)] = &[
+    (Speech::Http, "-n 25 -w 2 --connection keep"),
+    (Speech::Http, "-n 25 -w 2 --connection keep --as threads"),
+    (Speech::Procd, "-n 25 -w 2"),
+    (Speech::Ldap, "-n 25 -w 2 --connection keep"),
+    (Speech::Lockd, "-n 25 -w 2 --names own"),
+    (Speech::Lockd, "-n 25 -w 2 --names own --as tasks"),
+    (Speech::Lockd, "-n 64 -w 2 --names own --pipeline 8"),
+    (
+        Speech::Lockd,
+        "-n 64 -w 2 --names own --pipeline 8 --as tasks",
+    ),
+    (Speech::Lockd, "hold --keys 20"),
+    (Speech::Redis, "-n 25 -w 2 --names own"),
+    (Speech::Redis, "-n 25 -w 2 --names own --as tasks"),
+];
+
+/// With a connection for each request.
+const EACH: &[(Speech, &str)] = &[
+    (Speech::Http, "-n 25 -w 2 --connection each"),
+    (Speech::Ldap, "-n 25 -w 2 --connection each"),
+];
+
+fn is_unasked(point: &Point) -> bool {
+    point.messages.iter().any(|said| said.contains(UNASKED))
+}
+
+#[track_caller]
+fn is_an_error(done: Done, says: &[&str]) {
+    // A lock is looked at before the first run, which then does not begin.
+    if done.code() == 1 {
+        let said = |say: &&str| done.stderr.contains(*say);
+        assert!(says.iter().any(said), "{}", done.transcript());
+        return;
+    }
+    let done = done.exits(3);
+    let point = done.point();
+    let errors = reason(&point, "errors");
+    assert!(errors.is_some(), "no error in {:?}", point.verdict);
+    let all = format!("{:?} {:?}", point.errors, point.messages);
+    assert!(says.iter().any(|say| all.contains(say)), "{all}");
+}
+
+#[test]
+fn an_honest_server_is_not_flagged() {
+    for (speech, way) in WAYS.iter().chain(EACH) {
+        let point = asked(*speech, Lie::None, way).measures().point();
+        assert_eq!(reason(&point, "errors"), None, "{speech:?} {way}");
+        assert!(point.errors.is_empty(), "{:?}", point.errors);
+    }
+}
+
+/// `stream http://... --connection keep` once said of such a server "300 requests, all
+/// as expected", although from the tenth on each answer was that to the request before.
+#[test]
+fn a_server_that_answers_every_tenth_request_twice_is_found_out() {
+    for late in [false, true] {
+        for (speech, way) in WAYS {
+            eprintln!("{speech:?} {way}, late: {late}");
+            // An answer that comes later may also be one to another request, or a
+            // token where UNLOCK was asked.
+            let says: &[&str] = match (speech, late) {
+                (Speech::Ldap, true) => &[UNASKED, "answered another request"],
+                (Speech::Lockd | Speech::Redis, true) => &[UNASKED, KIND],
+                _ => &[UNASKED],
+            };
+            is_an_error(asked(*speech, Lie::Twice { late }, way), says);
+        }
+    }
+    for (speech, way) in EACH {
+        is_an_error(asked(*speech, Lie::Twice { late: false }, way), &[UNASKED]);
+    }
+}
+
+#[test]
+fn a_server_that_answers_the_next_request_before_it_is_sent_is_found_out() {
+    for (speech, way) in WAYS {
+        eprintln!("{speech:?} {way}");
+        let says: &[&str] = match speech {
+            Speech::Ldap => &[UNASKED, "answered another request"],
+            Speech::Lockd | Speech::Redis => &[UNASKED, KIND],
+            _ => &[UNASKED],
+        };
+        is_an_error(asked(*speech, Lie::Ahead, way), says);
+    }
+}
+
+/// What is left on the way when the last request has its answer shows only then.
+#[test]
+fn an_answer_that_comes_after_the_last_request_is_found_when_the_connection_ends() {
+    for (speech, way) in WAYS {
+        eprintln!("{speech:?} {way}");
+        is_an_error(asked(*speech, Lie::AtEnd, way), &[UNASKED]);
+    }
+}
+
+#[test]
+fn a_server_that_speaks_first_is_refused_before_anything_starts() {
+    for (speech, says) in [
+        (Speech::Http, "answers before it is asked"),
+        (Speech::Ldap, "answers before it is asked"),
+        (Speech::Procd, "this is not procd"),
+        (Speech::Lockd, "INFO"),
+        (Speech::Redis, UNASKED),
+    ] {
+        // Bytes that come with the answer to the first question, or instead of it.
+        let done = asked(speech, Lie::First, "-n 25 -w 2").exits(1);
+        let said = [says, "answer to PING", UNASKED, "of another kind"];
+        let found = said.iter().any(|said| done.stderr.contains(said));
+        assert!(found, "{}", done.transcript());
+    }
+}
+
+#[test]
+fn half_an_answer_is_an_error_by_its_end_or_by_the_timeout() {
+    for (speech, way) in WAYS.iter().chain(EACH) {
+        eprintln!("{speech:?} {way}");
+        is_an_error(
+            asked(*speech, Lie::HalfThenEnd, way),
+            &["ECONNRESET", "ended too early", "reset by peer"],
+        );
+        // Nobody knows how long a lock service may take to grant.
+        if matches!(speech, Speech::Http | Speech::Procd | Speech::Ldap) {
+            let way = format!("{way} --call-timeout 300ms");
+            let done = asked(*speech, Lie::HalfThenSilence, &way);
+            is_an_error(done, &["ETIMEDOUT"]);
+        }
+    }
+}
+
+#[test]
+fn half_an_answer_of_a_lock_service_is_an_error_when_the_wait_for_the_rest_is_over() {
+    for speech in [Speech::Lockd, Speech::Redis] {
+        let way = "spread --in-flight 1 --generators 1 -t 300ms";
+        let done = asked(speech, Lie::HalfThenSilence, way);
+        // What Redis has granted stays granted, so that its answer is waited for.
+        is_an_error(
+            done,
+            &["half an answer came, and not the rest", "stuck_at_end"],
+        );
+    }
+}
+
+#[test]
+fn an_answer_of_the_wrong_kind_is_an_error() {
+    for (speech, way) in WAYS.iter().chain(EACH) {
+        eprintln!("{speech:?} {way}");
+        is_an_error(
+            asked(*speech, Lie::Wrong, way),
+            &[KIND, "the server's answer is no HTTP", "code HTTP 200"],
+        );
+    }
+}
+
+#[test]
+fn an_answer_to_another_request_is_an_error_where_requests_have_numbers() {
+    for way in ["--connection keep", "--connection each"] {
+        let done = asked(Speech::Ldap, Lie::Other, &format!("-n 25 -w 2 {way}"));
+        is_an_error(done, &["the server answered another request"]);
+    }
+}
+
+#[test]
+fn schedules_of_every_kind_find_it_out() {
+    let _beside = beside();
+    for way in [
+        "rate --rate 200 -t 500ms -w 4",
+        "spread --in-flight 2 --generators 2 -t 500ms",
+    ] {
+        let honest = asked(Speech::Http, Lie::None, way).measures().point();
+        assert!(!is_unasked(&honest), "{way}: {:?}", honest.messages);
+        let lie = Lie::Twice { late: true };
+        is_an_error(asked(Speech::Http, lie, way), &[UNASKED]);
+    }
+    let way = "contend -w 1 -b 0 -i 0 -t 300ms";
+    for carrier in ["processes", "tasks"] {
+        let way = format!("{way} --as {carrier}");
+        let honest = asked(Speech::Lockd, Lie::None, &way).measures().point();
+        assert_eq!(reason(&honest, "errors"), None, "{way}");
+        let lie = Lie::Twice { late: true };
+        is_an_error(asked(Speech::Lockd, lie, &way), &[UNASKED, KIND]);
+    }
+}

@@ -1,0 +1,41 @@
+//! jostle as its users run it: the program is started, and what it prints, records and
+//! leaves behind is looked at. A file for each topic.
+//!
+//! One test program for all, since each costs seconds to link, and tests that wait can
+//! do so beside each other (`common::beside`).
+
+#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
+
+mod common;
+
+mod accounts;
+mod calibrate;
+mod calls;
+mod conformance;
+mod connect;
+mod connect_limits;
+mod faults;
+mod growth;
+#[cfg(feature = "mpi")]
+mod hosts;
+mod html;
+mod http;
+mod judge;
+mod ldap;
+mod liars;
+mod neighbours;
+mod own_lib;
+mod own_pipe;
+mod own_pipe_libraries;
+mod procd;
+mod ranks;
+mod rates;
+mod readme;
+mod refusals;
+mod seeds;
+mod services;
+mod services_launched;
+mod spread;
+mod stream_hold;
+mod verdicts;
+mod workflows;

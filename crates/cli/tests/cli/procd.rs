@@ -1,0 +1,128 @@
+//! The procedure engine as a target, run for real: over connections that are kept
+//! and by its thin client, launched for the run and running already.
+
+use crate::common::{Place, jostle, reason};
+use jostle_model::record::{Is, Point};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The client is the one beside jostle, which `cargo test -p jostle` does not build.
+fn must_have_the_thin_client() {
+    let jostle = Path::new(env!("CARGO_BIN_EXE_jostle"));
+    assert!(
+        jostle.with_file_name("jostle-call").exists(),
+        "this test needs jostle-call: cargo build -p jostle-procd (`cargo test --workspace` does)"
+    );
+}
+
+fn measured(target: &str, options: &str) -> Point {
+    let run = jostle(&format!(
+        "stream -w 1 --runs 1 --quiet --format json {options}"
+    ));
+    run.word(target).run_cleanly().point()
+}
+
+#[test]
+fn both_ways_to_call_are_counted_alike_by_workers_and_engine() {
+    must_have_the_thin_client();
+    for (target, phases) in [
+        ("procd", &["send", "reply"][..]),
+        ("procd:/accept", &["send", "reply"]),
+        (
+            "procd:/sizecheck_lua?file=message.1000&max={n}000",
+            &["send", "reply"],
+        ),
+        ("procd-call", &["spawn", "run", "reap"]),
+        ("procd-call:/accept?{worker}", &["spawn", "run", "reap"]),
+    ] {
+        let point = measured(target, "-n 100 --expect 0:1");
+        assert_eq!(reason(&point, "errors"), None, "{target}");
+        assert_eq!(point.operations, 100, "{target}");
+        let server = point.server.as_ref().unwrap();
+        assert_eq!((server.counted, server.difference), (Some(100), Some(0)));
+        assert!(server.cpu_us_per_operation.unwrap() > 0.0, "{target}");
+        let names: Vec<&str> = point.phases.iter().map(|p| p.phase.as_str()).collect();
+        assert_eq!(names, phases, "{target}");
+        let rejected = point.codes.get("1").copied().unwrap_or(0);
+        // The file has 1000 bytes, and call 0 allows none.
+        assert_eq!(rejected, u64::from(target.contains("{n}")), "{target}");
+    }
+}
+
+#[test]
+fn an_answer_without_a_code_is_an_error_and_no_fast_success() {
+    must_have_the_thin_client();
+    for (target, code) in [
+        ("procd:/nothing", "HTTP 404"),
+        ("procd:/sizecheck", "HTTP 400"),
+        ("procd:/sizecheck_lua", "HTTP 500"),
+        ("procd:/sizecheck?file=message.1000&max=1", "1"),
+        ("procd-call:/nothing", "70"),
+        ("procd-call:/sizecheck?file=message.1000&max=1", "1"),
+    ] {
+        let point = measured(target, "-n 10");
+        assert_eq!(point.codes, [(code.to_owned(), 10)].into(), "{target}");
+        assert_eq!(point.operations, 0, "{target}");
+        assert_eq!(point.verdict.is, Is::Invalid, "{target}");
+        // Refused ones are counted by both sides too.
+        assert_eq!(reason(&point, "server_counts"), None, "{target}");
+    }
+}
+
+struct Engine(Child, String);
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One that runs already, as the hidden verb launches it.
+fn engine(spool: &Path) -> Engine {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_jostle"))
+        .args(["serve", &format!("procd:{}", spool.display())])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut address = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut address).unwrap();
+    Engine(child, address.trim().to_owned())
+}
+
+#[test]
+fn an_engine_that_runs_already_is_called_where_it_listens() {
+    must_have_the_thin_client();
+    let place = Place::new();
+    std::fs::write(place.file("m"), "12345").unwrap();
+    let engine = engine(place.path());
+    for target in ["procd", "procd-call"] {
+        let target = format!("{target}://{}/sizecheck?file=m&max=4", engine.1);
+        let point = measured(&target, "-n 20 --expect 1");
+        assert_eq!(reason(&point, "errors"), None);
+        assert_eq!(point.server.unwrap().difference, Some(0));
+    }
+    let address = engine.1.clone();
+    drop(engine);
+    for target in ["procd", "procd-call"] {
+        let run = jostle("stream -n 20").word(&format!("{target}://{address}/accept"));
+        run.run_cleanly()
+            .exits(1)
+            .says("is the server running there?");
+    }
+}
+
+#[test]
+fn what_cannot_be_called_is_refused() {
+    for (target, text) in [
+        ("procd:accept", "write /PROCEDURE?ARGS"),
+        ("procd://127.0.0.1:1", "write /PROCEDURE?ARGS"),
+        ("procd://127.0.0.1/accept", "write //HOST:PORT"),
+        ("procd-call:/a b", "percent-encode"),
+    ] {
+        jostle("stream").word(target).run().exits(2).says(text);
+    }
+}

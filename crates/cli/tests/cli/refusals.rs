@@ -1,0 +1,545 @@
+//! What cannot be done is refused in words that name the cause and the remedy,
+//! with the right exit code, before anything starts; and what fails on the way
+//! loses nothing that was finished.
+
+use crate::common::cgroup::Cgroup;
+use crate::common::{Done, Place, beside, jostle, must_be_root, must_have};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Refused: nothing measured, nothing left.
+#[track_caller]
+fn refuses(done: Done, code: i32, says: &[&str]) -> Done {
+    let done = says
+        .iter()
+        .fold(done.exits(code), |done, text| done.says(text));
+    // The number of runs is said when they begin.
+    done.does_not_say("run, about")
+        .does_not_say("runs, about")
+        .prints_nothing()
+        .leaves_nothing()
+}
+
+#[test]
+fn the_program_alone_prints_questions_and_their_commands() {
+    refuses(
+        jostle("").run(),
+        2,
+        &[
+            "Which lock service?",
+            "jostle contend flock sysv",
+            "jostle --help",
+        ],
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
+    let table: &[(&str, &[&str])] = &[
+        // the target
+        (
+            "contend flok",
+            &[
+                "no target `flok`; did you mean `flock`?",
+                "The targets are: flock, ofd (fcntl), posix,",
+            ],
+        ),
+        ("contend zzz", &["no target `zzz`. The targets are: flock,"]),
+        ("contend futex:7", &["`futex:7`: it takes no argument"]),
+        ("contend delay:soon", &["`soon` is not a time"]),
+        ("contend busted:2", &["such as 1e-3"]),
+        ("contend unfair:mine", &["queue, lottery, 2to1, starve"]),
+        (
+            "contend flock flock",
+            &["`flock` is named twice; --runs repeats"],
+        ),
+        // pairs
+        (
+            "contend posix --as threads",
+            &["belong to the process", "use ofd, or --as processes"],
+        ),
+        (
+            "contend sysv-undo --as threads",
+            &["sysv-undo --as threads", "--as processes"],
+        ),
+        (
+            "contend sysv --shared 0.5",
+            &["no shared mode; --shared works with: flock, ofd, posix,"],
+        ),
+        (
+            "contend flock --range overlap",
+            &["no byte ranges; --range works with: ofd, posix"],
+        ),
+        (
+            "contend flock --acquire-timeout 1ms",
+            &[
+                "has no timeout",
+                "--acquire-timeout works with: lockfile, sysv,",
+            ],
+        ),
+        (
+            "contend futex --open-each",
+            &["opens no file; --open-each works with: flock, ofd, posix"],
+        ),
+        (
+            "contend null --try --acquire-timeout 1ms",
+            &["leave one out"],
+        ),
+        // numbers
+        ("contend null -w 0", &["at least one worker"]),
+        ("contend null -w 1000000", &["at most 100000 workers"]),
+        (
+            "contend null -w ten",
+            &["`ten` is not a whole number", "1k..1Mx10"],
+        ),
+        (
+            "contend null -w 1..10",
+            &["needs a step (+1000) or a factor (x10)"],
+        ),
+        ("contend null -w 10..100+0", &["never gets past 10"]),
+        ("contend null -t 0", &["a pilot decides"]),
+        ("contend null -t 100000s", &["longer than a day"]),
+        ("contend null -b 1x", &["`1x` is not a time", "250us"]),
+        ("contend null --runs 0", &["--runs: 1 to"]),
+        ("contend null --keys 0", &["--keys: 1 to"]),
+        ("contend null --slots 0", &["--slots: 1 to"]),
+        ("contend null --shared 1.5", &["a share from 0 to 1"]),
+        ("contend null --acquire-timeout 0", &["that is --try"]),
+        ("contend null --seed x", &["--seed"]),
+        (
+            "contend null --place left",
+            &["none, same, cross, cpus:0-3"],
+        ),
+        (
+            "contend null --place cpus:65000",
+            &["CPU 65000 does not exist or is not allowed here; allowed: 0"],
+        ),
+        (
+            "contend null --format pretty",
+            &["table, gnuplot, csv, markdown, json"],
+        ),
+        ("contend null --overwrite", &["--output"]),
+        // the verb
+        ("contned", &["'contned'", "'contend'"]),
+    ];
+    for (line, says) in table {
+        refuses(jostle(line).run(), 2, says);
+    }
+}
+
+#[test]
+fn a_cpu_that_is_not_allowed_here_is_refused() {
+    must_have("taskset", "util-linux");
+    let done = jostle("contend null --place cpus:1")
+        .under("taskset -c 0")
+        .run();
+    refuses(
+        done,
+        2,
+        &["CPU 1 does not exist or is not allowed here; allowed: 0"],
+    );
+}
+
+#[test]
+fn a_bad_plan_is_refused_with_what_is_wrong() {
+    let experiment = |text: &str| {
+        format!("[[experiment]]\nworkload = \"contend\"\ntargets = [\"null\"]\n{text}\n")
+    };
+    let table = [
+        (experiment("worker = \"3\""), "unknown field `worker`"),
+        (experiment("hold = \"1000\""), "its unit"),
+        (experiment("as = \"tasks\""), "tasks"),
+        (experiment("shared = 3.0"), "a share from 0 to 1"),
+        (experiment("runs = 0"), "--runs: 1 to"),
+        (
+            "[[experiment]]\nworkload = \"contned\"\n".to_owned(),
+            "contned",
+        ),
+        (
+            "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flok\"]\n".to_owned(),
+            "did you mean `flock`?",
+        ),
+        ("[[experiments]]\n".to_owned(), "experiments"),
+        ("hello\n".to_owned(), "plan.toml, line 1: key with no value"),
+        (
+            "experiment = []\n".to_owned(),
+            "holds no experiment; a plan has [[experiment]] tables",
+        ),
+        (
+            "{\"record\":\"end\",\"exit\":0,\"elapsed_s\":1.0}\n".to_owned(),
+            "holds no experiment",
+        ),
+    ];
+    for (text, says) in table {
+        let place = Place::new();
+        fs::write(place.file("plan.toml"), text).unwrap();
+        refuses(place.jostle("run plan.toml").run(), 2, &[says]);
+    }
+    refuses(
+        jostle("run nothing.toml").run(),
+        1,
+        &["cannot read the plan nothing.toml: No such file"],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_result_is_not_reported() {
+    let place = Place::new();
+    fs::write(place.file("words"), "hello\n").unwrap();
+    fs::write(place.file("empty"), "").unwrap();
+    refuses(
+        place.jostle("report words").run(),
+        1,
+        &["words, line 1: not a whole record"],
+    );
+    refuses(
+        place.jostle("report empty").run(),
+        1,
+        &["empty holds no results"],
+    );
+    refuses(
+        place.jostle("report nothing").run(),
+        1,
+        &["cannot open to read nothing: No such file"],
+    );
+}
+
+const SHORT: &str = "contend null -w 2 -b 1ms -t 50ms --runs 1";
+
+#[test]
+fn a_result_file_that_cannot_be_written_is_refused() {
+    let place = Place::new();
+    place.make_directory("results");
+    fs::write(place.file("precious"), "results\n").unwrap();
+    let with = |file: &str| place.jostle(&format!("{SHORT} -o {file}")).run();
+    refuses(
+        with("nowhere/x"),
+        1,
+        &[
+            "cannot open nowhere/x: No such file",
+            "make its directory first",
+        ],
+    );
+    refuses(
+        with("results"),
+        1,
+        &["cannot open results: Is a directory", "name a file in it"],
+    );
+    refuses(
+        with("precious"),
+        1,
+        &["precious holds results already", "--overwrite"],
+    );
+    assert_eq!(place.read("precious"), "results\n");
+    place
+        .jostle(&format!("{SHORT} -o precious --overwrite"))
+        .run_cleanly()
+        .measures();
+    assert_eq!(place.points("precious").len(), 1);
+}
+
+#[test]
+fn a_plain_user_is_told_which_file_is_not_to_be_written() {
+    let place = Place::of_a_plain_user();
+    fs::create_dir(place.file("roots")).unwrap();
+    fs::write(place.file("readable"), "").unwrap();
+    let with = |line: &str| place.jostle(line).run();
+    refuses(
+        with(&format!("{SHORT} -o roots/x")),
+        1,
+        &[
+            "cannot open roots/x: Permission denied",
+            "that you may write",
+        ],
+    );
+    for target in ["ofd:readable", "posix:readable"] {
+        let refused = [
+            "cannot open readable: Permission denied",
+            "give a path that you may write to",
+        ];
+        refuses(
+            with(&format!("contend {target} -w 2 -t 50ms --runs 1")),
+            1,
+            &refused,
+        );
+    }
+    for target in ["flock", "ofd", "lockfile"] {
+        let line = format!("contend {target}:roots/x -w 2 -t 50ms --runs 1");
+        refuses(
+            with(&line),
+            1,
+            &[
+                "Permission denied",
+                "roots/x",
+                "give a path that you may write to",
+            ],
+        );
+    }
+    // flock(2) locks what may only be read.
+    let done = with("contend flock:readable -w 2 -b 1ms -t 50ms --runs 1")
+        .measures()
+        .leaves_nothing();
+    assert!(
+        done.place.file("readable").exists(),
+        "a file that was there before must stay"
+    );
+}
+
+#[test]
+fn a_lock_in_a_missing_directory_is_refused() {
+    for target in ["flock", "ofd", "posix", "lockfile"] {
+        let line = format!("contend {target}:nowhere/x -w 2 -t 50ms --runs 1");
+        refuses(
+            jostle(&line).run(),
+            1,
+            &["nowhere/x", "make its directory first"],
+        );
+    }
+}
+
+#[test]
+fn a_full_device_for_the_result_is_a_failure_that_names_it() {
+    jostle(&format!("{SHORT} -o /dev/full"))
+        .run_cleanly()
+        .exits(1)
+        .says("/dev/full: No space left on device");
+}
+
+/// A file system of a few pages, gone when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> SmallDisk {
+        must_be_root("mount a small file system");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=32k", "none"])
+            .arg(at)
+            .status();
+        assert!(
+            mounted.unwrap().success(),
+            "cannot mount a tmpfs on {}",
+            at.display()
+        );
+        SmallDisk(at.to_owned())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_loses_no_finished_point() {
+    let _beside = beside();
+    let place = Place::new();
+    place.make_directory("disk");
+    let _disk = SmallDisk::mount(&place.file("disk"));
+    let line = "contend null -w 2 -b 1ms -t 50ms --runs 100 -o disk/result.jsonl";
+    let done = place.jostle(line).run_cleanly().exits(1);
+    let done = done
+        .says("cannot write disk/result.jsonl: No space left on device")
+        .says("make room there");
+    // The table, of what was finished.
+    let done = done
+        .prints("null")
+        .says("finished points are printed above");
+    let report = place
+        .jostle("report disk/result.jsonl --format json")
+        .run()
+        .exits(0)
+        .says("torn");
+    let kept = report.points().len();
+    assert!(kept >= 2, "{}", report.transcript());
+    // And the one whose record is torn.
+    assert!(
+        done.stdout.contains(&format!("{} runs", kept + 1)),
+        "{}",
+        done.transcript()
+    );
+}
+
+#[test]
+fn a_full_standard_output_is_a_failure() {
+    let done = jostle("targets").after("exec > /dev/full").run().exits(1);
+    done.says("cannot write to standard output: No space left on device");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let place = Place::new();
+    let mut targets = Command::new(env!("CARGO_BIN_EXE_jostle"))
+        .args(["targets", "--format", "markdown"])
+        .stdout(Stdio::piped())
+        .stderr(fs::File::create(place.file("stderr")).unwrap())
+        .spawn()
+        .unwrap();
+    drop(targets.stdout.take());
+    assert!(targets.wait().unwrap().success());
+    assert_eq!(place.read("stderr"), "");
+}
+
+#[test]
+fn too_few_processes_for_this_user_are_said_before_the_start() {
+    let place = Place::of_a_plain_user();
+    let with = |workers: u64| {
+        let line = format!("contend null -w {workers} -b 1ms -t 50ms --runs 1");
+        place.jostle(&line).under("prlimit --nproc=20:20").run()
+    };
+    refuses(
+        with(100),
+        1,
+        &[
+            "RLIMIT_NPROC of this user is 20",
+            "prlimit --pid $$ --nproc=103",
+            "or -w at most 17",
+        ],
+    );
+    // What it promises holds.
+    with(17).measures().leaves_nothing();
+}
+
+#[test]
+fn too_few_processes_for_the_control_group_are_said_before_the_start() {
+    let _beside = beside();
+    let group = Cgroup::with("pids");
+    group.set(&[("pids.max", "30")], &[("pids.max", "30")]);
+    let with = |workers: u64, carrier: &str| {
+        let line = format!("contend null -w {workers} --as {carrier} -b 1ms -t 50ms --runs 1");
+        jostle(&line).after(&group.enter()).run()
+    };
+    let remedy = format!("{}/pids.max", group.path().display());
+    for carrier in ["processes", "threads"] {
+        refuses(
+            with(100, carrier),
+            1,
+            &["the cgroup's pids.max is 30", &remedy, "or -w at most 27"],
+        );
+        with(27, carrier).measures().leaves_nothing();
+    }
+}
+
+#[test]
+fn too_little_memory_of_the_control_group_is_said_before_the_start() {
+    let _beside = beside();
+    let group = Cgroup::with("memory");
+    group.set(
+        &[("memory.limit_in_bytes", "64M")],
+        &[("memory.max", "64M")],
+    );
+    let done = jostle("contend null -w 2000 -t 50ms --runs 1")
+        .after(&group.enter())
+        .run();
+    refuses(
+        done,
+        1,
+        &[
+            "2000 worker processes need",
+            "MiB of memory, the cgroup's memory.",
+            "is 64.0 MiB",
+            "or -w at most",
+        ],
+    );
+}
+
+#[test]
+fn limits_of_the_process_are_said_before_the_start() {
+    let table: &[(&str, &str, &[&str])] = &[
+        (
+            "--nofile=40:40",
+            "contend flock --keys 100 -w 2 -t 50ms --runs 1",
+            &[
+                "need 132 descriptors each, RLIMIT_NOFILE is 40",
+                "prlimit --pid $$ --nofile=132",
+            ],
+        ),
+        (
+            "--fsize=100000",
+            "contend null -w 300 -t 50ms --runs 1",
+            &["RLIMIT_FSIZE", "ulimit -f unlimited"],
+        ),
+        (
+            "--as=100000000",
+            "contend null -w 5000 -t 50ms --runs 1",
+            &["RLIMIT_AS", "ulimit -v", "or -w at most"],
+        ),
+    ];
+    for (limit, line, says) in table {
+        refuses(
+            jostle(line).under(&format!("prlimit {limit}")).run(),
+            1,
+            says,
+        );
+    }
+}
+
+#[test]
+fn semaphores_that_cannot_be_had_are_said_before_the_start() {
+    let table: &[(&str, &str, &[&str])] = &[
+        // SEMMSL, SEMMNS, SEMOPM, SEMMNI
+        (
+            "32000 0 500 32000",
+            "sysv",
+            &[
+                "kernel.sem allows 0 in all (SEMMNS, 0 in use)",
+                "sysctl -w kernel.sem=",
+            ],
+        ),
+        (
+            "32000 32000 500 0",
+            "sysv",
+            &[
+                "kernel.sem allows 0 sets (SEMMNI, 0 in use)",
+                "sysctl -w kernel.sem=",
+            ],
+        ),
+        (
+            "100 32000 500 32000",
+            "sysv --keys 4",
+            &[
+                "kernel.sem allows 100 in a set (SEMMSL)",
+                "--slots at most 100",
+            ],
+        ),
+        (
+            "32000 32000 500 0",
+            "sysv-undo",
+            &["kernel.sem allows 0 sets"],
+        ),
+    ];
+    for (sem, target, says) in table {
+        let line = format!("contend {target} -w 2 -t 50ms --runs 1");
+        // The limits are those of a namespace; who may make one takes a fresh one.
+        let jostle = Place::of_a_plain_user().jostle(&line);
+        let done = jostle
+            .after(&format!("echo '{sem}' > /proc/sys/kernel/sem"))
+            .under("unshare --ipc")
+            .run();
+        refuses(done, 1, says);
+    }
+    // All of them in somebody's hands.
+    let jostle = Place::of_a_plain_user().jostle("contend sysv -w 2 -t 50ms --runs 1");
+    let taken = "echo '32000 32000 500 1' > /proc/sys/kernel/sem && ipcmk -S 1 > /dev/null";
+    let done = jostle.after(taken).under("unshare --ipc").run();
+    refuses(
+        done,
+        1,
+        &[
+            "(SEMMNI, 1 in use)",
+            "remove sets that nobody uses (`ipcs -s`, `ipcrm`)",
+        ],
+    );
+    // Root has a namespace of its own, and needs nobody's.
+    let line = "contend sysv -w 2 -b 1ms -t 50ms --runs 1";
+    let none = "echo '32000 0 500 0' > /proc/sys/kernel/sem";
+    must_be_root("use up semaphores");
+    Place::new()
+        .jostle(line)
+        .after(none)
+        .under("unshare --ipc")
+        .run()
+        .measures()
+        .leaves_nothing();
+}

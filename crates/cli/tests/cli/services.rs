@@ -1,0 +1,248 @@
+//! Lock services under `contend`, `stream` and `hold`, on every carrier: real
+//! servers count what the workers did, nothing stays on them whatever ends a
+//! worker, and what bounds a rate is said.
+
+use crate::common::{Jostle, Place, alone, beside, in_five_tries_unless_disturbed, jostle, reason};
+use jostle_model::record::{Is, Point};
+use jostle_testbed::lock_servers as servers;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const CARRIERS: [&str; 3] = ["processes", "threads", "tasks"];
+
+/// The Redis of this test binary, as typed.
+fn redis() -> String {
+    format!("redis:{}", servers::argument("redis").unwrap())
+}
+
+/// How many keys it has.
+fn keys_on_redis() -> String {
+    let address = servers::argument("redis").unwrap();
+    let mut stream = TcpStream::connect(address.trim_start_matches("//")).unwrap();
+    stream.write_all(b"DBSIZE\r\n").unwrap();
+    let mut answer = [0; 64];
+    let length = stream.read(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[..length]).trim().to_owned()
+}
+
+#[track_caller]
+fn has_no_keys_left() {
+    assert_eq!(keys_on_redis(), ":0", "keys on the Redis");
+}
+
+fn as_json(line: &str) -> Jostle {
+    jostle(&format!("{line} --runs 1 --format json")).within(Duration::from_secs(60))
+}
+
+/// What the machine, and not the server or the tool, is to blame for.
+#[track_caller]
+fn is_faultless(point: &Point) {
+    const OURS: [&str; 5] = [
+        "exclusion",
+        "lost_update",
+        "deaths",
+        "errors",
+        "server_counts",
+    ];
+    let flagged = OURS.iter().find_map(|check| reason(point, check));
+    assert_eq!(flagged, None, "{} {:?}", point.target, point.at);
+}
+
+#[test]
+fn a_server_that_wants_a_password_gets_it_from_the_environment() {
+    let _beside = beside();
+    let [redis, lockd] = servers::guarded("open-sesame");
+    let table = [(&redis, "REDISCLI_AUTH"), (&lockd, "JOSTLED_PASSWORD")];
+    for (target, variable) in table {
+        for carrier in ["processes", "tasks"] {
+            let line = format!("stream {target} -n 20 -w 2 --as {carrier}");
+            let with = format!("env {variable}=open-sesame");
+            let point = as_json(&line).under(&with).run().measures().point();
+            assert_eq!(point.operations, 40, "{line}");
+            is_faultless(&point);
+        }
+        let line = format!("stream {target} -n 20");
+        as_json(&line).run().exits(1).says("NOAUTH");
+        let with = format!("env {variable}=wrong");
+        as_json(&line)
+            .under(&with)
+            .run()
+            .exits(1)
+            .says("AUTH: WRONGPASS");
+    }
+}
+
+#[test]
+fn streams_and_holds_on_redis_are_whole_and_leave_no_key() {
+    let _beside = beside();
+    let redis = redis();
+    for carrier in CARRIERS {
+        for (line, operations) in [
+            (format!("stream {redis} -n 200 -w 3"), 600),
+            (
+                format!("stream {redis} -n 500 -w 3 --names own --pipeline 20"),
+                1_500,
+            ),
+            (format!("hold {redis} --keys 400 -w 3"), 1_200),
+            (
+                format!("hold {redis} --keys 4000 -w 3 --pipeline 100"),
+                12_000,
+            ),
+        ] {
+            let point = as_json(&format!("{line} --as {carrier}"))
+                .run()
+                .measures()
+                .leaves_nothing()
+                .point();
+            assert_eq!(point.operations, operations, "{line} {carrier}");
+            is_faultless(&point);
+            has_no_keys_left();
+            if line.starts_with("hold") {
+                let bytes = point.server.unwrap().bytes_per_held_lock.unwrap();
+                assert!(
+                    (50.0..2_000.0).contains(&bytes),
+                    "{line} {carrier}: {bytes}"
+                );
+            }
+        }
+    }
+}
+
+/// Redis does not queue, so that a grant can come after the window.
+#[test]
+fn contention_on_redis_leaves_no_key() {
+    let _beside = beside();
+    let redis = redis();
+    for carrier in CARRIERS {
+        for options in ["", "--acquire-timeout 3ms", "--try", "--measure counts"] {
+            let line = format!("contend {redis} -w 20 -b 1ms -t 0.3 --as {carrier} {options}");
+            let point = as_json(&line).run().measures().leaves_nothing().point();
+            is_faultless(&point);
+            assert!(point.operations > 0, "{line}");
+            has_no_keys_left();
+        }
+    }
+}
+
+#[test]
+fn thousands_of_tasks_wait_in_order_for_one_lock() {
+    let _beside = beside();
+    let line = "contend lockd -w 3000 -b 100us -i 1ms -t 1 --warmup 0.5 --as tasks";
+    let point = as_json(line).run().measures().leaves_nothing().point();
+    is_faultless(&point);
+    assert_eq!(point.workers.as_ref().unwrap().operations.len(), 3_000);
+    let shares = point.per_worker.unwrap();
+    assert!(shares.max - shares.min <= 3, "a queue: {shares:?}");
+    assert!(
+        point.blocked_share.unwrap() > 0.99,
+        "{:?}",
+        point.blocked_share
+    );
+    assert_eq!(point.generators.len(), 1, "{:?}", point.generators);
+}
+
+#[test]
+fn each_generator_thread_is_accounted_for() {
+    let _beside = beside();
+    for line in [
+        "stream lockd -n 2000 -w 7 --names own --as tasks --generator-threads 3",
+        "contend lockd -w 7 -b 0 -i 0 -t 0.3 --as tasks --generator-threads 3",
+    ] {
+        let point = as_json(line).run().measures().leaves_nothing().point();
+        is_faultless(&point);
+        assert_eq!(point.generators.len(), 3, "{line}");
+        for generator in &point.generators {
+            let busy = generator.busy_share;
+            assert!(busy > 0.0 && busy < 1.3, "{line}: {generator:?}");
+            assert!(generator.runqueue_share <= busy, "{line}: {generator:?}");
+        }
+        // What the threads used is what the workers used.
+        assert!(point.cpu_s.unwrap() > 0.0, "{line}");
+    }
+}
+
+/// Streams on one name wait for each other, and are said to.
+#[test]
+fn a_stream_on_one_name_tells_how_many_waited() {
+    let _beside = beside();
+    for carrier in CARRIERS {
+        let waited = |options: &str| {
+            let line = format!("stream lockd -n 3000 {options} --as {carrier}");
+            as_json(&line).run().measures().point()
+        };
+        let together = waited("-w 10");
+        let share = together.blocked_share.unwrap();
+        assert!(share > 0.3, "{carrier}: {share}");
+        assert!(together.handoff_ns.unwrap().count > 0);
+        for apart in ["-w 10 --names own", "-w 1"] {
+            assert_eq!(waited(apart).blocked_share, None, "{carrier} {apart}");
+        }
+    }
+}
+
+/// Kills the worker process that lives longest, which is that of the long run.
+fn killed_in_the_middle(place: &Place, line: &str) -> Vec<Point> {
+    let line = format!("{line} -o points --runs 1 --quiet");
+    let run = place.jostle(&line).within(Duration::from_secs(60));
+    let mut run = run.in_background();
+    let victim = run.until("a worker in the middle of its run", |run| {
+        let before = run.workers().first()?.pid;
+        std::thread::sleep(Duration::from_millis(400));
+        let after = run.workers();
+        after
+            .iter()
+            .any(|worker| worker.pid == before)
+            .then_some(before)
+    });
+    run.kill(victim);
+    run.end().exits(3).leaves_nothing();
+    place.points("points")
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_worker_that_is_killed_in_the_middle_makes_its_point_invalid_and_no_other() {
+    let _beside = beside();
+    let redis = redis();
+    for carrier in ["processes", "tasks"] {
+        for line in [
+            "stream lockd -n 50:60000 -w 2".to_owned(),
+            "hold lockd --keys 50:60000 -w 2".to_owned(),
+            format!("hold {redis} --keys 50:60000 -w 2"),
+        ] {
+            let place = Place::new();
+            let points = killed_in_the_middle(&place, &format!("{line} --as {carrier}"));
+            assert_eq!(points.len(), 2, "{line} {carrier}");
+            for point in &points {
+                let long = point.at.operations.or(point.at.keys) == Some(60_000);
+                let deaths = reason(point, "deaths");
+                assert_eq!(deaths.is_some(), long, "{line} {carrier}: {point:?}");
+                match deaths {
+                    None => is_faultless(point),
+                    Some(why) => {
+                        assert_eq!(why.is, Is::Invalid);
+                        assert!(why.text.contains("SIGKILL"), "{}", why.text);
+                    }
+                }
+            }
+            has_no_keys_left();
+        }
+    }
+}
+
+#[test]
+fn a_service_beside_one_that_only_answers_is_told_what_bounds_it() {
+    let _alone = alone();
+    // A busy machine may leave too little; of a point that is INVALID nothing is said.
+    in_five_tries_unless_disturbed("a word on the path", || {
+        let line = "stream lockd echo -n 2000 -w 2 --names own --as tasks --runs 6 --quiet";
+        let done = jostle(line).run().measures().leaves_nothing();
+        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = text.contains("% of a server that only answers");
+        (done, found)
+    });
+    let alone = "stream lockd -n 200 -w 2 --names own --runs 1 --quiet";
+    let done = jostle(alone).run().measures();
+    assert!(!done.stdout.contains("only answers"), "{}", done.stdout);
+}

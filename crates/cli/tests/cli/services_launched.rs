@@ -1,0 +1,289 @@
+//! Lock services whose servers jostle launches: each is measured on every carrier that
+//! it declares, nothing of it is left whatever ends the run, and what is wrong with a
+//! server is reported, before the start or in the verdict, without a hang.
+
+use crate::common::processes::{Process, marked};
+use crate::common::{Jostle, Place, Running, beside, jostle, reason};
+use jostle_model::record::{Is, Point};
+use jostle_targets::program::{Launched, Program, Recipe};
+use jostle_targets::{
+    Entry, Launcher, TABLE, Target, Visitor, mariadb, memcached, postgres, visit,
+};
+use jostle_testbed::lock_servers as servers;
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// The program that a target launches.
+fn program(entry: &Entry) -> Option<&'static Program> {
+    struct Launches;
+    impl Visitor for Launches {
+        type Out = Option<&'static Program>;
+        fn visit<T: Target>(self) -> Self::Out {
+            T::launches()
+        }
+    }
+    visit(entry, Launches)
+}
+
+fn launching() -> impl Iterator<Item = &'static Entry> {
+    TABLE
+        .iter()
+        .copied()
+        .filter(|entry| program(entry).is_some())
+}
+
+fn as_json(line: &str) -> Jostle {
+    jostle(&format!("{line} --runs 1 --format json")).within(Duration::from_secs(120))
+}
+
+/// The run was not the tool's or the server's fault.
+#[track_caller]
+fn is_faultless(point: &Point) {
+    let ours = ["exclusion", "lost_update", "deaths", "errors"];
+    let flagged = ours.iter().find_map(|check| reason(point, check));
+    assert_eq!(flagged, None, "{} {:?}", point.target, point.at);
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn each_service_is_launched_measured_and_gone_on_every_carrier() {
+    let _beside = beside();
+    assert!(launching().count() >= 4);
+    for carrier in ["processes", "threads", "tasks"] {
+        let these = launching().filter(|entry| carrier != "tasks" || entry.carries_tasks());
+        let names: Vec<&str> = these.map(|entry| entry.name).collect();
+        let line = format!("hold {} --keys 40 -w 3 --as {carrier}", names.join(" "));
+        let points = as_json(&line).run().measures().leaves_nothing().points();
+        assert_eq!(points.len(), names.len(), "{line}");
+        for point in &points {
+            is_faultless(point);
+            assert_eq!(point.operations, 120, "{line}: {}", point.target);
+            let server = point.accounts.as_ref().unwrap().server_s;
+            assert!(server.is_some(), "{line}: {}", point.target);
+        }
+    }
+}
+
+/// A server that processes of its own serve is accounted for with all of them: a
+/// statement costs PostgreSQL some 10 us, in the process behind the connection.
+#[test]
+fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
+    let _beside = beside();
+    let line = "stream postgres -n 3000 -w 2 --names own";
+    let point = as_json(line).run().measures().leaves_nothing().point();
+    is_faultless(&point);
+    let server_s = point.accounts.unwrap().server_s.unwrap();
+    assert!(server_s > 6_000.0 * 5e-6, "{server_s} s for 6000 pairs");
+}
+
+#[test]
+fn a_service_that_queues_takes_many_requests_at_once() {
+    let _beside = beside();
+    for entry in launching().filter(|entry| entry.lock.pipeline && entry.lock.fifo) {
+        let line = format!("stream {} -n 600 -w 3 --pipeline 20 --as tasks", entry.name);
+        let point = as_json(&line).run().measures().leaves_nothing().point();
+        is_faultless(&point);
+        assert_eq!(point.operations, 1_800, "{line}");
+    }
+}
+
+#[test]
+fn a_fenced_service_gives_each_grant_a_greater_token() {
+    let _beside = beside();
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = jostle_sys::ledger::Ledger::create_in(directory.path()).unwrap();
+    struct Tokens<'a>(&'a jostle_sys::ledger::Ledger);
+    impl Visitor for Tokens<'_> {
+        type Out = Vec<u64>;
+        fn visit<T: Target>(self) -> Vec<u64> {
+            use jostle_targets::{Lock, Mode, Outcome, Wait};
+            let target = T::prepare(&servers::setup(self.0, 2)).unwrap();
+            let mut locks = [target.join(0).unwrap(), target.join(1).unwrap()];
+            let each = (0..6).map(|nth| {
+                let lock = &mut locks[nth % 2];
+                let granted = lock.acquire(0, Mode::Exclusive, Wait::Try);
+                assert_eq!(granted, Ok(Outcome::Granted));
+                let token = lock.token().unwrap();
+                lock.release(0, Mode::Exclusive).unwrap();
+                token
+            });
+            each.collect()
+        }
+    }
+    let fenced: Vec<_> = launching().filter(|entry| entry.lock.fenced).collect();
+    assert!(!fenced.is_empty());
+    for entry in fenced {
+        let tokens = visit(entry, Tokens(&ledger));
+        assert!(
+            tokens.is_sorted_by(|one, next| one < next),
+            "{}: {tokens:?}",
+            entry.name
+        );
+    }
+    ledger.sweep().unwrap();
+}
+
+/// The servers of a run, once its workers work.
+fn servers_of(run: &mut Running, program: &str) -> Vec<Process> {
+    // One process carries all threads, or all tasks.
+    run.until_workers(1);
+    let mark = run.mark().to_owned();
+    run.until("the server", |_| {
+        let mut found = marked(&mark);
+        found.retain(|process| process.name == program);
+        (!found.is_empty()).then_some(found)
+    })
+}
+
+#[test]
+fn whatever_is_killed_nothing_of_a_server_is_left() {
+    let _beside = beside();
+    for (target, program) in [("postgres", "postgres"), ("memcached", "memcached")] {
+        for parent_only in [true, false] {
+            let place = Place::new();
+            let line = format!("contend {target} -w 2 -b 1ms -t 30 --runs 1 --quiet");
+            let mut run = place.jostle(&line).in_background();
+            servers_of(&mut run, program);
+            match parent_only {
+                true => {
+                    run.signal(Signal::KILL);
+                }
+                false => run.kill_all_at_once(),
+            }
+            let done = run.end().exits(137);
+            // Where all were killed, the next start removes what is left.
+            place
+                .jostle("contend null -w 1 -t 0.1 --runs 1 --quiet")
+                .run();
+            done.leaves_nothing();
+        }
+    }
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_server_that_dies_in_the_middle_makes_the_run_fail_or_the_point_invalid() {
+    let _beside = beside();
+    for (target, program, carriers) in [
+        ("postgres", "postgres", &["processes", "tasks"][..]),
+        ("memcached", "memcached", &["processes"]),
+        ("etcd", "etcd", &["processes"]),
+        ("mariadb", "mariadbd", &["threads"]),
+    ] {
+        for carrier in carriers {
+            let place = Place::new();
+            let line = format!(
+                "contend {target} -w 3 -b 1ms -t 3 --runs 1 --as {carrier} -o points --quiet"
+            );
+            let run = place.jostle(&line).within(Duration::from_secs(60));
+            let mut run = run.in_background();
+            // PostgreSQL's first process has started the others.
+            let victims = servers_of(&mut run, program);
+            let first = victims.iter().map(|victim| victim.pid).min().unwrap();
+            run.after(Duration::from_millis(300)).kill(first);
+            let done = run.end().leaves_nothing();
+            let points = place.points("points");
+            match done.code() {
+                1 => assert!(!done.stderr.is_empty(), "{line}"),
+                3 => {
+                    let errors = reason(&points[0], "errors").expect("errors");
+                    assert_eq!(errors.is, Is::Invalid, "{line}");
+                }
+                other => panic!("{line}: {other}, {}", done.transcript()),
+            }
+        }
+    }
+}
+
+fn launched(recipe: &dyn Recipe) -> Launched {
+    servers::InProcess.follow(recipe).unwrap()
+}
+
+#[test]
+fn servers_of_the_user_are_taken_with_their_credentials_and_their_limits() {
+    let _beside = beside();
+    let postgres = launched(&postgres::Launch {
+        connections: 16,
+        locks_each: 64,
+    });
+    let mariadb = launched(&mariadb::Launch { connections: 16 });
+    for (name, server, variable) in [
+        ("postgres", &postgres, "PGPASSWORD"),
+        ("mariadb", &mariadb, "MYSQL_PWD"),
+    ] {
+        let (address, secret) = (&server.address, &server.secret);
+        let database = if name == "postgres" { "/postgres" } else { "" };
+        let line = format!("stream {name}://jostle@{address}{database} -n 20 -w 2");
+        let with = format!("env {variable}={secret}");
+        let done = as_json(&line).under(&with).run().measures();
+        is_faultless(&done.point());
+        assert!(done.point().accounts.unwrap().server_s.is_some(), "{line}");
+        // In the address, and never shown.
+        let whole = format!("stream {name}://jostle:{secret}@{address}{database} -n 20 -w 2");
+        let done = as_json(&whole).run().measures();
+        assert!(!done.stdout.contains(secret.as_str()), "{}", done.stdout);
+        for (line, says) in [
+            (line.clone(), "set $"),
+            (line.replace("jostle@", "jostle:wrong@"), "set $"),
+            (whole.replace("-w 2", "-w 50"), "fewer workers (-w)"),
+        ] {
+            let done = as_json(&line).run().exits(1).says(says);
+            assert!(!done.stderr.contains(secret.as_str()), "{}", done.stderr);
+        }
+    }
+    let line = format!(
+        "stream postgres://jostle@{}/nowhere -n 20",
+        postgres.address
+    );
+    let with = format!("env PGPASSWORD={}", postgres.secret);
+    let done = as_json(&line).under(&with).run().exits(1);
+    done.says("database \"nowhere\" does not exist");
+    let memcached = launched(&memcached::Launch {
+        connections: 200,
+        mebibytes: 64,
+    });
+    let line = format!("stream memcached://{} -n 20 -w", memcached.address);
+    is_faultless(&as_json(&format!("{line} 2")).run().measures().point());
+    as_json(&format!("{line} 300"))
+        .run()
+        .exits(1)
+        .says("memcached -c");
+}
+
+#[test]
+fn what_is_another_server_or_none_is_told() {
+    let _beside = beside();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let place = listener.local_addr().unwrap();
+    // It serves as long as the test binary lives.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            let _ = stream.read(&mut [0; 512]);
+        }
+    });
+    for name in ["postgres", "mariadb", "memcached", "etcd"] {
+        let line = format!("stream {name}://{place} -n 20");
+        let done = as_json(&line).run().exits(1).leaves_nothing();
+        if name != "etcd" {
+            done.says("does not speak");
+        }
+        let line = format!("stream {name}://127.0.0.1:1 -n 20");
+        as_json(&line)
+            .run()
+            .exits(1)
+            .says("is the server running there?");
+    }
+}
+
+#[test]
+fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
+    let line = "contend flock memcached -w 2 -t 0.1 --runs 1";
+    let done = jostle(line).under("env PATH=/nowhere").run();
+    done.exits(2)
+        .says("memcached: the program `memcached` is not installed; install the Debian package")
+        .prints_nothing();
+}

@@ -1,0 +1,269 @@
+//! What bends a measurement is planted, and the verdict must name it; beside
+//! each stands the same run without it, which must not be flagged.
+//!
+//! Other programs may run on this machine: a test looks at the one check that
+//! it is about, and a clean run may be tried five times.
+
+use crate::common::cgroup::Cgroup;
+use crate::common::{Jostle, Place, alone, beside, in_five_tries, jostle, reason};
+use jostle_model::record::{Is, LimitedBy, Point};
+use std::fs;
+use std::hint::black_box;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn measured(line: &str) -> Point {
+    point(jostle(&as_json(line)))
+}
+
+fn as_json(line: &str) -> String {
+    format!("{line} --runs 1 --format json")
+}
+
+fn point(jostle: Jostle) -> Point {
+    jostle.run().measures().leaves_nothing().point()
+}
+
+/// The check flags the point, in these words.
+#[track_caller]
+fn flags(point: &Point, check: &str, is: Is, says: &str) {
+    let found =
+        reason(point, check).unwrap_or_else(|| panic!("{check} says nothing: {:?}", point.verdict));
+    assert_eq!(found.is, is, "{found:?}");
+    assert!(found.text.contains(says), "{found:?} does not say {says:?}");
+    assert!(point.verdict.is >= is, "{:?}", point.verdict);
+}
+
+/// At least one clean run of five passes the check. On a machine so busy that other
+/// programs make all of them INVALID there is none.
+#[track_caller]
+fn passes(check: &str, mut measure: impl FnMut() -> Point) {
+    let is_disturbed = |point: &Point| {
+        ["neighbours", "steal"].iter().any(|check| {
+            let found = reason(point, check);
+            found.is_some_and(|reason| reason.is == Is::Invalid)
+        })
+    };
+    let mut all_disturbed = true;
+    for _ in 0..5 {
+        let point = measure();
+        if reason(&point, check).is_none() {
+            return;
+        }
+        all_disturbed &= is_disturbed(&point);
+    }
+    assert!(all_disturbed, "a clean run without {check}: not in five");
+}
+
+/// Runs it while so many threads keep the CPUs busy, one more after each span.
+fn among_burners<T>(count: u32, one_more_every: Duration, run: impl FnOnce() -> T) -> T {
+    among_burners_on(&[], count, one_more_every, run)
+}
+
+/// As [`among_burners`], on these CPUs only, if any are named.
+fn among_burners_on<T>(
+    cpus: &[usize],
+    count: u32,
+    one_more_every: Duration,
+    run: impl FnOnce() -> T,
+) -> T {
+    let done = AtomicBool::new(false);
+    let done = &done;
+    std::thread::scope(|scope| {
+        for nth in 0..count {
+            scope.spawn(move || {
+                if !cpus.is_empty() {
+                    jostle_sys::cpu::pin(cpus).unwrap();
+                }
+                std::thread::sleep(one_more_every * nth);
+                let mut sum = 0u64;
+                while !done.load(Ordering::Relaxed) {
+                    (0..10_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
+                }
+            });
+        }
+        // A test that fails must not leave them burning.
+        let result = catch_unwind(AssertUnwindSafe(run));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+#[test]
+fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
+    let _alone = alone();
+    let cpu = jostle_sys::cpu::allowed()[0];
+    let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
+    // Four that never sleep want the generator's CPU as well.
+    let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
+    flags(&starved, "generator", Is::Suspect, "at least this much");
+    let generator = starved.generators[0];
+    assert!(generator.runqueue_share > 0.4, "{generator:?}");
+    assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
+    // One that waits for its server, and for nobody else.
+    passes("generator", || {
+        measured("contend lockd -w 4 -b 1ms -t 0.5 --as tasks")
+    });
+    passes("generator", || {
+        measured("stream lockd -n 3000 -w 1 --as tasks --place cross")
+    });
+}
+
+#[test]
+fn a_cpu_quota_that_stops_the_workers_is_noticed() {
+    let _alone = alone();
+    let group = Cgroup::with("cpu");
+    let quota = |us: &str| {
+        let max = format!("{us} 100000");
+        group.set(
+            &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", us)],
+            &[("cpu.max", &max)],
+        );
+    };
+    let run = || point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()));
+    quota("20000");
+    let stopped = run();
+    flags(
+        &stopped,
+        "throttled",
+        Is::Invalid,
+        "the cgroup's CPU quota stopped the workers",
+    );
+    assert!(stopped.machine.throttled_periods.unwrap() > 0);
+    // A quota that is never used up flags nothing: ten CPUs' worth.
+    quota("1000000");
+    let free = run();
+    assert_eq!(free.machine.throttled_periods, Some(0));
+    assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
+}
+
+#[test]
+fn workers_that_hardly_meet_are_noticed() {
+    let _alone = alone();
+    // They share a CPU, on which each spins between its locks: who sleeps wakes up in
+    // step with the other, and meets it.
+    let apart = measured("contend flock -w 2 -b -1us -i -500us --place same -t 1");
+    flags(&apart, "not_contended", Is::Suspect, "not contended");
+    let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
+    assert!(
+        reason(&together, "not_contended").is_none(),
+        "{:?}",
+        together.verdict
+    );
+    // Twenty times the share at which the check reports.
+    assert!(
+        together.blocked_share.unwrap() > 0.2,
+        "{:?}",
+        together.blocked_share
+    );
+}
+
+#[test]
+fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
+    let _beside = beside();
+    let short = measured("contend flock -w 100 -b 1ms -t 0.3");
+    flags(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
+    let long = measured("contend flock -w 4 -b 1ms -t 0.3");
+    assert!(reason(&long, "rotations").is_none(), "{:?}", long.verdict);
+}
+
+#[test]
+fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
+    let _alone = alone();
+    // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
+    // short enough that the median of 1 s is known, also where it always does.
+    let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 20ms");
+    flags(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
+    // Ten times the hold: a neighbour or a slow wake-up is a small part of it.
+    passes("hold_accuracy", || {
+        measured("contend flock -w 2 -b 10ms -t 0.5")
+    });
+}
+
+/// Where sleeps end 150 us late, a hold that is cut short by that ends on time, and one
+/// of many that are held at the same time does not.
+#[test]
+fn a_sleeping_hold_ends_on_time_and_what_is_spun_for_that_is_stated() {
+    let _alone = alone();
+    for who in ["flock", "lockd --as tasks"] {
+        ends_on_time(&format!(
+            "contend {who} -w 8 -b 1ms -i 0 -t 0.5 --timer-slack 150us"
+        ));
+    }
+}
+
+fn ends_on_time(line: &str) {
+    let held = |point: &Point| point.hold_ns.as_ref().unwrap().percentiles["p50"] - 1_000_000;
+    // A neighbour may take the CPU from the one or the other.
+    let (on_time, late) = in_five_tries("a hold on time beside late ones", || {
+        let on_time = measured(line);
+        let late = measured(&format!("{line} --keys 8"));
+        (held(&late) > 4 * held(&on_time)).then_some((on_time, late))
+    });
+    let (spun_s, cpu_s) = (on_time.spun_s.unwrap(), on_time.cpu_s.unwrap());
+    assert!(spun_s > 0.0 && spun_s < cpu_s, "{spun_s} of {cpu_s}");
+    let of_locks_s = on_time.cpu_us_per_operation.unwrap() * on_time.operations as f64 / 1e6;
+    assert!((of_locks_s + spun_s - cpu_s).abs() < 1e-6, "{of_locks_s}");
+    assert_eq!(late.spun_s, None);
+}
+
+#[test]
+fn a_handful_of_operations_is_no_rate() {
+    let _beside = beside();
+    let few = measured("contend flock -w 2 -b 50ms -t 0.4");
+    flags(
+        &few,
+        "few_operations",
+        Is::Suspect,
+        "acquisitions within the window (-t ",
+    );
+    // The first owner took the lock in the warm-up and outlives the window.
+    let none = measured("contend flock -w 2 -b 1.5s -t 0.3 --warmup 0.5");
+    flags(&none, "few_operations", Is::Invalid, "nothing was granted");
+    let many = measured("contend flock -w 2 -b 1ms -t 0.4");
+    assert!(
+        reason(&many, "few_operations").is_none(),
+        "{:?}",
+        many.verdict
+    );
+}
+
+#[test]
+fn calls_that_fail_within_the_window_are_noticed() {
+    let _beside = beside();
+    let place = Place::new();
+    fs::write(place.file("lock"), "").unwrap();
+    let line = as_json("contend flock:lock --open-each -w 2 -b 1ms -t 1 --warmup 50ms");
+    let mut run = place.jostle(&line).in_background();
+    run.until_workers(2);
+    run.after(Duration::from_millis(400));
+    fs::remove_file(place.file("lock")).unwrap();
+    let failed = run.end().exits(3).leaves_nothing().point();
+    assert_eq!(failed.errors.get("ENOENT"), Some(&2), "{:?}", failed.errors);
+    flags(&failed, "errors", Is::Invalid, "ENOENT");
+    fs::write(place.file("lock"), "").unwrap();
+    let well = point(place.jostle(&line));
+    assert!(
+        reason(&well, "errors").is_none() && well.errors.is_empty(),
+        "{:?}",
+        well.verdict
+    );
+}
+
+#[test]
+fn a_rate_that_drifts_is_noticed() {
+    let _alone = alone();
+    // Ever more programs share the CPUs with workers that spin.
+    let line = as_json("contend null -w 2 -b -100us -i 0 -t 2 --warmup 100ms");
+    let drifting = in_five_tries("a drift", || {
+        let mut run = jostle(&line).in_background();
+        run.until_workers(2);
+        let point = among_burners(10, Duration::from_millis(200), || {
+            run.end().measures().point()
+        });
+        reason(&point, "steadiness").is_some().then_some(point)
+    });
+    flags(&drifting, "steadiness", Is::Suspect, "the rate falls by");
+    passes("steadiness", || point(jostle(&line)));
+}
