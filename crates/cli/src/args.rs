@@ -117,6 +117,9 @@ pub struct Output {
     /// How to print the result
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// With --format csv: one row for each point, run and figure
+    #[arg(long)]
+    pub tidy: bool,
     /// Also write a page with tables and plots for a browser, at the end
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -154,6 +157,9 @@ pub struct Report {
     /// How to print them
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// With --format csv: one row for each point, run and figure
+    #[arg(long)]
+    pub tidy: bool,
     /// Also write a page with tables and plots for a browser, the results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

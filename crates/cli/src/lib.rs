@@ -188,6 +188,7 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
 }
 
 fn render(report: &Report) -> Result<u8, Failure> {
+    check_tidy(&report.format, report.tidy)?;
     if let Some(code) = judge::report(report)? {
         return Ok(code);
     }
@@ -204,12 +205,37 @@ fn render(report: &Report) -> Result<u8, Failure> {
                 complain(&format!("{}: {early}", path.display()));
             }
         }
-        sets.extend(read);
+        let file = path.display().to_string();
+        sets.extend(read.into_iter().map(|set| ResultSet {
+            file: Some(file.clone()),
+            ..set
+        }));
     }
-    print(&jostle_report::render(&report.format, &sets))?;
+    print(&rendered(&report.format, report.tidy, &sets))?;
     html::write(page, &sets)?;
     let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
     Ok(if invalid { exit::INVALID } else { exit::DONE })
+}
+
+/// Refuses `--tidy` of a format that has no long form.
+///
+/// # Errors
+/// For the user.
+pub(crate) fn check_tidy(format: &str, tidy: bool) -> Result<(), Failure> {
+    match tidy && format != "csv" {
+        true => Err(Failure::Usage(format!(
+            "--tidy is a form of csv, and --format is {format}; type --format csv --tidy"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// The results in this format, in its long form where that was asked for.
+pub(crate) fn rendered(format: &str, tidy: bool, sets: &[ResultSet]) -> String {
+    match tidy {
+        true => jostle_report::tidy(sets),
+        false => jostle_report::render(format, sets),
+    }
 }
 
 /// Whether what this format prints says itself that an experiment ended early.

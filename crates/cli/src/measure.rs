@@ -5,7 +5,7 @@ use crate::progress::Line;
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
+use crate::{COMMIT, Failure, VERSION, check_tidy, html, plan_file, print, rendered, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -79,6 +79,7 @@ fn measure_here(
     output: &Output,
     crew: Option<&mut Crew>,
 ) -> Result<u8, Failure> {
+    check_tidy(&output.format, output.tidy)?;
     let allowed = cpu::allowed();
     let hosts = launched().map_or(1, |launched| launched.size);
     let mut resolved: Vec<Resolved> = Vec::new();
@@ -188,7 +189,7 @@ fn measure_here(
     }
     let mut page_written = Ok(());
     if any {
-        print(&jostle_report::render(&output.format, &sets))?;
+        print(&rendered(&output.format, output.tidy, &sets))?;
         page_written = html::write(page, &sets);
     }
     let concluded = conclude(exit, error, any, output.output.as_deref());

@@ -215,13 +215,30 @@ fn a_report_is_what_the_run_printed_in_every_format() {
     );
     let csv = place.jostle("report csv.jsonl --format csv").run().stdout;
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, vec![columns[0]; 9], "a header and eight runs");
+    let points = columns.len() - 1;
+    assert_eq!(columns, vec![columns[0]; 1 + points]);
     let both = place
         .jostle("report table.jsonl csv.jsonl --format csv")
         .run()
         .exits(0)
         .stdout;
-    assert_eq!(both.lines().count(), 17);
+    assert_eq!(both.lines().count(), 1 + 2 * points);
+    for file in ["table.jsonl", "csv.jsonl"] {
+        let of_file = both.lines().filter(|line| line.contains(file));
+        assert_eq!(of_file.count(), points, "{file}");
+    }
+    let tidy = place
+        .jostle("report csv.jsonl --format csv --tidy")
+        .run()
+        .exits(0)
+        .stdout;
+    let errors = tidy.lines().filter(|line| line.contains(",errors,"));
+    assert_eq!(errors.count(), 8, "one for each of eight runs");
+    place
+        .jostle("report csv.jsonl --tidy")
+        .run()
+        .exits(2)
+        .says("type --format csv --tidy");
 }
 
 /// The header and nine columns of one block of lockscale's output.
