@@ -16,6 +16,7 @@ mod progress;
 mod questions;
 mod quiet;
 mod ranks;
+mod screen;
 mod serve;
 mod signals;
 mod targets;
@@ -30,6 +31,7 @@ use jostle_model::plan::Plan;
 use jostle_model::text::{printable, redacted};
 use jostle_report::ResultSet;
 use jostle_sys::limits::Machine;
+use screen::Screen;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -164,9 +166,14 @@ pub fn complain(text: &str) {
 /// # Errors
 /// Any other failure to write, such as a full disk.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    write_out(&shown(text))
+}
+
+/// The same of a text that may be printed as it is.
+fn write_out(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout
-        .write_all(shown(text).as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -211,7 +218,7 @@ fn render(report: &Report) -> Result<u8, Failure> {
             ..set
         }));
     }
-    print(&rendered(&report.format, report.tidy, &sets))?;
+    print_results(&report.format, report.tidy, &sets)?;
     html::write(page, &sets)?;
     let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
     Ok(if invalid { exit::INVALID } else { exit::DONE })
@@ -230,11 +237,20 @@ pub(crate) fn check_tidy(format: &str, tidy: bool) -> Result<(), Failure> {
     }
 }
 
-/// The results in this format, in its long form where that was asked for.
-pub(crate) fn rendered(format: &str, tidy: bool, sets: &[ResultSet]) -> String {
-    match tidy {
-        true => jostle_report::tidy(sets),
-        false => jostle_report::render(format, sets),
+/// Prints the results in this format, in its long form where that was asked for; the
+/// table as wide as the terminal is.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_results(format: &str, tidy: bool, sets: &[ResultSet]) -> anyhow::Result<()> {
+    match format {
+        "csv" if tidy => print(&jostle_report::tidy(sets)),
+        "table" => {
+            let screen = Screen::here();
+            let text = jostle_report::table_within(sets, screen.width);
+            write_out(&screen.paint(&shown(&text)))
+        }
+        _ => print(&jostle_report::render(format, sets)),
     }
 }
 

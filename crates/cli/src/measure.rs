@@ -5,7 +5,7 @@ use crate::progress::Line;
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, check_tidy, html, plan_file, print, rendered, told};
+use crate::{COMMIT, Failure, VERSION, check_tidy, html, plan_file, print, print_results, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -189,7 +189,7 @@ fn measure_here(
     }
     let mut page_written = Ok(());
     if any {
-        print(&rendered(&output.format, output.tidy, &sets))?;
+        print_results(&output.format, output.tidy, &sets)?;
         page_written = html::write(page, &sets);
     }
     let concluded = conclude(exit, error, any, output.output.as_deref());

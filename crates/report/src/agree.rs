@@ -5,6 +5,7 @@ use crate::command::command;
 use crate::csv::{SWEPT, tidy};
 use crate::headline::headline;
 use crate::page::pages;
+use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
 use jostle_model::record::{Is, Judged, Point, Record};
 use jostle_stats::checks::CHECKS;
@@ -225,7 +226,7 @@ fn rows_are_printed(set: &ResultSet) {
         return;
     };
     let table = render("table", sets);
-    assert!(table.contains(&headline.grid.text()));
+    assert!(table.contains(&headline.grid.fitted(WIDTH)));
     assert!(render("markdown", sets).contains(&headline.grid.markdown()));
     let html = html(sets);
     for is in [Is::Valid, Is::Suspect, Is::Invalid] {

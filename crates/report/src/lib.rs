@@ -47,6 +47,7 @@ pub use command::command;
 pub use csv::tidy;
 pub use file::{FileError, Writer, read, read_from};
 pub use html::{MARK, html, judged as html_of_judged};
+pub use table::render_within as table_within;
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
 use jostle_stats::summary::{PointSummary, summarize};

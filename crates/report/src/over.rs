@@ -18,7 +18,10 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
         Workload::Rate => "offered/s",
         _ => "workers",
     };
-    let mut columns = vec![Heading::left("target"), Heading::right("", swept)];
+    let mut columns = vec![
+        Heading::left("target").key(),
+        Heading::right("", swept).key(),
+    ];
     columns.extend(
         times
             .iter()
@@ -84,7 +87,7 @@ mod tests {
             granted.over = [("100ms".to_owned(), share), ("1s".to_owned(), 0.0)].into();
         }
         let summaries = summarize(&set.experiment, &set.points);
-        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().text(), @r"
+        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().fitted(80), @r"
                            over  over
         target  workers  100 ms   1 s
         flock        10   1.0 %   0 %
