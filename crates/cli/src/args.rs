@@ -142,7 +142,8 @@ pub struct Output {
 pub struct Run {
     /// A plan (TOML), or a result file whose experiments are run again
     pub plan: PathBuf,
-    /// Three runs of a quarter of a second for each point: a look, no measurement
+    /// Three short runs of each point, and as many points as a minute holds: a look, no
+    /// measurement
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]

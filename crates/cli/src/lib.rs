@@ -27,6 +27,7 @@ use clap::{Command, CommandFactory};
 use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
 use jostle_engine::preflight::neighbours::{Look, between};
+use jostle_engine::takes;
 use jostle_model::plan::Plan;
 use jostle_model::text::{printable, redacted};
 use jostle_report::ResultSet;
@@ -188,8 +189,11 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
     let mut plans =
         plan_file::read(&run.plan, &text).map_err(|e| Failure::Usage(format!("{e:#}")))?;
     if run.quick {
-        let plans = plans.iter_mut().map(|(plan, _)| plan);
-        plans.for_each(jostle_engine::resolve::quicken);
+        let (mut quick, from): (Vec<Plan>, Vec<String>) = plans.into_iter().unzip();
+        let left_out = takes::quicken(&mut quick);
+        let heard = left_out.iter().filter(|_| !run.output.quiet);
+        heard.for_each(|said| complain(said));
+        plans = quick.into_iter().zip(from).collect();
     }
     measure::measure_from(plans, &run.output)
 }

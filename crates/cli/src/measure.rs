@@ -1,7 +1,7 @@
 //! The measuring verbs: plans in, records to the file, a report to stdout.
 
 use crate::args::Output;
-use crate::progress::Line;
+use crate::progress::{Line, span};
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
@@ -15,6 +15,7 @@ use jostle_engine::preflight::neighbours::Look;
 use jostle_engine::preflight::{self, Need, OneHost};
 use jostle_engine::proven;
 use jostle_engine::resolve::{self, Resolved, resolve_over};
+use jostle_engine::takes;
 use jostle_engine::world::{World, launched};
 use jostle_model::List;
 use jostle_model::defaults::NO_NULL;
@@ -96,7 +97,7 @@ fn measure_here(
     if output.dry_run {
         let plans = resolved.iter().map(|r| r.plan.clone().redacted());
         let plans: Vec<Plan> = plans.collect();
-        print(&plan_file::write(&plans)?)?;
+        print(&(format!("# {}\n", takes_in_words(&plans)) + &plan_file::write(&plans)?))?;
         return Ok(0);
     }
     if hosts > 1 && output.wait_quiet.is_some() {
@@ -137,6 +138,11 @@ fn measure_here(
     ));
     if let Some(line) = &line {
         notes.iter().for_each(|note| line.note(note));
+        // One experiment tells it itself, after its pilots.
+        if resolved.len() > 1 {
+            let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
+            line.note(&takes_in_words(&plans));
+        }
     }
     if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
         line.note(&format!(
@@ -201,6 +207,20 @@ fn measure_here(
             concluded.map(|code| worse(code, experiment::exit::FAILED))
         }
     }
+}
+
+/// How long these plans take, as far as it can be told before anything has started.
+fn takes_in_words(plans: &[Plan]) -> String {
+    let noun = if plans.len() == 1 {
+        "experiment"
+    } else {
+        "experiments"
+    };
+    format!(
+        "{} {noun}, about {} in all",
+        plans.len(),
+        span(takes::takes(plans))
+    )
 }
 
 /// This process, and those of servers under test: they are no neighbours, nor is what

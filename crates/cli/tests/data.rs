@@ -54,9 +54,16 @@ fn interpreter(language: &str) -> Command {
 #[test]
 fn every_example_runs_as_it_stands() {
     let place = Place::new();
-    fs::copy(root().join("record/default.jsonl"), place.file("locks.jsonl")).unwrap();
+    fs::copy(
+        root().join("record/default.jsonl"),
+        place.file("locks.jsonl"),
+    )
+    .unwrap();
     let blocks = blocks();
-    let languages: Vec<&str> = blocks.iter().map(|(language, _)| language.as_str()).collect();
+    let languages: Vec<&str> = blocks
+        .iter()
+        .map(|(language, _)| language.as_str())
+        .collect();
     assert_eq!(languages, ["sh", "python", "r", "python", "gnuplot"]);
     let mut printed = Vec::new();
     for (language, text) in &blocks {

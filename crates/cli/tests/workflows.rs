@@ -95,8 +95,21 @@ fn every_plan_of_the_repository_can_be_run() {
         for quick in ["", "--quick"] {
             let line = format!("run {} --dry-run {quick}", path.display());
             let done = jostle(&line).run().exits(0);
-            let absent = |line: &str| line.contains(" is left out: ");
-            assert!(done.stderr.lines().all(absent), "{}", done.transcript());
+            let left_out = |line: &str| line.contains(" is left out: ") || line.contains("--quick");
+            assert!(done.stderr.lines().all(left_out), "{}", done.transcript());
+            let about = done.stdout.lines().next().unwrap();
+            let about = about
+                .strip_prefix("# ")
+                .and_then(|said| said.split_once(", about "));
+            let (_, takes) = about.unwrap_or_else(|| panic!("{}", done.transcript()));
+            if let (Some((number, unit)), "--quick") = (takes.split_once(' '), quick) {
+                let seconds: f64 = number.parse().unwrap();
+                assert!(
+                    unit.starts_with("s ") && seconds < 60.0,
+                    "{}",
+                    path.display()
+                );
+            }
             // What asks only of a server that is not there is left out whole.
             let [least, most] =
                 ["\ntargets = ", "\n[[experiment]]"].map(|line| text.matches(line).count());

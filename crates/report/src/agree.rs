@@ -94,14 +94,20 @@ fn in_csv(set: &ResultSet, judged: &[Judged]) {
     for (row, judged) in rows.iter().zip(judged) {
         let at = SWEPT.iter().map(|(name, of)| (*name, of(&judged.at)));
         for (name, value) in at {
-            assert_eq!(cell(row, name), value.map_or(String::new(), |n| n.to_string()));
+            assert_eq!(
+                cell(row, name),
+                value.map_or(String::new(), |n| n.to_string())
+            );
         }
         assert_eq!(cell(row, "target"), judged.target);
         let printed = Printed::of(judged);
         assert_eq!(verdict(row), (printed.is, printed.checks));
         let figures = ["throughput_per_s", "connect_p50_ns", "bind_p50_ns"];
         match &judged.figure {
-            None => assert!(figures.iter().all(|name| cell(row, name).is_empty()), "{row:?}"),
+            None => assert!(
+                figures.iter().all(|name| cell(row, name).is_empty()),
+                "{row:?}"
+            ),
             Some(figure) => {
                 let name = column(&figure.of);
                 assert_eq!(cell(row, name), figure.median.to_string());

@@ -74,7 +74,6 @@ const VERDICT: &str = "verdict";
 
 impl Grid {
     /// In columns as wide as their content, for a terminal.
-    #[cfg(test)]
     pub fn text(&self) -> String {
         self.text_within(usize::MAX)
     }
@@ -156,7 +155,10 @@ impl Grid {
             line.trim_end().to_owned() + "\n"
         };
         let mut text = String::new();
-        if columns.iter().any(|at| !self.columns[*at].title[0].is_empty()) {
+        if columns
+            .iter()
+            .any(|at| !self.columns[*at].title[0].is_empty())
+        {
             text += &line(&|at| self.columns[at].title[0].clone());
         }
         text += &line(&|at| self.columns[at].title[1].clone());

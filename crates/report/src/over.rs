@@ -36,12 +36,12 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
             point.target
         };
         before = Some(point.target);
-        let workers = point
-            .at
-            .rate
-            .or(point.at.workers)
-            .map_or("-".to_owned(), |n| n.to_string());
-        let mut row = vec![name.to_owned(), workers];
+        let value = match point.workload {
+            Workload::Rate => point.at.rate,
+            _ => point.at.workers,
+        };
+        let value = value.map_or("-".to_owned(), |n| n.to_string());
+        let mut row = vec![name.to_owned(), value];
         row.extend(times.iter().map(|time| {
             let usable = point.verdict.is != Is::Invalid;
             let share = share(point, *time).filter(|_| usable);

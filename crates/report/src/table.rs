@@ -223,10 +223,16 @@ mod tests {
         ];
         assert_eq!(words_of(command), words);
         let text = typed("Next: ", command, 40);
-        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 40),
+            "{text}"
+        );
         let joined = text.trim_start_matches("Next: ").replace("\\\n", " ");
         assert_eq!(words_of_lines(&joined), words);
-        assert_eq!(typed("Next: ", "jostle doctor", 40), "Next: jostle doctor\n");
+        assert_eq!(
+            typed("Next: ", "jostle doctor", 40),
+            "Next: jostle doctor\n"
+        );
     }
 
     fn words_of_lines(text: &str) -> Vec<&str> {
@@ -274,7 +280,10 @@ mod tests {
         let tables = page.tables.iter().map(|table| &table.grid);
         for grid in headline.chain(tables) {
             for cell in grid.rows.iter().flatten() {
-                assert!(text.lines().any(|line| line.contains(cell.as_str())), "{cell}");
+                assert!(
+                    text.lines().any(|line| line.contains(cell.as_str())),
+                    "{cell}"
+                );
             }
         }
     }

@@ -16,7 +16,7 @@ pub fn text(comparison: &Comparison) -> String {
         text += &wrap("differs in ", line, WIDTH);
     }
     let (grid, notes) = table(comparison);
-    text += &grid.fitted(WIDTH);
+    text += &grid.text();
     for (at, note) in notes.iter().enumerate() {
         text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
     }
@@ -86,10 +86,10 @@ fn machine(row: &Compared) -> String {
 
 fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     let mut columns = vec![
-        Heading::left("plan").key(),
-        Heading::left("target").key(),
-        Heading::left("at").key(),
-        Heading::left("figure").key(),
+        Heading::left("plan"),
+        Heading::left("target"),
+        Heading::left("at"),
+        Heading::left("figure"),
         Heading::right("", "base"),
         Heading::right("", "new"),
         Heading::right("", "machine"),

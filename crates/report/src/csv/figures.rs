@@ -84,7 +84,9 @@ pub fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     for (name, find) in DISTRIBUTIONS {
         all.extend(distribution(name, &runs, *find));
     }
-    for phase in names(&runs, |run| run.phases.iter().map(|p| p.phase.clone()).collect()) {
+    for phase in names(&runs, |run| {
+        run.phases.iter().map(|p| p.phase.clone()).collect()
+    }) {
         let stem = format!("phase_{phase}");
         all.extend(distribution(&stem, &runs, move |run| {
             let mut phases = run.phases.iter();

@@ -69,10 +69,15 @@ impl Sheet {
         }
         let kept: Vec<usize> = (0..self.names.len()).filter(|at| self.held[*at]).collect();
         let mut writer = csv::Writer::from_writer(Vec::new());
-        let header = kept.iter().map(|at| harmless(&self.names[*at]).into_owned());
+        let header = kept
+            .iter()
+            .map(|at| harmless(&self.names[*at]).into_owned());
         let mut done = writer.write_record(header);
         for row in &self.rows {
-            let cell = |at: &usize| row.get(*at).map_or(Cow::Borrowed(""), |cell| harmless(cell));
+            let cell = |at: &usize| {
+                row.get(*at)
+                    .map_or(Cow::Borrowed(""), |cell| harmless(cell))
+            };
             let cells: Vec<Cow<'_, str>> = kept.iter().map(cell).collect();
             done = done.and_then(|()| writer.write_record(cells.iter().map(|c| c.as_bytes())));
         }
@@ -135,7 +140,8 @@ mod tests {
             sheet.add("nothing", String::new());
             sheet.add("low", low.to_owned());
         }
-        let expected = "target,low,checks\n\"flock:/mnt/a,b\",,\n\"a \"\"b\"\"\",3,\n\"two\nlines\",,\n";
+        let expected =
+            "target,low,checks\n\"flock:/mnt/a,b\",,\n\"a \"\"b\"\"\",3,\n\"two\nlines\",,\n";
         assert_eq!(sheet.text(), expected);
         assert_eq!(Sheet::new(["target", "checks"]).text(), "target,checks\n");
     }

@@ -59,7 +59,13 @@ fn only_columns_that_hold_something_stand_and_none_twice() {
     let text = render(&[made::counts_only()]);
     let names = header(&text);
     // One run has no interval, counts have no waits, and one result needs no label.
-    for absent in ["throughput_low_per_s", "interval", "wait_p50_ns", "file", "open"] {
+    for absent in [
+        "throughput_low_per_s",
+        "interval",
+        "wait_p50_ns",
+        "file",
+        "open",
+    ] {
         assert!(!names.contains(&absent), "{absent}");
     }
     let rows = rows(&text);
@@ -96,9 +102,18 @@ fn of_an_invalid_point_only_evidence_is_printed() {
     let rows = rows(&wide);
     expect(
         &rows[0],
-        &[("verdict", "INVALID"), ("checks", "exclusion"), ("exclusion_violations", "6")],
+        &[
+            ("verdict", "INVALID"),
+            ("checks", "exclusion"),
+            ("exclusion_violations", "6"),
+        ],
     );
-    for gone in ["throughput_per_s", "wait_p50_ns", "cpu_us_per_operation", "operations"] {
+    for gone in [
+        "throughput_per_s",
+        "wait_p50_ns",
+        "cpu_us_per_operation",
+        "operations",
+    ] {
         assert!(!header(&wide).contains(&gone), "{gone}");
         assert!(!long.contains(gone), "{gone}");
     }
@@ -112,7 +127,11 @@ fn results_that_are_overlaid_say_which_they_are() {
     let rows = rows(&render(&[read, made::counts_only()]));
     expect(
         &rows[0],
-        &[("file", "old.jsonl"), ("experiment", "1"), ("measured_on", "reef")],
+        &[
+            ("file", "old.jsonl"),
+            ("experiment", "1"),
+            ("measured_on", "reef"),
+        ],
     );
     expect(rows.last().unwrap(), &[("file", ""), ("experiment", "2")]);
 }
@@ -133,14 +152,21 @@ fn the_phases_answers_and_errors_of_requests_have_columns_of_their_names() {
     let (target, at) = (point.target.clone(), point.at);
     set.points[1].errors = [("ETIMEDOUT".to_owned(), 2)].into();
     let rows = rows(&tidy(&[set]));
-    let mut failed = rows.iter().filter(|row| row["figure"] == "errors_ETIMEDOUT");
+    let mut failed = rows
+        .iter()
+        .filter(|row| row["figure"] == "errors_ETIMEDOUT");
     expect(failed.next().unwrap(), &[("value", "2"), ("unit", "")]);
     for (figure, value, unit) in [("phase_tls_mean_ns", "2.5", "ns"), ("answers_200", "7", "")] {
         let mut found = rows.iter().filter(|row| row["figure"] == figure);
         let workers = at.workers.unwrap().to_string();
         expect(
             found.next().unwrap(),
-            &[("target", &target), ("workers", &workers), ("value", value), ("unit", unit)],
+            &[
+                ("target", &target),
+                ("workers", &workers),
+                ("value", value),
+                ("unit", unit),
+            ],
         );
         assert!(found.next().is_none());
     }
@@ -173,12 +199,15 @@ fn hosts_have_rows_in_the_long_form_and_none_in_the_other() {
     let set = made::hosts();
     let rows = rows(&tidy(std::slice::from_ref(&set)));
     let of_host: Vec<&Row> = rows.iter().filter(|row| !row["host"].is_empty()).collect();
-    let late: Vec<&&Row> = of_host.iter().filter(|row| row["figure"] == "late_ns").collect();
+    let late: Vec<&&Row> = of_host
+        .iter()
+        .filter(|row| row["figure"] == "late_ns")
+        .collect();
     assert_eq!(late.len(), 6 * (3 + 6 + 18));
     // The seventh host of the first run with 18.
-    let seventh = late.iter().find(|row| {
-        row["generators"] == "18" && row["run"] == "1" && row["rank"] == "6"
-    });
+    let seventh = late
+        .iter()
+        .find(|row| row["generators"] == "18" && row["run"] == "1" && row["rank"] == "6");
     expect(
         seventh.unwrap(),
         &[
