@@ -108,6 +108,7 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
         (_, "procd-call") => 45_000.0,
         (_, "procd") => 7_500.0,
         (Family::Service, _) if piped => 1_800.0,
+        (Family::Service, _) if plan.workload == Workload::Hold => 26_000.0,
         (Family::Service | Family::Server, _) => 33_000.0,
         _ => 500.0,
     };
