@@ -10,14 +10,14 @@
 //! - no panic, however absurd the figures are;
 //! - nothing is printed as `NaN` or an infinity (gnuplot's `nan` stands for what was not
 //!   measured);
-//! - each row of the csv has as many cells as the header above it, and none that is text
-//!   begins as a formula does;
+//! - each row of the csv, in both forms, has as many cells as the header, and none that is
+//!   text begins as a formula does;
 //! - a file that holds no end is told from a whole one, by each format or beside it;
 //! - what `--format json` prints is read back as what it was.
 
 #![no_main]
 
-use jostle_report::{FORMATS, ResultSet, html, read_from, render};
+use jostle_report::{FORMATS, ResultSet, html, read_from, render, tidy};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
@@ -61,6 +61,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     check_csv(&render("csv", &sets));
+    check_csv(&tidy(&sets));
     let page = html(&sets);
     // The script of the page is code, and no output of ours.
     let page = page.split("<script").next().unwrap_or("");
@@ -122,12 +123,7 @@ fn no_number(text: &str) -> Option<&str> {
 fn check_csv(text: &str) {
     let mut width = None;
     for row in rows(text) {
-        match (width, row.as_slice()) {
-            // A second block, with a header of its own.
-            (_, [one]) if one.is_empty() => width = None,
-            (None, cells) => width = Some(cells.len()),
-            (Some(width), cells) => assert_eq!(cells.len(), width, "{text}"),
-        }
+        assert_eq!(row.len(), *width.get_or_insert(row.len()), "{text}");
         for cell in &row {
             let text = cell.parse::<f64>().is_err();
             assert!(!(text && cell.starts_with(['=', '+', '-', '@'])), "{cell}");

@@ -16,6 +16,9 @@ struct Step {
 /// Installs the Redis clients that jostled is tested with.
 const CLIENTS: &str = "crates/lockd/tests/install-clients.sh";
 
+/// Installs what the examples of docs/data.md read results with.
+const READERS: &str = "crates/cli/tests/install-readers.sh";
+
 /// In the order in which a mistake is found soonest.
 const STEPS: &[Step] = &[
     Step {
@@ -25,6 +28,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "clients",
         run: || shell::run(&mut Command::new(shell::root().join(CLIENTS))),
+    },
+    Step {
+        name: "readers",
+        run: || shell::run(&mut Command::new(shell::root().join(READERS))),
     },
     Step {
         name: "format",

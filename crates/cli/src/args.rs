@@ -117,6 +117,9 @@ pub struct Output {
     /// How to print the result
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// With --format csv: one row for each point, run and figure
+    #[arg(long)]
+    pub tidy: bool,
     /// Also write a page with tables and plots for a browser, at the end
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -139,7 +142,8 @@ pub struct Output {
 pub struct Run {
     /// A plan (TOML), or a result file whose experiments are run again
     pub plan: PathBuf,
-    /// Three runs of a quarter of a second for each point: a look, no measurement
+    /// Three short runs of each point, and as many points as a minute holds: a look, no
+    /// measurement
     #[arg(long)]
     pub quick: bool,
     #[command(flatten)]
@@ -154,6 +158,9 @@ pub struct Report {
     /// How to print them
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = formats())]
     pub format: String,
+    /// With --format csv: one row for each point, run and figure
+    #[arg(long)]
+    pub tidy: bool,
     /// Also write a page with tables and plots for a browser, the results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -254,6 +254,11 @@ pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
                 .to_owned(),
         ));
     }
+    if report.tidy {
+        return Err(Failure::Usage(
+            "results of `jostle judge` have one form of csv: leave --tidy out".to_owned(),
+        ));
+    }
     let page = html::reserve(report.html.as_deref())?;
     let texts: Vec<String> = found
         .iter()

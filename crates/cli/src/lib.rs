@@ -16,6 +16,7 @@ mod progress;
 mod questions;
 mod quiet;
 mod ranks;
+mod screen;
 mod serve;
 mod signals;
 mod targets;
@@ -26,10 +27,12 @@ use clap::{Command, CommandFactory};
 use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
 use jostle_engine::preflight::neighbours::{Look, between};
+use jostle_engine::takes;
 use jostle_model::plan::Plan;
 use jostle_model::text::{printable, redacted};
 use jostle_report::ResultSet;
 use jostle_sys::limits::Machine;
+use screen::Screen;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -164,9 +167,14 @@ pub fn complain(text: &str) {
 /// # Errors
 /// Any other failure to write, such as a full disk.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    write_out(&shown(text))
+}
+
+/// The same of a text that may be printed as it is.
+fn write_out(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout
-        .write_all(shown(text).as_bytes())
+        .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -181,13 +189,17 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
     let mut plans =
         plan_file::read(&run.plan, &text).map_err(|e| Failure::Usage(format!("{e:#}")))?;
     if run.quick {
-        let plans = plans.iter_mut().map(|(plan, _)| plan);
-        plans.for_each(jostle_engine::resolve::quicken);
+        let (mut quick, from): (Vec<Plan>, Vec<String>) = plans.into_iter().unzip();
+        let left_out = takes::quicken(&mut quick);
+        let heard = left_out.iter().filter(|_| !run.output.quiet);
+        heard.for_each(|said| complain(said));
+        plans = quick.into_iter().zip(from).collect();
     }
     measure::measure_from(plans, &run.output)
 }
 
 fn render(report: &Report) -> Result<u8, Failure> {
+    check_tidy(&report.format, report.tidy)?;
     if let Some(code) = judge::report(report)? {
         return Ok(code);
     }
@@ -204,12 +216,46 @@ fn render(report: &Report) -> Result<u8, Failure> {
                 complain(&format!("{}: {early}", path.display()));
             }
         }
-        sets.extend(read);
+        let file = path.display().to_string();
+        sets.extend(read.into_iter().map(|set| ResultSet {
+            file: Some(file.clone()),
+            ..set
+        }));
     }
-    print(&jostle_report::render(&report.format, &sets))?;
+    print_results(&report.format, report.tidy, &sets)?;
     html::write(page, &sets)?;
     let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
     Ok(if invalid { exit::INVALID } else { exit::DONE })
+}
+
+/// Refuses `--tidy` of a format that has no long form.
+///
+/// # Errors
+/// For the user.
+pub(crate) fn check_tidy(format: &str, tidy: bool) -> Result<(), Failure> {
+    match tidy && format != "csv" {
+        true => Err(Failure::Usage(format!(
+            "--tidy is a form of csv, and --format is {format}; type --format csv --tidy"
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Prints the results in this format, in its long form where that was asked for; the
+/// table as wide as the terminal is.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_results(format: &str, tidy: bool, sets: &[ResultSet]) -> anyhow::Result<()> {
+    match format {
+        "csv" if tidy => print(&jostle_report::tidy(sets)),
+        "table" => {
+            let screen = Screen::here();
+            let text = jostle_report::table_within(sets, screen.width);
+            write_out(&screen.paint(&shown(&text)))
+        }
+        _ => print(&jostle_report::render(format, sets)),
+    }
 }
 
 /// Whether what this format prints says itself that an experiment ended early.

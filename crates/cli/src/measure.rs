@@ -1,11 +1,11 @@
 //! The measuring verbs: plans in, records to the file, a report to stdout.
 
 use crate::args::Output;
-use crate::progress::Line;
+use crate::progress::{Line, span};
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
 use crate::signals::Signals;
-use crate::{COMMIT, Failure, VERSION, html, plan_file, print, told};
+use crate::{COMMIT, Failure, VERSION, check_tidy, html, plan_file, print, print_results, told};
 use anyhow::anyhow;
 use jostle_engine::environment::environment;
 use jostle_engine::experiment::{self, Hooks, Outcome};
@@ -15,6 +15,7 @@ use jostle_engine::preflight::neighbours::Look;
 use jostle_engine::preflight::{self, Need, OneHost};
 use jostle_engine::proven;
 use jostle_engine::resolve::{self, Resolved, resolve_over};
+use jostle_engine::takes;
 use jostle_engine::world::{World, launched};
 use jostle_model::List;
 use jostle_model::defaults::NO_NULL;
@@ -79,6 +80,7 @@ fn measure_here(
     output: &Output,
     crew: Option<&mut Crew>,
 ) -> Result<u8, Failure> {
+    check_tidy(&output.format, output.tidy)?;
     let allowed = cpu::allowed();
     let hosts = launched().map_or(1, |launched| launched.size);
     let mut resolved: Vec<Resolved> = Vec::new();
@@ -95,7 +97,7 @@ fn measure_here(
     if output.dry_run {
         let plans = resolved.iter().map(|r| r.plan.clone().redacted());
         let plans: Vec<Plan> = plans.collect();
-        print(&plan_file::write(&plans)?)?;
+        print(&(format!("# {}\n", takes_in_words(&plans)) + &plan_file::write(&plans)?))?;
         return Ok(0);
     }
     if hosts > 1 && output.wait_quiet.is_some() {
@@ -136,6 +138,11 @@ fn measure_here(
     ));
     if let Some(line) = &line {
         notes.iter().for_each(|note| line.note(note));
+        // One experiment tells it itself, after its pilots.
+        if resolved.len() > 1 {
+            let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
+            line.note(&takes_in_words(&plans));
+        }
     }
     if let (Some(line), Err(left)) = (&line, ledger::sweep_dead()) {
         line.note(&format!(
@@ -188,7 +195,7 @@ fn measure_here(
     }
     let mut page_written = Ok(());
     if any {
-        print(&jostle_report::render(&output.format, &sets))?;
+        print_results(&output.format, output.tidy, &sets)?;
         page_written = html::write(page, &sets);
     }
     let concluded = conclude(exit, error, any, output.output.as_deref());
@@ -200,6 +207,20 @@ fn measure_here(
             concluded.map(|code| worse(code, experiment::exit::FAILED))
         }
     }
+}
+
+/// How long these plans take, as far as it can be told before anything has started.
+fn takes_in_words(plans: &[Plan]) -> String {
+    let noun = if plans.len() == 1 {
+        "experiment"
+    } else {
+        "experiments"
+    };
+    format!(
+        "{} {noun}, about {} in all",
+        plans.len(),
+        span(takes::takes(plans))
+    )
 }
 
 /// This process, and those of servers under test: they are no neighbours, nor is what

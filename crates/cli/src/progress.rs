@@ -173,7 +173,8 @@ fn plan_in_words(runs: usize, takes: Nanos, limits: &Limits<'_>) -> String {
     }
 }
 
-fn span(time: Nanos) -> String {
+/// `48 s`, `12 minutes`, `20 hours`.
+pub fn span(time: Nanos) -> String {
     match time.as_secs_f64() {
         seconds if seconds < 600.0 => format!("{seconds:.0} s"),
         seconds if seconds < 36_000.0 => format!("{:.0} minutes", seconds / 60.0),

@@ -33,6 +33,7 @@ pub mod requested;
 pub mod resolve;
 pub mod schedule;
 mod spread;
+pub mod takes;
 pub mod tasks;
 pub mod witness;
 pub mod work;

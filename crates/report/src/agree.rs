@@ -2,11 +2,14 @@
 //! every point: of every file in record/, and of random results.
 
 use crate::command::command;
+use crate::csv::{SWEPT, tidy};
 use crate::headline::headline;
 use crate::page::pages;
+use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
 use jostle_model::record::{Is, Judged, Point, Record};
 use jostle_stats::checks::CHECKS;
+use jostle_stats::intervals::estimate;
 use jostle_stats::rng::Rng;
 use jostle_stats::summary::summarize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,62 +51,121 @@ fn in_json(set: &ResultSet) -> Vec<Judged> {
     verdicts.collect()
 }
 
-/// In the order of the points; each with the figure as it is written.
-fn in_csv(set: &ResultSet) -> Vec<(Printed, String)> {
-    let text = render("csv", std::slice::from_ref(set));
-    let first = text.split("\n\n").next().unwrap();
-    let mut rows = first.lines().map(cells);
-    let header = rows.next().unwrap();
-    let mut found = BTreeMap::new();
-    for row in rows {
-        let of = |name: &str| row[header.iter().position(|other| other == name).unwrap()].clone();
-        let swept = [
-            "target",
-            "workers",
-            "operations_each",
-            "keys_held",
-            "open",
-            "listeners",
-            "sources",
-            "rate",
-            "generators",
-        ];
-        let printed = Printed {
-            is: of("verdict"),
-            checks: of("checks").split_whitespace().map(str::to_owned).collect(),
-            figure: !of("figure_median").is_empty(),
-        };
-        let before = found.insert(swept.map(of), (printed, of("figure_median")));
-        if let Some(before) = before {
-            assert_eq!(before, found[&swept.map(of)], "runs of a point differ");
-        }
-    }
-    let points = summarize(&set.experiment, &set.points);
-    let keys = points.iter().map(|point| {
-        let cell = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
-        let at = point.at;
-        let [workers, operations, keys] = [at.workers, at.operations, at.keys].map(cell);
-        let [open, listeners, sources] = [at.open, at.listeners, at.sources].map(cell);
-        let [rate, generators] = [at.rate, at.generators].map(cell);
-        let target = point.target.to_owned();
-        [
-            target, workers, operations, keys, open, listeners, sources, rate, generators,
-        ]
-    });
-    keys.map(|key| found.remove(&key).unwrap()).collect()
+type Row = BTreeMap<String, String>;
+
+fn rows(text: &str) -> Vec<Row> {
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+    reader.deserialize().map(Result::unwrap).collect()
 }
 
-/// The cells of a line, quotes undone.
-fn cells(line: &str) -> Vec<String> {
-    let (mut cells, mut quoted) = (vec![String::new()], false);
-    for letter in line.chars() {
-        match letter {
-            '"' => quoted = !quoted,
-            ',' if !quoted => cells.push(String::new()),
-            letter => cells.last_mut().unwrap().push(letter),
+/// Empty where the column was left out.
+fn cell<'a>(row: &'a Row, name: &str) -> &'a str {
+    row.get(name).map_or("", String::as_str)
+}
+
+/// What tells a point from the others of its result.
+fn key(row: &Row) -> Vec<String> {
+    let names = SWEPT.iter().map(|(name, _)| *name).chain(["target"]);
+    names.map(|name| cell(row, name).to_owned()).collect()
+}
+
+fn verdict(row: &Row) -> (String, Vec<String>) {
+    let checks = cell(row, "checks").split_whitespace();
+    (
+        cell(row, "verdict").to_owned(),
+        checks.map(str::to_owned).collect(),
+    )
+}
+
+/// The column of what a point is measured by.
+fn column(of: &str) -> &'static str {
+    match of {
+        "connect_ns" => "connect_p50_ns",
+        "bind_ns" => "bind_p50_ns",
+        "throughput_per_s" => "throughput_per_s",
+        other => panic!("{other}"),
+    }
+}
+
+/// In the order of the points, one row each, with the figure as it is written.
+fn in_csv(set: &ResultSet, judged: &[Judged]) {
+    let rows = rows(&render("csv", std::slice::from_ref(set)));
+    assert_eq!(rows.len(), judged.len());
+    for (row, judged) in rows.iter().zip(judged) {
+        let at = SWEPT.iter().map(|(name, of)| (*name, of(&judged.at)));
+        for (name, value) in at {
+            assert_eq!(
+                cell(row, name),
+                value.map_or(String::new(), |n| n.to_string())
+            );
+        }
+        assert_eq!(cell(row, "target"), judged.target);
+        let printed = Printed::of(judged);
+        assert_eq!(verdict(row), (printed.is, printed.checks));
+        let figures = ["throughput_per_s", "connect_p50_ns", "bind_p50_ns"];
+        match &judged.figure {
+            None => assert!(
+                figures.iter().all(|name| cell(row, name).is_empty()),
+                "{row:?}"
+            ),
+            Some(figure) => {
+                let name = column(&figure.of);
+                assert_eq!(cell(row, name), figure.median.to_string());
+                let (stem, unit) = name.split_at(name.find("_per_s").unwrap_or(name.len() - 3));
+                for (end, value) in [("low", figure.low), ("high", figure.high)] {
+                    let several = figure.runs > 1;
+                    let value = several.then(|| value.to_string()).unwrap_or_default();
+                    assert_eq!(cell(row, &format!("{stem}_{end}{unit}")), value);
+                }
+            }
         }
     }
-    cells
+}
+
+/// The long form: the verdicts of the point and of the run in every row, and runs of which
+/// the figure of the point is the median.
+fn in_tidy(set: &ResultSet, judged: &[Judged]) {
+    let rows = rows(&tidy(std::slice::from_ref(set)));
+    let mut measured = BTreeMap::<_, Vec<f64>>::new();
+    let keyed = judged.iter().map(|judged| {
+        let at = SWEPT.iter().map(|(_, of)| of(&judged.at));
+        let at = at.map(|value| value.map_or(String::new(), |n| n.to_string()));
+        let key: Vec<String> = at.chain([judged.target.clone()]).collect();
+        let printed = Printed::of(judged);
+        (key, (judged, (printed.is, printed.checks)))
+    });
+    let keyed: BTreeMap<_, _> = keyed.collect();
+    for row in &rows {
+        let (judged, printed) = &keyed[&key(row)];
+        assert_eq!(verdict(row), *printed);
+        let mut runs = set.points.iter().filter(|run| {
+            run.target == judged.target
+                && run.at == judged.at
+                && run.run.to_string() == cell(row, "run")
+        });
+        let run = runs.next().unwrap();
+        assert_eq!(cell(row, "run_verdict"), run.verdict.is.to_string());
+        let value: f64 = cell(row, "value").parse().unwrap();
+        let of_host = !cell(row, "host").is_empty();
+        let figure = judged.figure.as_ref();
+        if figure.is_some_and(|figure| column(&figure.of) == cell(row, "figure"))
+            && !of_host
+            && cell(row, "left_out").is_empty()
+        {
+            measured.entry(key(row)).or_default().push(value);
+        }
+    }
+    for row in self::rows(&render("csv", std::slice::from_ref(set))) {
+        let Some(values) = measured.get(&key(&row)) else {
+            continue;
+        };
+        // A point that is not INVALID may rest on a run that is.
+        if values.len().to_string() == cell(&row, "runs") {
+            let median = estimate(values).unwrap().median.to_string();
+            let figures = ["connect_p50_ns", "bind_p50_ns", "throughput_per_s"];
+            assert!(figures.iter().any(|name| cell(&row, name) == median));
+        }
+    }
 }
 
 /// The last cell of each row, and all its figures; by the headline, which table,
@@ -144,15 +206,8 @@ fn agree(set: &ResultSet) {
     let judged = judged(set);
     assert_eq!(in_json(set), judged);
     let printed: Vec<Printed> = judged.iter().map(Printed::of).collect();
-    let csv = in_csv(set);
-    for ((in_csv, figure), judged) in csv.iter().zip(&judged) {
-        assert_eq!(in_csv, &Printed::of(judged));
-        let median = judged
-            .figure
-            .as_ref()
-            .map(|figure| figure.median.to_string());
-        assert_eq!(figure, &median.unwrap_or_default());
-    }
+    in_csv(set, &judged);
+    in_tidy(set, &judged);
     for (in_table, printed) in in_table(set).iter().zip(&printed) {
         assert_eq!(in_table.is, printed.is);
         // Footnotes are numbered by rows, and stand in that order.
@@ -177,7 +232,7 @@ fn rows_are_printed(set: &ResultSet) {
         return;
     };
     let table = render("table", sets);
-    assert!(table.contains(&headline.grid.text()));
+    assert!(table.contains(&headline.grid.fitted(WIDTH)));
     assert!(render("markdown", sets).contains(&headline.grid.markdown()));
     let html = html(sets);
     for is in [Is::Valid, Is::Suspect, Is::Invalid] {

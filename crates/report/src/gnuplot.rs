@@ -13,6 +13,7 @@
 
 use crate::ResultSet;
 use crate::rate;
+use jostle_model::plan::Workload;
 use jostle_model::record::{Is, Point};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -97,23 +98,32 @@ fn line(point: &PointSummary<'_>) -> String {
         let why = reasons
             .find(|reason| invalid(reason.is))
             .map_or("", |r| r.text.as_str());
-        let at = point.at;
-        let workers = at.rate.or(at.workers).or(at.open).unwrap_or(0);
-        return format!("# {workers} INVALID: {why}\n");
+        return format!("# {} INVALID: {why}\n", swept(point));
     }
-    point.median_run().map(nine_columns).unwrap_or_default()
+    let run = point.median_run();
+    run.map_or_else(String::new, |run| nine_columns(swept(point), run))
+}
+
+/// What stands in the first column.
+fn swept(point: &PointSummary<'_>) -> u64 {
+    let value = match point.workload {
+        Workload::Contend | Workload::Stream | Workload::Hold => point.at.workers,
+        Workload::Connect => point.at.open,
+        Workload::Rate => point.at.rate,
+        Workload::Spread => point.at.generators,
+    };
+    value.unwrap_or(0)
 }
 
 /// lockscale's `%d %.3e %.3e %.3e %ld %ld %ld %.1f %.1f`.
-fn nine_columns(run: &Point) -> String {
+fn nine_columns(swept: u64, run: &Point) -> String {
     let seconds = |value: Option<f64>| value.map_or("nan".to_owned(), exponent);
     let shares = match &run.per_worker {
         Some(s) => format!("{} {} {:.1} {:.1}", s.min, s.max, s.mean, s.stddev),
         None => "nan nan nan nan".to_owned(),
     };
     format!(
-        "{} {} {} {} {} {shares}\n",
-        run.at.workers.or(run.at.open).unwrap_or(0),
+        "{swept} {} {} {} {} {shares}\n",
         exponent(run.window_s),
         seconds(run.cpu_user_s),
         seconds(run.cpu_system_s),
@@ -140,17 +150,13 @@ fn exponent(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::made;
-    use jostle_model::record::{At, PerWorker};
+    use jostle_model::record::PerWorker;
     use jostle_model::{List, Nanos};
 
     #[test]
     fn a_line_is_what_lockscale_s_printf_prints() {
         // The sample line of lockscale's documentation.
         let run = Point {
-            at: At {
-                workers: Some(1000),
-                ..At::default()
-            },
             window_s: 120.2,
             cpu_user_s: Some(1.03),
             cpu_system_s: Some(166.5),
@@ -165,7 +171,7 @@ mod tests {
             ..Point::default()
         };
         assert_eq!(
-            nine_columns(&run),
+            nine_columns(1000, &run),
             "1000 1.202e+02 1.030e+00 1.665e+02 107432 79 139 107.4 9.9\n"
         );
         let bare = Point {
@@ -175,7 +181,7 @@ mod tests {
             ..run
         };
         assert_eq!(
-            nine_columns(&bare),
+            nine_columns(1000, &bare),
             "1000 1.202e+02 nan nan 107432 nan nan nan nan\n"
         );
     }

@@ -33,6 +33,9 @@ pub struct Heading {
     pub left: bool,
     /// Whether it belongs to the column before it, and so close to it.
     pub close: bool,
+    /// Whether it tells one row from the others: it is repeated where the rows of a table
+    /// go on below.
+    pub key: bool,
 }
 
 impl Heading {
@@ -42,6 +45,7 @@ impl Heading {
             title: [upper.to_owned(), lower.to_owned()],
             left: false,
             close: false,
+            key: false,
         }
     }
 
@@ -52,7 +56,21 @@ impl Heading {
             ..Heading::right("", lower)
         }
     }
+
+    /// The same, which tells its rows apart.
+    pub fn key(self) -> Heading {
+        Heading { key: true, ..self }
+    }
+
+    /// Whether no line may end before it: it is close to the column before it, or shares
+    /// that one's upper title.
+    fn follows(&self) -> bool {
+        self.close || self.title[0].is_empty() && self.title[1].starts_with("p99")
+    }
 }
+
+/// The title of the column of verdicts, which stands in the first lines of a row.
+const VERDICT: &str = "verdict";
 
 impl Grid {
     /// In columns as wide as their content, for a terminal.
@@ -60,7 +78,97 @@ impl Grid {
         self.text_within(usize::MAX)
     }
 
-    /// The same in lines of at most `width`, where words allow: the widest texts
+    /// In lines of at most `width`, no cell broken: where the columns stand too wide, they
+    /// stand closer; where that is not enough, the rows go on below under those columns
+    /// that tell them apart.
+    pub fn fitted(&self, width: usize) -> String {
+        let widths = self.widths();
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        for gap in [2, 1] {
+            if self.width(&all, &widths, gap) <= width {
+                return self.block(&all, &widths, gap);
+            }
+        }
+        let blocks = self.blocks(&widths, width);
+        let blocks = blocks.iter().map(|block| self.block(block, &widths, 2));
+        blocks.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Which columns stand side by side, each time behind those that tell rows apart, and
+    /// the verdict in the first lines.
+    fn blocks(&self, widths: &[usize], width: usize) -> Vec<Vec<usize>> {
+        let keys = self.columns.iter().take_while(|column| column.key).count();
+        let (keys, rest): (Vec<usize>, Vec<usize>) =
+            (0..self.columns.len()).partition(|at| *at < keys);
+        let (last, rest): (Vec<usize>, Vec<usize>) = rest
+            .into_iter()
+            .partition(|at| self.columns[*at].title[1] == VERDICT);
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        for at in rest {
+            match parts.last_mut() {
+                Some(part) if self.columns[at].follows() => part.push(at),
+                _ => parts.push(vec![at]),
+            }
+        }
+        let mut blocks: Vec<Vec<usize>> = Vec::new();
+        let mut last = last;
+        let mut block: Vec<usize> = Vec::new();
+        let first = parts.first().map_or(&[][..], |part| part);
+        let with = [&keys[..], first, &last].concat();
+        if !last.is_empty() && self.width(&with, widths, 2) > width {
+            blocks.push([&keys[..], &last].concat());
+            last.clear();
+        }
+        for part in parts {
+            let with = [&keys[..], &block, &part, &last].concat();
+            if !block.is_empty() && self.width(&with, widths, 2) > width {
+                blocks.push([&keys[..], &block, &last].concat());
+                last.clear();
+                block.clear();
+            }
+            block.extend(part);
+        }
+        blocks.push([keys, block, last].concat());
+        blocks
+    }
+
+    fn width(&self, columns: &[usize], widths: &[usize], gap: usize) -> usize {
+        let cells: usize = columns.iter().map(|at| widths[*at]).sum();
+        let gaps = columns.iter().skip(1);
+        cells + gaps.map(|at| self.gap(*at, gap)).sum::<usize>()
+    }
+
+    fn gap(&self, at: usize, gap: usize) -> usize {
+        if self.columns[at].close { 1 } else { gap }
+    }
+
+    /// Some of the columns, with their titles and the cells of all rows.
+    fn block(&self, columns: &[usize], widths: &[usize], gap: usize) -> String {
+        let line = |cells: &dyn Fn(usize) -> String| {
+            let mut line = String::new();
+            for (nth, at) in columns.iter().enumerate() {
+                if nth > 0 {
+                    line += &" ".repeat(self.gap(*at, gap));
+                }
+                line += &padded(&one_line(&cells(*at)), widths[*at], self.columns[*at].left);
+            }
+            line.trim_end().to_owned() + "\n"
+        };
+        let mut text = String::new();
+        if columns
+            .iter()
+            .any(|at| !self.columns[*at].title[0].is_empty())
+        {
+            text += &line(&|at| self.columns[at].title[0].clone());
+        }
+        text += &line(&|at| self.columns[at].title[1].clone());
+        for row in &self.rows {
+            text += &line(&|at| row.get(at).cloned().unwrap_or_default());
+        }
+        text
+    }
+
+    /// In lines of at most `width`, where words allow: the widest texts
     /// are broken, and go on below themselves.
     pub fn text_within(&self, width: usize) -> String {
         let widths = self.widths_within(width);

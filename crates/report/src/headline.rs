@@ -44,7 +44,7 @@ static COLUMNS: &[Column] = &[
     figure(["longest", "wait"], |point| {
         Some(time(point.longest_wait_ns? as f64))
     }),
-    figure(["per worker", "min..max"], |point| {
+    figure(["each got", "min..max"], |point| {
         let shares = point.per_worker?;
         Some(format!("{}..{}", shares.min, shares.max))
     }),
@@ -100,6 +100,11 @@ static COUNTED: &[Column] = &[
 /// are long enough.
 const CLOSE: [&str; 6] = ["workers", PLUS_MINUS, "none", "open", "addrs", "server"];
 
+/// Columns that tell one row from the others, under their lower titles.
+const KEYS: [&str; 7] = [
+    "target", "workers", "n", "addrs", "open", "listen", "rators",
+];
+
 /// One row for each summary. None without any.
 pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     if points.is_empty() {
@@ -120,7 +125,17 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         .filter(measured)
         .filter(|column| column.title[1] != "listen" || !none_listen)
         .collect();
-    let mut headings: Vec<Heading> = columns.iter().map(|c| heading(c, points)).collect();
+    let is_key =
+        |column: &&&Column| KEYS.contains(&column.title[1]) || column.title[0] == "offered";
+    let keys = columns.iter().take_while(is_key).count();
+    let headings = columns.iter().map(|column| heading(column, points));
+    let mut headings: Vec<Heading> = headings
+        .enumerate()
+        .map(|(at, heading)| Heading {
+            key: at < keys,
+            ..heading
+        })
+        .collect();
     headings.push(Heading::left("verdict"));
     let notes = Footnotes::of(points);
     let mut rows = Vec::new();

@@ -33,13 +33,13 @@ pub fn table(
         .iter()
         .filter(|column| column.of_any(&points, experiment))
         .collect();
-    let mut headings = vec![Heading::left("target")];
+    let mut headings = vec![Heading::left("target").key()];
     headings.extend(
         swept
             .iter()
-            .map(|(upper, lower, _)| Heading::right(upper, lower)),
+            .map(|(upper, lower, _)| Heading::right(upper, lower).key()),
     );
-    headings.push(Heading::left("host"));
+    headings.push(Heading::left("host").key());
     headings.extend(columns.iter().map(|column| column.heading()));
     headings.push(Heading::left("verdict"));
     let mut rows = Vec::new();

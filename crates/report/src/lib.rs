@@ -44,8 +44,10 @@ mod made;
 mod planted;
 
 pub use command::command;
+pub use csv::tidy;
 pub use file::{FileError, Writer, read, read_from};
 pub use html::{MARK, html, judged as html_of_judged};
+pub use table::render_within as table_within;
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -64,6 +66,9 @@ pub struct ResultSet {
     pub end: Option<End>,
     /// What a reader of the file should know about it, one sentence each.
     pub notes: Vec<String>,
+    /// The name of the result file that it was read from, for tables of several files;
+    /// whoever reads the file sets it.
+    pub file: Option<String>,
 }
 
 impl ResultSet {
@@ -75,6 +80,7 @@ impl ResultSet {
             fits: Vec::new(),
             end,
             notes: Vec::new(),
+            file: None,
         }
     }
 
@@ -145,7 +151,7 @@ pub static FORMATS: &[Format] = &[
     },
     Format {
         name: "csv",
-        summary: "one row for each run with its figures, and its point's verdict; of several hosts also one for each of them",
+        summary: "one row for each point with its verdict and figures; with --tidy one for each run and figure",
         tells_early_end: false,
         render: csv::render,
     },

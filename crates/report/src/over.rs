@@ -18,7 +18,10 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
         Workload::Rate => "offered/s",
         _ => "workers",
     };
-    let mut columns = vec![Heading::left("target"), Heading::right("", swept)];
+    let mut columns = vec![
+        Heading::left("target").key(),
+        Heading::right("", swept).key(),
+    ];
     columns.extend(
         times
             .iter()
@@ -33,12 +36,12 @@ pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
             point.target
         };
         before = Some(point.target);
-        let workers = point
-            .at
-            .rate
-            .or(point.at.workers)
-            .map_or("-".to_owned(), |n| n.to_string());
-        let mut row = vec![name.to_owned(), workers];
+        let value = match point.workload {
+            Workload::Rate => point.at.rate,
+            _ => point.at.workers,
+        };
+        let value = value.map_or("-".to_owned(), |n| n.to_string());
+        let mut row = vec![name.to_owned(), value];
         row.extend(times.iter().map(|time| {
             let usable = point.verdict.is != Is::Invalid;
             let share = share(point, *time).filter(|_| usable);
@@ -84,7 +87,7 @@ mod tests {
             granted.over = [("100ms".to_owned(), share), ("1s".to_owned(), 0.0)].into();
         }
         let summaries = summarize(&set.experiment, &set.points);
-        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().text(), @r"
+        insta::assert_snapshot!(over(&TIMES, &summaries).unwrap().fitted(80), @r"
                            over  over
         target  workers  100 ms   1 s
         flock        10   1.0 %   0 %

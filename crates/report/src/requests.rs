@@ -107,7 +107,7 @@ pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     if !are(points) || crate::rate::are(points) {
         return None;
     }
-    let mut columns = vec![Heading::left("target")];
+    let mut columns = vec![Heading::left("target").key()];
     let titles = [
         "workers", "calls", "wall", "whole", "usr", "+ sys", "+ cusr", "+ csys", "= CPU", "calls/s",
     ];

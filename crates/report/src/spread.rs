@@ -116,7 +116,10 @@ pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
 /// CERN's table. Counts are printed whatever the verdict: they are what happened.
 fn operations(points: &[&PointSummary<'_>]) -> Grid {
     let names = names(points);
-    let mut columns = vec![Heading::left("target"), Heading::right("gene-", "rators")];
+    let mut columns = vec![
+        Heading::left("target").key(),
+        Heading::right("gene-", "rators").key(),
+    ];
     columns.extend(names.iter().map(|name| Heading::right("", name)));
     columns.push(Heading::right("", "total"));
     columns.push(Heading::right("", "(difference)"));
@@ -220,7 +223,10 @@ fn labelled(
 }
 
 fn slow(times: &[Nanos], points: &[&PointSummary<'_>]) -> Grid {
-    let mut columns = vec![Heading::left("target"), Heading::right("gene-", "rators")];
+    let mut columns = vec![
+        Heading::left("target").key(),
+        Heading::right("gene-", "rators").key(),
+    ];
     columns.extend(
         times
             .iter()
@@ -252,7 +258,10 @@ fn share(point: &PointSummary<'_>, time: Nanos) -> Option<f64> {
 fn along(points: &[&PointSummary<'_>]) -> Grid {
     let most = points.iter().flat_map(|point| &point.runs);
     let slices = most.map(|run| run.series.len()).max().unwrap_or(0);
-    let mut columns = vec![Heading::left("target"), Heading::right("gene-", "rators")];
+    let mut columns = vec![
+        Heading::left("target").key(),
+        Heading::right("gene-", "rators").key(),
+    ];
     columns.extend((1..=slices).map(|nth| Heading::right("", &nth.to_string())));
     columns.push(Heading::right("runs with", "bursts"));
     let rows = labelled(points, |point| {

@@ -5,9 +5,13 @@ use crate::failures::FAILURES;
 use crate::format::{padded, wrap};
 use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
+use jostle_model::text::one_line;
 
-/// As wide as a terminal is at least.
-const WIDTH: usize = 80;
+/// As wide as a terminal is at least, and paper.
+pub const WIDTH: usize = 80;
+
+/// Prose in longer lines is hard to read, however wide the terminal is.
+const WIDEST_PROSE: usize = 100;
 
 /// A name that is longer, such as an address, has a line of its own, so that room
 /// is left for what is said of it.
@@ -15,89 +19,133 @@ const WIDEST_NAME: usize = 40;
 
 /// One page after the other, an empty line between them.
 pub fn render(sets: &[ResultSet]) -> String {
-    let pages: Vec<String> = pages(sets).iter().map(page).collect();
+    render_within(sets, WIDTH)
+}
+
+/// The same in lines of at most so many columns. Only a word that is longer by itself
+/// makes a longer line.
+pub fn render_within(sets: &[ResultSet], width: usize) -> String {
+    let pages: Vec<String> = pages(sets).iter().map(|one| page(one, width)).collect();
     pages.join("\n")
 }
 
-fn page(page: &Page) -> String {
-    let mut text = wrap("", &page.intro, WIDTH);
+fn page(page: &Page, width: usize) -> String {
+    let prose = |first: &str, text: &str| wrap(first, text, width.min(WIDEST_PROSE));
+    let mut text = prose("", &page.intro);
     if let Some(headline) = &page.headline {
-        text += &headline.grid.text();
+        text += &headline.grid.fitted(width);
         if let Some(meaning) = headline.plus_minus {
-            text += &wrap("", meaning, WIDTH);
+            text += &prose("", meaning);
         }
         for (at, note) in headline.notes.iter().enumerate() {
-            text += &wrap(&format!("[{}] ", at + 1), note, WIDTH);
+            text += &prose(&format!("[{}] ", at + 1), note);
         }
     }
     if !page.failures.is_empty() {
         text = text + "\n" + FAILURES + "\n";
     }
     for said in &page.failures {
-        text += &wrap("  ", said, WIDTH);
+        text += &prose("  ", said);
     }
     for table in &page.tables {
         text.push('\n');
-        text += &wrap("", &table.title, WIDTH);
-        text += &table.grid.text();
+        text += &prose("", &table.title);
+        text += &table.grid.fitted(width);
         for (mark, note) in &table.notes {
-            text += &wrap(&format!("{mark} "), note, WIDTH);
+            text += &prose(&format!("{mark} "), note);
         }
     }
     if let Some(accounts) = &page.accounts {
         text.push('\n');
-        text += &wrap("", ACCOUNTS, WIDTH);
-        text += &accounts.text();
+        text += &prose("", ACCOUNTS);
+        text += &accounts.fitted(width);
     }
     if let Some(over) = &page.over {
         text += "\nShare of the acquisitions that waited longer:\n";
-        text += &over.text();
+        text += &over.fitted(width);
     }
-    let conclusions = conclusions(page);
+    let conclusions = conclusions(page, &prose);
     if !conclusions.is_empty() {
         text.push('\n');
         text += &conclusions;
     }
     if let Some(ended) = &page.ended {
-        text += &wrap("", ended, WIDTH);
+        text += &prose("", ended);
     }
     if let Some(checked) = &page.checked {
-        text += &wrap("", checked, WIDTH);
+        text += &prose("", checked);
     }
-    // Not wrapped, so that it can be copied.
-    text + "Next: " + &page.next + "\n"
+    text + &typed("Next: ", &page.next, width)
 }
 
-fn conclusions(page: &Page) -> String {
-    let names = page
-        .sentences
-        .iter()
-        .chain(&page.growth)
-        .map(|(target, _)| target.chars().count());
+fn conclusions(page: &Page, prose: &dyn Fn(&str, &str) -> String) -> String {
+    let told = || page.sentences.iter().chain(&page.growth);
+    let names = told().map(|(target, _)| target.chars().count());
     let width = names.max().unwrap_or(0);
-    let mut text = String::new();
-    for (target, sentence) in &page.sentences {
-        text += &match width > WIDEST_NAME {
-            true => format!("{target}\n{}", wrap("  ", sentence, WIDTH)),
-            false => wrap(&(padded(target, width, true) + "  "), sentence, WIDTH),
-        };
-    }
-    for (target, sentence) in &page.growth {
-        let first = match target.is_empty() {
-            true => String::new(),
-            false => padded(target, width, true) + "  ",
-        };
-        text += &wrap(&first, sentence, WIDTH);
-    }
+    let mut text: String = told()
+        .map(|(target, sentence)| match width > WIDEST_NAME {
+            _ if target.is_empty() => prose("", sentence),
+            true => prose("", target) + &prose("  ", sentence),
+            false => prose(&(padded(target, width, true) + "  "), sentence),
+        })
+        .collect();
     for comparison in &page.comparisons {
-        text += &wrap("", comparison, WIDTH);
+        text += &prose("", comparison);
     }
     text
 }
 
+/// A command in lines that a shell takes for one, so that it can be copied.
+fn typed(first: &str, command: &str, width: usize) -> String {
+    let command = one_line(command);
+    let mut lines = vec![first.to_owned()];
+    let mut words = 0;
+    for word in words_of(&command) {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        // Behind the last word of a line stands the sign that it goes on.
+        if words > 0 && line + 1 + word.chars().count() + CONTINUES.len() > width {
+            if let Some(line) = lines.last_mut() {
+                *line += CONTINUES;
+            }
+            lines.push(" ".repeat(first.chars().count()));
+            words = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if words > 0 {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        words += 1;
+    }
+    lines.join("\n") + "\n"
+}
+
+const CONTINUES: &str = " \\";
+
+/// The words of a command as a shell parts them, each as it is typed.
+fn words_of(command: &str) -> Vec<&str> {
+    let (mut words, mut from, mut quoted, mut escaped) = (Vec::new(), 0, false, false);
+    for (at, letter) in command.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if !quoted => escaped = true,
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => {
+                words.push(&command[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&command[from..]);
+    words
+}
+
 #[cfg(test)]
 mod tests {
-    use super::render;
+    use super::{render, render_within, typed, words_of};
+    use crate::format::longest_word;
     use crate::made;
     use jostle_model::Nanos;
 
@@ -159,5 +207,106 @@ mod tests {
         finished.
         Next: jostle contend flock sysv -w 10:1000 -t 5 --runs 6
         ");
+    }
+
+    #[test]
+    fn a_command_is_broken_where_a_shell_takes_it_for_one() {
+        let command = r"jostle call 'exec:perl -e '\''exit 3'\'' x' -n 100:1000 --runs 6";
+        let words = [
+            "jostle",
+            "call",
+            r"'exec:perl -e '\''exit 3'\'' x'",
+            "-n",
+            "100:1000",
+            "--runs",
+            "6",
+        ];
+        assert_eq!(words_of(command), words);
+        let text = typed("Next: ", command, 40);
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 40),
+            "{text}"
+        );
+        let joined = text.trim_start_matches("Next: ").replace("\\\n", " ");
+        assert_eq!(words_of_lines(&joined), words);
+        assert_eq!(
+            typed("Next: ", "jostle doctor", 40),
+            "Next: jostle doctor\n"
+        );
+    }
+
+    fn words_of_lines(text: &str) -> Vec<&str> {
+        let words = words_of(text.trim_end()).into_iter();
+        words.filter(|word| !word.is_empty()).collect()
+    }
+
+    /// Every record of the repository, at three widths of a terminal.
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_no_cell_is_broken() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../record");
+        let mut lines = 0;
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(sets) = crate::read(&path) else {
+                continue;
+            };
+            for width in [80, 120, 200] {
+                let text = render_within(&sets, width);
+                for line in text.lines() {
+                    let long = line.chars().count();
+                    let indent = long - line.trim_start().chars().count();
+                    let first = line.trim_start().trim_start_matches("Next: ");
+                    let word = longest_word(line.trim_start().trim_end_matches(" \\"));
+                    assert!(
+                        long <= width || indent + word + 2 >= long || !first.contains(' '),
+                        "{} at {width}: {line}",
+                        path.display()
+                    );
+                    lines += 1;
+                }
+                for (set, page) in sets.iter().zip(crate::page::pages(&sets)) {
+                    cells_are_whole(&text, &page);
+                    marks_have_notes(&page);
+                    assert!(!set.points.is_empty());
+                }
+            }
+        }
+        assert!(lines > 1_000, "{lines}");
+    }
+
+    /// Each cell of each table stands in one line.
+    fn cells_are_whole(text: &str, page: &crate::page::Page) {
+        let headline = page.headline.iter().map(|headline| &headline.grid);
+        let tables = page.tables.iter().map(|table| &table.grid);
+        for grid in headline.chain(tables) {
+            for cell in grid.rows.iter().flatten() {
+                assert!(
+                    text.lines().any(|line| line.contains(cell.as_str())),
+                    "{cell}"
+                );
+            }
+        }
+    }
+
+    /// Each footnote is referred to, and each reference has a footnote.
+    fn marks_have_notes(page: &crate::page::Page) {
+        let Some(headline) = &page.headline else {
+            return;
+        };
+        let marks = headline.grid.rows.iter().filter_map(|row| row.last());
+        let marks = marks.flat_map(|cell| cell.split(['[', ']']).skip(1));
+        let marks = marks.filter_map(|mark| mark.parse::<usize>().ok());
+        let marks: std::collections::BTreeSet<usize> = marks.collect();
+        assert_eq!(marks, (1..=headline.notes.len()).collect());
+    }
+
+    #[test]
+    fn requests_at_three_widths() {
+        for width in [80, 120, 200] {
+            insta::assert_snapshot!(
+                format!("spread_at_{width}"),
+                render_within(&[made::spread()], width)
+            );
+        }
     }
 }

@@ -175,7 +175,13 @@ const PACKAGES: &[Package] = &[
     Package {
         name: "python3-venv",
         brings: "python3",
-        why: "keeps two versions of redis-py apart for the tests of jostled",
+        why: "keeps two versions of redis-py apart for the tests of jostled, and has pandas and \
+              DuckDB for the examples of docs/data.md",
+    },
+    Package {
+        name: "r-base-core",
+        brings: "Rscript",
+        why: "runs the example in R of docs/data.md",
     },
 ];
 

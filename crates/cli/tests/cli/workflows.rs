@@ -91,8 +91,21 @@ fn every_plan_of_the_repository_can_be_run() {
         for quick in ["", "--quick"] {
             let line = format!("run {} --dry-run {quick}", path.display());
             let done = jostle(&line).run().exits(0);
-            let absent = |line: &str| line.contains(" is left out: ");
-            assert!(done.stderr.lines().all(absent), "{}", done.transcript());
+            let left_out = |line: &str| line.contains(" is left out: ") || line.contains("--quick");
+            assert!(done.stderr.lines().all(left_out), "{}", done.transcript());
+            let about = done.stdout.lines().next().unwrap();
+            let about = about
+                .strip_prefix("# ")
+                .and_then(|said| said.split_once(", about "));
+            let (_, takes) = about.unwrap_or_else(|| panic!("{}", done.transcript()));
+            if let (Some((number, unit)), "--quick") = (takes.split_once(' '), quick) {
+                let seconds: f64 = number.parse().unwrap();
+                assert!(
+                    unit.starts_with("s ") && seconds < 60.0,
+                    "{}",
+                    path.display()
+                );
+            }
             // What asks only of a server that is not there is left out whole.
             let [least, most] =
                 ["\ntargets = ", "\n[[experiment]]"].map(|line| text.matches(line).count());
@@ -211,13 +224,30 @@ fn a_report_is_what_the_run_printed_in_every_format() {
     );
     let csv = place.jostle("report csv.jsonl --format csv").run().stdout;
     let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
-    assert_eq!(columns, vec![columns[0]; 9], "a header and eight runs");
+    let points = columns.len() - 1;
+    assert_eq!(columns, vec![columns[0]; 1 + points]);
     let both = place
         .jostle("report table.jsonl csv.jsonl --format csv")
         .run()
         .exits(0)
         .stdout;
-    assert_eq!(both.lines().count(), 17);
+    assert_eq!(both.lines().count(), 1 + 2 * points);
+    for file in ["table.jsonl", "csv.jsonl"] {
+        let of_file = both.lines().filter(|line| line.contains(file));
+        assert_eq!(of_file.count(), points, "{file}");
+    }
+    let tidy = place
+        .jostle("report csv.jsonl --format csv --tidy")
+        .run()
+        .exits(0)
+        .stdout;
+    let errors = tidy.lines().filter(|line| line.contains(",errors,"));
+    assert_eq!(errors.count(), 8, "one for each of eight runs");
+    place
+        .jostle("report csv.jsonl --tidy")
+        .run()
+        .exits(2)
+        .says("type --format csv --tidy");
 }
 
 /// The header of one block of lockscale's output, and the nine columns of the points

@@ -1,0 +1,268 @@
+//! How long a plan takes, estimated before anything has started, and how `--quick` keeps
+//! it short.
+//!
+//! From the plan alone: runs, windows, and for what ends with its operations the time of
+//! one, as measured on two virtual CPUs. The records of the repository are its test. What a
+//! network adds is not in it. Once pilots have run, `schedule` knows better.
+
+use crate::schedule::{BLOCKS, Pilot};
+use jostle_model::connect::Only;
+use jostle_model::defaults;
+use jostle_model::plan::{Plan, Workload};
+use jostle_model::record::At;
+use jostle_model::{List, Nanos};
+use jostle_targets::Spec;
+use jostle_targets::table::Family;
+
+/// A person waits for so long.
+const QUICK: Nanos = Nanos::from_millis(50_000);
+
+/// Starting the keeper, asking the machine how late sleeps end.
+const EXPERIMENT: Nanos = Nanos::from_millis(500);
+/// The tool's own cost beside a lock.
+const TARGET: Nanos = Nanos::from_millis(300);
+/// The machine's pulse before and after a run, forking and reading clocks.
+const RUN: Nanos = Nanos::from_millis(20);
+/// Generators with a share of a CPU start and end slowly.
+const LIMITED_RUN: Nanos = Nanos::from_millis(180);
+const WORKER: Nanos = Nanos::from_micros(150);
+
+/// Opening a connection, closing both ends of it, and looking at it.
+const CONNECTION: Nanos = Nanos::from_micros(24);
+/// One that looks at all even ports first, where these are used up.
+const CROWDED: Nanos = Nanos::from_micros(520);
+/// Even ports of the usual range, for each source address and port of the server.
+const EVEN_PORTS: u64 = 14_116;
+
+/// All runs of all experiments.
+pub fn takes(plans: &[Plan]) -> Nanos {
+    Nanos(plans.iter().map(|plan| of_plan(plan).0).sum())
+}
+
+/// One experiment; where the plan leaves the number of runs open, not more than its
+/// budget.
+fn of_plan(plan: &Plan) -> Nanos {
+    let mut plan = plan.clone();
+    plan.targets.append(&mut plan.optional);
+    plan.fill_from(defaults::swept(plan.workload));
+    plan.fill_from(defaults::options(plan.workload));
+    if plan.targets.is_empty() {
+        let usual = defaults::targets(plan.workload).iter();
+        plan.targets = usual.map(|name| (*name).to_owned()).collect();
+    }
+    let runs = u64::from(plan.runs.unwrap_or(BLOCKS));
+    let round: u64 = match plan.workload {
+        Workload::Connect => plan.targets.iter().map(|t| sweep_ns(&plan, t)).sum(),
+        _ => {
+            let ats = At::swept(&plan);
+            let points = plan
+                .targets
+                .iter()
+                .flat_map(|t| ats.iter().map(move |at| (t, at)));
+            points.map(|(target, at)| run_ns(&plan, target, at)).sum()
+        }
+    };
+    let setup = EXPERIMENT.0 + TARGET.0 * plan.targets.len() as u64;
+    let all = setup.saturating_add(runs.saturating_mul(round));
+    Nanos(match (plan.runs, plan.budget) {
+        (None, Some(budget)) => all.min(budget.0),
+        _ => all,
+    })
+}
+
+/// One run of a point.
+fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
+    let workers = at.workers.or(plan.in_flight).unwrap_or(1);
+    let around = RUN.0 + WORKER.0.saturating_mul(workers);
+    if !plan.workload.has_window() {
+        let each = at.operations.or(at.keys).unwrap_or(1);
+        let nulls = match Spec::parse(target).is_ok_and(|spec| spec.entry.is_asked()) {
+            true => crate::requested::nulls(plan, each),
+            false => 0,
+        };
+        let nulls_ns = nulls as f64 * operation_ns(plan, "exec:true", workers);
+        let own_ns = each as f64 * operation_ns(plan, target, workers);
+        return around + (workers as f64 * (own_ns + nulls_ns)) as u64;
+    }
+    let hold = plan.hold.map_or(0, |hold| hold.span().0);
+    let pilot = Pilot {
+        workers,
+        grant: Nanos(hold.max(1_000)),
+        overhead: Nanos::ZERO,
+    };
+    let window = plan.duration.unwrap_or(pilot.window());
+    let warmup = plan.warmup.unwrap_or(pilot.warmup());
+    let limited = plan.generator_cpu.map_or(0, |_| LIMITED_RUN.0);
+    around + limited + window.0 + warmup.0
+}
+
+/// What an operation adds to a run of so many workers, in nanoseconds.
+fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
+    let Ok(spec) = Spec::parse(target) else {
+        return 0.0;
+    };
+    let piped = plan.pipeline.is_some_and(|depth| depth > 1);
+    let alone = match (spec.entry.family, spec.entry.name) {
+        (_, "exec") if target == "exec:true" => 350_000.0,
+        (_, "exec") => 630_000.0,
+        (_, "procd-call") => 45_000.0,
+        (_, "procd") => 7_500.0,
+        (Family::Service, _) if piped => 1_800.0,
+        (Family::Service, _) if plan.workload == Workload::Hold => 26_000.0,
+        (Family::Service | Family::Server, _) => 33_000.0,
+        _ => 500.0,
+    };
+    // Two workers do not do twice as much on two CPUs, and more do no more than two.
+    match workers {
+        1 => alone,
+        _ => alone * 0.55,
+    }
+}
+
+/// All curves of a target, once.
+fn sweep_ns(plan: &Plan, target: &str) -> u64 {
+    let open = plan.open.iter().flat_map(|list| &list.0).max().copied();
+    let (open, ports) = (open.unwrap_or(0), plan.ports.unwrap_or(1));
+    let tcp = target.starts_with("tcp") && plan.only != Some(Only::Bind);
+    let each = match tcp {
+        true => CONNECTION.0,
+        false => CONNECTION.0 / 3,
+    };
+    let one = [1];
+    let sources = plan.sources.as_ref().map_or(&one[..], |list| &list.0);
+    let listeners = plan
+        .listeners
+        .as_ref()
+        .map_or(1, |list| list.0.len() as u64);
+    let curves = sources.iter().map(|sources| {
+        let even = EVEN_PORTS.saturating_mul(*sources).saturating_mul(ports);
+        let crowded = match tcp && plan.port_range.is_none() {
+            true => open.saturating_sub(even),
+            false => 0,
+        };
+        open.saturating_mul(each) + crowded.saturating_mul(CROWDED.0) + RUN.0
+    });
+    listeners * curves.sum::<u64>()
+}
+
+/// Makes of these plans a look of less than a minute: three short runs of each point, and
+/// where that takes longer, fewer points. Returns what was left out, as typed.
+pub fn quicken(plans: &mut [Plan]) -> Vec<String> {
+    plans.iter_mut().for_each(crate::resolve::quicken);
+    let mut left_out = Vec::new();
+    while takes(plans) > QUICK {
+        let longest = plans.iter_mut().filter(|plan| can_be_thinned(plan));
+        let Some(plan) = longest.max_by_key(|plan| of_plan(plan)) else {
+            break;
+        };
+        left_out.extend(thin(plan));
+    }
+    left_out
+}
+
+fn can_be_thinned(plan: &Plan) -> bool {
+    let list = swept(&mut plan.clone()).map(|(_, list)| list.0.len());
+    list.is_some_and(|length| length > 1)
+}
+
+fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
+    let (option, list) = match plan.workload {
+        Workload::Contend => ("-w", plan.workers.as_mut()),
+        Workload::Stream => ("-n", plan.operations.as_mut()),
+        Workload::Hold => ("--keys", plan.keys.as_mut()),
+        Workload::Connect => ("--open", plan.open.as_mut()),
+        Workload::Rate => ("--rate", plan.rate.as_mut()),
+        Workload::Spread => ("--generators", plan.generators.as_mut()),
+    };
+    Some((option, list?))
+}
+
+/// Of many values every second one goes, of few the greatest.
+fn thin(plan: &mut Plan) -> Option<String> {
+    const MANY: usize = 12;
+    let workload = plan.workload;
+    let (option, list) = swept(plan)?;
+    let last = list.0.len().checked_sub(1)?;
+    if list.0.len() > MANY {
+        let mut at = 0;
+        list.0.retain(|_| {
+            at += 1;
+            at % 2 == 1 || at - 1 == last
+        });
+        return Some(format!(
+            "--quick: {workload} has every second {option} only"
+        ));
+    }
+    let greatest = *list.0.iter().max()?;
+    list.0.retain(|value| *value != greatest);
+    Some(format!(
+        "--quick leaves out {option} {greatest} of {workload}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::record::Record;
+    use std::path::{Path, PathBuf};
+
+    fn record(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../record")
+            .join(name)
+    }
+
+    /// Each experiment of these records with what it really took.
+    #[test]
+    fn the_estimate_is_within_a_quarter_of_what_the_records_took() {
+        let files = [
+            "cern.jsonl",
+            "connect-1M.jsonl",
+            "connect-20k.jsonl",
+            "connect-40k.jsonl",
+            "lockscale.jsonl",
+            "old.jsonl",
+            "scope.jsonl",
+        ];
+        let mut compared = 0;
+        for name in files {
+            let (mut plan, mut took, mut estimated) = (None, 0.0, 0.0);
+            for line in std::fs::read_to_string(record(name)).unwrap().lines() {
+                match serde_json::from_str(line).unwrap() {
+                    Record::Experiment(experiment) => plan = Some(experiment.plan),
+                    Record::End(end) => {
+                        let each = takes(&[plan.take().unwrap()]).as_secs_f64();
+                        println!("{name}: {each:.1} s, took {:.1} s", end.elapsed_s);
+                        took += end.elapsed_s;
+                        estimated += each;
+                        assert!((each / end.elapsed_s - 1.0).abs() < 0.25, "{name}: {each}");
+                        compared += 1;
+                    }
+                    _ => {}
+                }
+            }
+            assert!((estimated / took - 1.0).abs() < 0.25, "{name}: {estimated}");
+        }
+        assert!(compared > 12, "{compared}");
+    }
+
+    #[test]
+    fn many_values_are_thinned_and_of_few_the_greatest_goes() {
+        let mut plan = Plan::of(Workload::Stream);
+        plan.targets = vec!["lockd".to_owned()];
+        plan.operations = Some(List((1..=91).map(|n| 900 + n * 100).collect()));
+        let mut plans = vec![plan.clone(), plan];
+        plans[1].operations = Some(List(vec![1_000, 1_000_000_000]));
+        let left_out = quicken(&mut plans);
+        assert!(takes(&plans) <= QUICK);
+        let few = plans[1].operations.as_ref().unwrap();
+        assert_eq!(few.0, [1_000]);
+        assert!(left_out.contains(&"--quick leaves out -n 1000000000 of stream".to_owned()));
+        // One value is never left out, however long it takes.
+        let mut alone = Plan::of(Workload::Stream);
+        alone.operations = Some(List(vec![1_000_000_000]));
+        let mut alone = [alone];
+        assert_eq!(quicken(&mut alone), [""; 0]);
+        assert_eq!(alone[0].runs, Some(3));
+    }
+}

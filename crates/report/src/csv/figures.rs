@@ -1,0 +1,454 @@
+//! What a run measured, as columns of figures: each with its unit in its name, how it is
+//! taken over the runs of a point, and where a run has it.
+
+use crate::ResultSet;
+use jostle_model::connect::Connections;
+use jostle_model::record::{Distribution, PerWorker, Point, Spread};
+use std::collections::BTreeSet;
+
+/// How a figure of single runs becomes one of their point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// The median, with the ends of its interval in columns of their own.
+    Interval,
+    /// The median alone.
+    Middle,
+    /// The sum.
+    Sum,
+    /// The least.
+    Least,
+    /// The greatest.
+    Most,
+    /// Of the run that stands for all in the fairness of a point.
+    Fairness,
+}
+
+/// Where a run has a figure.
+type Find = Box<dyn Fn(&Point) -> Option<f64>>;
+
+/// One figure of a run.
+pub struct Figure {
+    /// Without its unit: `wait_p99`.
+    pub stem: String,
+    /// As it ends the name: `ns`, `per_s`; empty for counts, shares and indices that
+    /// name themselves.
+    pub unit: &'static str,
+    /// How it is taken over runs.
+    pub over: Over,
+    /// It tells why a point is INVALID, and is printed of such a point too.
+    pub evidence: bool,
+    of: Find,
+}
+
+impl Figure {
+    fn new(
+        stem: impl Into<String>,
+        unit: &'static str,
+        over: Over,
+        of: impl Fn(&Point) -> Option<f64> + 'static,
+    ) -> Figure {
+        Figure {
+            stem: stem.into(),
+            unit,
+            over,
+            evidence: false,
+            of: Box::new(of),
+        }
+    }
+
+    fn evidence(mut self) -> Figure {
+        self.evidence = true;
+        self
+    }
+
+    /// `wait_p99_ns`; of an end of its interval `wait_p99_low_ns`.
+    pub fn name(&self, end: &str) -> String {
+        let parts = [self.stem.as_str(), end, self.unit];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("_")
+    }
+
+    /// Of one run.
+    pub fn of(&self, run: &Point) -> Option<f64> {
+        (self.of)(run).filter(|value| value.is_finite())
+    }
+}
+
+/// All that any run of these results may have; phases, answers and errors have the names
+/// that the runs give them.
+pub fn figures(sets: &[ResultSet]) -> Vec<Figure> {
+    let runs: Vec<&Point> = sets.iter().flat_map(|set| &set.points).collect();
+    let mut all = rates();
+    all.extend(waits(&runs));
+    all.extend(fairness());
+    for (name, find) in DISTRIBUTIONS {
+        all.extend(distribution(name, &runs, *find));
+    }
+    for phase in names(&runs, |run| {
+        run.phases.iter().map(|p| p.phase.clone()).collect()
+    }) {
+        let stem = format!("phase_{phase}");
+        all.extend(distribution(&stem, &runs, move |run| {
+            let mut phases = run.phases.iter();
+            phases.find(|p| p.phase == phase).map(|p| &p.span)
+        }));
+    }
+    all.extend(costs());
+    all.extend(connections());
+    all.extend(requests());
+    all.extend(evidence());
+    for code in names(&runs, |run| run.codes.keys().cloned().collect()) {
+        let stem = format!("answers_{code}");
+        all.push(
+            Figure::new(stem, "", Over::Sum, move |run| {
+                run.codes.get(&code).map(|n| *n as f64)
+            })
+            .evidence(),
+        );
+    }
+    for error in names(&runs, |run| run.errors.keys().cloned().collect()) {
+        let stem = format!("errors_{error}");
+        all.push(
+            Figure::new(stem, "", Over::Sum, move |run| {
+                run.errors.get(&error).map(|n| *n as f64)
+            })
+            .evidence(),
+        );
+    }
+    all
+}
+
+/// Each name that any run has, once, in alphabetical order.
+fn names(runs: &[&Point], of: fn(&Point) -> Vec<String>) -> BTreeSet<String> {
+    runs.iter().flat_map(|run| of(run)).collect()
+}
+
+fn rates() -> Vec<Figure> {
+    use Over::{Interval, Middle, Sum};
+    vec![
+        Figure::new("throughput", "per_s", Interval, |run| {
+            Some(run.throughput_per_s)
+        }),
+        Figure::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
+        Figure::new("of_ideal", "share", Interval, |run| run.of_ideal),
+        Figure::new("operations", "", Sum, |run| Some(run.operations as f64)),
+        Figure::new("window", "s", Middle, |run| Some(run.window_s)),
+        Figure::new("warmup", "s", Middle, |run| Some(run.warmup_s)),
+        Figure::new("acquire_phase", "s", Interval, |run| run.acquire_phase_s),
+        Figure::new("release_phase", "s", Interval, |run| run.release_phase_s),
+        Figure::new("blocked", "share", Interval, |run| run.blocked_share),
+    ]
+}
+
+const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "p999"];
+
+/// Percentiles that account for the attempts and requests which the end of a window cut
+/// off, or the bound above which they lie.
+fn waits(runs: &[&Point]) -> Vec<Figure> {
+    let mut all = Vec::new();
+    for name in PERCENTILES {
+        let wait = move |run: &Point| {
+            let known = &run.acquire_ns.as_ref()?.kaplan_meier;
+            known.get(name).map(|ns| *ns as f64)
+        };
+        all.push(Figure::new(
+            format!("wait_{name}"),
+            "ns",
+            Over::Interval,
+            wait,
+        ));
+        let above = move |run: &Point| {
+            let above = &run.acquire_ns.as_ref()?.at_least;
+            above.get(name).map(|ns| *ns as f64)
+        };
+        let stem = format!("wait_{name}_at_least");
+        all.push(Figure::new(stem, "ns", Over::Middle, above));
+    }
+    all.push(Figure::new("censored", "", Over::Sum, |run| {
+        run.acquire_ns.as_ref().map(|waits| waits.censored as f64)
+    }));
+    all.extend(distribution("granted_wait", runs, |run| {
+        run.acquire_ns.as_ref().map(|waits| &waits.granted)
+    }));
+    for name in PERCENTILES {
+        let stem = format!("response_{name}");
+        let of = move |run: &Point| response(run, name);
+        all.push(Figure::new(stem, "ns", Over::Interval, of));
+        let stem = format!("response_{name}_at_least");
+        let of = move |run: &Point| response_at_least(run, name);
+        all.push(Figure::new(stem, "ns", Over::Middle, of));
+    }
+    all.extend(distribution("answered_response", runs, |run| {
+        let spread = run.spread.as_ref().and_then(|s| s.response_ns.as_ref());
+        let spread = spread.map(|waits| &waits.granted);
+        run.response_ns.as_ref().or(spread)
+    }));
+    all
+}
+
+fn response(run: &Point, name: &str) -> Option<f64> {
+    let known = match (&run.spread, &run.open_loop) {
+        (Some(spread), _) => &spread.response_ns.as_ref()?.kaplan_meier,
+        (None, Some(open)) => &open.response_kaplan_meier,
+        (None, None) => &run.response_ns.as_ref()?.percentiles,
+    };
+    known.get(name).map(|ns| *ns as f64)
+}
+
+fn response_at_least(run: &Point, name: &str) -> Option<f64> {
+    let above = match (&run.spread, &run.open_loop) {
+        (Some(spread), _) => &spread.response_ns.as_ref()?.at_least,
+        (None, Some(open)) => &open.response_at_least,
+        (None, None) => return None,
+    };
+    above.get(name).map(|ns| *ns as f64)
+}
+
+fn fairness() -> Vec<Figure> {
+    let share = |stem: &str, of: fn(&PerWorker) -> f64| {
+        Figure::new(stem, "", Over::Fairness, move |run| {
+            run.per_worker.as_ref().map(of)
+        })
+    };
+    vec![
+        share("per_worker_min", |s| s.min as f64),
+        share("per_worker_max", |s| s.max as f64),
+        share("per_worker_mean", |s| s.mean),
+        share("per_worker_stddev", |s| s.stddev),
+        share("per_worker_none", |s| s.none as f64),
+        share("jain", |s| s.jain),
+        share("dispersion", |s| s.dispersion),
+        share("top_half_share", |s| s.top_half_share),
+        share("rotations", |s| s.rotations),
+        Figure::new("longest_wait", "ns", Over::Most, |run| {
+            Some(run.per_worker?.longest_wait_ns? as f64)
+        }),
+        Figure::new("longest_streak", "", Over::Most, |run| {
+            Some(run.per_worker?.longest_streak? as f64)
+        }),
+        Figure::new("longest_streak_while_waited", "", Over::Most, |run| {
+            Some(run.per_worker?.longest_streak_while_waited? as f64)
+        }),
+    ]
+}
+
+/// Count, extremes, mean, percentiles, and the shares of `--over`.
+fn distribution(
+    stem: &str,
+    runs: &[&Point],
+    find: impl Fn(&Point) -> Option<&Distribution> + Clone + 'static,
+) -> Vec<Figure> {
+    let figure = |name: &str, unit, over, of: fn(&Distribution) -> Option<f64>| {
+        let find = find.clone();
+        Figure::new(format!("{stem}_{name}"), unit, over, move |run| {
+            of(find(run)?)
+        })
+    };
+    // Without any value, the extremes and the mean mean nothing.
+    let mut all = vec![
+        figure("count", "", Over::Sum, |d| Some(d.count as f64)),
+        figure("min", "ns", Over::Least, |d| {
+            (d.count > 0).then_some(d.min as f64)
+        }),
+        figure("mean", "ns", Over::Interval, |d| {
+            (d.count > 0).then_some(d.mean)
+        }),
+    ];
+    for name in PERCENTILES {
+        let find = find.clone();
+        let of = move |run: &Point| find(run)?.percentiles.get(name).map(|ns| *ns as f64);
+        let stem = format!("{stem}_{name}");
+        all.push(Figure::new(stem, "ns", Over::Interval, of));
+    }
+    all.push(figure("max", "ns", Over::Most, |d| {
+        (d.count > 0).then_some(d.max as f64)
+    }));
+    let found = runs.iter().filter_map(|run| find(run));
+    let times: BTreeSet<String> = found.flat_map(|d| d.over.keys().cloned()).collect();
+    for time in times {
+        let (find, stem) = (find.clone(), format!("{stem}_over_{time}"));
+        let of = move |run: &Point| find(run)?.over.get(&time).copied();
+        all.push(Figure::new(stem, "share", Over::Interval, of));
+    }
+    all
+}
+
+type Part = fn(&Point) -> Option<&Distribution>;
+
+static DISTRIBUTIONS: &[(&str, Part)] = &[
+    ("hold", |run| run.hold_ns.as_ref()),
+    ("handoff", |run| run.handoff_ns.as_ref()),
+    ("handoff_same_cpu", |run| run.handoff_same_cpu_ns.as_ref()),
+    ("handoff_cross_cpu", |run| run.handoff_cross_cpu_ns.as_ref()),
+    ("release", |run| run.release_ns.as_ref()),
+    ("batch", |run| run.batch_ns.as_ref()),
+    ("release_batch", |run| run.release_batch_ns.as_ref()),
+    ("failed_try", |run| run.failed_try_ns.as_ref()),
+    ("connect", |run| run.connect_ns.as_ref()),
+    ("connect_even", |run| run.connect_even_ns.as_ref()),
+    ("connect_odd", |run| run.connect_odd_ns.as_ref()),
+    ("bind", |run| run.bind_ns.as_ref()),
+    ("accept", |run| run.accept_ns.as_ref()),
+    ("close", |run| run.close_ns.as_ref()),
+    ("server_close", |run| run.server_close_ns.as_ref()),
+    ("service", |run| run.service_ns.as_ref()),
+    ("failed_service", |run| run.failed_ns.as_ref()),
+    ("null_service", |run| {
+        run.null.as_ref().map(|null| &null.service_ns)
+    }),
+    ("generator_lag", |run| {
+        run.open_loop.as_ref()?.generator_lag_ns.as_ref()
+    }),
+    ("target_lag", |run| {
+        run.open_loop.as_ref()?.target_lag_ns.as_ref()
+    }),
+    ("canary_lag", |run| {
+        run.open_loop.as_ref()?.canary_lag_ns.as_ref()
+    }),
+];
+
+fn costs() -> Vec<Figure> {
+    use Over::{Interval, Sum};
+    vec![
+        Figure::new("cpu", "us_per_operation", Interval, |run| {
+            run.cpu_us_per_operation
+        }),
+        Figure::new("cpu", "s", Sum, |run| run.cpu_s),
+        Figure::new("cpu_user", "s", Sum, |run| run.cpu_user_s),
+        Figure::new("cpu_system", "s", Sum, |run| run.cpu_system_s),
+        Figure::new("spun", "s", Sum, |run| run.spun_s),
+        Figure::new("children_user", "s", Sum, |run| run.children_user_s),
+        Figure::new("children_system", "s", Sum, |run| run.children_system_s),
+        Figure::new("server_cpu", "us_per_operation", Interval, |run| {
+            run.server?.cpu_us_per_operation
+        }),
+        Figure::new("server_memory", "bytes_per_held_lock", Interval, |run| {
+            run.server?.bytes_per_held_lock
+        }),
+        Figure::new("null_cpu", "us_per_operation", Interval, |run| {
+            run.null.as_ref().map(|null| null.cpu_us_per_operation)
+        }),
+        Figure::new("context_switches", "", Sum, |run| {
+            run.context_switches.map(|n| n as f64)
+        }),
+        Figure::new("idle_mean", "ns", Interval, |run| run.idle_mean_ns),
+        Figure::new("stamp_every", "", Over::Middle, |run| {
+            run.stamp_every.map(|n| n as f64)
+        }),
+        Figure::new("stamped", "", Sum, |run| run.stamped.map(|n| n as f64)),
+    ]
+}
+
+fn connections() -> Vec<Figure> {
+    let each = |stem: &str, unit, of: fn(&Connections) -> Option<f64>| {
+        Figure::new(stem, unit, Over::Interval, move |run| {
+            of(run.connections.as_deref()?)
+        })
+    };
+    vec![
+        each("opened", "", |c| Some(c.opened as f64)),
+        each("total", "s", |c| Some(c.total_s)),
+        each("client_own_memory", "bytes_each", |c| {
+            c.client.own_bytes_each
+        }),
+        each("server_own_memory", "bytes_each", |c| {
+            c.server.as_ref()?.own_bytes_each
+        }),
+        each("slab_memory", "bytes_each", |c| c.slab_bytes_each),
+        each("server_cpu_user", "s", |c| c.server.as_ref()?.cpu_user_s),
+        each("server_cpu_system", "s", |c| {
+            c.server.as_ref()?.cpu_system_s
+        }),
+        each("time_wait_left", "", |c| c.time_wait_left.map(|n| n as f64)),
+    ]
+}
+
+/// What became of requests that were planned, or kept in flight.
+fn requests() -> Vec<Figure> {
+    let spread = |stem: &str, of: fn(&Spread) -> Option<f64>| {
+        Figure::new(stem, "", Over::Interval, move |run| {
+            of(run.spread.as_deref()?)
+        })
+    };
+    vec![
+        spread("in_flight", |s| Some(s.in_flight as f64)),
+        spread("effective_in_flight", |s| Some(s.effective)),
+        spread("in_flight_at_server", |s| s.at_server),
+    ]
+}
+
+/// What checks look at. It is printed of INVALID points too.
+fn evidence() -> Vec<Figure> {
+    let count = |stem: &str, of: fn(&Point) -> Option<u64>| {
+        Figure::new(stem, "", Over::Sum, move |run| of(run).map(|n| n as f64)).evidence()
+    };
+    let figure = |stem: &str, unit, over, of: fn(&Point) -> Option<f64>| {
+        Figure::new(stem, unit, over, of).evidence()
+    };
+    use Over::{Middle, Most, Sum};
+    vec![
+        count("errors", |run| Some(run.errors.values().sum())),
+        count("deaths", |run| Some(run.deaths.len() as u64)),
+        count("timeouts", |run| run.timeouts),
+        count("exclusion_checked", |run| {
+            run.exclusion.as_ref().map(|e| e.checked)
+        }),
+        count("exclusion_violations", |run| {
+            run.exclusion.as_ref().map(|e| e.violations)
+        }),
+        count("exclusion_holder_died", |run| {
+            run.exclusion.as_ref().map(|e| e.holder_died)
+        }),
+        count("exclusion_lost_updates", |run| {
+            run.exclusion.as_ref().map(|e| e.lost_updates)
+        }),
+        count("server_counted", |run| run.server?.counted),
+        figure("server_difference", "", Sum, |run| {
+            run.server?.difference.map(|n| n as f64)
+        }),
+        count("planned", |run| run.open_loop.as_ref().map(|o| o.planned)),
+        count("done", |run| run.open_loop.as_ref().map(|o| o.done)),
+        count("failed", |run| run.open_loop.as_ref().map(|o| o.failed)),
+        count("dropped", |run| run.open_loop.as_ref().map(|o| o.dropped)),
+        count("in_flight_at_end", |run| {
+            run.open_loop.as_ref().map(|o| o.in_flight)
+        }),
+        count("lost", |run| run.connections.as_ref()?.lost),
+        figure("generators_busiest", "share", Most, |run| {
+            let shares = run.generators.iter().map(|g| g.busy_share);
+            shares.reduce(f64::max)
+        }),
+        figure("generators_still", "share", Most, |run| {
+            let generators = run.generators.iter();
+            let shares = generators.filter_map(|g| Some(g.process?.still_share));
+            shares.reduce(f64::max)
+        }),
+        figure("runqueue_wait", "s", Sum, |run| run.runqueue_wait_s),
+        figure("others_cpu", "s", Sum, |run| {
+            run.accounts.as_ref()?.others_s
+        }),
+        figure("server_cpu", "s", Sum, |run| {
+            run.accounts.as_ref()?.server_s
+        }),
+        figure("unexplained_cpu", "s", Sum, |run| {
+            run.accounts.as_ref()?.unexplained_s
+        }),
+        figure("waited", "s", Sum, |run| run.accounts.as_ref()?.waited_s),
+        figure("stolen", "s", Sum, |run| run.accounts.as_ref()?.stolen_s),
+        figure("steal", "share", Most, |run| run.machine.steal_share),
+        count("throttled_periods", |run| run.machine.throttled_periods),
+        figure("start_spread", "ns", Most, |run| {
+            Some(run.start_spread_ns as f64)
+        }),
+        figure("anchor_step", "ns", Middle, |run| {
+            run.anchor.map(|a| a.step_ns)
+        }),
+        figure("anchor_call", "ns", Middle, |run| {
+            run.anchor.map(|a| a.call_ns)
+        }),
+        figure("anchor_wake", "ns", Middle, |run| {
+            run.anchor.map(|a| a.wake_ns)
+        }),
+        figure("anchor_line", "ns", Middle, |run| run.anchor?.line_ns),
+    ]
+}
