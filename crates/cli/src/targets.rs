@@ -178,7 +178,10 @@ mod tests {
         assert_eq!(one("flock:/mnt/x", false), one("flock", false));
         assert!(one("flock", true).unwrap().starts_with("`flock[:"));
         let error = one("flok", false).unwrap_err();
-        assert!(error.contains("did you mean `flock`?"), "{error}");
+        assert!(
+            error.contains("did you mean `flock` (a file lock)?"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         (
             "contend flok",
             &[
-                "no target `flok`; did you mean `flock`?",
+                "no target `flok`; did you mean `flock` (a file lock)?",
                 "The targets are: flock, ofd (fcntl), posix,",
             ],
         ),
@@ -162,7 +162,7 @@ fn a_bad_plan_is_refused_with_what_is_wrong() {
         ),
         (
             "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flok\"]\n".to_owned(),
-            "did you mean `flock`?",
+            "did you mean `flock` (a file lock)?",
         ),
         ("[[experiments]]\n".to_owned(), "experiments"),
         ("hello\n".to_owned(), "plan.toml, line 1: key with no value"),

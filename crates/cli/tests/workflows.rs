@@ -463,7 +463,7 @@ fn one_target_is_shown_in_full() {
         .run()
         .exits(2)
         .prints_nothing()
-        .says("did you mean `flock`?");
+        .says("did you mean `flock` (a file lock)?");
 }
 
 /// clap takes `{n}` for a line break: the help spoke of the number of " and {worker}".
