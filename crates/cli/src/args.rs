@@ -65,7 +65,11 @@ pub enum Verb {
     /// Explain a check: what it asks, its threshold and source, what fools it, what to do
     Explain(Explain),
     /// Show this machine's limits that would bend a measurement, with remedies
-    Doctor,
+    Doctor {
+        /// Print the commands that mend what was found, for a shell of root; run none of them
+        #[arg(long)]
+        fix: bool,
+    },
     /// Be a server that a target brings along; the keeper's business
     #[command(hide = true)]
     Serve {
@@ -99,7 +103,7 @@ impl Verb {
             Verb::Serve { .. } | Verb::Disturb { .. } => true,
             Verb::Report(_) | Verb::Compare(_) | Verb::Calibrate(_) | Verb::Targets(_) => false,
             Verb::Explain(_) | Verb::Judge(_) => false,
-            Verb::Doctor | Verb::Completions { .. } | Verb::Man { .. } => false,
+            Verb::Doctor { .. } | Verb::Completions { .. } | Verb::Man { .. } => false,
         }
     }
 }
@@ -369,6 +373,7 @@ mod tests {
             plan(line);
         }
         Cli::try_parse_from(["jostle", "doctor"]).unwrap();
+        Cli::try_parse_from(["jostle", "doctor", "--fix"]).unwrap();
     }
 
     #[test]

@@ -1,15 +1,22 @@
 //! How `jostle doctor` prints its findings: worst first, the remedy below each,
-//! and one closing sentence.
+//! and one closing sentence; with `--fix` as commands for a shell.
 //!
 //! Not for finding anything: the survey is the engine's.
 
-use jostle_engine::preflight::{Finding, Severity};
+use jostle_engine::preflight::{Finding, SHELL, Severity};
+use jostle_model::text::one_line;
+
+/// Those of one severity in the order of the survey.
+fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    // It is stable.
+    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.matters));
+    sorted
+}
 
 /// The whole text, with a newline at its end.
 pub fn render(findings: &[Finding]) -> String {
-    let mut sorted: Vec<&Finding> = findings.iter().collect();
-    // Stable, so that findings of one severity keep the order of the survey.
-    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.matters));
+    let sorted = worst_first(findings);
     let width = sorted
         .iter()
         .map(|f| f.what.chars().count())
@@ -24,6 +31,41 @@ pub fn render(findings: &[Finding]) -> String {
         }
     }
     text + "\n" + &closing(findings) + "\n"
+}
+
+/// A line for each finding that is not fine: the command that mends it with what was
+/// found behind it, or a comment where no command does. `shell` is the process whose
+/// limits are raised. A root shell may read it as it is: what other programs are called
+/// stays within its comment.
+pub fn commands(findings: &[Finding], shell: u32) -> String {
+    let flawed = worst_first(findings).into_iter();
+    let flawed: Vec<&Finding> = flawed.filter(|f| f.matters > Severity::Fine).collect();
+    let count = flawed.iter().filter(|f| f.mend.is_some()).count();
+    let mut text = match (flawed.len(), count) {
+        (0, _) => "# jostle doctor --fix: nothing here bends a measurement.\n".to_owned(),
+        (_, 0) => "# jostle doctor --fix: no command mends what was found.\n".to_owned(),
+        _ => format!(
+            "# jostle doctor --fix: {}; nothing was run. To run all that follows:\n\
+             # jostle doctor --fix | sudo sh\n\
+             # It lasts until the next boot; with --pid {shell}, as long as that shell.\n",
+            match count {
+                1 => "1 command".to_owned(),
+                n => format!("{n} commands"),
+            }
+        ),
+    };
+    for finding in flawed {
+        let about = format!("{}: {}", finding.what, finding.found);
+        let line = match (&finding.mend, &finding.remedy) {
+            (Some(mend), _) => format!("{}  # {about}", mend.replace(SHELL, &shell.to_string())),
+            (None, remedy) => format!(
+                "# {about}; no command mends it: {}",
+                remedy.as_deref().unwrap_or_default()
+            ),
+        };
+        text += &format!("{}\n", one_line(&line));
+    }
+    text
 }
 
 fn word(matters: Severity) -> &'static str {
@@ -75,6 +117,7 @@ mod tests {
             found: found.to_owned(),
             matters,
             remedy: (matters > Severity::Fine).then(|| format!("mend {what}")),
+            mend: None,
         }
     }
 
@@ -101,6 +144,45 @@ fine    CPUs       2 of 2 may be used
 1 thing must change before the default measurements can run here.
 ";
         assert_eq!(render(&findings), expected);
+    }
+
+    #[test]
+    fn what_mends_is_a_line_for_a_shell_with_its_reason() {
+        let mended = |finding: Finding, command: &str| Finding {
+            mend: Some(command.to_owned()),
+            ..finding
+        };
+        let swap = finding("swap", "1.0 MiB in use", Severity::Note);
+        let processes = finding("processes", "room for 8", Severity::Blocks);
+        let findings = [
+            finding("CPUs", "2 of 2 may be used", Severity::Fine),
+            mended(swap, "swapoff -a && swapon -a"),
+            finding("other programs", "evil\nrm -rf /", Severity::Bends),
+            mended(processes, "prlimit --pid {shell} --nproc=9:9"),
+        ];
+        let expected = "\
+# jostle doctor --fix: 2 commands; nothing was run. To run all that follows:
+# jostle doctor --fix | sudo sh
+# It lasts until the next boot; with --pid 812, as long as that shell.
+prlimit --pid 812 --nproc=9:9  # processes: room for 8
+# other programs: evil\\u000arm -rf /; no command mends it: mend other programs
+swapoff -a && swapon -a  # swap: 1.0 MiB in use
+";
+        assert_eq!(commands(&findings, 812), expected);
+        let fine = commands(&findings[..1], 812);
+        assert!(
+            fine.ends_with("nothing here bends a measurement.\n"),
+            "{fine}"
+        );
+        let without = commands(&findings[2..3], 812);
+        assert!(
+            without.starts_with("# jostle doctor --fix: no command"),
+            "{without}"
+        );
+        assert!(
+            without.lines().all(|line| line.starts_with('#')),
+            "{without}"
+        );
     }
 
     #[test]

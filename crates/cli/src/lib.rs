@@ -84,7 +84,7 @@ pub fn main() -> ExitCode {
         Verb::Calibrate(calibrate) => calibrate::calibrate(&calibrate),
         Verb::Targets(targets) => list(&targets),
         Verb::Explain(asked) => explain::explain(&asked),
-        Verb::Doctor => examine(),
+        Verb::Doctor { fix } => examine(fix),
         Verb::Serve { server } => serve::serve(&server),
         Verb::Disturb { words } => calibrate::disturb(&words),
         Verb::Completions { shell } => complete(shell),
@@ -274,13 +274,19 @@ fn list(asked: &args::Targets) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn examine() -> Result<u8, Failure> {
+/// `fix`: as commands for a shell.
+fn examine(fix: bool) -> Result<u8, Failure> {
     let machine = Machine::read();
     let first = Look::now();
     let last = first.after(Duration::from_millis(500));
     let cpus = machine.cpus.online.len();
     let others = between(&first, &last, &[std::process::id()], cpus);
-    print(&doctor::render(&preflight::survey(&machine, &others)))?;
+    let findings = preflight::survey(&machine, &others);
+    print(&match fix {
+        // The shell that reads it, or that pipes it on, is who started this process.
+        true => doctor::commands(&findings, std::os::unix::process::parent_id()),
+        false => doctor::render(&findings),
+    })?;
     Ok(0)
 }
 

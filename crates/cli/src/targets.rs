@@ -4,18 +4,6 @@ use jostle_report::format::wrap;
 use jostle_targets::table::{Entry, Family};
 use jostle_targets::{Spec, all};
 
-/// Headings in the order of the table.
-const FAMILIES: [(Family, &str); 8] = [
-    (Family::File, "File locks"),
-    (Family::Semaphore, "Kernel semaphores"),
-    (Family::Memory, "Locks in shared memory"),
-    (Family::Service, "Lock services"),
-    (Family::Own, "Your own lock"),
-    (Family::Connection, "Connections"),
-    (Family::Server, "What answers requests"),
-    (Family::Specimen, "Specimens: their truth is known"),
-];
-
 /// As wide as a terminal is at least.
 const WIDTH: usize = 80;
 
@@ -71,8 +59,8 @@ pub fn text() -> String {
         .max()
         .unwrap_or(0);
     let mut text = String::new();
-    for (family, heading) in FAMILIES {
-        text += &format!("{heading}\n");
+    for family in Family::ALL {
+        text += &format!("{}\n", family.heading());
         for entry in of(family) {
             text += &format!("  {:<width$}  {}\n", typed(entry), entry.summary);
             let can: Vec<&str> = traits(family)
@@ -105,8 +93,8 @@ pub fn markdown() -> String {
          Services: *durable*, a restart of the server frees nothing; *replicated*, several servers can agree\n\
          on the owner; *fenced*, each grant comes with a token that only grows.\n",
     );
-    for (family, heading) in FAMILIES {
-        text += &format!("\n## {heading}\n\n| target | what |");
+    for family in Family::ALL {
+        text += &format!("\n## {}\n\n| target | what |", family.heading());
         let traits = traits(family);
         traits
             .iter()
@@ -190,7 +178,10 @@ mod tests {
         assert_eq!(one("flock:/mnt/x", false), one("flock", false));
         assert!(one("flock", true).unwrap().starts_with("`flock[:"));
         let error = one("flok", false).unwrap_err();
-        assert!(error.contains("did you mean `flock`?"), "{error}");
+        assert!(
+            error.contains("did you mean `flock` (a file lock)?"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod survey;
 pub use allow::{Need, Refusal, allow, fits};
 pub use connect::{bound, explain, forecast, limits, memory_floor, remedy};
 pub use one_host::OneHost;
-pub use survey::{Finding, Severity, survey};
+pub use survey::{Finding, SHELL, Severity, survey};
 
 /// Bytes as people read them: `512 B`, `200.0 KiB`, `1.9 GiB`.
 fn bytes(n: u64) -> String {

@@ -35,9 +35,8 @@ impl Program {
         all.find_map(|directory| Some(directory.join(self.file)).filter(|file| file.is_file()))
             .ok_or_else(|| {
                 SetupError(format!(
-                    "the program `{}` is not installed; install the Debian package {} (apt-get \
-                     install {}), or name a server of yours by its address",
-                    self.file, self.package, self.package
+                    "the program `{}` is not installed: `apt install {}` (Debian)",
+                    self.file, self.package
                 ))
             })
     }
@@ -169,7 +168,7 @@ mod tests {
             package: "some-server",
         };
         let error = program.find().unwrap_err().0;
-        assert!(error.contains("apt-get install some-server"), "{error}");
+        assert!(error.contains("apt install some-server"), "{error}");
     }
 
     #[test]

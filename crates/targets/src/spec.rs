@@ -33,7 +33,7 @@ impl Spec {
         };
         let entry = all()
             .find(|entry| names(entry).any(|n| n == name))
-            .ok_or_else(|| unknown(name))?;
+            .ok_or_else(|| unknown(name, typed))?;
         let shown = redacted(typed);
         if is_redacted(typed) {
             return Err(format!(
@@ -98,9 +98,15 @@ impl Spec {
     /// Whether that program is installed.
     ///
     /// # Errors
-    /// For the user: the package to install.
+    /// For the user: the package to install, and how to name a server that runs.
     pub fn installed(&self) -> Result<(), SetupError> {
-        self.launches().map_or(Ok(()), |p| p.find().map(drop))
+        let found = self.launches().map_or(Ok(()), |p| p.find().map(drop));
+        found.map_err(|SetupError(missing)| {
+            let name = self.entry.name;
+            SetupError(format!(
+                "{missing}; or name a server of yours, such as {name}://HOST:PORT"
+            ))
+        })
     }
 
     /// The name as typed, without the argument: `fcntl` of `fcntl:/mnt/x`.
@@ -137,21 +143,56 @@ fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
     std::iter::once(entry.name).chain(entry.aliases.iter().copied())
 }
 
-fn unknown(name: &str) -> String {
-    let all: Vec<String> = all()
-        .map(|entry| match entry.aliases {
-            [] => entry.name.to_owned(),
-            aliases => format!("{} ({})", entry.name, aliases.join(", ")),
-        })
-        .collect();
-    let hint = match nearest(name) {
-        Some(near) => format!("; did you mean `{near}`?"),
+/// Names what comes nearest and its family, then all families with their targets, and how
+/// a lock of the user's own is measured.
+fn unknown(name: &str, typed: &str) -> String {
+    let hint = match own(name, typed).or_else(|| nearest(name).map(described)) {
+        Some(near) => format!("; did you mean {near}?"),
         None => ".".to_owned(),
     };
-    format!(
-        "there is no target `{name}`{hint} The targets are: {}",
-        all.join(", ")
-    )
+    let shown = redacted(name);
+    let mut text = format!("there is no target `{shown}`{hint} The targets are:");
+    for family in Family::ALL {
+        let members = all().filter(|entry| entry.family == family);
+        let names: Vec<String> = members.map(with_aliases).collect();
+        let heading = family.heading();
+        let heading = heading.split(':').next().unwrap_or(heading);
+        text += &format!("\n  {heading}: {}", names.join(", "));
+    }
+    text + "\nA lock of your own is lib:PATH.so (a shared library) or pipe:COMMAND (a program that \
+            answers lines). `jostle targets NAME` describes one target."
+}
+
+fn with_aliases(entry: &Entry) -> String {
+    match entry.aliases {
+        [] => entry.name.to_owned(),
+        aliases => format!("{} ({})", entry.name, aliases.join(", ")),
+    }
+}
+
+/// With its family: `flock`, a file lock.
+fn described(name: &str) -> String {
+    let entry = all().find(|entry| names(entry).any(|n| n == name));
+    let noun = entry.map_or("a target", |entry| entry.family.noun());
+    format!("`{name}` ({noun})")
+}
+
+/// A path or a command that lacks the word before it.
+fn own(name: &str, typed: &str) -> Option<String> {
+    let typed = redacted(typed);
+    let path = name.split('?').next().unwrap_or(name);
+    let is_library = path.ends_with(".so") || path.contains(".so.");
+    if name.contains(char::is_whitespace) {
+        Some(format!("`pipe:{typed}` (a program that answers lines)"))
+    } else if is_library {
+        Some(format!("`lib:{typed}` (a lock of your own)"))
+    } else if path.starts_with(['/', '.']) {
+        Some(format!(
+            "`flock:{typed}` (a file lock) or `pipe:{typed}` (a program that answers lines)"
+        ))
+    } else {
+        None
+    }
 }
 
 /// The name that begins as typed, else the one that looks most like it.
@@ -215,11 +256,33 @@ mod tests {
         let table = [
             (
                 "flok",
-                "did you mean `flock`? The targets are: flock, ofd (fcntl), posix",
+                "did you mean `flock` (a file lock)? The targets are:\n  File locks: flock, ofd \
+                 (fcntl), posix",
             ),
-            ("pthread-rob", "did you mean `pthread-robust`?"),
-            ("FLOCK", "did you mean `flock`?"),
-            ("zzz", "there is no target `zzz`. The targets are: flock"),
+            (
+                "pthread-rob",
+                "did you mean `pthread-robust` (a lock in shared memory)?",
+            ),
+            ("FLOCK", "did you mean `flock` (a file lock)?"),
+            ("memcache", "did you mean `memcached` (a lock service)?"),
+            (
+                "./my.so?spins=3",
+                "did you mean `lib:./my.so?spins=3` (a lock of your own)?",
+            ),
+            ("mine.so", "did you mean `lib:mine.so`"),
+            (
+                "./lock.py",
+                "(a file lock) or `pipe:./lock.py` (a program that",
+            ),
+            ("python3 lock.py", "did you mean `pipe:python3 lock.py`"),
+            (
+                "zzz",
+                "there is no target `zzz`. The targets are:\n  File locks",
+            ),
+            (
+                "zzz",
+                "A lock of your own is lib:PATH.so (a shared library) or pipe:",
+            ),
             ("", "there is no target ``. The targets are"),
             ("futex:1", "`futex:1`: it takes no argument"),
             ("flock:", "`flock:`: nothing follows the colon"),

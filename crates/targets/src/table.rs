@@ -69,6 +69,48 @@ pub enum Family {
     Specimen,
 }
 
+impl Family {
+    /// In the order of `jostle targets`.
+    pub const ALL: [Family; 8] = [
+        Family::File,
+        Family::Semaphore,
+        Family::Memory,
+        Family::Service,
+        Family::Own,
+        Family::Connection,
+        Family::Server,
+        Family::Specimen,
+    ];
+
+    /// What its members are, as a heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Family::File => "File locks",
+            Family::Semaphore => "Kernel semaphores",
+            Family::Memory => "Locks in shared memory",
+            Family::Service => "Lock services",
+            Family::Own => "Your own lock",
+            Family::Connection => "Connections",
+            Family::Server => "What answers requests",
+            Family::Specimen => "Specimens: their truth is known",
+        }
+    }
+
+    /// What one of its members is, in a sentence.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Family::File => "a file lock",
+            Family::Semaphore => "a kernel semaphore",
+            Family::Memory => "a lock in shared memory",
+            Family::Service => "a lock service",
+            Family::Own => "a lock of your own",
+            Family::Connection => "a server to connect to",
+            Family::Server => "a server that answers requests",
+            Family::Specimen => "a specimen, whose truth is known",
+        }
+    }
+}
+
 /// What a lock can do.
 #[derive(Clone, Copy, Debug)]
 pub struct LockCapabilities {

@@ -43,6 +43,11 @@ const PACKAGES: &[Package] = &[
         why: "builds the locks in Go of own-locks/",
     },
     Package {
+        name: "git",
+        brings: "git",
+        why: "tests of ci-gate/ compare two revisions of a repository",
+    },
+    Package {
         name: "util-linux",
         brings: "prlimit",
         why: "tests lower limits with prlimit, look for semaphores with ipcs, pin servers with taskset",
@@ -187,6 +192,11 @@ const PACKAGES: &[Package] = &[
 
 /// What `cargo xtask long` needs beside them.
 const OF_LIBRARIES: &[Package] = &[
+    Package {
+        name: "python3-pandas",
+        brings: "/usr/share/doc/python3-pandas/copyright",
+        why: "reads a table of docs/tasks.md",
+    },
     Package {
         name: "npm",
         brings: "npm",

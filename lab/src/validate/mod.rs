@@ -8,6 +8,7 @@
 mod busy;
 mod clean;
 mod compare;
+mod gate;
 mod growth;
 mod program;
 mod saturation;
@@ -36,6 +37,14 @@ pub enum Subject {
         /// Where sessions are kept [default: validate/compare beside the build]
         #[arg(long)]
         directory: Option<std::path::PathBuf>,
+    },
+    /// Calls of ci-gate/gate: two equal libraries, and one that is a tenth slower
+    Gate {
+        #[command(flatten)]
+        collect: Collect,
+        /// Two workers in place of one: a lock that is contended
+        #[arg(long)]
+        contended: bool,
     },
     /// Generators that are throttled, starved or stopped, and the same left alone
     Saturation {
@@ -113,6 +122,12 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
             seconds,
             directory,
         } => compare::rows(*pairs, *seconds, directory.as_deref())?,
+        Subject::Gate { collect, contended } => gate::rows(&gate::Wanted {
+            seconds: collect.seconds,
+            save: collect.save.as_deref(),
+            judge: collect.judge.as_deref(),
+            contended: *contended,
+        })?,
         Subject::Saturation {
             seconds,
             save,

@@ -41,11 +41,21 @@ fn what_makes_no_sense_is_a_usage_error_that_names_what_would() {
         (
             "contend flok",
             &[
-                "no target `flok`; did you mean `flock`?",
-                "The targets are: flock, ofd (fcntl), posix,",
+                "no target `flok`; did you mean `flock` (a file lock)?",
+                "The targets are:\n  File locks: flock, ofd (fcntl), posix,",
             ],
         ),
-        ("contend zzz", &["no target `zzz`. The targets are: flock,"]),
+        (
+            "contend zzz",
+            &[
+                "no target `zzz`. The targets are:\n  File locks: flock,",
+                "A lock of your own is lib:PATH.so (a shared library) or pipe:COMMAND",
+            ],
+        ),
+        (
+            "contend ./mine.so futex",
+            &["did you mean `lib:./mine.so` (a lock of your own)?"],
+        ),
         ("contend futex:7", &["`futex:7`: it takes no argument"]),
         ("contend delay:soon", &["`soon` is not a time"]),
         ("contend busted:2", &["such as 1e-3"]),
@@ -158,7 +168,7 @@ fn a_bad_plan_is_refused_with_what_is_wrong() {
         ),
         (
             "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flok\"]\n".to_owned(),
-            "did you mean `flock`?",
+            "did you mean `flock` (a file lock)?",
         ),
         ("[[experiments]]\n".to_owned(), "experiments"),
         ("hello\n".to_owned(), "plan.toml, line 1: key with no value"),

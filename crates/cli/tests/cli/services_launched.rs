@@ -284,6 +284,9 @@ fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
     let line = "contend flock memcached -w 2 -t 0.1 --runs 1";
     let done = jostle(line).under("env PATH=/nowhere").run();
     done.exits(2)
-        .says("memcached: the program `memcached` is not installed; install the Debian package")
+        .says(
+            "memcached: the program `memcached` is not installed: `apt install memcached` \
+             (Debian); or name a server of yours, such as memcached://HOST:PORT",
+        )
         .prints_nothing();
 }

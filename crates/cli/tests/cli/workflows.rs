@@ -434,6 +434,30 @@ fn the_doctor_says_what_it_found_and_closes_with_a_sentence() {
     );
 }
 
+/// Nothing but comments and commands, which a shell can read.
+#[test]
+fn the_doctor_prints_commands_for_a_shell_and_runs_none() {
+    let limits = "prlimit --nofile=512:600";
+    let done = jostle("doctor --fix").under(limits).run_cleanly().exits(0);
+    let done = done.says_nothing().prints("# jostle doctor --fix: ");
+    let mends = |line: &&str| {
+        line.starts_with("prlimit --pid ") && line.contains("--nofile=20000:20000  # ")
+    };
+    assert_eq!(
+        done.stdout.lines().filter(mends).count(),
+        1,
+        "{}",
+        done.transcript()
+    );
+    let script = done.place.file("fix.sh");
+    std::fs::write(&script, &done.stdout).unwrap();
+    let checked = std::process::Command::new("sh")
+        .arg("-n")
+        .arg(&script)
+        .status();
+    assert!(checked.unwrap().success(), "{}", done.transcript());
+}
+
 #[test]
 fn the_targets_are_listed_with_what_each_can_do() {
     let text = jostle("targets").run().exits(0).says_nothing().stdout;
@@ -464,7 +488,7 @@ fn one_target_is_shown_in_full() {
         .run()
         .exits(2)
         .prints_nothing()
-        .says("did you mean `flock`?");
+        .says("did you mean `flock` (a file lock)?");
 }
 
 /// clap takes `{n}` for a line break: the help spoke of the number of " and {worker}".

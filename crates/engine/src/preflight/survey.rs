@@ -6,7 +6,9 @@ mod sockets;
 
 use super::bytes;
 use super::neighbours::Neighbours;
-use jostle_sys::limits::Machine;
+use jostle_model::text::quoted;
+use jostle_sys::limits::{Machine, Rlimit};
+use std::path::Path;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +34,13 @@ pub struct Finding {
     pub matters: Severity,
     /// A command or a change; present unless it is fine.
     pub remedy: Option<String>,
+    /// A command for root that mends it, of a whole machine or of the shell whose
+    /// process [`SHELL`] stands for. None where no command does.
+    pub mend: Option<String>,
 }
+
+/// In [`Finding::mend`]: the process id of the shell that runs jostle.
+pub const SHELL: &str = "{shell}";
 
 impl Finding {
     fn fine(what: &str, found: impl Into<String>) -> Finding {
@@ -41,6 +49,7 @@ impl Finding {
             found: found.into(),
             matters: Severity::Fine,
             remedy: None,
+            mend: None,
         }
     }
 
@@ -52,6 +61,31 @@ impl Finding {
             ..self
         }
     }
+
+    /// Mended by this command; what is fine needs none.
+    fn mended_by(self, command: impl Into<String>) -> Finding {
+        let is_fine = self.matters == Severity::Fine;
+        Finding {
+            mend: (!is_fine).then(|| command.into()),
+            ..self
+        }
+    }
+}
+
+/// Raises a limit of the calling shell, which what it starts inherits: `option` is that of
+/// prlimit(1). A hard limit is never lowered.
+fn prlimit(option: &str, wanted: &str, limit: Rlimit) -> String {
+    let most = match (limit.hard, wanted.parse::<u64>()) {
+        (Some(hard), Ok(wanted)) => hard.max(wanted).to_string(),
+        _ => "unlimited".to_owned(),
+    };
+    format!("prlimit --pid {SHELL} --{option}={wanted}:{most}")
+}
+
+/// Writes a value to a file of a control group.
+fn write_to(value: &str, group: &Path, file: &str) -> String {
+    let path = group.join(file);
+    format!("echo {value} > {}", quoted(&path.to_string_lossy()))
 }
 
 /// Workers of the default comparison's last point.
@@ -114,10 +148,12 @@ fn is_blind(machine: &Machine) -> bool {
 fn without_proc(machine: &Machine) -> Option<Finding> {
     let found = "cannot be read: most of what bends a measurement could not be looked at";
     is_blind(machine).then(|| {
-        Finding::fine("/proc", found).but(
-            Severity::Blocks,
-            "`mount -t proc proc /proc` as root, or start the container or chroot with it",
-        )
+        Finding::fine("/proc", found)
+            .but(
+                Severity::Blocks,
+                "`mount -t proc proc /proc` as root, or start the container or chroot with it",
+            )
+            .mended_by("mount -t proc proc /proc")
     })
 }
 
@@ -175,7 +211,8 @@ fn tasks(machine: &Machine) -> Option<Finding> {
     let bound = machine.cgroup.tasks.as_ref();
     let of_kernel = |max: Option<u64>, name: &str| {
         let raised = format!("`sysctl -w {name}=4194304` as root");
-        max.map(|max| (max.saturating_sub(used), name.to_owned(), raised))
+        let mend = format!("sysctl -w {name}=4194304");
+        max.map(|max| (max.saturating_sub(used), name.to_owned(), raised, mend))
     };
     let of_group = bound.map(|b| {
         let limit = format!("pids.max of {}", b.group.display());
@@ -183,12 +220,15 @@ fn tasks(machine: &Machine) -> Option<Finding> {
             "raise {limit} (`docker update --pids-limit -1 CONTAINER`, `systemctl set-property \
              UNIT TasksMax=infinity`)"
         );
-        (b.room(), limit, raised)
+        (b.room(), limit, raised, write_to("max", &b.group, b.name))
     });
     let of_user = machine.user_tasks.zip(machine.rlimits.tasks.soft);
     let of_user = of_user.map(|(used, max)| {
-        let raised = format!("`ulimit -u {}`", used + 2 * MOST_WORKERS);
-        (max.saturating_sub(used), "RLIMIT_NPROC".to_owned(), raised)
+        let wanted = (used + 2 * MOST_WORKERS).to_string();
+        let raised = format!("`ulimit -u {wanted}`");
+        let mend = prlimit("nproc", &wanted, machine.rlimits.tasks);
+        let limit = "RLIMIT_NPROC".to_owned();
+        (max.saturating_sub(used), limit, raised, mend)
     });
     let limits = [
         of_group,
@@ -196,9 +236,9 @@ fn tasks(machine: &Machine) -> Option<Finding> {
         of_kernel(kernel.threads_max, "kernel.threads-max"),
         of_user,
     ];
-    let (room, limit, raised) = limits.into_iter().flatten().min()?;
+    let (room, limit, raised, mend) = limits.into_iter().flatten().min()?;
     let finding = Finding::fine("processes", format!("room for {room} more, by {limit}"));
-    Some(for_workers(finding, room, &raised))
+    Some(for_workers(finding, room, &raised).mended_by(mend))
 }
 
 /// Fine if there is room for the most workers, blocking if not even for those
@@ -224,21 +264,21 @@ fn descriptors(machine: &Machine) -> Option<Finding> {
         return Some(Finding::fine(what, "unlimited"));
     };
     let finding = Finding::fine(what, format!("at most {soft}"));
-    Some(match soft {
+    let limit = machine.rlimits.descriptors;
+    let wanted = (MOST_WORKERS * 2).to_string();
+    let finding = match soft {
         MOST_WORKERS.. => finding,
         // Processes need a few dozen each; only threads share one table.
         64.. => finding.but(
             Severity::Note,
-            format!(
-                "for more than {soft} threads on file locks: `ulimit -n {}`",
-                MOST_WORKERS * 2
-            ),
+            format!("for more than {soft} threads on file locks: `ulimit -n {wanted}`"),
         ),
         _ => finding.but(
             Severity::Blocks,
             "a worker needs up to 64: `ulimit -n 1024`",
         ),
-    })
+    };
+    Some(finding.mended_by(prlimit("nofile", &wanted, limit)))
 }
 
 fn file_size(machine: &Machine) -> Option<Finding> {
@@ -246,16 +286,19 @@ fn file_size(machine: &Machine) -> Option<Finding> {
     Some(Finding::fine("size of a file", format!("at most {}", bytes(max))).but(
         Severity::Note,
         "it also limits the memory that workers share, and the result file: `ulimit -f unlimited`",
-    ))
+    )
+    .mended_by(prlimit("fsize", "unlimited", machine.rlimits.file_bytes)))
 }
 
 fn cpu_time(machine: &Machine) -> Option<Finding> {
     let max = machine.rlimits.cpu_s.soft?;
     Some(
-        Finding::fine("CPU time of a process", format!("at most {max} s")).but(
-            Severity::Note,
-            "a worker that spins longer is killed: `ulimit -t unlimited`",
-        ),
+        Finding::fine("CPU time of a process", format!("at most {max} s"))
+            .but(
+                Severity::Note,
+                "a worker that spins longer is killed: `ulimit -t unlimited`",
+            )
+            .mended_by(prlimit("cpu", "unlimited", machine.rlimits.cpu_s)),
     )
 }
 
@@ -268,25 +311,33 @@ fn memory(machine: &Machine) -> Option<Finding> {
             "raise {limit} (`docker update --memory 4g --memory-swap 4g CONTAINER`, `systemctl \
              set-property UNIT MemoryMax=4G`)"
         );
-        (b.room(), limit, raised)
+        let none = if b.name == "memory.max" { "max" } else { "-1" };
+        (
+            b.room(),
+            limit,
+            raised,
+            Some(write_to(none, &b.group, b.name)),
+        )
     });
     let freed = "free some memory (`ps -e -o rss,pid,comm --sort -rss | head` shows who has it)";
     let free = (
         memory.available_bytes,
         "what is free".to_owned(),
         freed.to_owned(),
+        None,
     );
-    let (room, limit, remedy) = in_group.into_iter().chain([free]).min()?;
+    let (room, limit, remedy, mend) = in_group.into_iter().chain([free]).min()?;
     let found = format!(
         "{} of {} can be had, by {limit}",
         bytes(room),
         bytes(memory.total_bytes)
     );
-    Some(for_workers(
-        Finding::fine("memory", found),
-        room / WORKER_BYTES,
-        &remedy,
-    ))
+    let finding = Finding::fine("memory", found);
+    let finding = for_workers(finding, room / WORKER_BYTES, &remedy);
+    Some(match mend {
+        Some(mend) => finding.mended_by(mend),
+        None => finding,
+    })
 }
 
 fn swap(machine: &Machine) -> Option<Finding> {
@@ -298,7 +349,8 @@ fn swap(machine: &Machine) -> Option<Finding> {
         Severity::Note,
         "a page that comes back from swap looks like a slow lock: free memory, then `swapoff -a \
          && swapon -a` as root",
-    ))
+    )
+    .mended_by("swapoff -a && swapon -a"))
 }
 
 fn semaphores(machine: &Machine) -> Option<Finding> {
@@ -306,6 +358,7 @@ fn semaphores(machine: &Machine) -> Option<Finding> {
     const SLOTS: u64 = 16_384;
     const REMEDY: &str = "for sysv targets: `sysctl -w kernel.sem=\"32000 1024000000 500 32000\"` \
                           as root, or fewer `--slots`";
+    const MEND: &str = "sysctl -w kernel.sem=\"32000 1024000000 500 32000\"";
     let what = "System V semaphores";
     let Some(limits) = machine.kernel.semaphores else {
         let finding = Finding::fine(what, "not offered by this kernel or container");
@@ -329,8 +382,10 @@ fn semaphores(machine: &Machine) -> Option<Finding> {
     Some(match () {
         // A namespace of our own begins empty, with the kernel's defaults.
         _ if machine.private_ipc => finding,
-        _ if room == 0 || sets >= limits.sets => finding.but(Severity::Blocks, REMEDY),
-        _ if room < SLOTS => finding.but(Severity::Note, REMEDY),
+        _ if room == 0 || sets >= limits.sets => {
+            finding.but(Severity::Blocks, REMEDY).mended_by(MEND)
+        }
+        _ if room < SLOTS => finding.but(Severity::Note, REMEDY).mended_by(MEND),
         _ => finding,
     })
 }
@@ -342,15 +397,19 @@ fn shm(machine: &Machine) -> Option<Finding> {
     let what = "/dev/shm";
     Some(match machine.shm_bytes {
         Some(size) if size >= LEAST => Finding::fine(what, format!("tmpfs of {}", bytes(size))),
-        Some(size) => Finding::fine(what, format!("only {}", bytes(size))).but(
-            Severity::Note,
-            "file locks lie there: `mount -o remount,size=64M /dev/shm` as root",
-        ),
-        None => Finding::fine(what, "not mounted").but(
-            Severity::Note,
-            "file locks would lie on a disk's file system: name a path on tmpfs (`flock:PATH`), \
-             or `mount -t tmpfs tmpfs /dev/shm` as root",
-        ),
+        Some(size) => Finding::fine(what, format!("only {}", bytes(size)))
+            .but(
+                Severity::Note,
+                "file locks lie there: `mount -o remount,size=64M /dev/shm` as root",
+            )
+            .mended_by("mount -o remount,size=64M /dev/shm"),
+        None => Finding::fine(what, "not mounted")
+            .but(
+                Severity::Note,
+                "file locks would lie on a disk's file system: name a path on tmpfs \
+                 (`flock:PATH`), or `mount -t tmpfs tmpfs /dev/shm` as root",
+            )
+            .mended_by("mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"),
     })
 }
 
@@ -574,6 +633,80 @@ mod tests {
             assert!(finding.remedy.as_ref().unwrap().contains('`'), "{what}");
             assert_eq!(bad.next(), None, "{what}");
         }
+    }
+
+    /// What a shell of root would run; the rest needs a person who decides.
+    #[test]
+    fn what_a_command_mends_comes_with_it() {
+        type Flaw = fn(&mut Machine);
+        let table: &[(&str, Flaw)] = &[
+            ("taskset --cpu-list --pid 0-3 {shell}", |m| {
+                m.cpus.allowed = vec![2]
+            }),
+            (
+                "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+                |m| m.cpus.clock_source = Some("hpet".into()),
+            ),
+            (
+                "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+                |m| m.cpus.governor = Some("powersave".into()),
+            ),
+            ("echo max > '/a group/cpu.max'", |m| {
+                m.cgroup.cpu = Some(Quota {
+                    cpus: 1.5,
+                    period_us: 100_000,
+                    group: "/a group".into(),
+                });
+            }),
+            ("echo max > /pod/pids.max", |m| {
+                m.cgroup.tasks = group("pids.max", 5_000);
+            }),
+            ("sysctl -w kernel.pid_max=4194304", |m| {
+                m.kernel.pid_max = Some(900)
+            }),
+            ("prlimit --pid {shell} --nproc=20090:20090", |m| {
+                m.user_tasks = Some(90);
+                m.rlimits.tasks = Rlimit {
+                    soft: Some(100),
+                    hard: Some(100),
+                };
+            }),
+            // A hard limit that is higher stays, and one that is not there.
+            ("prlimit --pid {shell} --nofile=20000:50000", |m| {
+                m.rlimits.descriptors = Rlimit {
+                    soft: Some(1024),
+                    hard: Some(50_000),
+                };
+            }),
+            ("prlimit --pid {shell} --nofile=20000:unlimited", |m| {
+                m.rlimits.descriptors.soft = Some(1024)
+            }),
+            ("prlimit --pid {shell} --fsize=unlimited:unlimited", |m| {
+                m.rlimits.file_bytes.soft = Some(4096)
+            }),
+            ("echo -1 > /pod/memory.limit_in_bytes", |m| {
+                m.cgroup.memory = group("memory.limit_in_bytes", 1 << 30);
+            }),
+            ("swapoff -a && swapon -a", |m| {
+                m.memory.as_mut().unwrap().swap_used_bytes = 4096
+            }),
+            ("sysctl -w net.core.somaxconn=4096", |m| {
+                m.net.somaxconn = Some(8)
+            }),
+        ];
+        let mends = |flaw: Flaw| -> Vec<String> {
+            let mut machine = good();
+            flaw(&mut machine);
+            let findings = survey(&machine, &busy(0.0)).into_iter();
+            findings.filter_map(|finding| finding.mend).collect()
+        };
+        assert_eq!(mends(|_| {}), [""; 0]);
+        for (command, flaw) in table {
+            assert_eq!(mends(*flaw), [*command]);
+        }
+        // A person decides on these.
+        assert_eq!(mends(|m| m.cpus.siblings = vec![2, 3]), [""; 0]);
+        assert_eq!(mends(|m| m.private_ipc = false), [""; 0]);
     }
 
     #[test]

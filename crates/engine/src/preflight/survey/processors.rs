@@ -1,7 +1,7 @@
 //! What `jostle doctor` says of the CPUs: how many there are, how they keep time,
 //! and who takes some of theirs.
 
-use super::{Finding, STOLEN, Severity, above, percent};
+use super::{Finding, SHELL, STOLEN, Severity, above, percent, write_to};
 use crate::environment::steal_share;
 use jostle_sys::limits::{Machine, cgroup};
 
@@ -10,7 +10,7 @@ pub fn cpus(machine: &Machine) -> Option<Finding> {
     let (allowed, online) = (machine.cpus.allowed.len(), machine.cpus.online.len());
     let found = format!("{allowed} of {online} may be used");
     let finding = Finding::fine("CPUs", found);
-    Some(match () {
+    let finding = match () {
         _ if online <= 1 => finding.but(
             Severity::Bends,
             "two workers never run at the same time, and no hand-off crosses cores: results hold \
@@ -25,6 +25,11 @@ pub fn cpus(machine: &Machine) -> Option<Finding> {
         ),
         _ if allowed < online => finding.but(Severity::Note, to_use_all(online)),
         _ => finding,
+    };
+    let last = online.saturating_sub(1);
+    Some(match allowed < online {
+        true => finding.mended_by(format!("taskset --cpu-list --pid 0-{last} {SHELL}")),
+        false => finding,
     })
 }
 
@@ -62,6 +67,8 @@ pub fn siblings(machine: &Machine) -> Option<Finding> {
     ))
 }
 
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
 /// The kernel's own clock.
 pub fn clock_source(machine: &Machine) -> Option<Finding> {
     let source = machine.cpus.clock_source.as_deref()?;
@@ -70,7 +77,8 @@ pub fn clock_source(machine: &Machine) -> Option<Finding> {
     if machine.cpus.invariant_tsc.is_none() || source == "tsc" {
         return Some(finding);
     }
-    let remedy = if machine.cpus.clock_sources.iter().any(|s| s == "tsc") {
+    let has_tsc = machine.cpus.clock_sources.iter().any(|s| s == "tsc");
+    let remedy = if has_tsc {
         "stamps cost more than with tsc: `echo tsc > \
          /sys/devices/system/clocksource/clocksource0/current_clocksource` as root"
     } else {
@@ -80,14 +88,15 @@ pub fn clock_source(machine: &Machine) -> Option<Finding> {
     // These two are read without a system call; others (hpet, acpi_pm) cost
     // a microsecond and more for each stamp.
     let quick = ["kvm-clock", "hyperv_clocksource_tsc_page"].contains(&source);
-    Some(finding.but(
-        if quick {
-            Severity::Note
-        } else {
-            Severity::Bends
-        },
-        remedy,
-    ))
+    let matters = match quick {
+        true => Severity::Note,
+        false => Severity::Bends,
+    };
+    let finding = finding.but(matters, remedy);
+    Some(match has_tsc {
+        true => finding.mended_by(format!("echo tsc > {CLOCK_SOURCE}")),
+        false => finding,
+    })
 }
 
 /// What stamps are read from.
@@ -109,11 +118,15 @@ pub fn governor(machine: &Machine) -> Option<Finding> {
     Some(match machine.cpus.governor.as_deref() {
         None => Finding::fine(what, "none (as in virtual machines)"),
         Some("performance") => Finding::fine(what, "performance"),
-        Some(other) => Finding::fine(what, other).but(
-            Severity::Bends,
-            "clock rates change while measuring: `echo performance | tee \
-             /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor` as root",
-        ),
+        Some(other) => Finding::fine(what, other)
+            .but(
+                Severity::Bends,
+                "clock rates change while measuring: `echo performance | tee \
+                 /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor` as root",
+            )
+            .mended_by(
+                "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            ),
     })
 }
 
@@ -137,7 +150,16 @@ pub fn quota(machine: &Machine) -> Option<Finding> {
         return Some(finding);
     }
     let (group, allowed) = (quota.group.display(), machine.cpus.allowed.len());
-    Some(finding.but(
+    let is_v1 = machine
+        .cgroup
+        .name
+        .as_ref()
+        .is_some_and(|name| name.starts_with("v1"));
+    let mend = match is_v1 {
+        true => write_to("-1", &quota.group, "cpu.cfs_quota_us"),
+        false => write_to("max", &quota.group, "cpu.max"),
+    };
+    let finding = finding.but(
         Severity::Bends,
         format!(
             "a run that is throttled is INVALID: raise the limit of {group} (`docker update --cpus \
@@ -145,7 +167,8 @@ pub fn quota(machine: &Machine) -> Option<Finding> {
              `limits.cpu: {allowed}`)",
             100 * allowed
         ),
-    ))
+    );
+    Some(finding.mended_by(mend))
 }
 
 /// What the hypervisor gave to others.

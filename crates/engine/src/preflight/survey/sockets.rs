@@ -35,11 +35,13 @@ pub fn ports(machine: &Machine) -> Option<Finding> {
     let finding = Finding::fine("ports of clients", found);
     Some(match usable {
         10_000.. => finding,
-        _ => finding.but(
-            Severity::Note,
-            "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"` as root, or `jostle connect \
-             --sources 16`",
-        ),
+        _ => finding
+            .but(
+                Severity::Note,
+                "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"` as root, or `jostle \
+                 connect --sources 16`",
+            )
+            .mended_by("sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\""),
     })
 }
 
@@ -52,11 +54,13 @@ pub fn backlog(machine: &Machine) -> Option<Finding> {
     );
     Some(match somaxconn {
         128.. => finding,
-        _ => finding.but(
-            Severity::Bends,
-            "clients wait for a server that pauses: `sysctl -w net.core.somaxconn=4096` as \
-             root",
-        ),
+        _ => finding
+            .but(
+                Severity::Bends,
+                "clients wait for a server that pauses: `sysctl -w net.core.somaxconn=4096` as \
+                 root",
+            )
+            .mended_by("sysctl -w net.core.somaxconn=4096"),
     })
 }
 
@@ -69,10 +73,12 @@ pub fn time_wait(machine: &Machine) -> Option<Finding> {
     );
     Some(match now {
         n if n < most / 2 => finding,
-        _ => finding.but(
-            Severity::Note,
-            "wait for a minute (`sleep 60`); `jostle connect --close rst` leaves none",
-        ),
+        _ => finding
+            .but(
+                Severity::Note,
+                "wait for a minute (`sleep 60`); `jostle connect --close rst` leaves none",
+            )
+            .mended_by("sleep 60"),
     })
 }
 
@@ -87,10 +93,12 @@ pub fn conntrack(machine: &Machine) -> Option<Finding> {
         // It is there and watches nothing.
         () if now == 0 => finding,
         () if most - now.min(most) >= 1_000_000 => finding,
-        () => finding.but(
-            Severity::Note,
-            "each connection takes an entry, and time: `iptables -t raw -I OUTPUT -o lo -j \
-             NOTRACK` as root, or `sysctl -w net.netfilter.nf_conntrack_max=2000000`",
-        ),
+        () => finding
+            .but(
+                Severity::Note,
+                "each connection takes an entry, and time: `iptables -t raw -I OUTPUT -o lo -j \
+                 NOTRACK` as root, or `sysctl -w net.netfilter.nf_conntrack_max=2000000`",
+            )
+            .mended_by("sysctl -w net.netfilter.nf_conntrack_max=2000000"),
     })
 }
