@@ -211,6 +211,11 @@ const OF_DIST: &[Package] = &[
         why: "links jostle-call for AArch64; its strip and libraries are used, too",
     },
     Package {
+        name: "libc6-dev-arm64-cross",
+        brings: "/usr/aarch64-linux-gnu/lib/libc.a",
+        why: "that compiler asks for it, even where nothing of it is taken",
+    },
+    Package {
         name: "qemu-user",
         brings: "qemu-aarch64",
         why: "runs programs for AArch64",

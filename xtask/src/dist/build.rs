@@ -90,23 +90,7 @@ impl Tools {
         for (from, name) in stripped {
             strip(target, &from, &programs.join(name))?;
         }
-        if target.arch == std::env::consts::ARCH {
-            self.build_mpi(target, epoch, programs)?;
-        }
         Ok(())
-    }
-
-    /// With this machine's Open MPI and glibc, and so only for its processor. It has a
-    /// folder of its own, so that it never replaces a developer's `jostle`.
-    fn build_mpi(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
-        let mut cargo = shell::cargo(&["build", "--release", "--locked", "--package=jostle"]);
-        let folder = target_directory().join("dist-mpi");
-        cargo
-            .args(["--bin=jostle", "--features=mpi", "--target-dir"])
-            .arg(&folder);
-        settle(&mut cargo, epoch)?;
-        shell::run(&mut cargo)?;
-        strip(target, &folder.join("release/jostle"), &programs.join(MPI))
     }
 
     fn cargo(&self, verb: &str, epoch: u64, triple: &str, words: &[&str]) -> anyhow::Result<()> {
@@ -120,6 +104,19 @@ impl Tools {
         settle(&mut zigbuild, epoch)?;
         shell::run(&mut zigbuild)
     }
+}
+
+/// With this machine's Open MPI and glibc, and so only for its processor. It has a
+/// folder of its own, so that it never replaces a developer's `jostle`.
+pub fn of_mpi(target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
+    let mut cargo = shell::cargo(&["build", "--release", "--locked", "--package=jostle"]);
+    let folder = target_directory().join("dist-mpi");
+    cargo
+        .args(["--bin=jostle", "--features=mpi", "--target-dir"])
+        .arg(&folder);
+    settle(&mut cargo, epoch)?;
+    shell::run(&mut cargo)?;
+    strip(target, &folder.join("release/jostle"), &programs.join(MPI))
 }
 
 fn target_directory() -> PathBuf {

@@ -61,7 +61,7 @@ fn native(out: &Path) -> anyhow::Result<()> {
             "tarball",
             format!(
                 "tar -xzf /packages/{folder}.tar.gz -C /usr/local --strip-components=1\n\
-                 jostle {CONTEND}\ntest -f /usr/local/include/jostle_lock.h\n\
+                 measures jostle {CONTEND}\ntest -f /usr/local/include/jostle_lock.h\n\
                  jostled --data none & answers\n\
                  procd --listen none --spool /tmp & finds jostle-call\n"
             ),
@@ -69,10 +69,10 @@ fn native(out: &Path) -> anyhow::Result<()> {
         (
             "Debian package jostle",
             format!(
-                "dpkg -i /packages/jostle_{VERSION}_{debian}.deb\njostle {CONTEND}\n\
+                "dpkg -i /packages/jostle_{VERSION}_{debian}.deb\nmeasures jostle {CONTEND}\n\
                  test -f /usr/share/bash-completion/completions/jostle\n\
                  test -f /usr/share/man/man1/jostle-contend.1\n\
-                 dpkg --purge jostle\n! test -e /usr/bin/jostle\n"
+                 dpkg --purge jostle\ntest ! -e /usr/bin/jostle\n"
             ),
         ),
         (
@@ -81,7 +81,7 @@ fn native(out: &Path) -> anyhow::Result<()> {
                 "dpkg -i /packages/jostled_{VERSION}_{debian}.deb\n\
                  test -f /usr/lib/systemd/system/jostled.service\n\
                  jostled --config /etc/jostled.toml --data none & server=$!\nanswers\n\
-                 kill $server\nwait $server\ndpkg --purge jostled\n! test -e /etc/jostled.toml\n"
+                 kill $server\nwait $server\ndpkg --purge jostled\ntest ! -e /etc/jostled.toml\n"
             ),
         ),
         (
@@ -89,7 +89,7 @@ fn native(out: &Path) -> anyhow::Result<()> {
             format!(
                 "dpkg -i /packages/procd_{VERSION}_{debian}.deb\n\
                  procd --config /etc/procd.toml --spool /tmp & server=$!\nfinds jostle-call\n\
-                 kill $server\nwait $server\ndpkg --purge procd\n! test -e /usr/bin/jostle-call\n"
+                 kill $server\nwait $server\ndpkg --purge procd\ntest ! -e /usr/bin/jostle-call\n"
             ),
         ),
         (
@@ -97,8 +97,8 @@ fn native(out: &Path) -> anyhow::Result<()> {
             format!(
                 "python3 -m venv /tmp/v\n\
                  /tmp/v/bin/pip install --no-index /packages/jostle-{VERSION}-*_{}.whl\n\
-                 /tmp/v/bin/jostle {CONTEND}\n/tmp/v/bin/pip uninstall -y jostle\n\
-                 ! test -e /tmp/v/bin/jostle\n",
+                 measures /tmp/v/bin/jostle {CONTEND}\n/tmp/v/bin/pip uninstall -y jostle\n\
+                 test ! -e /tmp/v/bin/jostle\n",
                 target.arch
             ),
         ),
@@ -156,7 +156,7 @@ fn emulated(target: &Target, out: &Path) -> anyhow::Result<()> {
     let qemu = format!("qemu-{} -L {}", target.arch, libraries.display());
     let script = format!(
         "tar -xzf packages/{folder}.tar.gz -C tmp --strip-components=1\n\
-         {qemu} tmp/bin/jostle --version\n{qemu} tmp/bin/jostle {CONTEND}\n\
+         {qemu} tmp/bin/jostle --version\nmeasures {qemu} tmp/bin/jostle {CONTEND}\n\
          {qemu} tmp/bin/jostled --data none & answers\n\
          {qemu} tmp/bin/procd --listen none --spool /tmp & finds '{qemu} tmp/bin/jostle-call'\n"
     );
@@ -182,13 +182,13 @@ fn of_image(target: &Target, out: &Path) -> anyhow::Result<()> {
     let (layout, bundle) = (place.0.join("layout"), place.0.join("bundle"));
     let from = format!("oci-archive:{}:{}", file.display(), image::TAG);
     let mut skopeo = Command::new("skopeo");
-    let said = shell::output(skopeo.args(["inspect", "--override-arch", target.debian, &from]))?;
+    let said = shell::output(skopeo.args(["--override-arch", target.debian, "inspect", &from]))?;
     let said: serde_json::Value = serde_json::from_str(&said)?;
     if said["Architecture"] != target.debian || said["Os"] != "linux" {
         bail!("skopeo finds {} on {}", said["Architecture"], said["Os"]);
     }
     // It compares every digest on the way.
-    let to = format!("oci:{}:{}", layout.display(), image::TAG);
+    let to = format!("oci:{}:{VERSION}", layout.display());
     let mut skopeo = Command::new("skopeo");
     skopeo.args(["--insecure-policy", "--override-arch", target.debian]);
     shell::output(skopeo.args(["copy", "--quiet", &from, &to]))?;
@@ -196,21 +196,21 @@ fn of_image(target: &Target, out: &Path) -> anyhow::Result<()> {
     umoci.args([
         "unpack",
         "--image",
-        &format!("{}:{}", layout.display(), image::TAG),
+        &format!("{}:{VERSION}", layout.display()),
     ]);
     shell::output(umoci.arg(&bundle))?;
     let root = Root::at(&bundle.join("rootfs"));
     if !is_native(target) {
         // Emulated above; here its loader and libraries have to fit together.
         let qemu = format!("qemu-{} -L $PWD", target.arch);
-        return root.run_beside(out, &format!("{qemu} usr/bin/jostle {CONTEND}\n"));
+        return root.run_beside(out, &format!("measures {qemu} usr/bin/jostle {CONTEND}\n"));
     }
     let inside = "chroot --userspec=65532:65532 . /usr/bin";
     let script = format!(
         "test -s etc/ssl/certs/ca-certificates.crt\n\
-         {inside}/jostle {CONTEND}\n\
+         measures {inside}/jostle {CONTEND}\n\
          {inside}/jostled --data none & answers\n\
-         {inside}/jostle stream lockd://127.0.0.1:2626 -n 100 --runs 1 --no-progress\n"
+         measures {inside}/jostle stream lockd://127.0.0.1:2626 -n 100 --runs 1 --no-progress\n"
     );
     root.run_beside(out, &script)
 }

@@ -38,7 +38,8 @@ if [ "$stay" = stay ]; then mount --bind tmp /tmp; exec bash -c "$script"; fi
 exec chroot . bash -c "cd /; $script"
 "#;
 
-/// What every script begins with: how to wait for a server, and a jostled to ask.
+/// What every script begins with. A run that other programs disturbed is INVALID (exit
+/// code 3): the package works all the same, if all acquisitions were checked.
 const TOOLS: &str = r#"
 set -eu
 answers() { # until a PING is answered, for 20 s at most
@@ -55,6 +56,12 @@ answers() { # until a PING is answered, for 20 s at most
     echo "jostled does not answer" >&2
     return 1
 }
+measures() {
+    code=0; said=$("$@") || code=$?
+    echo "$said"
+    case $code in 0|3) ;; *) return 1 ;; esac
+    echo "$said" | tr -s ' \n' '  ' | grep -q 'Checked: [0-9,]* acquisitions, 0 overlaps'
+}
 finds() { # the file is 2000 bytes: too large for 1000, not for 3000
     head -c 2000 /dev/zero > /tmp/spooled
     for _ in $(seq 200); do
@@ -66,6 +73,22 @@ finds() { # the file is 2000 bytes: too large for 1000, not for 3000
     [ "$code" = 1 ] && $1 /sizecheck file=spooled max=3000
 }
 "#;
+
+/// Where this machine's own packages come from: it serves older releases, too.
+fn mirror() -> anyhow::Result<String> {
+    let mut apt = Command::new("apt-get");
+    apt.args([
+        "indextargets",
+        "--format",
+        "$(SITE)",
+        "Created-By: Packages",
+    ]);
+    let sites = shell::output(&mut apt)?;
+    let mut sites = sites.lines().map(|site| site.trim_end_matches('/'));
+    let main = sites.find(|site| site.ends_with("/debian"));
+    let main = main.context("apt-get names no server with Debian's main archive")?;
+    Ok(main.to_owned())
+}
 
 /// A root that scripts can be run in; it goes with its value.
 pub struct Root {
@@ -82,13 +105,9 @@ impl Root {
         let mut mmdebstrap = Command::new("mmdebstrap");
         mmdebstrap
             .args(["--quiet", "--variant=essential", "--include", BESIDE])
-            // Neither documentation nor translations are looked at.
-            .args(["--dpkgopt=path-exclude=/usr/share/man/*"])
-            .args(["--dpkgopt=path-exclude=/usr/share/locale/*"])
-            // jostle's own page is.
-            .args(["--dpkgopt=path-include=/usr/share/man/man1/jostle*"])
             .args(["--format=directory", RELEASE])
-            .arg(&files);
+            .arg(&files)
+            .arg(mirror()?);
         shell::run(&mut mmdebstrap)
             .context("the clean root comes from Debian's servers, and is made as root")?;
         Ok(Root {

@@ -25,8 +25,8 @@ pub fn file(packing: &Packing<'_>) -> String {
     format!("jostle-{VERSION}-{}.oci.tar", packing.target.triple())
 }
 
-/// The tag inside.
-pub const TAG: &str = VERSION;
+/// Its name inside, with the tag.
+pub const TAG: &str = concat!("jostle:", env!("CARGO_PKG_VERSION"));
 
 /// Writes it.
 pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {

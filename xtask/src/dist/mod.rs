@@ -37,6 +37,15 @@ pub struct Arguments {
     /// Builds nothing: installs each package of --out in a clean root and runs its first command (as root)
     #[arg(long)]
     check: bool,
+    /// Compiles nothing: packs the programs that tests have built, as `ci` does, and throws it away
+    #[arg(long, conflicts_with_all = ["out", "check", "mpi", "programs", "target"])]
+    packaging: bool,
+    /// Compiles nothing: packs the programs of DIR/x86_64 and DIR/aarch64, such as target/dist-programs
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "mpi"])]
+    programs: Option<PathBuf>,
+    /// Also makes the package that is linked with this machine's Open MPI
+    #[arg(long, conflicts_with = "check")]
+    mpi: bool,
     /// Only for this processor: x86_64 or aarch64
     #[arg(long)]
     target: Option<String>,
@@ -103,6 +112,9 @@ pub struct Packing<'a> {
 
 /// Makes the packages, or checks them.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.packaging {
+        return check_packaging();
+    }
     packages::ensure_for_dist()?;
     let out = match &arguments.out {
         Some(out) => std::path::absolute(out)?,
@@ -118,25 +130,23 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     match arguments.check {
         true => check::run(&out, &targets),
-        false => make(&out, &targets),
+        false => make(&out, &targets, arguments),
     }
 }
 
-fn make(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
+fn make(out: &Path, targets: &[&Target], arguments: &Arguments) -> anyhow::Result<()> {
     let start = std::time::Instant::now();
     let epoch = epoch()?;
-    let built = shell::target_directory().join("dist-programs");
     empty(out)?;
-    empty(&built)?;
-    let tools = build::Tools::ready()?;
     // Any processor's jostle prints the same scripts for shells; only the first can
     // run here, and it is built even where it is not wanted.
     let native = &TARGETS[0];
-    for target in std::iter::once(native).chain(targets.iter().copied().filter(|t| *t != native)) {
-        let programs = built.join(target.arch);
-        tools.build(target, epoch, &programs)?;
-    }
-    let completions = built.join("completions");
+    let built = match &arguments.programs {
+        Some(built) => std::path::absolute(built)?,
+        None => compile(native, targets, epoch, arguments.mpi)?,
+    };
+    let scripts = temporary("completions")?;
+    let completions = scripts.0.join("shells");
     contents::write_completions(&built.join(native.arch).join("jostle"), &completions)?;
     for target in targets {
         let programs = built.join(target.arch);
@@ -164,6 +174,23 @@ fn make(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     report(out)?;
     println!("made in {:.0} s", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// Compiles the programs of the first processor and of all that are wanted, and gives
+/// their folder.
+fn compile(native: &Target, targets: &[&Target], epoch: u64, mpi: bool) -> anyhow::Result<PathBuf> {
+    let built = shell::target_directory().join("dist-programs");
+    empty(&built)?;
+    let tools = build::Tools::ready()?;
+    let others = targets.iter().copied().filter(|target| *target != native);
+    for target in std::iter::once(native).chain(others) {
+        let programs = built.join(target.arch);
+        tools.build(target, epoch, &programs)?;
+        if mpi && target == native {
+            build::of_mpi(target, epoch, &programs)?;
+        }
+    }
+    Ok(built)
 }
 
 /// Every package of a target, for users.

@@ -95,7 +95,11 @@ fn components(
         });
         if !license.is_empty() {
             // Some crates still separate by a slash, as cargo once allowed.
-            let expression = license.replace('/', " OR ");
+            let expression = license
+                .split('/')
+                .map(str::trim)
+                .collect::<Vec<_>>()
+                .join(" OR ");
             component["licenses"] = json!([{ "expression": expression }]);
         }
         if let Some(sum) = sums.get(&format!("{name} {version}")) {
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_crate_has_its_address_licence_and_sum() {
-        let tree = BTreeSet::from(["libc v0.2.1|MIT/Apache-2.0".to_owned()]);
+        let tree = BTreeSet::from(["libc v0.2.1|MIT / Apache-2.0".to_owned()]);
         let sums = checksums(
             "[[package]]\nname = \"libc\"\nversion = \"0.2.1\"\nchecksum = \"ab\"\n\
              [[package]]\nname = \"own\"\nversion = \"1.0.0\"\n",
