@@ -17,12 +17,6 @@ pub const GLIBC: Glibc = Glibc(2, 30);
 /// These run on any Linux.
 pub const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
 
-/// `jostle` for many machines.
-pub const MPI: &str = "jostle-mpi";
-
-/// What that one is linked with here.
-pub const MPI_LIBRARY: &str = "libopenmpi3";
-
 /// From PyPI, where both are packages with the program inside. A new version needs a
 /// look at `cargo xtask dist --check`.
 const TOOLS: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.0"];
@@ -104,19 +98,6 @@ impl Tools {
         settle(&mut zigbuild, epoch)?;
         shell::run(&mut zigbuild)
     }
-}
-
-/// With this machine's Open MPI and glibc, and so only for its processor. It has a
-/// folder of its own, so that it never replaces a developer's `jostle`.
-pub fn of_mpi(target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
-    let mut cargo = shell::cargo(&["build", "--release", "--locked", "--package=jostle"]);
-    let folder = target_directory().join("dist-mpi");
-    cargo
-        .args(["--bin=jostle", "--features=mpi", "--target-dir"])
-        .arg(&folder);
-    settle(&mut cargo, epoch)?;
-    shell::run(&mut cargo)?;
-    strip(target, &folder.join("release/jostle"), &programs.join(MPI))
 }
 
 fn target_directory() -> PathBuf {

@@ -62,6 +62,15 @@ measures() {
     case $code in 0|3) ;; *) return 1 ;; esac
     echo "$said" | tr -s ' \n' '  ' | grep -q 'Checked: [0-9,]* acquisitions, 0 overlaps'
 }
+refuses() { # there is no such procedure
+    for _ in $(seq 200); do
+        code=0; $1 /no_such_procedure 2>/dev/null || code=$?
+        [ "$code" = 69 ] || break
+        sleep 0.1
+    done
+    echo "jostle-call: $code"
+    [ "$code" = 70 ]
+}
 finds() { # the file is 2000 bytes: too large for 1000, not for 3000
     head -c 2000 /dev/zero > /tmp/spooled
     for _ in $(seq 200); do

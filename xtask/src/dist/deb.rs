@@ -1,7 +1,7 @@
 //! The Debian packages, made by dpkg-deb, which takes times from `SOURCE_DATE_EPOCH`.
 
 use super::contents::{self, Layout, Part};
-use super::{Effort, Packing, VERSION, build, elf, temporary};
+use super::{Effort, Packing, VERSION, elf, temporary};
 use anyhow::Context;
 use jostle_testbed::shell;
 use std::path::Path;
@@ -55,17 +55,6 @@ pub const PACKAGES: &[Package] = &[
     },
 ];
 
-/// In place of `jostle`: it runs only where Open MPI is.
-pub const OF_MPI: Package = Package {
-    name: "jostle-mpi",
-    part: Part::Jostle,
-    linked: Some(build::MPI),
-    fields: "Provides: jostle\nConflicts: jostle\nReplaces: jostle\nRecommends: openmpi-bin\n",
-    description: "jostle for measurements from many machines, started by mpirun\n \
-                  The same program as in package jostle, linked with Open MPI.\n",
-    settings: None,
-};
-
 /// Tells systemd that units came or went; nothing is started that nobody asked for.
 const RELOAD: &str = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then\n    \
                       systemctl --system daemon-reload || true\nfi\n";
@@ -81,10 +70,6 @@ pub fn make(packing: &Packing<'_>, package: &Package, out: &Path) -> anyhow::Res
     let stage = temporary("deb")?;
     let root = &stage.0;
     contents::lay(packing, package.part, root, Layout::System)?;
-    if package.linked == Some(build::MPI) {
-        let program = packing.programs.join(build::MPI);
-        contents::copy(&program, &root.join("usr/bin/jostle"), 0o755)?;
-    }
     let copyright = format!("usr/share/doc/{}/copyright", package.name);
     let terms = "jostle, jostled and procd are licensed under MIT or Apache-2.0, as you like:\n\
                  see LICENSE-MIT and LICENSE-APACHE in the folder of documents.\n";
@@ -116,16 +101,12 @@ pub fn make(packing: &Packing<'_>, package: &Package, out: &Path) -> anyhow::Res
 }
 
 fn control(packing: &Packing<'_>, package: &Package, root: &Path) -> anyhow::Result<String> {
-    let glibc = match package.linked {
-        None => None,
-        Some(program) => Some(elf::lowest_glibc(&packing.programs.join(program))?),
-    };
-    let depends = match (glibc, package.linked) {
-        (Some(glibc), Some(build::MPI)) => {
-            format!("Depends: libc6 (>= {glibc}), {}\n", build::MPI_LIBRARY)
+    let depends = match package.linked {
+        None => String::new(),
+        Some(program) => {
+            let glibc = elf::lowest_glibc(&packing.programs.join(program))?;
+            format!("Depends: libc6 (>= {glibc})\n")
         }
-        (Some(glibc), _) => format!("Depends: libc6 (>= {glibc})\n"),
-        (None, _) => String::new(),
     };
     Ok(format!(
         "Package: {}\nVersion: {VERSION}\nArchitecture: {}\n\

@@ -38,14 +38,11 @@ pub struct Arguments {
     #[arg(long)]
     check: bool,
     /// Compiles nothing: packs the programs that tests have built, as `ci` does, and throws it away
-    #[arg(long, conflicts_with_all = ["out", "check", "mpi", "programs", "target"])]
+    #[arg(long, conflicts_with_all = ["out", "check", "programs", "target"])]
     packaging: bool,
     /// Compiles nothing: packs the programs of DIR/x86_64 and DIR/aarch64, such as target/dist-programs
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "mpi"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "check")]
     programs: Option<PathBuf>,
-    /// Also makes the package that is linked with this machine's Open MPI
-    #[arg(long, conflicts_with = "check")]
-    mpi: bool,
     /// Only for this processor: x86_64 or aarch64
     #[arg(long)]
     target: Option<String>,
@@ -143,7 +140,7 @@ fn make(out: &Path, targets: &[&Target], arguments: &Arguments) -> anyhow::Resul
     let native = &TARGETS[0];
     let built = match &arguments.programs {
         Some(built) => std::path::absolute(built)?,
-        None => compile(native, targets, epoch, arguments.mpi)?,
+        None => compile(native, targets, epoch)?,
     };
     let scripts = temporary("completions")?;
     let completions = scripts.0.join("shells");
@@ -178,7 +175,7 @@ fn make(out: &Path, targets: &[&Target], arguments: &Arguments) -> anyhow::Resul
 
 /// Compiles the programs of the first processor and of all that are wanted, and gives
 /// their folder.
-fn compile(native: &Target, targets: &[&Target], epoch: u64, mpi: bool) -> anyhow::Result<PathBuf> {
+fn compile(native: &Target, targets: &[&Target], epoch: u64) -> anyhow::Result<PathBuf> {
     let built = shell::target_directory().join("dist-programs");
     empty(&built)?;
     let tools = build::Tools::ready()?;
@@ -186,9 +183,6 @@ fn compile(native: &Target, targets: &[&Target], epoch: u64, mpi: bool) -> anyho
     for target in std::iter::once(native).chain(others) {
         let programs = built.join(target.arch);
         tools.build(target, epoch, &programs)?;
-        if mpi && target == native {
-            build::of_mpi(target, epoch, &programs)?;
-        }
     }
     Ok(built)
 }
@@ -196,9 +190,6 @@ fn compile(native: &Target, targets: &[&Target], epoch: u64, mpi: bool) -> anyho
 /// Every package of a target, for users.
 fn everything(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     of_programs(packing, out)?;
-    if packing.programs.join(build::MPI).exists() {
-        deb::make(packing, &deb::OF_MPI, out)?;
-    }
     image::make(packing, out)?;
     sbom::make(packing, out)
 }
