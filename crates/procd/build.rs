@@ -7,6 +7,11 @@ fn main() {
     println!("cargo:rerun-if-changed=bare.ld");
     let variable = |name| std::env::var(name).unwrap_or_default();
     let script = format!("-Wl,-T,{}/bare.ld", variable("CARGO_MANIFEST_DIR"));
+    // On AArch64 the compiler puts all small variables of `std` into one, which is kept
+    // as a whole.
+    let aarch64 = variable("CARGO_CFG_TARGET_ARCH") == "aarch64";
+    let most_variables = if aarch64 { 136 } else { 32 };
+    let most_variables = format!("-Wl,--defsym=most_variables={most_variables}");
     let mut arguments = vec!["-nostartfiles", "-static", "-no-pie"];
     // Code that is not optimised checks what cannot happen, and what would tell
     // of it brings `std` along, which the script has no place for.
@@ -14,7 +19,7 @@ fn main() {
         // Nothing unwinds; its routine would bring `std` along too, and text for
         // debuggers would be most of the file.
         arguments.extend(["-Wl,--defsym=rust_eh_personality=0", "-Wl,--strip-debug"]);
-        arguments.push(&script);
+        arguments.extend([&*most_variables, &*script]);
     }
     for argument in arguments {
         println!("cargo:rustc-link-arg-bin=jostle-call={argument}");

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, the
 //! same for people and machines. The first failure ends it.
 
-use crate::{docs, fuzz};
+use crate::{dist, docs, fuzz};
 use anyhow::Context;
 use jostle_testbed::{packages, shell};
 use std::process::Command;
@@ -53,6 +53,11 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         run: || cargo(&["test", "--workspace"]),
+    },
+    // Of the programs that the tests have just built.
+    Step {
+        name: "packaging",
+        run: dist::check_packaging,
     },
     // World `mpi` is a feature that is off in the plain build.
     Step {

@@ -3,6 +3,7 @@
 //!
 //! - `cargo xtask ci`: everything that must hold before a change goes in;
 //! - `cargo xtask clients`: tests the packages of `clients/`, tries Redis clients on jostled;
+//! - `cargo xtask dist`: makes the packages that users install, and checks them;
 //! - `cargo xtask fuzz`: looks for inputs that break codec, lock table, writers or what is typed;
 //! - `cargo xtask long`: the tests that take minutes and are not in `ci`;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
@@ -20,6 +21,7 @@
 
 mod ci;
 mod clients;
+mod dist;
 mod docs;
 mod fuzz;
 mod hosts_task;
@@ -60,6 +62,8 @@ enum Task {
     },
     /// Runs the tests that take minutes and are not in `ci`
     Long,
+    /// Makes tarballs, Debian packages, wheels and images, or checks them
+    Dist(dist::Arguments),
     /// Writes the pages that are generated from the program
     Docs {
         /// Changes nothing; fails if a page is not what the program says
@@ -127,6 +131,7 @@ fn main() -> anyhow::Result<()> {
         } => fuzz::run(target.as_deref(), seconds),
         Task::Clients { only } => clients::run(only.as_deref()),
         Task::Long => long::run(),
+        Task::Dist(arguments) => dist::run(&arguments),
         Task::Docs { check } => docs::run(check),
         Task::Slapd {
             entries,

@@ -226,7 +226,7 @@ pub fn kernel_source() -> io::Result<String> {
 #[inline]
 pub fn sleep(nanos: u64, ended: impl Fn() -> bool) {
     let mut left = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanos / 1_000_000_000) as _,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: both pointers are to one live timespec, which the call may read
@@ -241,7 +241,7 @@ pub fn sleep(nanos: u64, ended: impl Fn() -> bool) {
 #[inline]
 pub fn sleep_until(nanos: u64) {
     let until = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanos / 1_000_000_000) as _,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     };
     // SAFETY: the pointer is to a live timespec, which the call only reads; of an

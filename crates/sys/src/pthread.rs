@@ -244,7 +244,7 @@ fn check(result: libc::c_int) -> Result<(), Errno> {
 #[inline]
 pub(crate) fn timespec(nanos: u64) -> libc::timespec {
     libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
+        tv_sec: (nanos / 1_000_000_000) as _,
         tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
     }
 }
@@ -255,14 +255,23 @@ pub(crate) fn timespec(nanos: u64) -> libc::timespec {
 /// to wait.
 fn waits_on_monotonic_with_pi() -> bool {
     let kernel = futex::lock_pi2(&AtomicU32::new(0), futex::Flags::empty(), None).is_ok();
+    kernel && glibc() >= Some((2, 35))
+}
+
+/// The version of glibc that runs.
+#[cfg(target_env = "gnu")]
+fn glibc() -> Option<(u32, u32)> {
     // SAFETY: glibc returns a static string that ends with a zero byte.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
-    let mut parts = version
-        .to_str()
-        .unwrap_or("")
-        .split('.')
-        .map(|part| part.parse::<u32>().unwrap_or(0));
-    kernel && (parts.next(), parts.next()) >= (Some(2), Some(35))
+    let (major, rest) = version.to_str().ok()?.split_once('.')?;
+    let minor = rest.split('.').next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Programs for musl are built without a use for its mutexes.
+#[cfg(not(target_env = "gnu"))]
+fn glibc() -> Option<(u32, u32)> {
+    None
 }
 
 #[cfg(test)]

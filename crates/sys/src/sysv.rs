@@ -182,12 +182,21 @@ pub fn remove(key: i32) -> io::Result<bool> {
     }
 }
 
+/// `semid_ds`, which the libc crate does not declare for musl. It begins with the
+/// owner in every C library; what follows (two times, the count, padding) is at most
+/// seven words.
+#[repr(C)]
+struct Status {
+    sem_perm: libc::ipc_perm,
+    _rest: [u64; 8],
+}
+
 /// Whether the creator of the set is this process's user (`IPC_STAT`).
 fn is_ours(id: i32) -> io::Result<bool> {
-    // SAFETY: all-zero is a valid semid_ds, and IPC_STAT writes one to the
-    // live structure that it is given.
+    // SAFETY: all-zero is a valid Status, and IPC_STAT writes a semid_ds, which is no
+    // larger, to the live structure that it is given.
     let (done, status) = unsafe {
-        let mut status: libc::semid_ds = std::mem::zeroed();
+        let mut status: Status = std::mem::zeroed();
         let done = libc::semctl(id, 0, libc::IPC_STAT, &raw mut status);
         (done, status)
     };

@@ -188,6 +188,11 @@ const PACKAGES: &[Package] = &[
         brings: "Rscript",
         why: "runs the example in R of docs/data.md",
     },
+    Package {
+        name: "python3-wheel",
+        brings: "/usr/lib/python3/dist-packages/wheel/__main__.py",
+        why: "packs the wheel, and compares its files with their sums",
+    },
 ];
 
 /// What `cargo xtask long` needs beside them.
@@ -211,6 +216,45 @@ const OF_LIBRARIES: &[Package] = &[
         name: "default-jdk-headless",
         brings: "javac",
         why: "compiles and runs them",
+    },
+];
+
+/// What `cargo xtask dist` needs beside them.
+const OF_DIST: &[Package] = &[
+    Package {
+        name: "gcc-aarch64-linux-gnu",
+        brings: "aarch64-linux-gnu-gcc",
+        why: "links jostle-call for AArch64; its strip and libraries are used, too",
+    },
+    Package {
+        name: "libc6-dev-arm64-cross",
+        brings: "/usr/aarch64-linux-gnu/lib/libc.a",
+        why: "that compiler asks for it, even where nothing of it is taken",
+    },
+    Package {
+        name: "qemu-user",
+        brings: "qemu-aarch64",
+        why: "runs programs for AArch64",
+    },
+    Package {
+        name: "ca-certificates",
+        brings: "/etc/ssl/certs/ca-certificates.crt",
+        why: "the authorities that the image brings",
+    },
+    Package {
+        name: "mmdebstrap",
+        brings: "mmdebstrap",
+        why: "makes the clean root in which packages are installed",
+    },
+    Package {
+        name: "skopeo",
+        brings: "skopeo",
+        why: "reads the image and compares its digests",
+    },
+    Package {
+        name: "umoci",
+        brings: "umoci",
+        why: "unpacks the image",
     },
 ];
 
@@ -239,6 +283,15 @@ pub fn ensure_all() -> anyhow::Result<()> {
 /// What is missing, where it cannot be installed.
 pub fn ensure_for_libraries() -> anyhow::Result<()> {
     install(&PACKAGES.iter().chain(OF_LIBRARIES).collect::<Vec<_>>())
+}
+
+/// Makes sure that all packages are there with which packages for users are made and
+/// checked.
+///
+/// # Errors
+/// What is missing, where it cannot be installed.
+pub fn ensure_for_dist() -> anyhow::Result<()> {
+    install(&PACKAGES.iter().chain(OF_DIST).collect::<Vec<_>>())
 }
 
 /// Makes sure that these packages of the list are there; silent if they are.

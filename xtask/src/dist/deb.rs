@@ -1,0 +1,136 @@
+//! The Debian packages, made by dpkg-deb, which takes times from `SOURCE_DATE_EPOCH`.
+
+use super::contents::{self, Layout, Part};
+use super::{Effort, Packing, VERSION, elf, temporary};
+use anyhow::Context;
+use jostle_testbed::shell;
+use std::path::Path;
+use std::process::Command;
+
+/// A package: what is in it, and what Debian is told about it.
+pub struct Package {
+    pub name: &'static str,
+    pub part: Part,
+    /// The program whose glibc it needs, if one does.
+    linked: Option<&'static str>,
+    /// Lines of `control` beside those that all have.
+    fields: &'static str,
+    /// The synopsis, and the lines below it.
+    description: &'static str,
+    /// Settings that an upgrade leaves as they are.
+    settings: Option<&'static str>,
+}
+
+/// One for each part.
+pub const PACKAGES: &[Package] = &[
+    Package {
+        name: "jostle",
+        part: Part::Jostle,
+        linked: Some("jostle"),
+        fields: "Suggests: jostled, procd\n",
+        description: "measures how locks, servers and connections behave under contention\n \
+                      Throughput, waiting time, fairness, CPU and memory cost, and safety, and how\n \
+                      each grows with the number of contenders. Every point carries a verdict.\n",
+        settings: None,
+    },
+    Package {
+        name: "jostled",
+        part: Part::Lockd,
+        linked: None,
+        fields: "Suggests: redis-tools\n",
+        description: "lock daemon that speaks the protocol of Redis\n \
+                      Exclusive locks, shared locks and semaphores, granted in the order of arrival,\n \
+                      owned by a connection or leased, with fencing tokens. Linked statically.\n",
+        settings: Some("/etc/jostled.toml"),
+    },
+    Package {
+        name: "procd",
+        part: Part::Procd,
+        linked: None,
+        fields: "",
+        description: "procedure engine, and its thin client jostle-call\n \
+                      Short programs in Lua that are compiled once and called over HTTP, each\n \
+                      answering with an exit code. Linked statically.\n",
+        settings: Some("/etc/procd.toml"),
+    },
+];
+
+/// Tells systemd that units came or went; nothing is started that nobody asked for.
+const RELOAD: &str = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then\n    \
+                      systemctl --system daemon-reload || true\nfi\n";
+
+/// The package's file.
+pub fn file(package: &Package, packing: &Packing<'_>) -> String {
+    let Packing { target, .. } = packing;
+    format!("{}_{VERSION}_{}.deb", package.name, target.debian)
+}
+
+/// Writes it.
+pub fn make(packing: &Packing<'_>, package: &Package, out: &Path) -> anyhow::Result<()> {
+    let stage = temporary("deb")?;
+    let root = &stage.0;
+    contents::lay(packing, package.part, root, Layout::System)?;
+    let copyright = format!("usr/share/doc/{}/copyright", package.name);
+    let terms = "jostle, jostled and procd are licensed under MIT or Apache-2.0, as you like:\n\
+                 see LICENSE-MIT and LICENSE-APACHE in the folder of documents.\n";
+    contents::write(terms, &root.join(copyright), 0o644)?;
+    contents::write(
+        &control(packing, package, root)?,
+        &root.join("DEBIAN/control"),
+        0o644,
+    )?;
+    if let Some(settings) = package.settings {
+        let list = format!("{settings}\n");
+        contents::write(&list, &root.join("DEBIAN/conffiles"), 0o644)?;
+        contents::write(RELOAD, &root.join("DEBIAN/postinst"), 0o755)?;
+        contents::write(RELOAD, &root.join("DEBIAN/postrm"), 0o755)?;
+    }
+    let compression: &[&str] = match packing.effort {
+        Effort::Little => &["-Zgzip", "-z1"],
+        Effort::Most => &["-Zxz", "-z6"],
+    };
+    let mut dpkg = Command::new("dpkg-deb");
+    dpkg.env("SOURCE_DATE_EPOCH", packing.epoch.to_string())
+        // Blocks that are compressed side by side depend on the number of CPUs.
+        .arg("--threads-max=1")
+        .args(compression)
+        .args(["--root-owner-group", "--build"])
+        .arg(root)
+        .arg(out.join(file(package, packing)));
+    shell::output(&mut dpkg).map(drop)
+}
+
+fn control(packing: &Packing<'_>, package: &Package, root: &Path) -> anyhow::Result<String> {
+    let depends = match package.linked {
+        None => String::new(),
+        Some(program) => {
+            let glibc = elf::lowest_glibc(&packing.programs.join(program))?;
+            format!("Depends: libc6 (>= {glibc})\n")
+        }
+    };
+    Ok(format!(
+        "Package: {}\nVersion: {VERSION}\nArchitecture: {}\n\
+         Maintainer: the jostle developers <jostle@localhost>\n\
+         Installed-Size: {}\n{depends}Section: devel\nPriority: optional\n{}Description: {}",
+        package.name,
+        packing.target.debian,
+        kilobytes(root)?,
+        package.fields,
+        package.description
+    ))
+}
+
+/// The size of all files below, each rounded up to whole KiB, as Debian's policy counts.
+fn kilobytes(folder: &Path) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    let entries = std::fs::read_dir(folder);
+    for entry in entries.with_context(|| format!("cannot read {}", folder.display()))? {
+        let entry = entry?;
+        let data = entry.metadata()?;
+        sum += match data.is_dir() {
+            true => 1 + kilobytes(&entry.path())?,
+            false => data.len().div_ceil(1024),
+        };
+    }
+    Ok(sum)
+}
