@@ -4,7 +4,9 @@
 mod course;
 
 use crate::shown;
-use course::{Course, place};
+pub use course::place;
+
+use course::Course;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jostle_engine::experiment::{Limits, Progress};
 use jostle_model::Nanos;
@@ -93,6 +95,7 @@ impl Line {
                 self.course.borrow_mut().begins(target, at, run, now);
                 self.runs();
             }
+            Progress::Running(_) => {}
             Progress::Done(point) => {
                 let now = self.began.elapsed();
                 self.course.borrow_mut().done(point, now);
@@ -118,6 +121,11 @@ impl Line {
             Some(words) => self.say(&words),
             None => self.bar.tick(),
         }
+    }
+
+    /// What the line says, whether anybody sees it or not.
+    pub fn text(&self) -> String {
+        self.bar.message()
     }
 
     /// Says this until something else is shown.
