@@ -357,7 +357,7 @@ fn histogram(buckets: &Buckets, sum_s: f64) -> Value {
     let mut counts: Vec<(f64, u64)> = BOUNDS
         .iter()
         .map(|bound| (*bound as f64 / NS_PER_S, 0))
-        .chain([(f64::MAX, 0)])
+        .chain([(f64::INFINITY, 0)])
         .collect();
     let mut all = 0;
     for (floor, count) in &buckets.0 {
@@ -492,7 +492,7 @@ mod tests {
         assert_eq!(counts[1], (2.5e-7, 4));
         let of = |bound: f64| counts.iter().find(|(known, _)| *known == bound);
         assert_eq!(of(5.0), Some(&(5.0, 8)));
-        assert_eq!(counts.last(), Some(&(f64::MAX, 16)));
+        assert_eq!(counts.last(), Some(&(f64::INFINITY, 16)));
         assert_eq!(BOUNDS.last(), Some(&100_000_000_000));
         assert!(BOUNDS.is_sorted());
     }
@@ -526,6 +526,7 @@ mod tests {
         };
         let text = joined(&finished(&[made::set()]), &now);
         assert_eq!(text.matches("# EOF").count(), 1);
+        assert!(text.contains("le=\"+Inf\""));
         for (name, sample) in [
             ("jostle_elapsed_seconds", " 12.5"),
             ("jostle_runs_finished_total", " 2"),

@@ -10,13 +10,16 @@ use jostle_model::record::{At, Buckets, End, Point, Record};
 use jostle_report::openmetrics::{self, NowRun};
 use jostle_report::{ResultSet, live};
 use jostle_stats::histogram::Histogram;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 const NS_PER_S: f64 = 1e9;
 
 /// Values beyond a percentile without which it is not shown, as in a result.
 const LEAST_BEYOND: f64 = 10.0;
+
+/// Looks over which there may be enough values for a percentile.
+const LOOKS: usize = 10;
 
 /// Time between two tables, by what the last one took: with thousands of runs a table takes
 /// long enough that the next run would begin noticeably later.
@@ -44,7 +47,8 @@ struct Run {
     at: At,
     /// The point, as options.
     name: String,
-    last: Option<Running>,
+    /// The latest looks at it.
+    looks: VecDeque<Running>,
 }
 
 impl Following {
@@ -77,26 +81,27 @@ impl Following {
             target: target.to_owned(),
             at,
             name,
-            last: None,
+            looks: VecDeque::new(),
         });
     }
 
     fn look(&mut self, look: &Running, now: Duration, state: &mut State) {
         let Some(run) = &mut self.run else { return };
-        let last = run.last.take().unwrap_or_default();
+        let nothing = Running::default();
+        let last = run.looks.back().unwrap_or(&nothing);
         let span_s = look.elapsed_ns.saturating_sub(last.elapsed_ns) as f64 / NS_PER_S;
         if span_s <= 0.0 {
             return;
         }
         let operations = look.operations.saturating_sub(last.operations);
-        let cpus = (last.elapsed_ns > 0).then(|| cpus(&last, look, span_s));
+        let cpus = (last.elapsed_ns > 0).then(|| cpus(last, look, span_s));
         let sample = Sample {
             t_s: now.as_secs_f64(),
             point: state.point(&run.name),
             run: self.runs,
             span_s,
             per_s: operations as f64 / span_s,
-            ns: latency(&last, look),
+            ns: latency(&run.looks, look),
             cpus,
         };
         state.now().run = Some(NowRun {
@@ -131,16 +136,24 @@ impl Following {
             none: look.none,
             overlaps: look.overlaps,
         }));
-        run.last = Some(look.clone());
+        if run.looks.len() == LOOKS {
+            run.looks.pop_front();
+        }
+        run.looks.push_back(look.clone());
     }
 
     fn done(&mut self, point: &Point, now: Duration, state: &mut State) {
         let Some(run) = self.run.take() else { return };
-        state.now().runs_finished += 1;
-        state.now().run = None;
+        let metrics = state.now();
+        metrics.runs_finished += 1;
+        metrics.run = None;
+        // Runs are added while figures are not precise; the share that is done stays one.
+        if metrics.runs_planned > 0 {
+            metrics.runs_planned = metrics.runs_planned.max(metrics.runs_finished);
+        }
         state.run(None);
         // A run that was too short to be looked at is one sample.
-        if run.last.is_none() && !point.verdict.is_invalid() {
+        if run.looks.is_empty() && !point.verdict.is_invalid() {
             let place = state.point(&run.name);
             state.sample(whole(point, place, self.runs, now));
         }
@@ -225,8 +238,27 @@ fn cpus(from: &Running, to: &Running, span_s: f64) -> [f64; 4] {
     ]
 }
 
+/// What operations took up to a look, by the looks before it, the latest last: each
+/// percentile over the shortest time that has enough values for it, the greatest since the
+/// look before.
+fn latency(before: &VecDeque<Running>, to: &Running) -> Option<[Option<u64>; 4]> {
+    let nothing = Running::default();
+    let (beginning, last) = match before.back() {
+        Some(last) if before.len() < LOOKS => (Some(&nothing), last),
+        Some(last) => (None, last),
+        None => (None, &nothing),
+    };
+    let most = between(last, to)?.quantile(1.0);
+    let spans = || {
+        let earlier = before.iter().rev().skip(1).chain(beginning);
+        std::iter::once(last).chain(earlier)
+    };
+    let over = |q: f64| spans().find_map(|from| percentile(&between(from, to)?, q));
+    Some([over(0.5), over(0.9), over(0.99), most])
+}
+
 /// What operations took between two looks.
-fn latency(from: &Running, to: &Running) -> Option<[Option<u64>; 4]> {
+fn between(from: &Running, to: &Running) -> Option<Histogram> {
     let (_, to) = to.latency.as_ref()?;
     let before: BTreeMap<u64, u64> = match &from.latency {
         Some((_, from)) => from.buckets.0.iter().copied().collect(),
@@ -236,20 +268,19 @@ fn latency(from: &Running, to: &Running) -> Option<[Option<u64>; 4]> {
         let count = count.saturating_sub(before.get(floor).copied().unwrap_or(0));
         (count > 0).then_some((*floor, count))
     });
-    bands(&Histogram::from_buckets(&Buckets(since.collect())))
+    Some(Histogram::from_buckets(&Buckets(since.collect())))
+}
+
+fn percentile(times: &Histogram, q: f64) -> Option<u64> {
+    let enough = (1.0 - q) * times.count() as f64 >= LEAST_BEYOND;
+    enough.then(|| times.quantile(q)).flatten()
 }
 
 /// p50, p90, p99 and the greatest.
 fn bands(times: &Histogram) -> Option<[Option<u64>; 4]> {
-    let enough = |q: f64| (1.0 - q) * times.count() as f64 >= LEAST_BEYOND;
-    let percentile = |q: f64| enough(q).then(|| times.quantile(q)).flatten();
     let most = times.quantile(1.0)?;
-    Some([
-        percentile(0.5),
-        percentile(0.9),
-        percentile(0.99),
-        Some(most),
-    ])
+    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|q| percentile(times, q));
+    Some([p50, p90, p99, Some(most)])
 }
 
 /// A run as one sample.
@@ -370,5 +401,10 @@ mod tests {
             serde_json::json!([0.5, 0.25, 0.0, 0.25])
         );
         assert!(state.metrics().contains("jostle_run_operations_total{"));
+        // Of the last second there are 600, of the whole run 1,000.
+        let one = look(4, 1_000, &[(100, 100), (2_000, 900)]);
+        following.show(&Progress::Running(&one), now, &mut state);
+        let ns = self::samples(&state)[2]["ns"].clone();
+        assert!(near(&ns[2]), "{ns:?}");
     }
 }
