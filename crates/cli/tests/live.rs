@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -277,10 +278,7 @@ fn connections_and_requests_are_watched_too() {
             "spread lockd --in-flight 4 --generators 1 -t 3 --runs 1 --live",
             "service_ns",
         ),
-        (
-            "stream lockd -n 2000 --idle 1ms -w 2 --runs 1 --live",
-            "acquire_ns",
-        ),
+        ("stream delay:5ms -n 500 --runs 1 --live", "acquire_ns"),
     ] {
         let mut run = Place::new().jostle(line).within(LIMIT).in_background();
         let (address, path) = page_of(&mut run);
@@ -299,44 +297,129 @@ struct Beside(Child);
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // With what it has started: its group is its own.
+        let group = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.0.wait();
+    }
+}
+
+/// Chromium without a window, and the one page that it has open.
+struct Browser {
+    _program: Beside,
+    /// A WebSocket to the page, by which the protocol of its developer tools goes.
+    page: TcpStream,
+    log: std::path::PathBuf,
+}
+
+impl Browser {
+    fn open(place: &Place, url: &str) -> Browser {
+        must_have("chromium", "chromium");
+        must_have("curl", "curl");
+        let profile = place.file("profile");
+        let log = place.file("chromium.log");
+        let program = Command::new("chromium")
+            .args(["--headless", "--remote-debugging-port=0"])
+            // Its sandbox does not work for root.
+            .args(["--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .args(["--window-size=1300,1000", url])
+            .env("HOME", place.path())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let program = Beside(program);
+        let address = until("the port of Chromium", LIMIT, || {
+            let said = fs::read_to_string(&log).ok()?;
+            let (_, rest) = said.split_once("DevTools listening on ws://")?;
+            Some(rest.split_once('/')?.0.to_owned())
+        });
+        let page = until("its page", LIMIT, || {
+            let url = format!("http://{address}/json/list");
+            let list = Command::new("curl").args(["--silent", &url]).output();
+            let list: Value = serde_json::from_slice(&list.unwrap().stdout).ok()?;
+            let pages = list.as_array()?.iter();
+            let mut pages = pages.filter(|page| page["type"] == "page");
+            let socket = pages.next()?["webSocketDebuggerUrl"].as_str()?;
+            Some(socket.split_once(&address)?.1.to_owned())
+        });
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!(
+            "GET {page} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\n\
+             Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 101"), "{head:?}");
+        Browser {
+            _program: program,
+            page: stream,
+            log,
+        }
+    }
+
+    /// The document as it is now.
+    fn document(&mut self) -> String {
+        let ask = serde_json::json!({
+            "id": 1,
+            "method": "Runtime.evaluate",
+            "params": { "expression": "document.documentElement.outerHTML" },
+        });
+        let text = ask.to_string();
+        // One frame of text; a mask of zeros leaves it as it is.
+        let mut frame = vec![0x81, 0x80 | 126];
+        frame.extend((text.len() as u16).to_be_bytes());
+        frame.extend([0; 4]);
+        frame.extend(text.as_bytes());
+        self.page.write_all(&frame).unwrap();
+        let mut head = [0; 2];
+        self.page.read_exact(&mut head).unwrap();
+        assert_eq!(head[0], 0x81, "a whole frame of text");
+        let mut long = [0; 8];
+        let length = match head[1] {
+            126 => {
+                self.page.read_exact(&mut long[6..]).unwrap();
+                u64::from_be_bytes(long)
+            }
+            127 => {
+                self.page.read_exact(&mut long).unwrap();
+                u64::from_be_bytes(long)
+            }
+            short => u64::from(short),
+        };
+        let mut answer = vec![0; length as usize];
+        self.page.read_exact(&mut answer).unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let value = answer["result"]["result"]["value"].as_str();
+        value.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// What its console says, errors of scripts and of the content policy among it.
+    fn console(&self) -> Vec<String> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let lines = log.lines().filter(|line| line.contains("CONSOLE"));
+        lines.map(str::to_owned).collect()
     }
 }
 
 #[test]
 fn chromium_shows_a_run_in_progress_without_a_complaint() {
-    must_have("chromium", "chromium");
     let _alone = alone();
     let place = Place::new();
     let line = "contend flock -w 2 -t 3 --runs 40 --warmup 0 --live";
     let mut run = place.jostle(line).within(LIMIT).in_background();
     let (address, path) = page_of(&mut run);
-    // Until there is a table to be shown.
-    let mut events = Events::open(&address, &path);
-    while events.next().is_some_and(|(name, _)| name != "owners") {}
-    let profile = tempfile::tempdir_in(place.path()).unwrap();
-    let output = Command::new("timeout")
-        .args(["--kill-after=5", "60", "chromium", "--headless"])
-        // Its sandbox does not work for root.
-        .args(["--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .args(["--window-size=1300,1000", "--timeout=6000", "--dump-dom"])
-        .arg(format!("http://{address}{path}"))
-        .env("HOME", profile.path())
-        .output()
-        .unwrap();
-    let (dom, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{stderr}");
-    let console: Vec<&str> = stderr
-        .lines()
-        .filter(|line| line.contains("CONSOLE"))
-        .collect();
-    assert_eq!(console, [""; 0]);
-    for shown in [
+    let mut browser = Browser::open(&place, &format!("http://{address}{path}"));
+    let shown = [
         "<title>jostle contend flock</title>",
         "id=\"link\" role=\"status\" class=\"on\"",
         "Throughput over time",
@@ -344,11 +427,26 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
         "class=\"stack c0\"",
         "<table class=\"headline\">",
         "Operations of each worker, ascending",
-    ] {
-        assert!(dom.contains(shown), "{shown}: {dom}");
-    }
+    ];
+    let mut missing = Vec::new();
+    let start = Instant::now();
+    until("everything to be shown", LIMIT, || {
+        let document = browser.document();
+        missing = shown
+            .iter()
+            .filter(|text| !document.contains(**text))
+            .collect();
+        assert!(start.elapsed() < LIMIT / 2, "no {missing:?} in {document}");
+        std::thread::sleep(Duration::from_millis(100));
+        missing.is_empty().then_some(())
+    });
+    assert_eq!(browser.console(), [""; 0]);
     run.signal(Signal::INT);
-    run.end().exits(130).leaves_nothing();
+    run.end().exits(130);
+    until("the page to tell that it is over", LIMIT, || {
+        browser.document().contains("interrupted").then_some(())
+    });
+    assert_eq!(browser.console(), [""; 0]);
 }
 
 /// The queries of the dashboard, with a range where Grafana would choose one.
@@ -412,6 +510,7 @@ fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
             .current_dir(place.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .unwrap(),
     );

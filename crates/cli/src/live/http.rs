@@ -15,7 +15,11 @@ pub enum Serves {
     /// The page and its events, to whoever knows this token.
     Page(String),
     /// Metrics.
-    Metrics,
+    Metrics {
+        /// Whether the port can be reached from the network, so that everybody may ask,
+        /// by whatever name.
+        to_all: bool,
+    },
 }
 
 /// What a request asks for.
@@ -47,7 +51,8 @@ pub fn wanted(head: &[u8], serves: &Serves, name: &str) -> Option<Wanted> {
         .iter()
         .find(|header| header.name.eq_ignore_ascii_case("host"))
         .and_then(|header| std::str::from_utf8(header.value).ok());
-    if !host.is_some_and(|host| is_of_this_machine(host, name)) {
+    let to_all = *serves == Serves::Metrics { to_all: true };
+    if !to_all && !host.is_some_and(|host| is_of_this_machine(host, name)) {
         return Some(Wanted::Refused(403, "the Host is not this machine's"));
     }
     if request.method != Some("GET") {
@@ -56,8 +61,8 @@ pub fn wanted(head: &[u8], serves: &Serves, name: &str) -> Option<Wanted> {
     let path = request.path.unwrap_or("/");
     let path = path.split(['?', '#']).next().unwrap_or("/");
     Some(match serves {
-        Serves::Metrics if path == "/metrics" => Wanted::Metrics,
-        Serves::Metrics => Wanted::Refused(404, "metrics are at /metrics"),
+        Serves::Metrics { .. } if path == "/metrics" => Wanted::Metrics,
+        Serves::Metrics { .. } => Wanted::Refused(404, "metrics are at /metrics"),
         Serves::Page(token) => of_page(path, token),
     })
 }
@@ -171,17 +176,23 @@ mod tests {
 
     #[test]
     fn metrics_need_no_token() {
-        let found = ask("GET", "/metrics", "127.0.0.1:9464", &Serves::Metrics);
+        let (here, to_all) = (
+            Serves::Metrics { to_all: false },
+            Serves::Metrics { to_all: true },
+        );
+        let found = ask("GET", "/metrics", "127.0.0.1:9464", &here);
+        assert_eq!(found, Some(Wanted::Metrics));
+        let found = ask("GET", "/metrics", "lab7.example.org:9464", &to_all);
         assert_eq!(found, Some(Wanted::Metrics));
         for (path, host) in [("/", "127.0.0.1"), ("/metrics", "evil.example")] {
-            let found = ask("GET", path, host, &Serves::Metrics);
+            let found = ask("GET", path, host, &here);
             assert!(matches!(found, Some(Wanted::Refused(..))), "{path} {host}");
         }
     }
 
     #[test]
     fn what_is_no_request_is_refused_and_half_a_one_waits() {
-        let refused = |head: &[u8]| match wanted(head, &Serves::Metrics, "") {
+        let refused = |head: &[u8]| match wanted(head, &Serves::Metrics { to_all: false }, "") {
             Some(Wanted::Refused(status, _)) => Some(status),
             None => None,
             other => panic!("{other:?}"),

@@ -51,7 +51,9 @@ impl Live {
             ports.push(port);
         }
         if let Some(address) = output.metrics {
-            let port = bind("--metrics", address, Serves::Metrics)?;
+            let to_all = !address.ip().is_loopback();
+            let serves = Serves::Metrics { to_all };
+            let port = bind("--metrics", address, serves)?;
             let at = port
                 .address()
                 .context("cannot tell the port of --metrics")?;
