@@ -37,7 +37,7 @@ impl Shared {
 
     /// Wakes the server. A bell that is full of rings has been heard already.
     pub fn ring(&self) {
-        let _ = (&self.bell).write(&[1]);
+        let _ = (&self.bell).write_all(&[1]);
     }
 }
 
