@@ -400,6 +400,7 @@ mod tests {
             samples[1]["cpus"],
             serde_json::json!([0.5, 0.25, 0.0, 0.25])
         );
+        state.tick(5.0, String::new());
         assert!(state.metrics().contains("jostle_run_operations_total{"));
         // Of the last second there are 600, of the whole run 1,000.
         let one = look(4, 1_000, &[(100, 100), (2_000, 900)]);

@@ -54,35 +54,74 @@ impl Sample {
     }
 }
 
-/// The samples.
-#[derive(Clone, Debug, Default)]
-pub struct History(Vec<Sample>);
+/// The samples. All stand for about as many looks: when there are too many, they are halved,
+/// and from then on each stands for twice as many.
+#[derive(Clone, Debug)]
+pub struct History {
+    kept: Vec<Sample>,
+    /// Looks that a sample stands for, and how many the last one has.
+    each: usize,
+    in_last: usize,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History {
+            kept: Vec::new(),
+            each: 1,
+            in_last: 0,
+        }
+    }
+}
+
+/// What became of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is the last one.
+    New,
+    /// It is a part of the last one, which has changed.
+    ToLast,
+    /// All have changed.
+    Thinned,
+}
 
 impl History {
-    /// Adds one. True where the others were thinned for it.
-    pub fn add(&mut self, sample: Sample) -> bool {
-        let full = self.0.len() >= MOST;
-        if full {
-            self.thin();
+    /// Adds one.
+    pub fn add(&mut self, sample: Sample) -> Added {
+        if let Some(last) = self.kept.last_mut()
+            && self.in_last < self.each
+        {
+            *last = joined(last, &sample);
+            self.in_last += 1;
+            return Added::ToLast;
         }
-        self.0.push(sample);
-        full
+        let full = self.kept.len() >= MOST;
+        if full {
+            let pairs = self.kept.chunks(2);
+            self.kept = pairs
+                .filter_map(|pair| match pair {
+                    [one, later] => Some(joined(one, later)),
+                    rest => rest.first().cloned(),
+                })
+                .collect();
+            self.each *= 2;
+        }
+        self.kept.push(sample);
+        self.in_last = 1;
+        if full { Added::Thinned } else { Added::New }
     }
 
     /// In the order of time.
     pub fn samples(&self) -> &[Sample] {
-        &self.0
+        &self.kept
     }
+}
 
-    /// Halves them: two of one run become one, and of two runs the later one stays.
-    fn thin(&mut self) {
-        let pairs = self.0.chunks(2);
-        let halved = pairs.map(|pair| match pair {
-            [one, later] if one.run == later.run => one.with(later),
-            [.., last] => last.clone(),
-            [] => Sample::default(),
-        });
-        self.0 = halved.collect();
+/// Two of one run as one; of two runs the later one.
+fn joined(one: &Sample, later: &Sample) -> Sample {
+    match one.run == later.run {
+        true => one.with(later),
+        false => later.clone(),
     }
 }
 
@@ -110,9 +149,10 @@ mod tests {
             assert!(history.samples().len() <= MOST);
         }
         let kept = history.samples();
-        assert!(kept.len() > MOST / 2);
+        assert!(kept.len() >= MOST / 2);
         assert!(kept.windows(2).all(|two| two[0].t_s < two[1].t_s));
-        assert_eq!(kept.last(), Some(&sample(99_999, 9)));
+        let last = kept.last().unwrap();
+        assert_eq!((last.t_s, last.run, kept[0].run), (99_999.0, 9, 0));
         // The first ones cover the beginning, and their mean is that of what they cover.
         let first = &kept[0];
         assert!(
@@ -125,9 +165,8 @@ mod tests {
     #[test]
     fn runs_of_two_points_are_never_mixed() {
         let mut history = History::default();
-        let thinned = (0..=MOST)
-            .filter(|nth| history.add(sample(*nth, *nth)))
-            .count();
+        let added = (0..=MOST).map(|nth| history.add(sample(nth, nth)));
+        let thinned = added.filter(|added| *added == Added::Thinned).count();
         assert_eq!((thinned, history.samples().len()), (1, MOST / 2 + 1));
         let known = |one: &Sample| *one == sample(one.run, one.run);
         assert!(history.samples().iter().all(known));

@@ -1,6 +1,6 @@
 //! What the page and the metrics show, and the latest changes of it.
 
-use super::history::{History, Sample};
+use super::history::{Added, History, Sample};
 use super::http::event;
 use jostle_report::openmetrics::{self, Now};
 use serde::Serialize;
@@ -106,10 +106,12 @@ impl State {
 
     /// Something was seen.
     pub fn sample(&mut self, sample: Sample) {
-        let data = json!(sample).to_string();
-        match self.history.add(sample) {
-            true => self.change_all(),
-            false => self.change("sample", &data),
+        let added = self.history.add(sample);
+        let last = json!(self.history.samples().last()).to_string();
+        match added {
+            Added::New => self.change("sample", &last),
+            Added::ToLast => self.change("again", &last),
+            Added::Thinned => self.change_all(),
         }
     }
 

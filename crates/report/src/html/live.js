@@ -190,6 +190,7 @@
   on('tick', tick => Object.assign(state, tick));
   on('points', points => { state.points = points; });
   on('sample', sample => { state.samples.push(sample); });
+  on('again', sample => { state.samples[state.samples.length - 1] = sample; });
   on('run', run => { state.run = run; });
   on('owners', owners => { state.owners = owners; });
   on('results', html => { state.results = html; });
