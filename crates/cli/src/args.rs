@@ -16,6 +16,7 @@ use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
 use jostle_model::time::{Nanos, Unit};
 use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// Finds out how locks and connections behave when everybody wants in: throughput, waiting,
@@ -127,6 +128,15 @@ pub struct Output {
     /// Also write a page with tables and plots for a browser, at the end
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Serve a page that shows the runs while they are made, and print its address; a free
+    /// port of this machine without one
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true,
+        default_missing_value = "127.0.0.1:0", value_parser = address)]
+    pub live: Option<SocketAddr>,
+    /// Serve metrics for Prometheus while runs are made, at /metrics of this address or
+    /// port
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
     /// Before the first run wait, for so long at most, until other programs use less than
     /// 3 % of the CPUs for a second; bare numbers are seconds
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -308,6 +318,22 @@ fn formats() -> clap::builder::PossibleValuesParser {
     )
 }
 
+/// An address with or without a port, or a port of this machine.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let text = match text.strip_prefix("localhost") {
+        Some(rest) => format!("{here}{rest}"),
+        None => text.to_owned(),
+    };
+    let port = || Some(SocketAddr::new(here, text.parse().ok()?));
+    let whole = || text.parse().ok();
+    let host = || Some(SocketAddr::new(text.parse().ok()?, 0));
+    port()
+        .or_else(whole)
+        .or_else(host)
+        .ok_or_else(|| "an address of this machine such as 127.0.0.1:9464, or a port".to_owned())
+}
+
 fn seconds(text: &str) -> Result<Nanos, String> {
     Nanos::parse(text, Unit::Seconds)
 }
@@ -374,6 +400,40 @@ mod tests {
         }
         Cli::try_parse_from(["jostle", "doctor"]).unwrap();
         Cli::try_parse_from(["jostle", "doctor", "--fix"]).unwrap();
+    }
+
+    #[test]
+    fn an_address_needs_no_host_and_the_page_not_even_a_port() {
+        let output = |line: &str| {
+            let words = ["jostle"].into_iter().chain(line.split(' '));
+            match Cli::read(words).map_err(|error| error.to_string())?.verb {
+                Verb::Measure(measure) => Ok((measure.output.live, measure.output.metrics)),
+                other => Err(format!("{other:?}")),
+            }
+        };
+        let at = |text: &str| Some(text.parse::<SocketAddr>().unwrap());
+        for (line, live, metrics) in [
+            ("contend flock", None, None),
+            ("contend --live flock", at("127.0.0.1:0"), None),
+            ("contend --live=8000 flock", at("127.0.0.1:8000"), None),
+            ("contend --live=0.0.0.0:8000", at("0.0.0.0:8000"), None),
+            ("contend --live=[::1]:80", at("[::1]:80"), None),
+            (
+                "contend --metrics localhost:9464",
+                None,
+                at("127.0.0.1:9464"),
+            ),
+            ("contend --metrics 10.0.0.7", None, at("10.0.0.7:0")),
+        ] {
+            assert_eq!(output(line), Ok((live, metrics)), "{line}");
+        }
+        for line in [
+            "contend --metrics",
+            "contend --metrics lab7",
+            "contend --live=99999",
+        ] {
+            output(line).unwrap_err();
+        }
     }
 
     #[test]

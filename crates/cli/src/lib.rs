@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod html;
 mod judge;
+mod live;
 mod measure;
 mod plan_file;
 mod progress;

@@ -1,6 +1,7 @@
 //! The measuring verbs: plans in, records to the file, a report to stdout.
 
 use crate::args::Output;
+use crate::live::Live;
 use crate::progress::{Line, span};
 use crate::quiet::Looker;
 use crate::ranks::{self, Crew, Place};
@@ -113,13 +114,6 @@ fn measure_here(
         notes.extend(preflight(experiment, &machine, hosts)?);
         notes.extend(resolve::notes(experiment, hosts));
     }
-    let mut writer = match &output.output {
-        Some(path) => {
-            Some(Writer::create(path, output.overwrite).map_err(|e| Failure::Failed(e.into()))?)
-        }
-        None => None,
-    };
-    let page = html::reserve(output.html.as_deref())?;
     let mut alone;
     let Crew {
         clock,
@@ -132,6 +126,15 @@ fn measure_here(
             &mut alone
         }
     };
+    // After the keeper is forked, which would keep its ports open.
+    let live = Live::open(output)?;
+    let mut writer = match &output.output {
+        Some(path) => {
+            Some(Writer::create(path, output.overwrite).map_err(|e| Failure::Failed(e.into()))?)
+        }
+        None => None,
+    };
+    let page = html::reserve(output.html.as_deref())?;
     let mut line = Some(Line::new(
         !output.quiet && !output.no_progress,
         !output.quiet,
@@ -177,7 +180,10 @@ fn measure_here(
             *clock,
             experiment,
             &machine,
-            writer.as_mut(),
+            Sinks {
+                writer: writer.as_mut(),
+                live: live.as_ref(),
+            },
             signals,
             line.as_ref(),
         );
@@ -186,6 +192,9 @@ fn measure_here(
         sets.extend(result_set(outcome));
     }
     drop(line.take());
+    if let Some(live) = live {
+        live.end(error.as_deref().unwrap_or("finished"));
+    }
     world.keeper().end();
     let any = sets.iter().any(|set| !set.points.is_empty());
     if let (2.., Some(text)) = (hosts, &error) {
@@ -295,26 +304,42 @@ fn conclude(
     Ok(exit)
 }
 
+/// Where what one experiment measures goes to while it is measured.
+#[derive(Default)]
+pub struct Sinks<'a> {
+    /// The result file.
+    pub writer: Option<&'a mut Writer>,
+    /// The page and the metrics.
+    pub live: Option<&'a Live>,
+}
+
 pub fn one(
     world: &mut World,
     clock: Clock,
     resolved: &Resolved,
     machine: &Machine,
-    mut writer: Option<&mut Writer>,
+    sinks: Sinks<'_>,
     signals: &Signals,
     line: Option<&Line>,
 ) -> Outcome {
+    let Sinks { mut writer, live } = sinks;
     line.inspect(|line| line.restart());
-    let mut record = |record: &Record| match writer.as_mut() {
-        Some(writer) => writer.write(record).map_err(|error| error.to_string()),
-        None => Ok(()),
+    let mut record = |record: &Record| {
+        live.inspect(|live| live.record(record));
+        match writer.as_mut() {
+            Some(writer) => writer.write(record).map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
     };
     let hooks = Hooks {
         ended: &mut || {
             line.inspect(|line| line.beat());
+            live.inspect(|live| live.beat(|| line.map_or_else(String::new, Line::text)));
             signals.exit_code()
         },
+        watched: live.is_some(),
         progress: &mut |progress| {
+            live.inspect(|live| live.show(&progress));
             if let Some(line) = line {
                 line.show(progress);
             }

@@ -1,11 +1,13 @@
-//! One line on the terminal while runs are made. Nothing where stderr is no
-//! terminal: logs need no animation.
+//! One line on the terminal while runs are made, and above it the points that have
+//! finished runs. Nothing where stderr is no terminal: logs need no animation.
 
 mod course;
 
 use crate::shown;
-use course::{Course, place};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+pub use course::place;
+
+use course::Course;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jostle_engine::experiment::{Limits, Progress};
 use jostle_model::Nanos;
 use jostle_model::text::one_line;
@@ -17,9 +19,17 @@ use std::time::{Duration, Instant};
 /// often would cost the CPU that is measured.
 const BEAT: Duration = Duration::from_millis(900);
 
+/// Lines of a terminal that the table leaves free: the line itself, and what was typed.
+const FREE: usize = 4;
+/// Rows of the table where the terminal does not tell its height.
+const ROWS: usize = 20;
+
 /// The line.
 pub struct Line {
     bar: ProgressBar,
+    /// All that is drawn: the rows of the table, and the line below them.
+    all: MultiProgress,
+    rows: RefCell<Vec<ProgressBar>>,
     notes: bool,
     /// When it moved last.
     moved: Cell<Instant>,
@@ -37,11 +47,13 @@ impl Line {
             true => ProgressDrawTarget::stderr_with_hz(10),
             false => ProgressDrawTarget::hidden(),
         };
-        let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template("{elapsed:>4} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        let all = MultiProgress::with_draw_target(target);
+        let bar = all.add(ProgressBar::no_length());
+        bar.set_style(style("{elapsed:>4} {wide_msg}"));
         Line {
             bar,
+            all,
+            rows: RefCell::default(),
             notes,
             moved: Cell::new(Instant::now()),
             pinned: Cell::new(false),
@@ -93,9 +105,11 @@ impl Line {
                 self.course.borrow_mut().begins(target, at, run, now);
                 self.runs();
             }
+            Progress::Running(_) => {}
             Progress::Done(point) => {
                 let now = self.began.elapsed();
                 self.course.borrow_mut().done(point, now);
+                self.table();
             }
             Progress::Slower { block, all } => self.note(&format!(
                 "a round of all points takes {}, longer than short trials let expect: about {} in \
@@ -109,6 +123,38 @@ impl Line {
     /// Another experiment begins.
     pub fn restart(&self) {
         self.course.replace(Course::default());
+        self.clear_table();
+    }
+
+    /// Shows the points with finished runs above the line: the latest ones, where the
+    /// terminal is too low for all.
+    fn table(&self) {
+        if self.all.is_hidden() {
+            return;
+        }
+        let height = rustix::termios::tcgetwinsize(stderr())
+            .ok()
+            .map(|size| usize::from(size.ws_row))
+            .filter(|rows| *rows > 0);
+        let most = height.map_or(ROWS, |height| height.saturating_sub(FREE));
+        let texts = self.course.borrow().rows();
+        let shown = &texts[texts.len().saturating_sub(most)..];
+        let mut rows = self.rows.borrow_mut();
+        while rows.len() < shown.len() {
+            let row = self.all.insert_before(&self.bar, ProgressBar::no_length());
+            row.set_style(style("{wide_msg}"));
+            rows.push(row);
+        }
+        for (row, text) in rows.iter().zip(shown) {
+            row.set_message(one_line(&crate::shown(text)).into_owned());
+            row.tick();
+        }
+    }
+
+    fn clear_table(&self) {
+        for row in self.rows.borrow_mut().drain(..) {
+            row.finish_and_clear();
+        }
     }
 
     /// Where the runs are, with the time that is left; what was said last, before the
@@ -118,6 +164,11 @@ impl Line {
             Some(words) => self.say(&words),
             None => self.bar.tick(),
         }
+    }
+
+    /// What the line says, whether anybody sees it or not.
+    pub fn text(&self) -> String {
+        self.bar.message()
     }
 
     /// Says this until something else is shown.
@@ -130,7 +181,7 @@ impl Line {
     /// Prints a note above the line.
     pub fn note(&self, text: &str) {
         if self.notes {
-            self.bar.suspend(|| {
+            self.all.suspend(|| {
                 // A note that cannot be written has nobody to read it.
                 let _ = writeln!(stderr(), "{}", shown(text));
             });
@@ -140,8 +191,13 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
+        self.clear_table();
         self.bar.finish_and_clear();
     }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 /// How long it will take, said before the first run, and what the budget has to do with

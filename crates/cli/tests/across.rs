@@ -104,7 +104,7 @@ fn run_both(keepers: &mut [Keeper; 2], orders: [RunOrder; 2]) -> [Yield; 2] {
         let mut orders = orders.into_iter();
         let runs = keepers.each_mut().map(|keeper| {
             let order = orders.next().unwrap();
-            scope.spawn(move || keeper.run(&order, &mut || false).unwrap())
+            scope.spawn(move || keeper.run(&order, &mut || false, &mut |_| ()).unwrap())
         });
         runs.map(|run| run.join().unwrap())
     })

@@ -15,7 +15,7 @@ pub use orders::order;
 
 use crate::hosts;
 use crate::keeper::KeeperError;
-use crate::order::RunOrder;
+use crate::order::{RunOrder, Running};
 use crate::point::{Which, point};
 use crate::proven;
 use crate::requested;
@@ -74,6 +74,8 @@ pub enum Progress<'a> {
     },
     /// A run begins.
     Run(&'a str, At, u32),
+    /// How far it is, about once a second, where [`Hooks::watched`] asks for it.
+    Running(&'a Running),
     /// A run is done.
     Done(&'a Point),
 }
@@ -102,6 +104,9 @@ pub struct Hooks<'a> {
     /// The exit code with which the user wants to stop, if so; asked several
     /// times a second.
     pub ended: &'a mut dyn FnMut() -> Option<u8>,
+    /// Whether runs in progress are to be told of. The keeper looks at workers' pages
+    /// for that. Of several hosts nobody is looked at.
+    pub watched: bool,
     /// Told what is going on.
     pub progress: &'a mut dyn FnMut(Progress<'_>),
     /// Takes each record as it is made. An error ends the experiment.
@@ -429,6 +434,7 @@ impl Course<'_, '_> {
             false => (timing.window, timing.warmup),
         };
         order.during.clone_from(&self.resolved.plan.during);
+        order.watched = self.hooks.watched;
         let (ran, null) = self.with_null(&order, block)?;
         let which = Which {
             target: typed,
@@ -458,9 +464,10 @@ impl Course<'_, '_> {
     /// before it in odd blocks, after it in even ones, so that a drift of the
     /// machine falls on both alike.
     fn with_null(&mut self, order: &RunOrder, block: u32) -> Result<(Ran, Option<Null>), Stop> {
-        let Some(nothing) = requested::null_order(&self.resolved.plan, order) else {
+        let Some(mut nothing) = requested::null_order(&self.resolved.plan, order) else {
             return Ok((self.ask(order)?, None));
         };
+        nothing.watched = false;
         let (ran, null) = if block.is_multiple_of(2) {
             let ran = self.ask(order)?;
             (ran, self.ask(&nothing)?)
@@ -473,8 +480,12 @@ impl Course<'_, '_> {
 
     /// One run, until the user wants to stop.
     fn ask(&mut self, order: &RunOrder) -> Result<Ran, KeeperError> {
+        let hooks = &mut *self.hooks;
+        let (ended, progress) = (&mut hooks.ended, &mut hooks.progress);
         self.world
-            .run(order, &mut || (self.hooks.ended)().is_some())
+            .run(order, &mut || ended().is_some(), &mut |look| {
+                progress(Progress::Running(&look))
+            })
     }
 
     /// The verdicts of the points, and how the figures grow over what was swept.

@@ -1,6 +1,10 @@
 //! What the parent asks of the keeper and what it gets back: plain data, so
 //! that it can be sent to a process here, and to other hosts.
 
+mod running;
+
+pub use running::{Running, SHARES, Used, shares};
+
 use jostle_model::ServerAt;
 use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
 use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
@@ -81,6 +85,9 @@ pub struct RunOrder {
     /// hosts; zero: none.
     #[serde(default)]
     pub log_grants: u32,
+    /// Whether somebody watches, so that the keeper tells how far the run is.
+    #[serde(default)]
+    pub watched: bool,
     /// Other hosts do their part of the same run.
     #[serde(default)]
     pub together: Option<Together>,
@@ -326,6 +333,9 @@ pub struct SweepOrder {
     /// The server's processes, where they cannot be found behind our connections.
     #[serde(default)]
     pub server: Option<ServerAt>,
+    /// Whether somebody watches, so that the keeper tells how far the sweep is.
+    #[serde(default)]
+    pub watched: bool,
     /// With other hosts at the same time, which wait for each other at each listed
     /// number.
     pub together: Option<Together>,
@@ -389,6 +399,8 @@ pub enum Reply {
     Prepared,
     /// They have all ended.
     Drained,
+    /// How far a run or sweep is that somebody watches. The reply that it is over follows.
+    Running(Box<Running>),
     /// The run's data.
     Ran(Box<Yield>),
     /// For each block: nanoseconds a pair with counting alone, in full, without

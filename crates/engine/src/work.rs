@@ -4,7 +4,7 @@
 //! and clearing away are the same for all.
 
 use crate::crew::Crew;
-use crate::order::{RunOrder, Yield};
+use crate::order::{Merged, RunOrder, Yield};
 use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
 
@@ -54,6 +54,12 @@ pub trait Work: Sized + Sync {
     /// The canary's process. Returns its exit code.
     fn live_as_canary(_crew: &Crew<'_, Self>) -> i32 {
         0
+    }
+
+    /// What is timed where workers note it elsewhere than in their pages: its name in a
+    /// result, and all times so far. For whoever watches.
+    fn latency(&self) -> Option<(&'static str, Merged)> {
+        None
     }
 
     /// Adds what workers left elsewhere than in their pages.

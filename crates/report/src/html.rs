@@ -11,6 +11,7 @@ mod chart;
 mod figures;
 mod judged;
 mod labels;
+pub mod live;
 mod scale;
 mod units;
 

@@ -29,6 +29,7 @@ mod json;
 pub mod judged;
 mod markdown;
 mod next;
+pub mod openmetrics;
 mod over;
 mod page;
 mod rate;
@@ -46,6 +47,7 @@ mod planted;
 pub use command::command;
 pub use csv::tidy;
 pub use file::{FileError, Writer, read, read_from};
+pub use html::live;
 pub use html::{MARK, html, judged as html_of_judged};
 pub use table::render_within as table_within;
 
@@ -166,6 +168,12 @@ pub static FORMATS: &[Format] = &[
         summary: "the records, one a line, as the result file holds them",
         tells_early_end: false,
         render: json::render,
+    },
+    Format {
+        name: "openmetrics",
+        summary: "finished points as metrics in OpenMetrics' text, as --metrics serves them",
+        tells_early_end: false,
+        render: openmetrics::render,
     },
 ];
 

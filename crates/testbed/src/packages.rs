@@ -93,6 +93,11 @@ const PACKAGES: &[Package] = &[
         why: "a test opens the pages of `--html` in it",
     },
     Package {
+        name: "prometheus",
+        brings: "prometheus",
+        why: "a test has it scrape `--metrics` and answer the queries of grafana/jostle.json",
+    },
+    Package {
         name: "man-db",
         brings: "man",
         why: "the manual page is rendered to find mistakes in it",

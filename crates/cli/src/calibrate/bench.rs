@@ -180,7 +180,7 @@ impl Bench {
             self.clock,
             &resolved,
             &self.machine,
-            None,
+            measure::Sinks::default(),
             &self.signals,
             Some(&self.line),
         );

@@ -2,7 +2,7 @@
 //! far, and how much time is left. Pure; the caller passes the time in.
 
 use jostle_model::Nanos;
-use jostle_model::record::{At, Point};
+use jostle_model::record::{At, Is, Point};
 use jostle_stats::intervals::median;
 use jostle_stats::numbers::grouped;
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub struct Course {
     now: Option<Now>,
     /// What each point's runs measured.
     seen: BTreeMap<String, Seen>,
+    /// The points with a finished run, in the order of their first ones.
+    points: Vec<String>,
 }
 
 /// What is to be measured.
@@ -50,6 +52,8 @@ struct Seen {
     overlaps: Option<u64>,
     /// Share of the CPUs that other programs used in the last run.
     neighbours: Option<f64>,
+    /// The gravest verdict of a run.
+    verdict: Is,
 }
 
 impl Course {
@@ -76,7 +80,11 @@ impl Course {
         self.done += 1;
         self.ended = now;
         let Some(run) = &self.now else { return };
+        if !self.seen.contains_key(&run.point) {
+            self.points.push(run.point.clone());
+        }
         let seen = self.seen.entry(run.point.clone()).or_default();
+        seen.verdict = graver(seen.verdict, point.verdict.is);
         seen.per_s.push(point.throughput_per_s);
         if let Some(exclusion) = &point.exclusion {
             *seen.overlaps.get_or_insert(0) += exclusion.violations;
@@ -105,10 +113,42 @@ impl Course {
         // A narrow terminal cuts the end off.
         let mut words = format!("{place}, {}: {}", self.left(now), run.point);
         if let Some(seen) = self.seen.get(&run.point).and_then(Seen::words) {
-            words += "; ";
+            words += "; so far ";
             words += &seen;
         }
         Some(words)
+    }
+
+    /// A row for each point with a finished run: `flock -w 10   2 of 6 runs  968/s ±2 %, 0
+    /// overlaps  VALID`. The verdict is the gravest of its runs; that of the point, over
+    /// all its runs, is known at the end.
+    pub fn rows(&self) -> Vec<String> {
+        let name = |point: &String| point.chars().count();
+        let width = self.points.iter().map(name).max().unwrap_or(0);
+        let row = |point: &String| {
+            let seen = self.seen.get(point)?;
+            let runs = match self.planned {
+                Some(planned) if seen.per_s.len() <= planned.rounds => {
+                    format!("{} of {} runs", seen.per_s.len(), planned.rounds)
+                }
+                _ => format!("{} runs", seen.per_s.len()),
+            };
+            let verdict = match seen.verdict {
+                Is::Valid => "VALID",
+                Is::Suspect => "SUSPECT",
+                Is::Invalid => "INVALID",
+            };
+            // As in the table, a figure that must not be used is not printed.
+            let figures = match seen.verdict {
+                Is::Invalid => String::new(),
+                _ => seen.words()?,
+            };
+            Some(format!(
+                "{point:<width$}  {runs:>12}  {verdict:<7}  {figures}"
+            ))
+        };
+        let rows = self.points.iter().filter_map(row);
+        rows.map(|row| row.trim_end().to_owned()).collect()
     }
 
     /// By what the runs took so far, and before the first by what was planned.
@@ -133,6 +173,7 @@ impl Course {
 }
 
 impl Seen {
+    /// `968/s ±2 %, 0 overlaps, neighbours 4 %`.
     fn words(&self) -> Option<String> {
         let rate = median(&self.per_s)?;
         let (low, high) = self
@@ -141,7 +182,7 @@ impl Seen {
             .fold((f64::INFINITY, 0.0_f64), |(low, high), rate| {
                 (low.min(*rate), high.max(*rate))
             });
-        let mut words = format!("so far {}/s", grouped(rate.round() as u64));
+        let mut words = format!("{}/s", grouped(rate.round() as u64));
         if self.per_s.len() > 1 && rate > 0.0 {
             words += &format!(" ±{:.0} %", 50.0 * (high - low) / rate);
         }
@@ -153,6 +194,14 @@ impl Seen {
             words += &format!(", neighbours {:.0} %", 100.0 * share);
         }
         Some(words)
+    }
+}
+
+fn graver(one: Is, other: Is) -> Is {
+    match (one, other) {
+        (Is::Invalid, _) | (_, Is::Invalid) => Is::Invalid,
+        (Is::Suspect, _) | (_, Is::Suspect) => Is::Suspect,
+        (Is::Valid, Is::Valid) => Is::Valid,
     }
 }
 
@@ -242,6 +291,29 @@ mod tests {
         let words = course.words(S(130)).unwrap();
         assert!(words.contains("so far 1,000/s ±5 %, 1 overlap,"), "{words}");
         assert!(words.contains(", longer than expected: "), "{words}");
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_point_and_grows() {
+        let mut course = Course::default();
+        course.planned(2, 2, Nanos(40_000_000_000), S(5));
+        assert!(course.rows().is_empty());
+        let mut run = |point: &Point, target: &str, workers: u64, run: u32| {
+            course.begins(target, at(workers), run, S(5));
+            course.done(point, S(6));
+            course.rows()
+        };
+        let mut invalid = point(7.0, 3);
+        invalid.verdict.is = Is::Invalid;
+        run(&point(950.0, 0), "flock", 100, 1);
+        run(&point(1_050.0, 0), "flock", 100, 2);
+        assert_eq!(
+            run(&invalid, "sysv", 2, 1),
+            [
+                "flock -w 100   2 of 2 runs  VALID    1,000/s ±5 %, 0 overlaps, neighbours 4 %",
+                "sysv -w 2      1 of 2 runs  INVALID",
+            ]
+        );
     }
 
     #[test]

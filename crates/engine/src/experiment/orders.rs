@@ -143,6 +143,7 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         clock_uncertainty: Nanos::ZERO,
         requests: requested::order(plan, target),
         log_grants: 0,
+        watched: false,
         together: None,
         place: plan.place.clone().unwrap_or(Place::None),
         share: None,

@@ -149,7 +149,8 @@ impl Course<'_, '_> {
         let spec = &self.resolved.specs[target];
         let machine = Machine::read();
         let hosts = self.world.hosts().to_vec();
-        let order = sweep_order(&self.resolved.plan, spec, at, sweep);
+        let mut order = sweep_order(&self.resolved.plan, spec, at, sweep);
+        order.watched = self.hooks.watched && hosts.is_empty();
         let curve = Curve {
             target: &spec.typed,
             at,
@@ -163,7 +164,7 @@ impl Course<'_, '_> {
         let mut points: Vec<Point> = Vec::new();
         let mut sunk = Ok(());
         let ended = &mut self.hooks.ended;
-        let record = &mut self.hooks.record;
+        let (record, progress) = (&mut self.hooks.record, &mut self.hooks.progress);
         let mut reached = |step: Step| {
             let mut point = connect::point(&curve, &step.data, points.last());
             point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
@@ -177,9 +178,12 @@ impl Course<'_, '_> {
             }
             points.push(point);
         };
-        let closed = self
-            .world
-            .sweep(&order, &mut || ended().is_some(), &mut reached);
+        let closed = self.world.sweep(
+            &order,
+            &mut || ended().is_some(),
+            &mut reached,
+            &mut |look| progress(Progress::Running(&look)),
+        );
         let first = self.points.len();
         self.points.append(&mut points);
         sunk.map_err(Stop::Sink)?;
@@ -232,6 +236,7 @@ fn sweep_order(plan: &Plan, spec: &Spec, at: At, sweep: u64) -> SweepOrder {
         patience: PATIENCE,
         during: plan.during.clone(),
         server: plan.server.clone(),
+        watched: false,
         together: None,
         seed: Rng::stream(seed, sweep).next_u64(),
     }

@@ -116,6 +116,12 @@ pub struct Known<'a> {
     pub machine: Option<(&'a MachineTicks, &'a MachineTicks)>,
 }
 
+/// CPU time of the whole machine since boot, by ticks.
+pub fn busy_ns() -> Option<u64> {
+    let tick_ns = 1_000_000_000 / stat::ticks_per_second().max(1);
+    Some(stat::machine_ticks().ok()?.busy * tick_ns)
+}
+
 impl Books {
     /// Before the first worker exists.
     pub fn open(order: &RunOrder, embedded: Option<u32>) -> Books {
@@ -151,6 +157,13 @@ impl Books {
     pub fn look_around(&self) {
         self.server.look();
         *self.closing.borrow_mut() = Look::take();
+    }
+
+    /// CPU time of all processes so far, for whoever watches: exact where the kernel
+    /// counts it, by ticks elsewhere.
+    pub fn whole_ns(&self) -> Option<u64> {
+        let exact = self.whole.as_ref().and_then(Whole::read);
+        exact.or_else(busy_ns)
     }
 
     /// At an edge of the window. Processes that carry workers have clocks of their own.

@@ -7,6 +7,7 @@ use super::connect_figures::Figures;
 use super::during::During;
 use super::run::{Aborted, LOOK_UP};
 use super::serve::Desk;
+use super::watch::Watch;
 use crate::order::{Closed, Reached, Reply, Request, SweepOrder};
 use crate::preflight::processes::{Processes, RESERVE, Size};
 use crate::preflight::{explain, memory_floor, remedy};
@@ -52,6 +53,9 @@ pub struct Sweep<'a> {
     pub(super) turns: u32,
     /// Whether a control group allows less memory than the machine has.
     bounded: bool,
+    /// For whoever watches, and when the first connection could begin.
+    pub(super) watch: Watch,
+    pub(super) began_ns: u64,
 }
 
 impl<'a> Sweep<'a> {
@@ -125,6 +129,8 @@ impl<'a> Sweep<'a> {
             memory_look: 0,
             turns: 0,
             bounded: Cgroup::read(Path::new("/")).memory.is_some(),
+            watch: Watch::new(order.watched),
+            began_ns: 0,
         })
     }
 
@@ -155,6 +161,8 @@ impl<'a> Sweep<'a> {
             return Ok(Closed::default());
         }
         let mut figures = Figures::begin(self, ramp_ns);
+        self.began_ns = self.desk.clock.now();
+        self.watch.opens(self.began_ns);
         self.board.order(0, order::WORK);
         let mut reached: Vec<Reached> = Vec::new();
         let mut during = during;
@@ -236,6 +244,7 @@ impl<'a> Sweep<'a> {
             }
             self.look_after()?;
             self.mind_memory();
+            self.report();
             let (now, opened) = (self.desk.clock.now(), self.board.get(Count::Opened));
             if opened != seen {
                 (seen, since) = (opened, now);

@@ -296,16 +296,20 @@ fn of_interval(ends: &[u64], from: u64, listed: u64) -> std::ops::Range<usize> {
 }
 
 fn keep(figures: &mut BTreeMap<String, Merged>, name: &str, tally: Tally) {
-    if tally.count > 0 {
-        let buckets = tally.buckets.into_iter();
-        let merged = Merged {
-            buckets: Buckets(buckets.map(|(at, n)| (histogram::floor(at), n)).collect()),
-            sum: tally.sum,
-            min: tally.min,
-            max: tally.max,
-        };
+    if let Some(merged) = merged(tally) {
         figures.insert(name.to_owned(), merged);
     }
+}
+
+/// None of an empty one.
+pub(super) fn merged(tally: Tally) -> Option<Merged> {
+    let buckets = tally.buckets.into_iter();
+    (tally.count > 0).then(|| Merged {
+        buckets: Buckets(buckets.map(|(at, n)| (histogram::floor(at), n)).collect()),
+        sum: tally.sum,
+        min: tally.min,
+        max: tally.max,
+    })
 }
 
 fn median(tally: &Tally) -> Option<u64> {

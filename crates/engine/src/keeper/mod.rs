@@ -13,6 +13,7 @@ mod connect;
 mod connect_crew;
 mod connect_figures;
 mod connect_lost;
+mod connect_watch;
 pub mod during;
 mod latencies;
 mod programs;
@@ -21,12 +22,15 @@ mod serve;
 mod servers;
 mod spread;
 mod together;
+mod watch;
 
 pub(crate) use accounts::Server;
 pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
 pub use servers::VERB as SERVE_VERB;
 
-use crate::order::{Closed, CostOrder, Reached, Reply, Request, RunOrder, SweepOrder, Yield};
+use crate::order::{
+    Closed, CostOrder, Reached, Reply, Request, RunOrder, Running, SweepOrder, Yield,
+};
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
@@ -110,7 +114,7 @@ impl Keeper {
     }
 
     /// Makes one run. `ended` is asked several times a second whether the user
-    /// wants to stop.
+    /// wants to stop; `running` is told how far it is, where the order is watched.
     ///
     /// # Errors
     /// What came in the way.
@@ -118,10 +122,16 @@ impl Keeper {
         &mut self,
         order: &RunOrder,
         ended: &mut dyn FnMut() -> bool,
+        running: &mut dyn FnMut(Running),
     ) -> Result<Yield, KeeperError> {
-        match self.request(&Request::Run(Box::new(order.clone())), ended)? {
-            Reply::Ran(data) => Ok(*data),
-            other => Err(unexpected(other)),
+        let mut reply = self.request(&Request::Run(Box::new(order.clone())), ended)?;
+        loop {
+            match reply {
+                Reply::Running(look) => running(*look),
+                Reply::Ran(data) => return Ok(*data),
+                other => return Err(unexpected(other)),
+            }
+            reply = self.reply(ended)?;
         }
     }
 
@@ -157,7 +167,8 @@ impl Keeper {
     }
 
     /// Makes one sweep of connections; `reached` is told of each listed number as
-    /// it is reached, and what it returns as an error ends the sweep.
+    /// it is reached, and what it returns as an error ends the sweep. `running` is told
+    /// how far it is, where the order is watched.
     ///
     /// # Errors
     /// What came in the way; what was reached before has been told.
@@ -166,10 +177,12 @@ impl Keeper {
         order: &SweepOrder,
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Reached),
+        running: &mut dyn FnMut(Running),
     ) -> Result<Closed, KeeperError> {
         let mut reply = self.request(&Request::Sweep(Box::new(order.clone())), ended)?;
         loop {
             match reply {
+                Reply::Running(look) => running(*look),
                 Reply::Reached(point) => reached(*point),
                 Reply::Closed(closed) => return Ok(*closed),
                 other => return Err(unexpected(other)),
@@ -233,15 +246,17 @@ impl Keeper {
                 }
             }
             match readable(&self.stream, Duration::from_millis(100)) {
-                Ok(true) => break,
-                Ok(false) => {}
+                Ok(true) => {}
+                Ok(false) => continue,
                 Err(_) => return Err(self.lost()),
             }
-        }
-        match receive(&mut self.stream) {
-            Ok(_) if aborted => Err(KeeperError::Interrupted),
-            Ok(reply) => Ok(reply),
-            Err(_) => Err(self.lost()),
+            match receive(&mut self.stream) {
+                // It crossed the abort, whose own answer is yet to come.
+                Ok(Reply::Running(_)) if aborted => {}
+                Ok(_) if aborted => return Err(KeeperError::Interrupted),
+                Ok(reply) => return Ok(reply),
+                Err(_) => return Err(self.lost()),
+            }
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) mod sweeps;
 use crate::grants;
 use crate::hosts::{Host, HostDid, HostYield};
 use crate::keeper::{Keeper, KeeperError};
-use crate::order::{Closed, Reached, RunOrder, SweepOrder, Yield};
+use crate::order::{Closed, Reached, RunOrder, Running, SweepOrder, Yield};
 use jostle_model::hosts::HostCeiling;
 use jostle_model::plan::Plan;
 use jostle_stats::rng::Rng;
@@ -147,7 +147,8 @@ impl World {
         if hosts.len() > 1 { hosts } else { &[] }
     }
 
-    /// Makes one run, on as many hosts as its order is for.
+    /// Makes one run, on as many hosts as its order is for. `running` is told how far it
+    /// is, where the order is watched and there is but this host.
     ///
     /// # Errors
     /// What came in the way.
@@ -155,17 +156,21 @@ impl World {
         &mut self,
         order: &RunOrder,
         ended: &mut dyn FnMut() -> bool,
+        running: &mut dyn FnMut(Running),
     ) -> Result<Ran, KeeperError> {
         let ranks = self.hosts().len();
         let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
             return Ok(Ran {
                 order: order.clone(),
-                data: self.keeper.run(order, ended)?,
+                data: self.keeper.run(order, ended, running)?,
                 parts: Vec::new(),
             });
         };
         let names = self.names.next_u64();
-        let order = &grants::asked(order, split::taking_part(order, ranks));
+        let mut order = grants::asked(order, split::taking_part(order, ranks));
+        // Their keepers speak in turns.
+        order.watched = false;
+        let order = &order;
         let orders = split::split(order, ranks, names);
         let yields = hosts.run(&mut self.keeper, &orders, ended)?;
         let parts = parts(orders, yields)?;
@@ -184,7 +189,7 @@ impl World {
 
 impl World {
     /// Makes one sweep of connections, on all hosts; `reached` is told of each listed
-    /// number as it is reached.
+    /// number as it is reached, `running` as in [`World::run`].
     ///
     /// # Errors
     /// What came in the way; what was reached before has been told.
@@ -193,12 +198,12 @@ impl World {
         order: &SweepOrder,
         ended: &mut dyn FnMut() -> bool,
         reached: &mut dyn FnMut(Step),
+        running: &mut dyn FnMut(Running),
     ) -> Result<Closed, KeeperError> {
         let ranks = self.hosts().len();
         let (Some(hosts), 2..) = (&mut self.hosts, ranks) else {
-            return self
-                .keeper
-                .sweep(order, ended, &mut |data| reached(Step::alone(data)));
+            let reached = &mut |data| reached(Step::alone(data));
+            return self.keeper.sweep(order, ended, reached, running);
         };
         let all = hosts.all().to_vec();
         let orders = sweeps::split(order, ranks);

@@ -268,6 +268,7 @@ pub mod tests {
             patience: Nanos(1),
             during: None,
             server: None,
+            watched: false,
             together: None,
             seed: 7,
         }

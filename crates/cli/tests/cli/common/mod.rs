@@ -371,6 +371,11 @@ impl Running {
         String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
     }
 
+    /// What it has printed on stderr so far.
+    pub fn said(&self) -> String {
+        Running::text(&self.stderr)
+    }
+
     /// Waits until there is something to see; fails if the run ends before.
     pub fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Running) -> Option<T>) -> T {
         loop {

@@ -4,6 +4,7 @@
 use jostle_model::ServerAt;
 use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::serving::{self, Address};
+use jostle_sys::stat::CpuClock;
 use jostle_sys::{census, stat};
 use jostle_targets::Spec;
 use std::cell::RefCell;
@@ -93,6 +94,21 @@ impl Server {
         match &self.how {
             How::Group(group) => Some(group),
             _ => None,
+        }
+    }
+
+    /// CPU time of its processes so far, for whoever watches: not that of their
+    /// descendants, which the accounts of a finished run have.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        match self.group() {
+            Some(group) => group.cpu_ns(),
+            None => {
+                let roots = self.roots.borrow();
+                let each = roots
+                    .iter()
+                    .filter_map(|pid| CpuClock::of(*pid).ok()?.read());
+                (!roots.is_empty()).then(|| each.sum())
+            }
         }
     }
 

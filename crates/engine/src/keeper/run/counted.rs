@@ -43,6 +43,7 @@ impl<T: Work> Run<'_, T> {
         self.books.server.look();
         let mut opened = Reading::default();
         let opens = self.start(children, |children| opened = self.read(children))?;
+        self.watch.opens(opens);
         let peak = match self.order.workload {
             Workload::Hold => Some(self.peak(before, children)?),
             _ => None,
@@ -101,6 +102,7 @@ impl<T: Work> Run<'_, T> {
             self.futex_nap(counter, seen);
             self.heed_parent(Duration::ZERO)?;
             children.reap();
+            self.report(children, self.shared.opens().load(Relaxed), None);
             let now = self.now();
             // Their pages are theirs to write: they are looked at seldom.
             if now < look {

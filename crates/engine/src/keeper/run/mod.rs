@@ -11,6 +11,7 @@ mod drain;
 mod fork;
 mod reading;
 mod start;
+mod watch;
 
 pub use children::{Children, how_it_ended};
 pub use reading::Reading;
@@ -18,6 +19,7 @@ pub use reading::Reading;
 use super::accounts::{Books, Queues};
 use super::during::During;
 use super::serve::Desk;
+use super::watch::Watch;
 use crate::crew::Crew;
 use crate::grants::Logs;
 use crate::order::{RunOrder, Yield};
@@ -63,6 +65,8 @@ pub struct Run<'a, T> {
     logs: Logs,
     /// Of each generator whose CPU time is limited.
     groups: Vec<CpuGroup>,
+    /// For whoever watches.
+    watch: Watch,
 }
 
 /// What the keeper saw, for the collection.
@@ -143,6 +147,7 @@ impl<'a, T: Work> Run<'a, T> {
             witness,
             logs,
             groups: groups(order, ledger)?,
+            watch: Watch::new(order.watched),
         })
     }
 
@@ -241,15 +246,16 @@ impl<'a, T: Work> Run<'a, T> {
         let during = self.start_during()?;
         self.meet();
         let opens = self.start(children, |_| ())?;
-        self.sleep_until(opens, children)?;
+        self.sleep_until(opens, children, None)?;
         self.shared.phase().store(phase::WITHIN, Relaxed);
         let flag_opened = self.now();
+        self.watch.opens(flag_opened);
         let opened = self.read(children);
         let closes = match self.order.measure {
             Measure::Full => self.closes(0),
             Measure::Counts => flag_opened + self.order.window.0,
         };
-        self.sleep_until(closes, children)?;
+        self.sleep_until(closes, children, Some(opens))?;
         self.shared.phase().store(phase::AFTER, Relaxed);
         let flag_closed = self.now();
         let closed = self.read(children);
@@ -333,9 +339,18 @@ impl<'a, T: Work> Run<'a, T> {
         let _ = futex::wait(word, seen, Some(until));
     }
 
-    /// Sleeps, and listens to the parent. Ends early when no worker is left.
-    fn sleep_until(&self, stamp: u64, children: &mut Children) -> Result<(), Aborted> {
+    /// Sleeps, and listens to the parent. Ends early when no worker is left. `opened`:
+    /// when the window opened, if this is the window.
+    fn sleep_until(
+        &self,
+        stamp: u64,
+        children: &mut Children,
+        opened: Option<u64>,
+    ) -> Result<(), Aborted> {
         loop {
+            if let Some(opened) = opened {
+                self.report(children, opened, Some(stamp));
+            }
             let now = self.now();
             if now >= stamp {
                 return Ok(());

@@ -16,7 +16,7 @@ pub mod standstill;
 mod windowed;
 
 use crate::crew::Crew;
-use crate::order::{RequestOrder, RequestYield, RunOrder, Yield};
+use crate::order::{Merged, RequestOrder, RequestYield, RunOrder, Yield};
 use crate::page::Stage;
 use crate::page::Word;
 use crate::work::Work;
@@ -190,6 +190,13 @@ impl Work for Requesting {
         open::canary(&spare, crew.clock, Requesting::window(crew));
         crew.await_dismissal();
         0
+    }
+
+    fn latency(&self) -> Option<(&'static str, Merged)> {
+        Some(match self.pool {
+            Some(_) => ("response_ns", self.sheets.merged(Part::Response)),
+            None => ("service_ns", self.sheets.merged(Part::Service)),
+        })
     }
 
     fn add_to(&self, order: &RunOrder, data: &mut Yield) {

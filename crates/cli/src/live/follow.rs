@@ -1,0 +1,411 @@
+//! From what the engine tells to what the page and the metrics show.
+
+use super::history::Sample;
+use super::state::{Current, Owners, State};
+use crate::progress::place;
+use jostle_engine::experiment::Progress;
+use jostle_engine::order::Running;
+use jostle_model::plan::Workload;
+use jostle_model::record::{At, Buckets, End, Point, Record};
+use jostle_report::openmetrics::{self, NowRun};
+use jostle_report::{ResultSet, live};
+use jostle_stats::histogram::Histogram;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+const NS_PER_S: f64 = 1e9;
+
+/// Values beyond a percentile without which it is not shown, as in a result.
+const LEAST_BEYOND: f64 = 10.0;
+
+/// Looks over which there may be enough values for a percentile.
+const LOOKS: usize = 10;
+
+/// Time between two tables, by what the last one took: with thousands of runs a table takes
+/// long enough that the next run would begin noticeably later.
+const REST: u32 = 50;
+
+/// What was told so far.
+#[derive(Default)]
+pub struct Following {
+    /// Experiments with their finished runs; of the last one more are to come.
+    sets: Vec<ResultSet>,
+    /// The run in progress.
+    run: Option<Run>,
+    /// Runs that were begun.
+    runs: usize,
+    /// Runs that the experiments before this one had planned.
+    planned_before: u64,
+    planned: u64,
+    /// When the last table was made, and what it took.
+    table: Option<(Instant, Duration)>,
+}
+
+/// A run in progress.
+struct Run {
+    target: String,
+    at: At,
+    /// The point, as options.
+    name: String,
+    /// The latest looks at it.
+    looks: VecDeque<Running>,
+}
+
+impl Following {
+    /// What is going on. True where that changes what is shown.
+    pub fn show(&mut self, progress: &Progress<'_>, now: Duration, state: &mut State) -> bool {
+        match progress {
+            Progress::Planned { points, rounds, .. } => {
+                self.planned = (points * rounds) as u64;
+                state.now().runs_planned = self.planned_before + self.planned;
+            }
+            Progress::Run(target, at, _) => self.begin(target, *at, state),
+            Progress::Running(look) => self.look(look, now, state),
+            Progress::Done(point) => self.done(point, now, state),
+            Progress::Cost(_)
+            | Progress::Alone(..)
+            | Progress::Pilot(..)
+            | Progress::Slower { .. } => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, target: &str, at: At, state: &mut State) {
+        self.runs += 1;
+        let name = format!("{target}{}", place(at));
+        state.run(Some(Current {
+            point: name.clone(),
+            ..Current::default()
+        }));
+        self.run = Some(Run {
+            target: target.to_owned(),
+            at,
+            name,
+            looks: VecDeque::new(),
+        });
+    }
+
+    fn look(&mut self, look: &Running, now: Duration, state: &mut State) {
+        let Some(run) = &mut self.run else { return };
+        let nothing = Running::default();
+        let last = run.looks.back().unwrap_or(&nothing);
+        let span_s = look.elapsed_ns.saturating_sub(last.elapsed_ns) as f64 / NS_PER_S;
+        if span_s <= 0.0 {
+            return;
+        }
+        let operations = look.operations.saturating_sub(last.operations);
+        let cpus = (last.elapsed_ns > 0).then(|| cpus(last, look, span_s));
+        let sample = Sample {
+            t_s: now.as_secs_f64(),
+            point: state.point(&run.name),
+            run: self.runs,
+            span_s,
+            per_s: operations as f64 / span_s,
+            ns: latency(&run.looks, look),
+            cpus,
+        };
+        state.now().run = Some(NowRun {
+            experiment: self.sets.len().max(1),
+            workload: workload(&self.sets),
+            target: run.target.clone(),
+            at: run.at,
+            operations: look.operations,
+            per_s: Some(sample.per_s),
+            latency: look
+                .latency
+                .clone()
+                .map(|(name, all)| (name, all.buckets, all.sum)),
+            workers: look
+                .shares
+                .first()
+                .copied()
+                .zip(look.shares.last().copied()),
+            overlaps: look.overlaps,
+            cpus,
+        });
+        state.sample(sample);
+        state.run(Some(Current {
+            point: run.name.clone(),
+            elapsed_s: look.elapsed_ns as f64 / NS_PER_S,
+            window_s: look.window_ns.map(|ns| ns as f64 / NS_PER_S),
+            operations: look.operations,
+            planned: look.planned,
+            timed: look.latency.as_ref().map(|(name, _)| name.clone()),
+            shares: look.shares.clone(),
+            workers: look.workers,
+            none: look.none,
+            overlaps: look.overlaps,
+        }));
+        if run.looks.len() == LOOKS {
+            run.looks.pop_front();
+        }
+        run.looks.push_back(look.clone());
+    }
+
+    fn done(&mut self, point: &Point, now: Duration, state: &mut State) {
+        let Some(run) = self.run.take() else { return };
+        let metrics = state.now();
+        metrics.runs_finished += 1;
+        metrics.run = None;
+        // Runs are added while figures are not precise; the share that is done stays one.
+        if metrics.runs_planned > 0 {
+            metrics.runs_planned = metrics.runs_planned.max(metrics.runs_finished);
+        }
+        state.run(None);
+        // A run that was too short to be looked at is one sample.
+        if run.looks.is_empty() && !point.verdict.is_invalid() {
+            let place = state.point(&run.name);
+            state.sample(whole(point, place, self.runs, now));
+        }
+        if let Some(owners) = owners(point, run.name) {
+            state.owners(owners);
+        }
+    }
+
+    /// A record was made: the table, the metrics and the title, where they are due.
+    pub fn record(&mut self, record: &Record) -> Option<(String, String, String)> {
+        let set = self.sets.last_mut();
+        match (record, set) {
+            (Record::Experiment(experiment), _) => {
+                self.planned_before += std::mem::take(&mut self.planned);
+                // With an end, or the table would say that it has none.
+                let end = Some(End {
+                    exit: 0,
+                    error: None,
+                    elapsed_s: 0.0,
+                });
+                let experiment = (**experiment).clone();
+                self.sets.push(ResultSet::new(experiment, Vec::new(), end));
+                return Some(self.tables());
+            }
+            (Record::Point(point), Some(set)) => set.points.push((**point).clone()),
+            (Record::Closing(closing), Some(set)) => {
+                let mut points = set.points.iter_mut().rev();
+                points.find_map(|point| closing.add_to(point).then_some(()))?;
+            }
+            (Record::Fit(fit), Some(set)) => set.fits.push((**fit).clone()),
+            (Record::End(end), Some(set)) => {
+                set.end = Some(end.clone());
+                return Some(self.tables());
+            }
+            _ => return None,
+        }
+        let due = |(at, took): &(Instant, Duration)| at.elapsed() >= *took * REST;
+        let due = self.table.as_ref().is_none_or(due);
+        (due && matches!(record, Record::Point(_))).then(|| self.tables())
+    }
+
+    fn tables(&mut self) -> (String, String, String) {
+        let began = Instant::now();
+        let measured = self.sets.iter().any(|set| !set.points.is_empty());
+        let html = match measured {
+            true => live::results(&self.sets),
+            false => String::new(),
+        };
+        let metrics = openmetrics::finished(&self.sets);
+        self.table = Some((began, began.elapsed()));
+        (html, metrics, self.title())
+    }
+
+    fn title(&self) -> String {
+        let names = self.sets.iter().map(|set| {
+            let plan = &set.experiment.plan;
+            format!("{} {}", plan.workload, plan.targets.join(", "))
+        });
+        let names: Vec<String> = names.collect();
+        format!("jostle {}", names.join("; "))
+    }
+}
+
+fn workload(sets: &[ResultSet]) -> Workload {
+    sets.last()
+        .map_or(Workload::Contend, |set| set.experiment.plan.workload)
+}
+
+/// CPUs in use between two looks: workers, server, jostle, others.
+fn cpus(from: &Running, to: &Running, span_s: f64) -> [f64; 4] {
+    let used = |from: u64, to: u64| to.saturating_sub(from) as f64 / NS_PER_S / span_s;
+    let both = |from: Option<u64>, to: Option<u64>| Some(used(from?, to?));
+    let workers = used(from.cpu.workers_ns, to.cpu.workers_ns);
+    let server = both(from.cpu.server_ns, to.cpu.server_ns).unwrap_or(0.0);
+    let tool = used(from.cpu.tool_ns, to.cpu.tool_ns);
+    let whole = both(from.cpu.whole_ns, to.cpu.whole_ns).unwrap_or(0.0);
+    [
+        workers,
+        server,
+        tool,
+        (whole - workers - server - tool).max(0.0),
+    ]
+}
+
+/// What operations took up to a look, by the looks before it, the latest last: each
+/// percentile over the shortest time that has enough values for it, the greatest since the
+/// look before.
+fn latency(before: &VecDeque<Running>, to: &Running) -> Option<[Option<u64>; 4]> {
+    let nothing = Running::default();
+    let (beginning, last) = match before.back() {
+        Some(last) if before.len() < LOOKS => (Some(&nothing), last),
+        Some(last) => (None, last),
+        None => (None, &nothing),
+    };
+    let most = between(last, to)?.quantile(1.0);
+    let spans = || {
+        let earlier = before.iter().rev().skip(1).chain(beginning);
+        std::iter::once(last).chain(earlier)
+    };
+    let over = |q: f64| spans().find_map(|from| percentile(&between(from, to)?, q));
+    Some([over(0.5), over(0.9), over(0.99), most])
+}
+
+/// What operations took between two looks.
+fn between(from: &Running, to: &Running) -> Option<Histogram> {
+    let (_, to) = to.latency.as_ref()?;
+    let before: BTreeMap<u64, u64> = match &from.latency {
+        Some((_, from)) => from.buckets.0.iter().copied().collect(),
+        None => BTreeMap::new(),
+    };
+    let since = to.buckets.0.iter().filter_map(|(floor, count)| {
+        let count = count.saturating_sub(before.get(floor).copied().unwrap_or(0));
+        (count > 0).then_some((*floor, count))
+    });
+    Some(Histogram::from_buckets(&Buckets(since.collect())))
+}
+
+fn percentile(times: &Histogram, q: f64) -> Option<u64> {
+    let enough = (1.0 - q) * times.count() as f64 >= LEAST_BEYOND;
+    enough.then(|| times.quantile(q)).flatten()
+}
+
+/// p50, p90, p99 and the greatest.
+fn bands(times: &Histogram) -> Option<[Option<u64>; 4]> {
+    let most = times.quantile(1.0)?;
+    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|q| percentile(times, q));
+    Some([p50, p90, p99, Some(most)])
+}
+
+/// A run as one sample.
+fn whole(point: &Point, place: usize, run: usize, now: Duration) -> Sample {
+    let timed = openmetrics::latency(point);
+    let cpus = point.accounts.as_deref().map(|accounts| {
+        let cpus = |seconds: f64| seconds / accounts.between_s.max(f64::MIN_POSITIVE);
+        let server = accounts.server_s.unwrap_or(0.0);
+        let others = accounts.others_s.unwrap_or(0.0) + accounts.machine_s;
+        let workers = accounts.workers_s + accounts.requests_s.unwrap_or(0.0);
+        [workers, server, accounts.tool_s, others].map(cpus)
+    });
+    Sample {
+        t_s: now.as_secs_f64(),
+        point: place,
+        run,
+        span_s: point.window_s,
+        per_s: point.throughput_per_s,
+        ns: timed.and_then(|(_, times)| bands(&times)),
+        cpus,
+    }
+}
+
+/// CPU time of a finished run, with the names of neighbours.
+fn owners(point: &Point, name: String) -> Option<Owners> {
+    let accounts = point.accounts.as_deref()?;
+    let mut owners = vec![("workers".to_owned(), accounts.workers_s)];
+    let more = [
+        ("started for requests", accounts.requests_s),
+        ("server", accounts.server_s),
+        ("jostle", Some(accounts.tool_s)),
+        ("kernel", Some(accounts.machine_s)),
+    ];
+    let known = more.iter();
+    owners.extend(known.filter_map(|(name, used)| Some(((*name).to_owned(), (*used)?))));
+    let others = accounts.others.iter();
+    owners.extend(others.map(|other| (other.name.clone(), other.cpu_s)));
+    let named: f64 = accounts.others.iter().map(|other| other.cpu_s).sum();
+    let rest = accounts.others_s.map(|all| (all - named).max(0.0));
+    owners.extend(rest.map(|rest| ("others".to_owned(), rest)));
+    Some(Owners {
+        point: name,
+        between_s: accounts.between_s,
+        owners,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_engine::order::{Merged, Used};
+
+    fn look(elapsed_s: u64, operations: u64, buckets: &[(u64, u64)]) -> Running {
+        Running {
+            elapsed_ns: elapsed_s * 1_000_000_000,
+            window_ns: Some(9_000_000_000),
+            operations,
+            shares: vec![operations],
+            workers: 1,
+            latency: Some((
+                "acquire_ns".to_owned(),
+                Merged {
+                    buckets: Buckets(buckets.to_vec()),
+                    sum: 1,
+                    min: 1,
+                    max: 1,
+                },
+            )),
+            cpu: Used {
+                workers_ns: elapsed_s * 500_000_000,
+                server_ns: Some(elapsed_s * 250_000_000),
+                tool_ns: 0,
+                whole_ns: Some(elapsed_s * 1_000_000_000),
+            },
+            ..Running::default()
+        }
+    }
+
+    fn samples(state: &State) -> serde_json::Value {
+        let (text, _) = state.since(None);
+        let data = text.split_once("data: ").unwrap().1;
+        serde_json::from_str::<serde_json::Value>(data).unwrap()["samples"].clone()
+    }
+
+    #[test]
+    fn a_sample_is_what_happened_since_the_one_before() {
+        let (mut following, mut state) = (Following::default(), State::default());
+        let now = Duration::from_secs(5);
+        let at = At {
+            workers: Some(2),
+            ..At::default()
+        };
+        following.show(&Progress::Run("flock", at, 1), now, &mut state);
+        for one in [
+            look(1, 100, &[(100, 100)]),
+            look(3, 400, &[(100, 100), (2_000, 300)]),
+        ] {
+            assert!(following.show(&Progress::Running(&one), now, &mut state));
+        }
+        let samples = samples(&state);
+        assert_eq!(samples.as_array().unwrap().len(), 2);
+        assert_eq!(samples[0]["per_s"], 100.0);
+        assert!(
+            samples[0].get("cpus").is_none(),
+            "of the time since it began"
+        );
+        assert_eq!(samples[1]["per_s"], 150.0);
+        let near =
+            |value: &serde_json::Value| (value.as_f64().unwrap() / 2_000.0 - 1.0).abs() < 0.01;
+        let ns = samples[1]["ns"].as_array().unwrap();
+        assert!(near(&ns[0]) && near(&ns[3]), "{ns:?}");
+        assert!(
+            ns[2].is_null(),
+            "3 of 300 are too few for a 99th percentile"
+        );
+        assert_eq!(
+            samples[1]["cpus"],
+            serde_json::json!([0.5, 0.25, 0.0, 0.25])
+        );
+        state.tick(5.0, String::new());
+        assert!(state.metrics().contains("jostle_run_operations_total{"));
+        // Of the last second there are 600, of the whole run 1,000.
+        let one = look(4, 1_000, &[(100, 100), (2_000, 900)]);
+        following.show(&Progress::Running(&one), now, &mut state);
+        let ns = self::samples(&state)[2]["ns"].clone();
+        assert!(near(&ns[2]), "{ns:?}");
+    }
+}

@@ -1,0 +1,143 @@
+//! `--live` and `--metrics`: what is measured, while it is measured, for browsers and for
+//! Prometheus.
+//!
+//! The measuring side calls [`Live`] from the engine's hooks, which puts what they tell into
+//! a [`State`](state::State); a thread serves that. Tables are made between two runs, so
+//! that none is made while something is measured. Not here: how runs are looked at, which is
+//! the keeper's business.
+
+mod follow;
+mod history;
+mod http;
+mod server;
+mod state;
+
+use crate::args::Output;
+use crate::{Failure, complain};
+use anyhow::{Context, anyhow};
+use follow::Following;
+use http::Serves;
+use jostle_engine::experiment::Progress;
+use jostle_model::record::Record;
+use server::{Port, Server};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Between two notes of the time.
+const BEAT: Duration = Duration::from_millis(1_000);
+
+/// The page and the metrics of this call.
+pub struct Live {
+    server: Server,
+    following: RefCell<Following>,
+    began: Instant,
+    beat: RefCell<Option<Instant>>,
+}
+
+impl Live {
+    /// Opens the ports that were asked for and prints where they are; None where nobody
+    /// asked. Call it after the last fork: it starts a thread.
+    ///
+    /// # Errors
+    /// An address that is in use or not of this machine.
+    pub fn open(output: &Output) -> Result<Option<Live>, Failure> {
+        let mut ports = Vec::new();
+        if let Some(address) = output.live {
+            let token = random_hex();
+            let port = bind("--live", address, Serves::Page(token.clone()))?;
+            let at = port.address().context("cannot tell the port of --live")?;
+            complain(&format!("watch it at http://{at}/{token}/"));
+            ports.push(port);
+        }
+        if let Some(address) = output.metrics {
+            let to_all = !address.ip().is_loopback();
+            let serves = Serves::Metrics { to_all };
+            let port = bind("--metrics", address, serves)?;
+            let at = port
+                .address()
+                .context("cannot tell the port of --metrics")?;
+            complain(&format!("metrics are at http://{at}/metrics"));
+            ports.push(port);
+        }
+        if ports.is_empty() {
+            return Ok(None);
+        }
+        let server = Server::start(ports).context("cannot start the thread of --live")?;
+        Ok(Some(Live {
+            server,
+            following: RefCell::default(),
+            began: Instant::now(),
+            beat: RefCell::default(),
+        }))
+    }
+
+    /// What is going on.
+    pub fn show(&self, progress: &Progress<'_>) {
+        let elapsed = self.began.elapsed();
+        let mut state = self.server.shared().state();
+        let changed = self
+            .following
+            .borrow_mut()
+            .show(progress, elapsed, &mut state);
+        drop(state);
+        if changed {
+            self.server.shared().ring();
+        }
+    }
+
+    /// A record was made.
+    pub fn record(&self, record: &Record) {
+        // The table is made before the state is taken, which the thread may want.
+        let made = self.following.borrow_mut().record(record);
+        if let Some((html, metrics, title)) = made {
+            let mut state = self.server.shared().state();
+            state.results(html, metrics);
+            state.entitle(title);
+            drop(state);
+            self.server.shared().ring();
+        }
+    }
+
+    /// Time goes by; to be called several times a second. `progress`: where the runs are.
+    pub fn beat(&self, progress: impl FnOnce() -> String) {
+        let mut beat = self.beat.borrow_mut();
+        if beat.is_some_and(|last| last.elapsed() < BEAT) {
+            return;
+        }
+        *beat = Some(Instant::now());
+        let elapsed_s = self.began.elapsed().as_secs_f64();
+        self.server.shared().state().tick(elapsed_s, progress());
+        self.server.shared().ring();
+    }
+
+    /// It is over; `how`, in words.
+    pub fn end(&self, how: &str) {
+        self.server.shared().state().end(how.to_owned());
+        self.server.shared().ring();
+    }
+}
+
+fn bind(option: &str, address: SocketAddr, serves: Serves) -> Result<Port, Failure> {
+    Port::bind(address, serves).map_err(|error| {
+        Failure::Failed(anyhow!(
+            "{option}: cannot listen at {address}: {error}; name another address or port, or \
+             port 0 for a free one"
+        ))
+    })
+}
+
+/// 128 random bits.
+fn random_hex() -> String {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        // It fails only before the kernel has gathered randomness, for a moment.
+        if let Ok(more) =
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+        {
+            filled += more;
+        }
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

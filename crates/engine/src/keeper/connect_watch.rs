@@ -1,0 +1,59 @@
+//! One look at a sweep in progress, for whoever watches it.
+
+use super::accounts;
+use super::connect::Sweep;
+use super::connect_crew::Kind;
+use super::connect_figures::merged;
+use crate::order::{Running, Used};
+use crate::workloads::connect::board::{Count, Figure};
+use jostle_sys::stat::{self, CpuClock};
+
+impl Sweep<'_> {
+    /// Tells the parent how far the sweep is, where somebody watches and it is time.
+    pub(super) fn report(&self) {
+        let began = self.desk.clock.now();
+        if self.watch.is_due(began, None) {
+            let running = self.look_at_board(began.saturating_sub(self.began_ns));
+            let now = self.desk.clock.now();
+            self.watch.tell(self.desk, began, now, running);
+        }
+    }
+
+    fn look_at_board(&self, elapsed_ns: u64) -> Running {
+        let stretches = || 0..self.board.ends().len();
+        let (name, figures) = match self.order.only {
+            Some(_) => ("bind_ns", &[Figure::Bind][..]),
+            None => ("connect_ns", &[Figure::Even, Figure::Odd][..]),
+        };
+        let mut tally = self.board.tallies(stretches(), figures[0]);
+        for figure in &figures[1..] {
+            tally.add(&self.board.tallies(stretches(), *figure));
+        }
+        Running {
+            elapsed_ns,
+            operations: self.board.get(Count::Opened),
+            planned: self.order.open.last().copied(),
+            latency: merged(tally).map(|merged| (name.to_owned(), merged)),
+            cpu: self.used_so_far(),
+            ..Running::default()
+        }
+    }
+
+    fn used_so_far(&self) -> Used {
+        let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
+        let of = |wanted: Kind| {
+            let mine = self
+                .alive
+                .iter()
+                .filter(move |(_, (kind, _))| *kind == wanted);
+            mine.filter_map(|(pid, _)| clock(*pid)).sum()
+        };
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        Used {
+            workers_ns: of(Kind::Client),
+            server_ns: (self.crew.servers > 0).then(|| of(Kind::Server)),
+            tool_ns: stat::own_cpu_ns() + parent.and_then(clock).unwrap_or(0),
+            whole_ns: accounts::busy_ns(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! One look at a run in progress, for whoever watches it.
+
+use super::{Children, Run};
+use crate::order::{Merged, Running, Used, shares};
+use crate::page::{Figure, Page, Stage, Word};
+use crate::work::Work;
+use jostle_model::plan::Measure;
+use jostle_model::record::Buckets;
+use jostle_stats::histogram;
+use jostle_sys::stat::{self, CpuClock};
+
+impl<T: Work> Run<'_, T> {
+    /// Tells the parent how far the run is, where somebody watches and it is time.
+    /// `closes`: the end of the window, if that is known.
+    pub(super) fn report(&self, children: &Children, opens: u64, closes: Option<u64>) {
+        let began = self.now();
+        if self.watch.is_due(began, closes) {
+            let running = self.look(children, began.saturating_sub(opens));
+            self.watch.tell(self.desk, began, self.now(), running);
+        }
+    }
+
+    fn look(&self, children: &Children, elapsed_ns: u64) -> Running {
+        let pages = || (0..self.order.workers).map(|worker| self.shared.page(worker));
+        let each: Vec<u64> = pages().map(|page| self.so_far(&page)).collect();
+        let full = self.order.measure == Measure::Full;
+        let counted = self.order.is_counted();
+        let planned = self.order.operations * self.order.workers as u64;
+        Running {
+            elapsed_ns,
+            window_ns: (!counted).then_some(self.order.window.0),
+            operations: each.iter().sum(),
+            planned: counted.then_some(planned),
+            workers: each.len() as u64,
+            none: each.iter().filter(|count| **count == 0).count() as u64,
+            shares: shares(each),
+            latency: full.then(|| self.latency()).flatten(),
+            overlaps: (full && self.target.excludes())
+                .then(|| pages().map(|page| page.get(Word::Overlaps)).sum()),
+            cpu: self.used(children),
+            took_ns: 0,
+        }
+    }
+
+    /// Operations of a worker since the opening. One that only counts notes them when it
+    /// ends, and until then its total and where the window began.
+    fn so_far(&self, page: &Page<'_>) -> u64 {
+        let counts = self.order.measure == Measure::Counts;
+        match counts && page.get(Word::Stage) == Stage::Working as u64 {
+            true => page.get(Word::Total).saturating_sub(page.get(Word::Base)),
+            false => page.get(Word::Operations),
+        }
+    }
+
+    fn latency(&self) -> Option<(String, Merged)> {
+        if let Some((name, merged)) = self.target.latency() {
+            return Some((name.to_owned(), merged));
+        }
+        let name = match self.order.pipeline {
+            0 | 1 => "acquire_ns",
+            _ => "batch_ns",
+        };
+        let merged = self.merged(Figure::Acquire);
+        (!merged.buckets.0.is_empty()).then(|| (name.to_owned(), merged))
+    }
+
+    /// As the collection merges pages at the end, by a table instead of a tree: this is
+    /// done while workers work.
+    fn merged(&self, figure: Figure) -> Merged {
+        let mut counts = vec![0; histogram::LEN];
+        let mut merged = Merged {
+            min: u64::MAX,
+            ..Merged::default()
+        };
+        for worker in 0..self.order.workers {
+            let page = self.shared.page(worker);
+            let mut any = false;
+            page.buckets(figure, |bucket, count| {
+                any = true;
+                counts[bucket] += count;
+            });
+            if any {
+                let ends = page.extremes(figure);
+                merged.sum += ends.sum;
+                merged.min = merged.min.min(ends.min);
+                merged.max = merged.max.max(ends.max);
+            }
+        }
+        let used = counts.into_iter().enumerate().filter(|(_, n)| *n > 0);
+        let buckets = used.map(|(bucket, n)| (histogram::floor(bucket), n));
+        merged.buckets = Buckets(buckets.collect());
+        merged
+    }
+
+    fn used(&self, children: &Children) -> Used {
+        let clock = |pid: u32| CpuClock::of(pid).ok()?.read();
+        let workers = children.alive.iter().filter(|(_, of)| !of.is_empty());
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get() as u32);
+        Used {
+            workers_ns: workers.filter_map(|(pid, _)| clock(*pid)).sum(),
+            server_ns: self.books.server.cpu_ns(),
+            tool_ns: stat::own_cpu_ns() + parent.and_then(clock).unwrap_or(0),
+            whole_ns: self.books.whole_ns(),
+        }
+    }
+}

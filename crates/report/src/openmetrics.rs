@@ -1,0 +1,555 @@
+//! `--format openmetrics`: finished points as metrics, and the same text with what is going
+//! on for `--metrics`. Names carry their unit; nothing here has a time stamp.
+//!
+//! Figures of an INVALID point are left out, as everywhere; its verdict is there.
+
+use crate::ResultSet;
+use jostle_model::plan::Workload;
+use jostle_model::record::{At, Buckets, Is, Point};
+use jostle_stats::histogram::Histogram;
+use jostle_stats::summary::{Estimate, PointSummary, summarize};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+
+/// The type of the text, for HTTP.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds of the buckets of latencies in nanoseconds: 1, 2.5 and 5 of each decade,
+/// from 100 ns to 100 s.
+const BOUNDS: [u64; 28] = {
+    let mut bounds = [0; 28];
+    let (mut decade, mut at) = (100, 0);
+    while at < 27 {
+        bounds[at] = decade;
+        bounds[at + 1] = decade * 5 / 2;
+        bounds[at + 2] = decade * 5;
+        (decade, at) = (decade * 10, at + 3);
+    }
+    bounds[27] = decade;
+    bounds
+};
+
+const NS_PER_S: f64 = 1e9;
+
+/// What is going on.
+#[derive(Clone, Debug, Default)]
+pub struct Now {
+    /// Seconds since the beginning.
+    pub elapsed_s: f64,
+    /// Runs of all experiments that were planned so far; zero: none yet.
+    pub runs_planned: u64,
+    /// Runs that are finished.
+    pub runs_finished: u64,
+    /// The run in progress.
+    pub run: Option<NowRun>,
+}
+
+/// The run in progress. Its counters begin with it.
+#[derive(Clone, Debug)]
+pub struct NowRun {
+    /// From 1.
+    pub experiment: usize,
+    /// What the workers do.
+    pub workload: Workload,
+    /// As typed.
+    pub target: String,
+    /// The swept values.
+    pub at: At,
+    /// Operations so far.
+    pub operations: u64,
+    /// Operations a second since the look before.
+    pub per_s: Option<f64>,
+    /// What is timed, by its name in the record, all times so far, and their sum.
+    pub latency: Option<(String, Buckets, u64)>,
+    /// Operations of the worker with the fewest and of the one with the most.
+    pub workers: Option<(u64, u64)>,
+    /// Overlaps so far.
+    pub overlaps: Option<u64>,
+    /// CPUs in use by workers, server, jostle and others.
+    pub cpus: Option<[f64; 4]>,
+}
+
+/// All finished points of these results.
+pub fn render(sets: &[ResultSet]) -> String {
+    joined(&finished(sets), &Now::default())
+}
+
+/// Finished points, without an end, for [`joined`].
+pub fn finished(sets: &[ResultSet]) -> String {
+    let mut families = point_families();
+    for (nth, set) in sets.iter().enumerate() {
+        let [info, points @ ..] = &mut families;
+        info.add(experiment(nth + 1, set), Value::Gauge(1.0));
+        for point in summarize(&set.experiment, &set.points) {
+            add_point(points, nth + 1, &point);
+        }
+    }
+    text(families.into())
+}
+
+/// Finished points with what is going on, to the end.
+pub fn joined(finished: &str, now: &Now) -> String {
+    let mut whole = finished.to_owned();
+    if now.elapsed_s > 0.0 {
+        whole += &text(going_on(now));
+    }
+    // Writing to a text cannot fail.
+    let _ = encode_eof(&mut whole);
+    whole
+}
+
+/// What a run timed first of all, by its name in the record, with all times.
+pub fn latency(point: &Point) -> Option<(&'static str, Histogram)> {
+    const NAMES: [&str; 5] = [
+        "response_ns",
+        "service_ns",
+        "batch_ns",
+        "acquire_ns",
+        "bind_ns",
+    ];
+    let of = |name: &str| point.histograms.get(name).map(Histogram::from_buckets);
+    let connects = ["connect_even_ns", "connect_odd_ns"].iter();
+    let connects = connects.filter_map(|name| of(name)).reduce(|mut sum, one| {
+        sum.merge(&one);
+        sum
+    });
+    match connects {
+        Some(connects) => Some(("connect_ns", connects)),
+        None => NAMES.iter().find_map(|name| Some((*name, of(name)?))),
+    }
+}
+
+type Labels = Vec<(String, String)>;
+
+#[derive(Clone, Debug)]
+enum Value {
+    Gauge(f64),
+    Counter(u64),
+    /// Sum, count, and counts by upper bound.
+    Histogram(f64, u64, Vec<(f64, u64)>),
+}
+
+#[derive(Clone, Debug)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    kind: fn() -> MetricType,
+    samples: Vec<(Labels, Value)>,
+}
+
+impl Family {
+    fn gauge(name: &'static str, help: &'static str) -> Family {
+        Family {
+            name,
+            help,
+            unit: None,
+            kind: || MetricType::Gauge,
+            samples: Vec::new(),
+        }
+    }
+
+    fn counter(name: &'static str, help: &'static str) -> Family {
+        let kind = || MetricType::Counter;
+        Family {
+            kind,
+            ..Family::gauge(name, help)
+        }
+    }
+
+    fn histogram(name: &'static str, help: &'static str) -> Family {
+        let kind = || MetricType::Histogram;
+        Family {
+            kind,
+            ..Family::gauge(name, help).in_seconds()
+        }
+    }
+
+    fn in_seconds(self) -> Family {
+        let unit = Some(Unit::Seconds);
+        Family { unit, ..self }
+    }
+
+    fn add(&mut self, labels: Labels, value: Value) {
+        self.samples.push((labels, value));
+    }
+}
+
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for family in self.0.iter().filter(|family| !family.samples.is_empty()) {
+            let unit = family.unit.as_ref();
+            let kind = (family.kind)();
+            let mut metric = encoder.encode_descriptor(family.name, family.help, unit, kind)?;
+            for (labels, value) in &family.samples {
+                let mut sample = metric.encode_family(labels)?;
+                match value {
+                    Value::Gauge(value) => sample.encode_gauge(value)?,
+                    Value::Counter(value) => {
+                        sample.encode_counter::<NoLabelSet, _, u64>(value, None)?;
+                    }
+                    Value::Histogram(sum, count, buckets) => {
+                        sample.encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(families: Vec<Family>) -> String {
+    let mut registry = Registry::with_prefix("jostle");
+    registry.register_collector(Box::new(Families(families)));
+    let mut text = String::new();
+    // Writing to a text cannot fail.
+    let _ = encode_registry(&mut text, &registry);
+    text
+}
+
+fn label(name: &str, value: impl ToString) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
+
+fn experiment(nth: usize, set: &ResultSet) -> Labels {
+    let experiment = &set.experiment;
+    vec![
+        label("experiment", nth),
+        label("workload", experiment.plan.workload),
+        label("host", &experiment.environment.host),
+        label("kernel", &experiment.environment.kernel),
+        label("started_at", &experiment.started_at),
+    ]
+}
+
+/// A point is told by its experiment, target and swept values.
+fn labels(experiment: usize, workload: Workload, target: &str, at: At) -> Labels {
+    let swept = [
+        ("workers", at.workers),
+        ("operations", at.operations),
+        ("keys", at.keys),
+        ("open", at.open),
+        ("listeners", at.listeners),
+        ("sources", at.sources),
+        ("rate", at.rate),
+        ("generators", at.generators),
+    ];
+    let mut labels = vec![
+        label("experiment", experiment),
+        label("workload", workload),
+        label("target", target),
+    ];
+    labels.extend(
+        swept
+            .iter()
+            .filter_map(|(name, value)| Some(label(name, (*value)?))),
+    );
+    labels
+}
+
+fn with(labels: &Labels, name: &str, value: impl ToString) -> Labels {
+    let mut labels = labels.clone();
+    labels.push(label(name, value));
+    labels
+}
+
+/// The families of finished points, that of the experiment first; `add_point` has the same
+/// order.
+fn point_families() -> [Family; 8] {
+    [
+        Family::gauge("experiment_info", "What was measured, where and when"),
+        Family::gauge("point_runs", "Finished runs of the point"),
+        Family::gauge(
+            "point_operations_per_second",
+            "Throughput of the point; bound median, low or high (95 % interval from 6 runs on, else range)",
+        ),
+        Family::gauge("point_cpu", "Workers' CPU time for an operation").in_seconds(),
+        Family::histogram("point_latency", "What operations took, all runs together"),
+        Family::gauge(
+            "point_overlaps",
+            "Acquisitions that found another owner inside",
+        ),
+        Family::gauge(
+            "point_verdict",
+            "1 at the verdict of the point, 0 at the others",
+        ),
+        Family::gauge(
+            "point_reason",
+            "The reasons of the verdict, by the name of their check",
+        ),
+    ]
+}
+
+fn add_point(families: &mut [Family], experiment: usize, point: &PointSummary<'_>) {
+    let [runs, rate, cpu, latencies, overlaps, verdict, reasons] = families else {
+        return;
+    };
+    let own = labels(experiment, point.workload, point.target, point.at);
+    runs.add(own.clone(), Value::Gauge(point.runs.len() as f64));
+    for is in [Is::Valid, Is::Suspect, Is::Invalid] {
+        let here = f64::from(u8::from(point.verdict.is == is));
+        verdict.add(with(&own, "verdict", word(is)), Value::Gauge(here));
+    }
+    for reason in &point.verdict.reasons {
+        let labels = with(&own, "check", &reason.check);
+        if reasons.samples.iter().all(|(known, _)| *known != labels) {
+            reasons.add(labels, Value::Gauge(1.0));
+        }
+    }
+    let witnessed = point.runs.iter().filter_map(|run| run.exclusion.as_ref());
+    if let Some(sum) = witnessed.map(|seen| seen.violations).reduce(|a, b| a + b) {
+        overlaps.add(own.clone(), Value::Gauge(sum as f64));
+    }
+    if point.verdict.is_invalid() {
+        return;
+    }
+    if let Some(estimate) = &point.throughput_per_s {
+        for (bound, value) in bounds(estimate) {
+            rate.add(with(&own, "bound", bound), Value::Gauge(value));
+        }
+    }
+    if let Some(estimate) = &point.cpu_us_per_operation {
+        cpu.add(own.clone(), Value::Gauge(estimate.median / 1e6));
+    }
+    let timed = point.runs.iter().filter_map(|run| latency(run));
+    let all = timed.reduce(|(name, mut sum), (_, one)| {
+        sum.merge(&one);
+        (name, sum)
+    });
+    if let Some((name, all)) = all {
+        let sum_s = all.mean().unwrap_or(0.0) * all.count() as f64 / NS_PER_S;
+        let labels = with(&own, "figure", figure(name));
+        latencies.add(labels, histogram(&all.to_buckets(), sum_s));
+    }
+}
+
+fn bounds(estimate: &Estimate) -> [(&'static str, f64); 3] {
+    [
+        ("median", estimate.median),
+        ("low", estimate.low),
+        ("high", estimate.high),
+    ]
+}
+
+fn word(is: Is) -> &'static str {
+    match is {
+        Is::Valid => "VALID",
+        Is::Suspect => "SUSPECT",
+        Is::Invalid => "INVALID",
+    }
+}
+
+/// `acquire` of `acquire_ns`: the metric is in seconds.
+fn figure(name: &str) -> &str {
+    name.trim_end_matches("_ns")
+}
+
+/// Counts by the bounds. A bucket that lies across one counts below it if its lower end
+/// does: bounds are off by a bucket's width, 0.8 %.
+fn histogram(buckets: &Buckets, sum_s: f64) -> Value {
+    let mut counts: Vec<(f64, u64)> = BOUNDS
+        .iter()
+        .map(|bound| (*bound as f64 / NS_PER_S, 0))
+        .chain([(f64::INFINITY, 0)])
+        .collect();
+    let mut all = 0;
+    for (floor, count) in &buckets.0 {
+        let at = BOUNDS.partition_point(|bound| bound < floor);
+        counts[at].1 += count;
+        all += count;
+    }
+    Value::Histogram(sum_s, all, counts)
+}
+
+fn going_on(now: &Now) -> Vec<Family> {
+    let single = |mut family: Family, value: Option<Value>| {
+        family
+            .samples
+            .extend(value.map(|value| (Labels::new(), value)));
+        family
+    };
+    let elapsed = Family::gauge("elapsed", "Time since the beginning").in_seconds();
+    let planned = Family::gauge("runs_planned", "Runs that were planned so far");
+    let finished = Family::counter("runs_finished", "Runs that are finished");
+    let known = (now.runs_planned > 0).then_some(Value::Gauge(now.runs_planned as f64));
+    let mut families = vec![
+        single(elapsed, Some(Value::Gauge(now.elapsed_s))),
+        single(planned, known),
+        single(finished, Some(Value::Counter(now.runs_finished))),
+    ];
+    families.extend(now.run.iter().flat_map(in_progress));
+    families
+}
+
+fn in_progress(run: &NowRun) -> Vec<Family> {
+    let own = labels(run.experiment, run.workload, &run.target, run.at);
+    let mut operations = Family::counter("run_operations", "Operations of the run in progress");
+    operations.add(own.clone(), Value::Counter(run.operations));
+    let mut rate = Family::gauge(
+        "run_operations_per_second",
+        "Throughput of the run in progress since the look before",
+    );
+    if let Some(per_s) = run.per_s {
+        rate.add(own.clone(), Value::Gauge(per_s));
+    }
+    let mut times = Family::histogram("run_latency", "What operations of the run in progress took");
+    if let Some((name, buckets, sum_ns)) = &run.latency {
+        let labels = with(&own, "figure", figure(name));
+        times.add(labels, histogram(buckets, *sum_ns as f64 / NS_PER_S));
+    }
+    let mut workers = Family::gauge(
+        "run_worker_operations",
+        "Operations of the workers with the fewest and the most",
+    );
+    if let Some((least, most)) = run.workers {
+        for (which, value) in [("least", least), ("most", most)] {
+            workers.add(with(&own, "worker", which), Value::Gauge(value as f64));
+        }
+    }
+    let mut overlaps = Family::counter(
+        "run_overlaps",
+        "Acquisitions of the run in progress that found another owner inside",
+    );
+    if let Some(count) = run.overlaps {
+        overlaps.add(own.clone(), Value::Counter(count));
+    }
+    let mut cpus = Family::gauge("run_cpus", "CPUs in use since the look before, by owner");
+    if let Some(used) = run.cpus {
+        for (owner, value) in OWNERS.iter().zip(used) {
+            cpus.add(with(&own, "owner", owner), Value::Gauge(value));
+        }
+    }
+    vec![operations, rate, times, workers, overlaps, cpus]
+}
+
+/// Who uses CPUs, in the order of [`NowRun::cpus`].
+pub const OWNERS: [&str; 4] = ["workers", "server", "jostle", "others"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::made;
+
+    /// The samples of a metric.
+    fn samples<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        let of = |line: &&str| line.split(['{', ' ']).next() == Some(name);
+        text.lines().filter(of).collect()
+    }
+
+    fn value(line: &str) -> f64 {
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_figures_are_those_of_the_summary() {
+        let set = made::set();
+        let text = render(std::slice::from_ref(&set));
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        let points = summarize(&set.experiment, &set.points);
+        let rates = samples(&text, "jostle_point_operations_per_second");
+        let medians: Vec<f64> = rates
+            .iter()
+            .filter(|line| line.contains("bound=\"median\""))
+            .map(|line| value(line))
+            .collect();
+        let expected: Vec<f64> = points
+            .iter()
+            .filter(|point| !point.verdict.is_invalid())
+            .filter_map(|point| Some(point.throughput_per_s?.median))
+            .collect();
+        assert_eq!(medians, expected);
+        assert!(!medians.is_empty());
+        let verdicts = samples(&text, "jostle_point_verdict");
+        assert_eq!(verdicts.len(), 3 * points.len());
+        let given: Vec<&&str> = verdicts.iter().filter(|line| value(line) == 1.0).collect();
+        for (line, point) in given.iter().zip(&points) {
+            let is = format!("verdict=\"{}\"", word(point.verdict.is));
+            assert!(line.contains(&is), "{line}");
+        }
+    }
+
+    #[test]
+    fn latencies_are_counted_by_bounds_and_none_is_lost() {
+        let buckets = Buckets(vec![
+            (99, 1),
+            (100, 2),
+            (104, 4),
+            (3_000_000_000, 8),
+            (1 << 40, 16),
+        ]);
+        let Value::Histogram(sum, count, counts) = histogram(&buckets, 1.5) else {
+            panic!("no histogram");
+        };
+        assert_eq!((sum, count), (1.5, 31));
+        assert_eq!(counts[0], (1e-7, 3));
+        assert_eq!(counts[1], (2.5e-7, 4));
+        let of = |bound: f64| counts.iter().find(|(known, _)| *known == bound);
+        assert_eq!(of(5.0), Some(&(5.0, 8)));
+        assert_eq!(counts.last(), Some(&(f64::INFINITY, 16)));
+        assert_eq!(BOUNDS.last(), Some(&100_000_000_000));
+        assert!(BOUNDS.is_sorted());
+    }
+
+    #[test]
+    fn what_a_user_named_is_escaped() {
+        let mut set = made::set();
+        set.experiment.environment.host = "a\"b\\c\nd".to_owned();
+        let text = render(&[set]);
+        assert!(text.contains(r#"host="a\"b\\c\nd""#), "{text}");
+    }
+
+    #[test]
+    fn what_is_going_on_follows_and_the_text_ends_once() {
+        let now = Now {
+            elapsed_s: 12.5,
+            runs_planned: 6,
+            runs_finished: 2,
+            run: Some(NowRun {
+                experiment: 1,
+                workload: Workload::Contend,
+                target: "flock".to_owned(),
+                at: At::default(),
+                operations: 70,
+                per_s: Some(35.0),
+                latency: Some(("acquire_ns".to_owned(), Buckets(vec![(1_000, 70)]), 70_000)),
+                workers: Some((3, 9)),
+                overlaps: Some(0),
+                cpus: Some([1.0, 0.0, 0.1, 0.25]),
+            }),
+        };
+        let text = joined(&finished(&[made::set()]), &now);
+        assert_eq!(text.matches("# EOF").count(), 1);
+        assert!(text.contains("le=\"+Inf\""));
+        for (name, sample) in [
+            ("jostle_elapsed_seconds", " 12.5"),
+            ("jostle_runs_finished_total", " 2"),
+            ("jostle_run_operations_total", " 70"),
+            ("jostle_run_latency_seconds_count", " 70"),
+            ("jostle_run_overlaps_total", " 0"),
+        ] {
+            let found = samples(&text, name);
+            assert!(
+                found.len() == 1 && found[0].ends_with(sample),
+                "{name}: {found:?}"
+            );
+        }
+        let others = samples(&text, "jostle_run_cpus");
+        assert!(others[3].contains("owner=\"others\"") && others[3].ends_with(" 0.25"));
+        // A family stands in one place.
+        let types: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("# TYPE"))
+            .collect();
+        let mut once = types.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), types.len());
+    }
+}
