@@ -45,7 +45,7 @@ mod planted;
 
 pub use command::command;
 pub use file::{FileError, Writer, read, read_from};
-pub use html::{MARK, html, judged as html_of_judged};
+pub use html::{Drawn, MARK, compared as html_of_compared, drawn, html, judged as html_of_judged};
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -64,6 +64,8 @@ pub struct ResultSet {
     pub end: Option<End>,
     /// What a reader of the file should know about it, one sentence each.
     pub notes: Vec<String>,
+    /// What the user calls it (`--label`).
+    pub label: Option<String>,
 }
 
 impl ResultSet {
@@ -75,6 +77,7 @@ impl ResultSet {
             fits: Vec::new(),
             end,
             notes: Vec::new(),
+            label: None,
         }
     }
 

@@ -88,6 +88,11 @@ const PACKAGES: &[Package] = &[
         why: "a test opens the pages of `--html` in it",
     },
     Package {
+        name: "librsvg2-bin",
+        brings: "rsvg-convert",
+        why: "`report --figures` makes PNG files with it",
+    },
+    Package {
         name: "man-db",
         brings: "man",
         why: "the manual page is rendered to find mistakes in it",

@@ -8,10 +8,10 @@ use super::units::{Unit, compact};
 /// Pixels between two labels beside the vertical axis, at least.
 const APART_Y: f64 = 34.0;
 /// The same below the horizontal axis, by the width of the longest label.
-const LETTER: f64 = 6.4;
-const BETWEEN: f64 = 10.0;
+const LETTER: f64 = 9.2;
+const BETWEEN: f64 = 8.0;
 /// Pixels that a logarithmic axis keeps apart for 0, which has no logarithm.
-const FOR_ZERO: f64 = 14.0;
+const FOR_ZERO: f64 = 20.0;
 /// The least quotient of a logarithmic axis' ends, so that noise does not look
 /// like growth.
 const LEAST_SPAN: f64 = 4.0;
