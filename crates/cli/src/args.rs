@@ -209,7 +209,7 @@ pub struct Compare {
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = compare_formats())]
     pub format: String,
-    /// Also write a page for a browser: the finding, the quotients, both results overlaid
+    /// Also write a page for a browser: the finding, the ratios, both results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// What to call BASE or NEW on that page, such as old=before.jsonl

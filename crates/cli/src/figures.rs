@@ -21,7 +21,7 @@ struct Converter {
     output: &'static str,
 }
 
-const CONVERTERS: [Converter; 2] = [
+static CONVERTERS: [Converter; 2] = [
     Converter {
         program: "rsvg-convert",
         before: &["--zoom=2"],

@@ -122,7 +122,7 @@ fn switches(chosen: &str) -> Markup {
 }
 
 /// The figure that answers the question, then every other one. Where they were `compared`
-/// already, there are no quotients.
+/// already, there are no ratios.
 fn chapter(
     chapter: &Chapter<'_>,
     sets: &[ResultSet],

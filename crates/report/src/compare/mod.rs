@@ -291,4 +291,4 @@ fn only_in(sides: &[(&str, Vec<(String, At)>)]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,4 @@
-//! The page of `jostle compare --html`: the finding, the quotients with their intervals,
+//! The page of `jostle compare --html`: the finding, the ratios with their intervals,
 //! the table, and below them both results overlaid.
 
 use super::chapter::chapters;

@@ -1,4 +1,4 @@
-//! Two results beside each other: for each point the quotient of its figures with
+//! Two results beside each other: for each point the ratio of its figures with
 //! its interval, and the finding. A row of the drawing is a point.
 
 use super::figures::{Cell, Data, Figure, LARGE, Panel};
@@ -24,14 +24,14 @@ const LETTERS: usize = 23;
 /// Pixels between two ticks, at least.
 const APART: f64 = 46.0;
 
-/// What a figure of quotients may be labelled with, from 1 outwards.
+/// What a figure of ratios may be labelled with, from 1 outwards.
 const TICKS: [f64; 17] = [
     1.0, 0.5, 2.0, 0.2, 5.0, 0.1, 10.0, 0.8, 1.25, 0.9, 1.1, 0.95, 1.05, 0.01, 100.0, 0.7, 1.5,
 ];
 
 /// Experiments of a chapter that are compared with its first one.
 pub fn of_chapter(sets: &[&ResultSet], labels: &[String]) -> Vec<Figure> {
-    // Quotients of many would be no longer read.
+    // Ratios of many would be no longer read.
     const EXPERIMENTS: usize = 4;
     if sets.len() > EXPERIMENTS {
         return Vec::new();
@@ -88,7 +88,7 @@ pub fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
     Some(Figure {
         title: title.to_owned(),
         note: format!(
-            "quotient of each figure and its 95 % interval, the machine's own change taken out; \
+            "ratio of each figure and its 95 % interval, the machine's own change taken out; \
              within the grey band ({} %) it is the same{left_out}",
             significant(100.0 * comparison.within, 1)
         ),
@@ -158,7 +158,7 @@ fn draw(rows: &[&Compared], within: f64, title: &str) -> Markup {
         .all(|row| row.figure.name == rows[0].figure.name);
     html! {
         svg.chart.large viewBox=(format!("0 0 {} {height}", LARGE.0)) width=(LARGE.0) height=(height)
-            role="img" tabindex="0" aria-label=(format!("quotients of {title}")) {
+            role="img" tabindex="0" aria-label=(format!("ratios of {title}")) {
             text.unit x="0" y="17" {
                 @if one_figure { (rows[0].figure.label) ", " } "new / base"
             }
@@ -274,27 +274,30 @@ fn data(rows: &[&Compared]) -> Data {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::tests::set;
     use crate::made;
 
-    fn compared(factor: f64) -> Figure {
-        let (base, mut new) = (made::set(), made::set());
-        for point in &mut new.points {
-            point.throughput_per_s *= factor;
-        }
+    #[test]
+    fn each_point_has_a_row_with_its_ratio_and_finding() {
+        let (base, new) = (set(1000.0, 1.0), set(500.0, 1.0));
         let labels = ["old".to_owned(), "new".to_owned()];
-        let mut found = of_chapter(&[&base, &new], &labels);
+        let found = of_chapter(&[&base, &new], &labels);
         assert_eq!(found.len(), 1);
-        found.remove(0)
+        assert_eq!(found[0].title, "new against old");
+        assert_eq!(found[0].data.rows.len(), 2);
+        let drawn = found[0].charts[0].drawing.0.as_str();
+        assert_eq!(drawn.matches("class=\"pt mark\"").count(), 2, "{drawn}");
+        assert_eq!(drawn.matches("0.50 worse").count(), 2, "{drawn}");
     }
 
     #[test]
-    fn each_point_has_a_row_with_its_quotient_and_finding() {
-        let figure = compared(0.5);
-        assert_eq!(figure.title, "new against old");
-        assert_eq!(figure.data.rows.len(), 4);
-        let drawn = figure.charts[0].drawing.0.as_str();
-        assert_eq!(drawn.matches("class=\"pt mark\"").count(), 4, "{drawn}");
-        assert!(drawn.contains("data-v=\"0.5\""), "{drawn}");
+    fn a_point_without_an_anchor_has_a_row_without_a_mark() {
+        let (base, new) = (made::set(), made::set());
+        let labels = ["old".to_owned(), "new".to_owned()];
+        let found = of_chapter(&[&base, &new], &labels);
+        let drawn = found[0].charts[0].drawing.0.as_str();
+        assert!(!drawn.contains("pt mark"), "{drawn}");
+        assert_eq!(drawn.matches(">undecided<").count(), 4, "{drawn}");
     }
 
     #[test]
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn one_experiment_and_many_have_no_quotients() {
+    fn one_experiment_and_many_have_no_ratios() {
         let set = made::set();
         assert!(of_chapter(&[&set], &[String::new()]).is_empty());
         let labels = vec![String::new(); 5];

@@ -129,7 +129,7 @@ fn a_figure_of_the_answer_is_not_repeated_in_the_detail() {
 }
 
 #[test]
-fn two_results_have_their_quotients_and_one_has_none() {
+fn two_results_have_their_ratios_and_one_has_none() {
     let (old, mut new) = (made::set(), made::set());
     new.label = Some("new".to_owned());
     let differs = "What differs between the results";

@@ -359,8 +359,8 @@ mod tests {
     use super::*;
     use crate::html::chapter::chapters;
     use crate::{ResultSet, made};
-    use jostle_model::plan::Workload;
     use jostle_model::open_loop::OpenLoop;
+    use jostle_model::plan::Workload;
     use jostle_model::record::At;
 
     /// One run at each rate, with its p99 in nanoseconds and how many of 1000 were done.
@@ -411,6 +411,9 @@ mod tests {
         let rises: Vec<Option<Rise>> = chapters[0].series.iter().map(cliff).collect();
         let marked: Vec<&Rise> = rises.iter().flatten().collect();
         assert!(!marked.is_empty());
-        assert!(marked.iter().all(|rise| rise.after < rise.before), "{marked:?}");
+        assert!(
+            marked.iter().all(|rise| rise.after < rise.before),
+            "{marked:?}"
+        );
     }
 }
