@@ -26,7 +26,7 @@ const VIEWS: [(&str, [u32; 2], f64); 2] =
 const COLUMNS: [usize; 2] = [80, 120];
 
 /// Bytes of a picture, at most.
-const LIMIT: usize = 60_000;
+const LIMIT: usize = 50_000;
 
 /// Of a letter in a terminal, in pixels.
 const LETTER: f64 = 7.9;
@@ -223,7 +223,8 @@ impl Pen {
 
 /// The text as a picture of a terminal.
 fn terminal(text: &str, columns: usize) -> String {
-    let lines: Vec<&str> = text.trim_end().lines().collect();
+    let lines = text.trim_end().lines();
+    let lines: Vec<String> = lines.flat_map(|line| wrapped(line, columns)).collect();
     let width = 2.0 * AROUND + LETTER * columns as f64;
     let height = 2.0 * AROUND + LINE * lines.len() as f64;
     let mut svg = format!(
@@ -239,6 +240,24 @@ fn terminal(text: &str, columns: usize) -> String {
         draw_line(&mut svg, line, y, &mut pen);
     }
     svg + "</g>\n</svg>\n"
+}
+
+/// As a terminal breaks a line that is too long for it; escape sequences take no room.
+fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let (mut rows, mut shown, mut escaped) = (vec![String::new()], 0, false);
+    for letter in line.chars() {
+        escaped |= letter == '\u{1b}';
+        if !escaped && shown == columns {
+            rows.push(String::new());
+            shown = 0;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push(letter);
+        }
+        shown += usize::from(!escaped);
+        escaped &= letter != 'm';
+    }
+    rows
 }
 
 /// Each word at its own place, so that columns stand where they do in a terminal whatever
@@ -288,6 +307,16 @@ fn draw_word(svg: &mut String, word: &str, (x, y): (f64, f64), pen: Pen) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_broken_as_a_terminal_does() {
+        assert_eq!(wrapped("abcdef", 3), ["abc", "def"]);
+        assert_eq!(
+            wrapped("\u{1b}[1mabc\u{1b}[0m", 3),
+            ["\u{1b}[1mabc\u{1b}[0m"]
+        );
+        assert_eq!(wrapped("", 3), [""]);
+    }
 
     #[test]
     fn words_stand_in_their_columns_with_their_colours() {
