@@ -20,7 +20,7 @@ const SHOWN: [(&str, &str); 2] = [
 
 /// A view of a page: its name, its width and height in pixels, and the scale of the picture.
 const VIEWS: [(&str, [u32; 2], f64); 2] =
-    [("screen", [1300, 1240], 0.7), ("phone", [400, 1240], 0.9)];
+    [("screen", [1300, 1240], 0.7), ("phone", [400, 1800], 0.75)];
 
 /// Widths of terminals, in columns.
 const COLUMNS: [usize; 2] = [80, 120];

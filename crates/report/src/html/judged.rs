@@ -31,9 +31,13 @@ pub fn judged(found: &[Judgements]) -> String {
 
 fn run(watched: &Watched) -> Markup {
     html! {
-        section.chapter {
-            h2 { (watched.command.join(" ")) }
+        section.conclusion aria-label="Conclusion" {
+            p.kicker { "jostle judge" }
+            h1 { (watched.command.join(" ")) }
             pre { (one(watched)) }
+        }
+        section.chapter {
+            h2 { "When was which side busy?" }
             div.figures {
                 (figure(watched, "Busiest threads", Unit::Share, busy(watched)))
                 (figure(watched, "Kept from running", Unit::Share, kept(watched)))
