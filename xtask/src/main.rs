@@ -8,6 +8,7 @@
 //! - `cargo xtask long`: the tests that take minutes and are not in `ci`;
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
+//! - `cargo xtask screens`: makes the pictures of docs/screens/ again;
 //! - `cargo xtask peers`: measures jostle against small C programs, jostled
 //!   against Redis;
 //! - `cargo xtask slapd`: a directory server with made-up entries, to try `ldap` on;
@@ -27,6 +28,7 @@ mod fuzz;
 mod hosts_task;
 mod long;
 mod options_page;
+mod screens;
 
 use clap::{Parser, Subcommand};
 use jostle_testbed::{shell, slapd};
@@ -70,6 +72,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Makes the pictures of docs/screens/ again, from the results of record/
+    Screens,
     /// Measures jostle side by side with small C programs, jostled with Redis
     #[command(disable_help_flag = true)]
     Peers(Forwarded),
@@ -133,6 +137,7 @@ fn main() -> anyhow::Result<()> {
         Task::Long => long::run(),
         Task::Dist(arguments) => dist::run(&arguments),
         Task::Docs { check } => docs::run(check),
+        Task::Screens => screens::screens(),
         Task::Slapd {
             entries,
             seed,

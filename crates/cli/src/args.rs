@@ -12,6 +12,7 @@ mod walk;
 pub use judge::Judge;
 pub use measure::Measure;
 
+use crate::labels::Label;
 use clap::{Args, Parser, Subcommand};
 use jostle_model::List;
 use jostle_model::time::{Nanos, Unit};
@@ -178,6 +179,12 @@ pub struct Report {
     /// Also write a page with tables and plots for a browser, the results overlaid
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// What to call a result, such as old=before.jsonl; once for each file
+    #[arg(long, value_name = "NAME=FILE", value_parser = crate::labels::parse)]
+    pub label: Vec<Label>,
+    /// Also write every figure of the page into this directory, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub figures: Option<PathBuf>,
     /// Exit with 3 if a point is INVALID
     #[arg(long)]
     pub strict: bool,
@@ -223,6 +230,12 @@ pub struct Compare {
     /// How to print it
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = compare_formats())]
     pub format: String,
+    /// Also write a page for a browser: the finding, the ratios, both results overlaid
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// What to call BASE or NEW on that page, such as old=before.jsonl
+    #[arg(long, value_name = "NAME=FILE", value_parser = crate::labels::parse)]
+    pub label: Vec<Label>,
 }
 
 #[derive(Debug, Args)]

@@ -2,16 +2,21 @@
 //! scripts.
 
 use crate::args::Compare;
-use crate::{Failure, complain, print};
+use crate::labels::{self, Label};
+use crate::{Failure, complain, html, print};
 use jostle_report::ResultSet;
 use jostle_report::compare::{CompareError, Input};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Prints the comparison and returns the exit code.
 ///
 /// # Errors
-/// Files that cannot be read, and results that have nothing in common.
+/// Files that cannot be read, a page that cannot be written, and results that have nothing in common.
 pub fn compare(asked: &Compare) -> Result<u8, Failure> {
+    let given = std::iter::once(&asked.base).chain(&asked.new);
+    let files: Vec<&Path> = given.map(PathBuf::as_path).collect();
+    labels::check(&asked.label, &files)?;
+    let read = |path: &Path| read(path, &asked.label);
     let base = read(&asked.base)?;
     let new = asked.new.as_deref().map(read).transpose()?;
     let new_path = asked.new.as_ref().unwrap_or(&asked.base);
@@ -32,14 +37,20 @@ pub fn compare(asked: &Compare) -> Result<u8, Failure> {
             Failure::Usage(error.to_string())
         }
     })?;
+    let page = html::reserve(asked.html.as_deref())?;
     print(&compared.render(&asked.format))?;
+    if let Some(page) = page {
+        let text = jostle_report::html_of_compared(&compared, &base, new.as_deref());
+        html::write_text(page, &text)?;
+    }
     Ok(compared.exit_code())
 }
 
-fn read(path: &Path) -> Result<Vec<ResultSet>, Failure> {
-    let sets = jostle_report::read(path).map_err(anyhow::Error::from)?;
+fn read(path: &Path, labels: &[Label]) -> Result<Vec<ResultSet>, Failure> {
+    let mut sets = jostle_report::read(path).map_err(anyhow::Error::from)?;
     sets.iter()
         .flat_map(|set| &set.notes)
         .for_each(|note| complain(note));
+    labels::apply(labels, path, &mut sets);
     Ok(sets)
 }

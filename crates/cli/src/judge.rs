@@ -259,6 +259,11 @@ pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
             "results of `jostle judge` have one form of csv: leave --tidy out".to_owned(),
         ));
     }
+    if report.figures.is_some() {
+        return Err(Failure::Usage(
+            "results of `jostle judge` have no figures as files; --html draws them".to_owned(),
+        ));
+    }
     let page = html::reserve(report.html.as_deref())?;
     let texts: Vec<String> = found
         .iter()

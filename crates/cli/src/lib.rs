@@ -8,8 +8,10 @@ mod calibrate;
 mod compare;
 mod doctor;
 mod explain;
+mod figures;
 mod html;
 mod judge;
+mod labels;
 mod live;
 mod measure;
 mod plan_file;
@@ -36,7 +38,7 @@ use jostle_sys::limits::Machine;
 use screen::Screen;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -201,13 +203,17 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
 
 fn render(report: &Report) -> Result<u8, Failure> {
     check_tidy(&report.format, report.tidy)?;
+    let files: Vec<&Path> = report.results.iter().map(PathBuf::as_path).collect();
+    labels::check(&report.label, &files)?;
+    figures::reserve(report.figures.as_deref())?;
     if let Some(code) = judge::report(report)? {
         return Ok(code);
     }
     let page = html::reserve(report.html.as_deref())?;
     let mut sets = Vec::new();
     for path in &report.results {
-        let read = jostle_report::read(path).map_err(anyhow::Error::from)?;
+        let mut read = jostle_report::read(path).map_err(anyhow::Error::from)?;
+        labels::apply(&report.label, path, &mut read);
         for set in &read {
             set.notes.iter().for_each(|note| complain(note));
             if let Some(early) = set
@@ -225,6 +231,7 @@ fn render(report: &Report) -> Result<u8, Failure> {
     }
     print_results(&report.format, report.tidy, &sets)?;
     html::write(page, &sets)?;
+    figures::write(report.figures.as_deref(), &sets)?;
     let invalid = report.strict && sets.iter().any(ResultSet::is_invalid);
     Ok(if invalid { exit::INVALID } else { exit::DONE })
 }

@@ -8,25 +8,29 @@
 mod about;
 mod chapter;
 mod chart;
+mod compared;
+mod conclusion;
+mod drawn;
 mod figures;
+mod headline;
 mod judged;
 mod labels;
 pub mod live;
+mod ratios;
 mod scale;
+mod strokes;
 mod units;
 
 use crate::ResultSet;
-use crate::failures::FAILURES;
-use crate::grid::{Grid, Heading};
-use crate::headline::Headline;
 use crate::page::{Page, pages};
-use crate::requests::ACCOUNTS;
 use chapter::{Chapter, chapters};
-use figures::{Cell, Data, Figure, groups};
-use jostle_model::record::Is;
-use jostle_stats::summary::summarize;
+use conclusion::conclusion;
+use figures::{Cell, Data, Figure, answer, groups};
+use headline::headline;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+pub use compared::compared;
+pub use drawn::{Drawn, drawn};
 pub use judged::judged;
 
 const STYLE: &str = include_str!("html/page.css");
@@ -34,10 +38,6 @@ const SCRIPT: &str = include_str!("html/page.js");
 
 /// Nothing from anywhere: not even a mistake in this page could load something.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
-
-/// Rows from which on a table scrolls by itself, so that the figures below it
-/// are found.
-const LONG: usize = 40;
 
 /// What stands at the beginning of every page: by it a page is known that may
 /// be replaced.
@@ -47,10 +47,22 @@ pub const MARK: &str = "<!DOCTYPE html><html lang=\"en\" data-made-by=\"jostle\"
 pub fn html(sets: &[ResultSet]) -> String {
     let chapters = chapters(sets);
     let pages = pages(sets);
-    let title = title(&chapters, sets);
+    let body = html! {
+        @if sets.is_empty() { section.conclusion #conclusion { p { "There are no results." } } } @else {
+            (conclusion(&chapters, sets, &pages))
+        }
+        @for chapter in &chapters { (self::chapter(chapter, sets, &pages, chapters.len() > 1, false)) }
+        @if !sets.is_empty() { (about::about(sets)) }
+    };
+    document(&title(&chapters, sets), "log", &body)
+}
+
+/// A whole page: without anything that it would have to load, and with the scale that its
+/// axes have at first.
+fn document(title: &str, scale: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
-        html lang="en" data-made-by="jostle" data-x="log" data-y="log" {
+        html lang="en" data-made-by="jostle" data-x=(scale) data-y=(scale) {
             head {
                 meta charset="utf-8";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
@@ -61,14 +73,10 @@ pub fn html(sets: &[ResultSet]) -> String {
             }
             body {
                 header {
-                    h1 { (title) }
-                    (switches())
+                    p.brand { "jostle" }
+                    (switches(scale))
                 }
-                main {
-                    @if sets.is_empty() { p { "There are no results." } }
-                    @for chapter in &chapters { (self::chapter(chapter, sets, &pages, chapters.len() > 1)) }
-                    @if !sets.is_empty() { (about::about(sets)) }
-                }
+                main { (body) }
                 div #tip role="status" aria-live="polite" hidden {}
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -94,13 +102,13 @@ fn title(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
 }
 
 /// Without the script there is nothing to switch, and so they are hidden.
-fn switches() -> Markup {
+fn switches(chosen: &str) -> Markup {
     let switch = |axis: &str, name: &str| {
         html! {
             fieldset {
                 legend { (name) " axis" }
                 @for (kind, word) in [("log", "logarithmic"), ("linear", "linear")] {
-                    input type="radio" name=(axis) id=(format!("{axis}-{kind}")) value=(kind) checked[kind == "log"];
+                    input type="radio" name=(axis) id=(format!("{axis}-{kind}")) value=(kind) checked[kind == chosen];
                     label for=(format!("{axis}-{kind}")) { (word) }
                 }
             }
@@ -114,143 +122,51 @@ fn switches() -> Markup {
     }
 }
 
-fn chapter(chapter: &Chapter<'_>, sets: &[ResultSet], pages: &[Page], several: bool) -> Markup {
-    let groups = groups(chapter);
+/// The figure that answers the question, then every other one. Where they were `compared`
+/// already, there are no ratios.
+fn chapter(
+    chapter: &Chapter<'_>,
+    sets: &[ResultSet],
+    pages: &[Page],
+    several: bool,
+    compared: bool,
+) -> Markup {
+    let (question, answers) = answer(chapter).unwrap_or_default();
+    let groups = groups(chapter, &answers);
+    let members: Vec<&ResultSet> = chapter.sets.iter().map(|at| &sets[*at]).collect();
+    let ratios = match compared {
+        true => Vec::new(),
+        false => ratios::of_chapter(&members, &chapter.labels),
+    };
     html! {
         section.chapter {
-            @if several { h2 { "jostle " (chapter.workload) } }
-            @for (set, label) in chapter.sets.iter().zip(&chapter.labels) {
-                (headline(chapter, label, *set, &sets[*set], &pages[*set]))
+            @if several { p.kicker { "jostle " (chapter.workload) } }
+            @if !answers.is_empty() {
+                section.answer {
+                    h2 { (question) }
+                    div.figures { @for figure in &answers { (self::figure(figure)) } }
+                    (key(chapter))
+                }
             }
-            @if !groups.is_empty() { (key(chapter)) }
+            @if !ratios.is_empty() {
+                section.group {
+                    h3 { "What differs between the results" }
+                    div.figures { @for figure in &ratios { (self::figure(figure)) } }
+                }
+            }
+            section.tables {
+                h2 { "All points" }
+                @for (set, label) in chapter.sets.iter().zip(&chapter.labels) {
+                    (headline(label, *set, &sets[*set], &pages[*set]))
+                }
+            }
+            @if !groups.is_empty() { h2 { "In detail" } }
             @for group in &groups {
                 section.group {
                     h3 { (group.title) }
                     div.figures { @for figure in &group.figures { (self::figure(figure)) } }
                 }
             }
-        }
-    }
-}
-
-/// What the console prints, in its order.
-fn headline(chapter: &Chapter<'_>, label: &str, at: usize, set: &ResultSet, page: &Page) -> Markup {
-    html! {
-        section.headline {
-            @if !label.is_empty() { h2 { (label) } }
-            p.intro { (page.intro) }
-            @for note in &set.notes { p.warning { (note) "." } }
-            @if let Some(ended) = &page.ended { p.warning { (ended) } }
-            @if let Some(headline) = &page.headline { (table(headline, set, at)) }
-            @if !page.failures.is_empty() {
-                p.note { (FAILURES) }
-                @for said in &page.failures { p.warning { (said) } }
-            }
-            @for table in &page.tables {
-                p.note { (table.title) }
-                (grid(&table.grid))
-                @for (mark, note) in &table.notes { p.note { (mark) " " (note) } }
-            }
-            @if let Some(accounts) = &page.accounts {
-                p.note { (ACCOUNTS) }
-                (grid(accounts))
-            }
-            @if let Some(over) = &page.over {
-                p.note { "Share of the acquisitions that waited longer:" }
-                (grid(over))
-            }
-            @if !page.sentences.is_empty() {
-                dl.sentences { @for (target, sentence) in &page.sentences {
-                    dt { (mark_of(chapter, at, target)) (target) }
-                    dd { (sentence) }
-                } }
-            }
-            @for (target, sentence) in &page.growth {
-                @if target.is_empty() { p { (sentence) } } @else {
-                    dl.sentences {
-                        dt { (mark_of(chapter, at, target)) (target) }
-                        dd { (sentence) }
-                    }
-                }
-            }
-            @for comparison in &page.comparisons { p { (comparison) } }
-            @if let Some(checked) = &page.checked { p.note { (checked) } }
-            p.next { "Next: " code { (page.next) } }
-        }
-    }
-}
-
-fn grid(grid: &Grid) -> Markup {
-    html! {
-        div.wide { table.headline {
-            (head(&grid.columns))
-            tbody { @for row in &grid.rows { tr {
-                @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
-            } } }
-        } }
-    }
-}
-
-fn head(columns: &[Heading]) -> Markup {
-    html! { thead { tr { @for column in columns {
-        th scope="col" class=[column.left.then_some("left")] {
-            @if !column.title[0].is_empty() { (column.title[0]) br; }
-            (column.title[1])
-        }
-    } } } }
-}
-
-fn td(cell: &str, column: &Heading) -> Markup {
-    html! { td class=[column.left.then_some("left")] { (cell) } }
-}
-
-/// The console's table. In an INVALID row the reason stands where the figures
-/// would.
-fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
-    let points = summarize(&set.experiment, &set.points);
-    let columns = &headline.grid.columns;
-    html! {
-        div.wide.long[points.len() > LONG] { table.headline {
-            (head(columns))
-            tbody { @for (row, point) in headline.grid.rows.iter().zip(&points) {
-                @let reason = point.verdict.reasons.iter().find(|reason| reason.is == Is::Invalid);
-                @let figures = row.iter().rposition(|cell| cell != "-" && !cell.starts_with("INVALID"));
-                tr class=[first(row).then_some("first")] { @match (reason, figures) {
-                    (Some(reason), Some(last)) => {
-                        @for (cell, column) in row.iter().zip(columns).take(last + 1) { (td(cell, column)) }
-                        td.reason colspan=(row.len() - last - 2) { div { (reason.text) } }
-                        (verdict(row, at))
-                    }
-                    _ => {
-                        @for (cell, column) in row.iter().zip(columns).take(row.len() - 1) { (td(cell, column)) }
-                        (verdict(row, at))
-                    }
-                } }
-            } }
-        } }
-        @if let Some(meaning) = headline.plus_minus { p.note { (meaning) } }
-        @if !headline.notes.is_empty() {
-            ol.notes { @for (n, note) in headline.notes.iter().enumerate() {
-                li id=(format!("note-{at}-{}", n + 1)) { (note) }
-            } }
-        }
-    }
-}
-
-/// Whether a row begins a target.
-fn first(row: &[String]) -> bool {
-    row.first().is_some_and(|target| !target.is_empty())
-}
-
-/// `SUSPECT[1]`, its number leading to the note.
-fn verdict(row: &[String], at: usize) -> Markup {
-    let text = row.last().map_or("", String::as_str);
-    let (word, notes) = text.split_once('[').unwrap_or((text, ""));
-    let notes = notes.split(['[', ']']).filter(|note| !note.is_empty());
-    html! {
-        td.left.verdict.(word.to_lowercase()) {
-            span { (word) }
-            @for note in notes { a href=(format!("#note-{at}-{note}")) { "[" (note) "]" } }
         }
     }
 }
@@ -272,13 +188,13 @@ fn mark_of(chapter: &Chapter<'_>, at: usize, target: &str) -> Markup {
 fn key(chapter: &Chapter<'_>) -> Markup {
     html! {
         div.key {
-            ul { @for series in &chapter.series {
+            @if chapter.series.len() > 1 { ul { @for series in &chapter.series {
                 li { (series.style.swatch()) " " (series.label) }
-            } }
+            } } }
             p.note {
-                "Marks: medians over the runs; bars: their 95 % interval, the range where there are under 6 \
-                 runs; dots: single runs. Hollow: SUSPECT. Cross at the foot: INVALID, and so without a \
-                 figure. Arrow: at least. Pointing at a mark tells its figures."
+                "A mark is the median over the runs. A bar is its 95 % interval, or the range of under 6 \
+                 runs; a dot is one run. Hollow: SUSPECT. Cross at the foot: INVALID, without a figure. \
+                 Arrow: at least. Point at a mark for its exact figures."
             }
         }
     }
@@ -301,18 +217,22 @@ fn figure(figure: &Figure) -> Markup {
 
 fn data(data: &Data) -> Markup {
     html! {
-        div.wide { table.data {
+        div.wide { table.data.cards {
             thead { tr { @for heading in &data.headings { th scope="col" { (heading) } } } }
-            tbody { @for row in &data.rows { tr { @for cell in row { (data_cell(cell)) } } } }
+            tbody { @for row in &data.rows { tr.first {
+                @for (cell, heading) in row.iter().zip(&data.headings) { (data_cell(cell, heading)) }
+            } } }
         } }
     }
 }
 
-fn data_cell(cell: &Cell) -> Markup {
+fn data_cell(cell: &Cell, heading: &str) -> Markup {
     match cell {
-        Cell::Text(text) => html! { td.left { (text) } },
-        Cell::Figure(value, text) => html! { td { data value=(value) { (text) } } },
-        Cell::None => html! { td { "–" } },
+        Cell::Text(text) => html! { td.left data-label=(heading) { (text) } },
+        Cell::Figure(value, text) => {
+            html! { td data-label=(heading) { data value=(value) { (text) } } }
+        }
+        Cell::None => html! { td.none data-label=(heading) { "–" } },
     }
 }
 

@@ -48,7 +48,7 @@ pub use command::command;
 pub use csv::tidy;
 pub use file::{FileError, Writer, read, read_from};
 pub use html::live;
-pub use html::{MARK, html, judged as html_of_judged};
+pub use html::{Drawn, MARK, compared as html_of_compared, drawn, html, judged as html_of_judged};
 pub use table::render_within as table_within;
 
 use jostle_model::record::{End, Experiment, Fit, Judged, Point, Record};
@@ -71,6 +71,8 @@ pub struct ResultSet {
     /// The name of the result file that it was read from, for tables of several files;
     /// whoever reads the file sets it.
     pub file: Option<String>,
+    /// What the user calls it (`--label`).
+    pub label: Option<String>,
 }
 
 impl ResultSet {
@@ -83,6 +85,7 @@ impl ResultSet {
             end,
             notes: Vec::new(),
             file: None,
+            label: None,
         }
     }
 

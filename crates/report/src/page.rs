@@ -48,13 +48,19 @@ pub struct Page {
     pub next: String,
 }
 
-/// One page for each experiment; of several each says when and where it ran.
+/// One page for each experiment; of several each says when and where it ran. A label
+/// stands before it.
 pub fn pages(sets: &[ResultSet]) -> Vec<Page> {
     let mut pages: Vec<Page> = sets.iter().map(page).collect();
     if sets.len() > 1 {
         for (page, set) in pages.iter_mut().zip(sets) {
             let (when, host) = (&set.experiment.started_at, &set.experiment.environment.host);
             page.intro = format!("{when} on {host}: {}", page.intro);
+        }
+    }
+    for (page, set) in pages.iter_mut().zip(sets) {
+        if let Some(label) = &set.label {
+            page.intro = format!("{label}: {}", page.intro);
         }
     }
     pages

@@ -51,7 +51,7 @@ pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
 
 /// The highest rate that holds, as the number of its point. What must not be used
 /// does not hold.
-fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
+pub fn knee(rates: &[&PointSummary<'_>]) -> Option<usize> {
     let mut least = f64::INFINITY;
     let holds = rates.iter().map(|point| {
         let usable = !point.verdict.is_invalid();

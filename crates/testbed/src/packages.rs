@@ -98,6 +98,11 @@ const PACKAGES: &[Package] = &[
         why: "a test has it scrape `--metrics` and answer the queries of grafana/jostle.json",
     },
     Package {
+        name: "librsvg2-bin",
+        brings: "rsvg-convert",
+        why: "`report --figures` makes PNG files with it",
+    },
+    Package {
         name: "man-db",
         brings: "man",
         why: "the manual page is rendered to find mistakes in it",

@@ -3,70 +3,13 @@
 //! axes, keys and pointer reach every figure, and the figures are those of the
 //! result file.
 
+use crate::common::browser::{load, load_and_do};
 use crate::common::{Place, Signal, beside, must_have};
 use jostle_model::record::Record;
-use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 /// The record behind the README's table: two locks, 10 and 1000 workers.
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../record/default.jsonl");
-
-/// What the browser made of a page.
-struct Loaded {
-    /// The document after all scripts have run.
-    dom: String,
-    /// What the browser's console says, errors of scripts and of the content
-    /// policy among it.
-    console: Vec<String>,
-}
-
-/// Opens a page from disk, with a fragment.
-fn load(place: &Place, page: &Path, fragment: &str) -> Loaded {
-    must_have("chromium", "chromium");
-    let profile = tempfile::tempdir_in(place.path()).unwrap();
-    let url = format!("file://{}{fragment}", page.display());
-    let output = Command::new("timeout")
-        .args(["--kill-after=5", "60", "chromium", "--headless"])
-        // Its sandbox does not work for root.
-        .args(["--no-sandbox", "--disable-gpu", "--enable-logging=stderr"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .args(["--window-size=1400,1000", "--virtual-time-budget=3000"])
-        .args(["--dump-dom", &url])
-        .env("HOME", profile.path())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "chromium: {stderr}");
-    let console = stderr.lines().filter(|line| line.contains("CONSOLE"));
-    Loaded {
-        dom: String::from_utf8(output.stdout).unwrap(),
-        console: console.map(str::to_owned).collect(),
-    }
-}
-
-/// The page, and after it a script that does what a reader would and leaves
-/// what it found in the document.
-fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
-    let text = fs::read_to_string(page).unwrap();
-    let acted = place.file("acted.html");
-    let script = format!(
-        "<script>{{ const found = {{}};\n{script}\n\
-         const out = document.createElement('pre'); out.id = 'found';\n\
-         out.textContent = JSON.stringify(found); document.body.append(out); }}</script></body>"
-    );
-    fs::write(&acted, text.replace("</body>", &script)).unwrap();
-    let loaded = load(place, &acted, "");
-    let found = loaded.dom.split("<pre id=\"found\">").nth(1);
-    let found = found.unwrap_or_else(|| panic!("the script did not end: {:?}", loaded.console));
-    let found = found.split("</pre>").next().unwrap();
-    let found = found
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&");
-    (serde_json::from_str(&found).unwrap(), loaded.console)
-}
 
 /// The page of the README's record.
 fn page(place: &Place) -> std::path::PathBuf {
@@ -115,7 +58,7 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
             .map(m => [m.parentNode.dataset.of, +m.dataset.v, m.getBoundingClientRect().width]);
         found.data = [...chart.querySelectorAll('table.data tbody tr')]
             .map(r => [...r.querySelectorAll('data')].map(d => +d.value));
-        found.table = [...document.querySelectorAll('table.headline tbody tr')].map(r => r.innerText);
+        found.table = [...document.querySelectorAll('table.points tbody tr:not(.why)')].map(r => r.innerText);
         found.text = document.body.innerText;
         found.requests = performance.getEntriesByType('resource').length;
     ";
@@ -243,7 +186,7 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
     let (few, many) = (of("flock, 10 workers"), of("flock, 1,000 workers"));
     let foot = found["both"]["marks"].as_array().unwrap().len();
     assert_eq!(foot, 4);
-    let zero = 300.0 - 34.0;
+    let zero = 330.0 - 50.0;
     let (low, high) = (zero - at("both", 0, 1), zero - at("both", 1, 1));
     assert!(
         (high / low - many / few).abs() < 0.05 * many / few + 5.0,

@@ -8,6 +8,8 @@ mod context;
 mod lines;
 mod text;
 
+pub(crate) use text::{closing, place, table};
+
 use crate::ResultSet;
 use jostle_model::record::At;
 use jostle_stats::comparison::{self, Compared, How, Said};
@@ -289,4 +291,4 @@ fn only_in(sides: &[(&str, Vec<(String, At)>)]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

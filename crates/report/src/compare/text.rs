@@ -57,6 +57,7 @@ pub fn place(at: At) -> String {
         ("worker", at.workers),
         ("operation", at.operations),
         ("lock", at.keys),
+        ("generator", at.generators),
         ("connection", at.open),
         ("source address", at.sources),
         ("other listener", at.listeners.filter(|n| *n > 0)),
@@ -65,7 +66,10 @@ pub fn place(at: At) -> String {
         let count = count?;
         Some(crate::format::counted(count, noun))
     });
-    parts.collect::<Vec<_>>().join(", ")
+    let rate = at
+        .rate
+        .map(|rate| format!("{}/s", crate::format::grouped(rate)));
+    parts.chain(rate).collect::<Vec<_>>().join(", ")
 }
 
 /// The column that says what the machine itself did; left out where it did
@@ -84,7 +88,8 @@ fn machine(row: &Compared) -> String {
     }
 }
 
-fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
+/// A row for each figure, and the notes that findings refer to as `[1]`.
+pub fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     let mut columns = vec![
         Heading::left("plan"),
         Heading::left("target"),
@@ -154,7 +159,8 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
     ]
 }
 
-fn closing(comparison: &Comparison) -> String {
+/// How many figures got worse or better, stayed the same or are undecided.
+pub fn closing(comparison: &Comparison) -> String {
     let count = |said: Said| {
         comparison
             .rows

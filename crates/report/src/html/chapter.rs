@@ -38,6 +38,11 @@ pub struct Series<'a> {
     pub style: Style,
     /// The target, and what else tells it from the others.
     pub label: String,
+    /// How many swept values are parts of its label, behind the target.
+    beside: usize,
+    /// The same without what all series of the chapter have in common, for labels
+    /// within drawings.
+    pub short: String,
     /// The target as typed.
     pub target: &'a str,
     /// Ascending.
@@ -113,7 +118,8 @@ fn series<'a>(
             let Some(x) = values.get(swept).copied() else {
                 continue;
             };
-            let name = name(point.target, &values, others);
+            let parts = parts(point.target, &values, others);
+            let name = parts.join(" · ");
             let label = match labels[set].as_str() {
                 "" => name.clone(),
                 label => format!("{name} · {label}"),
@@ -132,6 +138,8 @@ fn series<'a>(
                     index: of_name,
                     set,
                     style: Style::default(),
+                    beside: parts.len() - 1,
+                    short: String::new(),
                     label,
                     target,
                     fits: fits_of(&fits, target, spot.point.at, swept),
@@ -140,8 +148,80 @@ fn series<'a>(
             }
         }
     }
+    shorten(&mut series, members);
     arrange(&mut series, members.len() > 1 && names.len() > 1);
     series
+}
+
+/// Of each series what tells it from the others: of its name the parts that are not the
+/// same everywhere, and of its experiment what tells it from those that measured the
+/// same.
+fn shorten(series: &mut [Series<'_>], members: &[&ResultSet]) {
+    let schemes = schemes(series);
+    let split = |series: &Series<'_>| -> Vec<String> {
+        let name = series.label.split(" · ");
+        let name = name.take(1 + series.beside).map(str::to_owned);
+        let mut parts: Vec<String> = name.collect();
+        if let (Some(target), Some(scheme)) = (parts.first_mut(), schemes.get(series.target)) {
+            target.clone_from(scheme);
+        }
+        parts
+    };
+    let all: Vec<Vec<String>> = series.iter().map(split).collect();
+    let differs = |part: usize| {
+        let value = |parts: &Vec<String>| parts.get(part).cloned();
+        all.iter().any(|parts| value(parts) != value(&all[0]))
+    };
+    let short = |at: usize| {
+        let own = &series[at];
+        let alike: Vec<usize> = series
+            .iter()
+            .filter(|other| other.index == own.index)
+            .map(|other| other.set)
+            .collect();
+        let sets: Vec<&ResultSet> = alike.iter().map(|set| members[*set]).collect();
+        let labels = labels(&sets);
+        let label = alike.iter().zip(labels).find(|(set, _)| **set == own.set);
+        let kept = all[at].iter().enumerate();
+        let mut parts: Vec<String> = kept
+            .filter(|(part, _)| differs(*part))
+            .map(|(_, text)| text.clone())
+            .collect();
+        parts.extend(
+            label
+                .map(|(_, label)| label)
+                .filter(|label| !label.is_empty()),
+        );
+        match parts.is_empty() {
+            true => all[at].join(" · "),
+            false => parts.join(" · "),
+        }
+    };
+    let shorts: Vec<String> = (0..series.len()).map(short).collect();
+    for (series, short) in series.iter_mut().zip(shorts) {
+        series.short = short;
+    }
+}
+
+/// Addresses by their schemes and commands by their programs, where no other target has
+/// the same: `ldap` of `ldap://127.0.0.1:3899/dc=example`, `exec:ls` of `exec:ls /`.
+fn schemes(series: &[Series<'_>]) -> BTreeMap<String, String> {
+    let head = |target: &str| {
+        let known = target.split_once("://").or(target.split_once(' '))?;
+        Some(known.0.to_owned())
+    };
+    let targets: BTreeSet<&str> = series.iter().map(|series| series.target).collect();
+    let alone = |wanted: &String| {
+        let same = targets
+            .iter()
+            .filter(|target| *target == wanted || head(target).as_ref() == Some(wanted));
+        same.count() == 1
+    };
+    let known = targets.iter().filter_map(|target| {
+        let head = head(target).filter(alone)?;
+        Some(((*target).to_owned(), head))
+    });
+    known.collect()
 }
 
 /// What is to be compared stands side by side; of `several` names in several
@@ -158,14 +238,14 @@ fn arrange(series: &mut [Series<'_>], several: bool) {
     }
 }
 
-/// `flock · 2 workers`: the target, and what varies beside the axis.
-fn name(target: &str, values: &BTreeMap<String, f64>, others: &[String]) -> String {
+/// `flock`, `2 workers`: the target, and what varies beside the axis.
+fn parts(target: &str, values: &BTreeMap<String, f64>, others: &[String]) -> Vec<String> {
     let beside = others.iter().filter_map(|name| {
         let value = *values.get(name)? as u64;
         Some(format!("{value} {}", few(name, value)))
     });
     let target = std::iter::once(target.to_owned());
-    target.chain(beside).collect::<Vec<_>>().join(" · ")
+    target.chain(beside).collect()
 }
 
 /// Those of one series, which stands at `at` among others.
@@ -286,6 +366,16 @@ impl Chapter<'_> {
         xs
     }
 
+    /// Letters of the longest label beside a drawing; side by side, series are named
+    /// below it.
+    pub fn longest_label(&self) -> usize {
+        let letters = self
+            .series
+            .iter()
+            .map(|series| series.short.chars().count());
+        letters.max().filter(|_| self.sweeps()).unwrap_or(0)
+    }
+
     /// Whether anything is swept. Where nothing is, the series themselves stand
     /// side by side.
     pub fn sweeps(&self) -> bool {
@@ -297,7 +387,7 @@ impl Chapter<'_> {
         match self.sweeps() {
             true => Axis::of_sweep(&self.xs(), pixels),
             false => {
-                let names: Vec<String> = self.series.iter().map(|s| s.label.clone()).collect();
+                let names: Vec<String> = self.series.iter().map(|s| s.short.clone()).collect();
                 Axis::of_names(&names, pixels)
             }
         }

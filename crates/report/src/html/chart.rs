@@ -5,20 +5,53 @@
 //! x log, x linear, y log, y linear. The page shows the logarithmic ones; its
 //! script chooses the others and computes nothing.
 
-use super::scale::{Axis, Both, Tick, cut};
+use super::scale::{Axis, Both, cut};
+use super::strokes::{apart, four, place, vertex, x_ticks, y_ticks};
 use maud::{Markup, html};
-use std::fmt::Write;
 
-/// Pixels from one label beside the drawing to the next.
-const LINE: f64 = 13.0;
-const LETTER: f64 = 6.2;
-/// Letters of a label, at most; the key of the chapter has all of them.
-const LETTERS: usize = 26;
+/// What text needs in a drawing.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Pixels from one line of text to the next.
+    line: f64,
+    /// Pixels of a letter.
+    letter: f64,
+    /// Letters of a label, at most; the key of the chapter has all of them.
+    letters: usize,
+    /// Around the drawing.
+    top: f64,
+    bottom: f64,
+    left: f64,
+}
 
-/// Room around the drawing.
-const TOP: f64 = 24.0;
-const BOTTOM: f64 = 34.0;
-const LEFT: f64 = 52.0;
+/// A large drawing is scaled down to the width of a phone, where its text is set
+/// larger (`svg.large text` in page.css). Its layout has the room for both.
+const OF_LARGE: Room = Room {
+    line: 19.0,
+    letter: 9.2,
+    letters: 27,
+    top: 30.0,
+    bottom: 50.0,
+    left: 72.0,
+};
+
+/// A small drawing fits a phone as it is.
+const OF_SMALL: Room = Room {
+    line: 13.0,
+    letter: 6.2,
+    letters: 26,
+    top: 24.0,
+    bottom: 34.0,
+    left: 52.0,
+};
+
+fn is_large((width, _): Size) -> bool {
+    width > 400.0
+}
+
+fn room(size: Size) -> Room {
+    if is_large(size) { OF_LARGE } else { OF_SMALL }
+}
 
 /// Shapes of marks, around (0, 0), by series, so that colour is not all that
 /// tells series apart.
@@ -119,9 +152,11 @@ pub struct Told {
 /// A drawing in the making.
 #[derive(Debug)]
 pub struct Chart {
-    width: f64,
-    height: f64,
+    size: Size,
+    room: Room,
+    left: f64,
     right: f64,
+    top: f64,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
@@ -130,6 +165,17 @@ pub struct Chart {
     y_title: String,
     layers: Vec<Markup>,
     labels: Vec<Label>,
+    tags: Vec<Tag>,
+    rows: Vec<(usize, Style)>,
+}
+
+/// A word above a drawing, at a swept value.
+#[derive(Debug)]
+struct Tag {
+    row: usize,
+    x: Both,
+    class: String,
+    text: String,
 }
 
 #[derive(Debug)]
@@ -144,28 +190,89 @@ pub type Size = (f64, f64);
 
 /// Where the axes of a drawing lie, for labels so long beside it.
 pub fn frame(size: Size, longest_label: usize) -> ([f64; 2], [f64; 2]) {
-    let right = match longest_label.min(LETTERS) {
+    frame_below(size, longest_label, 0)
+}
+
+/// The same below so many rows of [`Chart::tag`]s.
+pub fn frame_below(size: Size, longest_label: usize, rows: usize) -> ([f64; 2], [f64; 2]) {
+    let room = room(size);
+    let right = match longest_label.min(room.letters) {
         0 => 12.0,
-        letters => 14.0 + LETTER * letters as f64,
+        letters => 14.0 + room.letter * letters as f64,
     };
-    ([LEFT, size.0 - right], [size.1 - BOTTOM, TOP])
+    let top = room.top + room.line * rows as f64;
+    ([room.left, size.0 - right], [size.1 - room.bottom, top])
 }
 
 impl Chart {
     /// Without anything in it; the axes lie where [`frame`] says.
     pub fn new(size: Size, longest_label: usize, x: (Axis, String), y: (Axis, String)) -> Chart {
-        let (horizontal, _) = frame(size, longest_label);
+        Chart::within(frame(size, longest_label), size, x, y)
+    }
+
+    /// With axes within this frame.
+    pub fn within(
+        (across, up): ([f64; 2], [f64; 2]),
+        size: Size,
+        x: (Axis, String),
+        y: (Axis, String),
+    ) -> Chart {
         Chart {
-            width: size.0,
-            height: size.1,
-            right: horizontal[1],
+            size,
+            room: room(size),
+            left: across[0],
+            right: across[1],
+            top: up[1],
             x: x.0,
             y: y.0,
             x_title: x.1,
             y_title: y.1,
             layers: Vec::new(),
             labels: Vec::new(),
+            tags: Vec::new(),
+            rows: Vec::new(),
         }
+    }
+
+    fn bottom(&self) -> f64 {
+        self.size.1 - self.room.bottom
+    }
+
+    /// A word in a row above the drawing, at a swept value.
+    pub fn tag(&mut self, class: &str, row: usize, x: f64, text: &str) {
+        self.tags.push(Tag {
+            row,
+            x: self.x.at(x),
+            class: class.to_owned(),
+            text: text.to_owned(),
+        });
+    }
+
+    /// The mark of a series before a row of words.
+    pub fn row(&mut self, row: usize, style: Style) {
+        self.rows.push((row, style));
+    }
+
+    /// An upright line from foot to top.
+    pub fn upright(&mut self, class: &str, x: f64) {
+        let (x, ends) = (self.x.at(x), [self.bottom(), self.top].map(Both::same));
+        let mut d = [String::new(), String::new()];
+        vertex(&mut d, 'M', x, ends[0]);
+        vertex(&mut d, 'L', x, ends[1]);
+        self.push_path(class, None, &d);
+    }
+
+    /// A strip from foot to top between two swept values.
+    pub fn strip(&mut self, class: &str, from: f64, to: f64) {
+        let (low, high) = (Both::same(self.bottom()), Both::same(self.top));
+        let (from, to) = (self.x.at(from), self.x.at(to));
+        let mut d = [String::new(), String::new()];
+        vertex(&mut d, 'M', from, low);
+        vertex(&mut d, 'L', from, high);
+        vertex(&mut d, 'L', to, high);
+        vertex(&mut d, 'L', to, low);
+        d.iter_mut().for_each(|d| d.push('Z'));
+        self.push_path(class, None, &d);
     }
 
     fn at(&self, (x, y): (f64, f64), by: f64) -> (Both, Both) {
@@ -222,7 +329,7 @@ impl Chart {
     fn mark(&self, style: Style, by: f64, mark: &Mark) -> Markup {
         let (x, y) = match mark.look {
             Look::Invalid => {
-                let foot = Both::same(self.height - BOTTOM - 5.0);
+                let foot = Both::same(self.bottom() - 5.0);
                 (self.x.at(mark.at.0).moved(by), foot)
             }
             _ => self.at(mark.at, by),
@@ -273,27 +380,70 @@ impl Chart {
     /// The whole drawing; `name` is what it says to those who cannot see it.
     pub fn draw(mut self, name: &str) -> Markup {
         self.spread_labels();
-        let (left, bottom) = (LEFT, self.height - BOTTOM);
+        self.shorten_tags();
+        let (left, bottom, (width, height)) = (self.left, self.bottom(), self.size);
+        let beside = if is_large(self.size) { 5.0 } else { 4.0 };
         html! {
-            svg.chart viewBox=(format!("0 0 {} {}", self.width, self.height))
-                width=(self.width) height=(self.height) role="img" tabindex="0" aria-label=(name) {
-                text.unit x="0" y="11" { (self.y_title) }
+            svg.chart.large[is_large(self.size)] viewBox=(format!("0 0 {width} {height}"))
+                width=(width) height=(height) role="img" tabindex="0" aria-label=(name) {
+                text.unit x="0" y=(self.room.line - 2.0) { (self.y_title) }
                 @for (kind, ticks) in [("y log", &self.y.log_ticks), ("y lin", &self.y.linear_ticks)] {
-                    g class=(kind) { (y_ticks(ticks, left, self.right)) }
+                    g class=(kind) { (y_ticks(ticks, left, self.right, beside)) }
                 }
                 @for (kind, ticks) in [("x log", &self.x.log_ticks), ("x lin", &self.x.linear_ticks)] {
-                    g class=(kind) { (x_ticks(ticks, bottom)) }
+                    g class=(kind) { (x_ticks(ticks, bottom, self.room.line)) }
                 }
                 path.axis d=(format!("M{left} {bottom}H{}", self.right)) {}
-                text.unit x=(self.right) y=(self.height - 4.0) text-anchor="end" { (self.x_title) }
+                text.unit x=(self.right) y=(height - 4.0) text-anchor="end" { (self.x_title) }
                 @for layer in &self.layers { (layer) }
+                @for (row, style) in &self.rows {
+                    @let y = self.room.line * (*row as f64 + 2.0) - 7.0;
+                    path.mark.(style.colour()) d=(SHAPES[style.shape])
+                        transform=(format!("translate({} {y})", left - 12.0)) {}
+                }
+                @for tag in &self.tags {
+                    @let y = Both::same(self.room.line * (tag.row as f64 + 2.0) - 2.0);
+                    text.tag.(tag.class) text-anchor="middle"
+                        data-at=(four(tag.x, y)) transform=(place(tag.x, y)) { (tag.text) }
+                }
                 @for label in &self.labels {
                     @let x = Both::same(self.right + 8.0);
-                    @let y = label.y.moved(4.0);
+                    @let y = label.y.moved(beside);
                     text.label.(label.class) data-at=(four(x, y)) transform=(place(x, y)) {
-                        (cut(&label.text, LETTERS))
+                        (cut(&label.text, self.room.letters))
                     }
                 }
+            }
+        }
+    }
+
+    /// A row whose words would touch each other has their first letters. Words at
+    /// either end stay within the drawing.
+    fn shorten_tags(&mut self) {
+        let rows = self.tags.iter().map(|tag| tag.row).max();
+        for row in 0..rows.map_or(0, |last| last + 1) {
+            let of_row: Vec<&Tag> = self.tags.iter().filter(|tag| tag.row == row).collect();
+            let touch = of_row.windows(2).any(|pair| {
+                let letters = pair
+                    .iter()
+                    .map(|tag| tag.text.chars().count())
+                    .sum::<usize>();
+                let needed = self.room.letter * (letters as f64 / 2.0 + 1.0);
+                let apart = |of: fn(&Both) -> f64| (of(&pair[1].x) - of(&pair[0].x)).abs();
+                apart(|x| x.log).min(apart(|x| x.linear)) < needed
+            });
+            for tag in self.tags.iter_mut().filter(|tag| tag.row == row) {
+                if touch {
+                    tag.text
+                        .truncate(tag.text.chars().next().map_or(0, char::len_utf8));
+                }
+                let half = self.room.letter * tag.text.chars().count() as f64 / 2.0;
+                let (least, most) = (half, self.size.0 - half);
+                let within = |x: f64| x.max(least).min(most.max(least));
+                tag.x = Both {
+                    log: within(tag.x.log),
+                    linear: within(tag.x.linear),
+                };
             }
         }
     }
@@ -301,85 +451,16 @@ impl Chart {
     /// Moves labels apart, up and down alike; what does not fit is left out,
     /// since a chapter's key names all series anyway.
     fn spread_labels(&mut self) {
-        let (top, bottom) = (TOP, self.height - BOTTOM);
-        self.labels.truncate(((bottom - top) / LINE) as usize + 1);
+        let (top, bottom, line) = (self.top, self.bottom(), self.room.line);
+        self.labels.truncate(((bottom - top) / line) as usize + 1);
         let log: Vec<f64> = self.labels.iter().map(|label| label.y.log).collect();
         let linear: Vec<f64> = self.labels.iter().map(|label| label.y.linear).collect();
-        let log = apart(&log, top, bottom);
-        let linear = apart(&linear, top, bottom);
+        let log = apart(&log, line, top, bottom);
+        let linear = apart(&linear, line, top, bottom);
         for ((label, log), linear) in self.labels.iter_mut().zip(log).zip(linear) {
             label.y = Both { log, linear };
         }
     }
-}
-
-/// These heights, each at least a line from the next, between top and bottom.
-fn apart(heights: &[f64], top: f64, bottom: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..heights.len()).collect();
-    order.sort_by(|a, b| heights[*a].total_cmp(&heights[*b]));
-    let mut placed = heights.to_vec();
-    let mut free = top;
-    for at in &order {
-        placed[*at] = placed[*at].max(free);
-        free = placed[*at] + LINE;
-    }
-    let mut free = bottom;
-    for at in order.iter().rev() {
-        placed[*at] = placed[*at].min(free);
-        free = placed[*at] - LINE;
-    }
-    placed
-}
-
-fn y_ticks(ticks: &[Tick], left: f64, right: f64) -> Markup {
-    let (named, minor) = named_and_minor(ticks);
-    let grid = joined(&named, |at| format!("M{left} {at}H{right}"));
-    let minor = joined(&minor, |at| format!("M{left} {at}h-3"));
-    html! {
-        path.grid d=(grid) {}
-        @if !minor.is_empty() { path.minor d=(minor) {} }
-        @for tick in named { text x=(left - 6.0) y=(number(tick.at + 4.0)) { (tick.label) } }
-    }
-}
-
-fn x_ticks(ticks: &[Tick], bottom: f64) -> Markup {
-    let (named, minor) = named_and_minor(ticks);
-    let all: Vec<&Tick> = named.iter().chain(&minor).copied().collect();
-    html! {
-        path.minor d=(joined(&all, |at| format!("M{at} {bottom}v4"))) {}
-        @for tick in named { text x=(number(tick.at)) y=(bottom + 16.0) { (tick.label) } }
-    }
-}
-
-fn named_and_minor(ticks: &[Tick]) -> (Vec<&Tick>, Vec<&Tick>) {
-    ticks.iter().partition(|tick| !tick.label.is_empty())
-}
-
-fn joined(ticks: &[&Tick], mark: impl Fn(String) -> String) -> String {
-    ticks.iter().map(|tick| mark(number(tick.at))).collect()
-}
-
-/// Adds a vertex to what is shown and to what the script chooses from.
-fn vertex([shown, both]: &mut [String; 2], command: char, x: Both, y: Both) {
-    // Writing to a String cannot fail.
-    let _ = write!(shown, "{command}{} {}", number(x.log), number(y.log));
-    let _ = write!(both, "{command} {} ", four(x, y));
-}
-
-fn four(x: Both, y: Both) -> String {
-    let numbers = [x.log, x.linear, y.log, y.linear].map(number);
-    numbers.join(" ")
-}
-
-fn place(x: Both, y: Both) -> String {
-    format!("translate({} {})", number(x.log), number(y.log))
-}
-
-/// Tenths of a pixel are more than anyone sees.
-fn number(value: f64) -> String {
-    let rounded = (value * 10.0).round() / 10.0;
-    // Not "-0".
-    (rounded + 0.0).to_string()
 }
 
 #[cfg(test)]
@@ -454,11 +535,11 @@ mod tests {
 
     #[test]
     fn labels_are_moved_apart_and_stay_inside() {
-        let placed = apart(&[100.0, 101.0, 20.0, 199.0, 198.0], 20.0, 200.0);
+        let placed = apart(&[100.0, 101.0, 20.0, 199.0, 198.0], 13.0, 20.0, 200.0);
         let mut sorted = placed.clone();
         sorted.sort_by(f64::total_cmp);
         for pair in sorted.windows(2) {
-            assert!(pair[1] - pair[0] >= LINE - 1e-9, "{placed:?}");
+            assert!(pair[1] - pair[0] >= 13.0 - 1e-9, "{placed:?}");
         }
         assert!(sorted[0] >= 20.0 && sorted[4] <= 200.0);
         assert!(placed[0] < placed[1] && placed[4] < placed[3]);

@@ -5,10 +5,14 @@
 //! distribution one in `SPREADS` (bands.rs).
 
 mod along;
+mod answer;
 mod bands;
 mod growth;
+mod latency;
 mod overlay;
 mod shares;
+
+pub use answer::answer;
 
 use super::chapter::{Chapter, Series, Spot};
 use super::chart::{Look, Mark, Size, Told};
@@ -16,7 +20,7 @@ use jostle_model::record::Is;
 use maud::{Markup, html};
 
 /// Of figures that are read first.
-const LARGE: Size = (560.0, 300.0);
+pub const LARGE: Size = (576.0, 330.0);
 /// Of those beside them, and of small multiples.
 const SMALL: Size = (372.0, 232.0);
 
@@ -60,6 +64,8 @@ pub struct Panel {
     /// Its width and height.
     pub size: Size,
     /// Of small multiples: which series it is.
+    pub label: Option<String>,
+    /// The same with its line and mark.
     pub caption: Option<Markup>,
     /// The SVG.
     pub drawing: Markup,
@@ -91,8 +97,9 @@ impl Cell {
     }
 }
 
-/// All groups of a chapter that have anything to show.
-pub fn groups(chapter: &Chapter<'_>) -> Vec<Group> {
+/// All groups of a chapter that have anything to show, without the figures that are
+/// its `answer` already.
+pub fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
     let overlaid = |group| overlay::figures(chapter, group);
     let banded = |group| bands::figures(chapter, group);
     let groups = [
@@ -108,7 +115,11 @@ pub fn groups(chapter: &Chapter<'_>) -> Vec<Group> {
         ("Other times", banded(Subject::Other)),
         ("The machine and the tool", overlaid(Subject::Machine)),
     ];
-    let groups = groups.into_iter();
+    let shown = |figure: &Figure| answer.iter().any(|other| other.title == figure.title);
+    let groups = groups.into_iter().map(|(title, mut figures)| {
+        figures.retain(|figure| !shown(figure));
+        (title, figures)
+    });
     groups
         .filter(|(_, figures)| !figures.is_empty())
         .map(|(title, figures)| Group { title, figures })
@@ -146,6 +157,7 @@ fn panels<'s, 'a, T>(
     if !chapter.sweeps() {
         return vec![Panel {
             size: LARGE,
+            label: None,
             caption: None,
             drawing: draw(LARGE, &all.iter().collect::<Vec<_>>()),
         }];
@@ -153,6 +165,7 @@ fn panels<'s, 'a, T>(
     let size = if all.len() > 2 { SMALL } else { LARGE };
     let panel = |one: &(&'s Series<'a>, T)| Panel {
         size,
+        label: (chapter.series.len() > 1).then(|| one.0.label.clone()),
         caption: (chapter.series.len() > 1).then(|| caption(one.0)),
         drawing: draw(size, &[one]),
     };

@@ -1,15 +1,15 @@
 //! The page of `jostle judge --html`: each run as time series, below its text.
 
 use super::chart::{Chart, Style, frame};
+use super::document;
 use super::scale::Axis;
 use super::units::Unit;
-use super::{POLICY, SCRIPT, STYLE};
 use crate::judged::{Judgements, doubled, one};
 use jostle_model::judged::{Side, Watched};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 /// Width and height of a drawing.
-const SIZE: (f64, f64) = (760.0, 220.0);
+const SIZE: (f64, f64) = (576.0, 260.0);
 
 /// Points of a line, at most: beyond, neighbours are averaged.
 const POINTS: usize = 600;
@@ -22,35 +22,22 @@ struct Line {
 
 /// The page.
 pub fn judged(found: &[Judgements]) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" data-made-by="jostle" data-x="linear" data-y="linear" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "jostle judge" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header { h1 { "jostle judge" } }
-                main { @for file in found {
-                    @for pair in &file.doubled { section.chapter { pre { (doubled(pair)) } } }
-                    @for watched in &file.watched { (run(watched)) }
-                } }
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
-    };
-    page.into_string() + "\n"
+    let body = html! { @for file in found {
+        @for pair in &file.doubled { section.chapter { pre { (doubled(pair)) } } }
+        @for watched in &file.watched { (run(watched)) }
+    } };
+    document("jostle judge", "linear", &body)
 }
 
 fn run(watched: &Watched) -> Markup {
     html! {
-        section.chapter {
-            h2 { (watched.command.join(" ")) }
+        section.conclusion aria-label="Conclusion" {
+            p.kicker { "jostle judge" }
+            h1 { (watched.command.join(" ")) }
             pre { (one(watched)) }
+        }
+        section.chapter {
+            h2 { "When was which side busy?" }
             div.figures {
                 (figure(watched, "Busiest threads", Unit::Share, busy(watched)))
                 (figure(watched, "Kept from running", Unit::Share, kept(watched)))
@@ -207,7 +194,7 @@ fn figure(watched: &Watched, title: &str, unit: Unit, lines: Vec<Line>) -> Marku
         }
     }
     html! {
-        figure.wide {
+        figure.large {
             figcaption { strong { (title) } }
             (chart.draw(&format!("{title} over the time since the command's start")))
         }

@@ -54,6 +54,8 @@ impl Difference {
             || self.name.starts_with("file_systems.");
         match &self.values[at] {
             None => format!("no {name}"),
+            Some(value) if value == "false" => format!("no {name}"),
+            Some(value) if value == "true" => name.to_owned(),
             Some(value) if alone => value.clone(),
             Some(value) if name == "cores" => format!("{value} cores"),
             Some(value) => format!("{name} {value}"),
@@ -85,10 +87,30 @@ pub fn differences(sets: &[&ResultSet]) -> Vec<Difference> {
         .collect()
 }
 
-/// A label for each experiment: as many differences as tell them apart, the
-/// most telling first. Those that nothing tells apart are numbered; one alone
-/// needs none.
+/// A label for each experiment: the one that the user gave to its file, with what
+/// tells experiments of that file apart; without one, what tells it from all others.
 pub fn labels(sets: &[&ResultSet]) -> Vec<String> {
+    let by_differences = of_differences(sets);
+    let of = |at: usize| -> String {
+        let Some(given) = &sets[at].label else {
+            return by_differences[at].clone();
+        };
+        let same = |other: &usize| sets[*other].label.as_ref() == Some(given);
+        let group: Vec<usize> = (0..sets.len()).filter(same).collect();
+        let members: Vec<&ResultSet> = group.iter().map(|other| sets[*other]).collect();
+        let own = group.iter().position(|other| *other == at);
+        let beside = own.map(|own| of_differences(&members)[own].clone());
+        match beside.filter(|beside| !beside.is_empty()) {
+            Some(beside) => format!("{given}, {beside}"),
+            None => given.clone(),
+        }
+    };
+    (0..sets.len()).map(of).collect()
+}
+
+/// As many differences as tell them apart, the most telling first. Those that
+/// nothing tells apart are numbered; one alone needs none.
+fn of_differences(sets: &[&ResultSet]) -> Vec<String> {
     let mut labels = vec![String::new(); sets.len()];
     if sets.len() < 2 {
         return labels;
@@ -235,6 +257,20 @@ mod tests {
         let set = made::set();
         assert_eq!(of(&[&set, &set]), ["#1", "#2"]);
         assert_eq!(of(&[&set]), [""]);
+    }
+
+    #[test]
+    fn a_given_label_stands_for_its_file_and_differences_tell_its_experiments_apart() {
+        let (old, mut new) = (made::set(), made::set());
+        new.label = Some("new".to_owned());
+        let mut other = new.clone();
+        other.experiment.plan.place = Some(Place::Same);
+        assert_eq!(of(&[&new]), ["new"]);
+        assert_eq!(of(&[&new, &other]), ["new, place none", "new, place same"]);
+        let mut named = old.clone();
+        named.label = Some("old".to_owned());
+        assert_eq!(of(&[&named, &new]), ["old", "new"]);
+        assert_eq!(of(&[&old, &new]), ["#1", "new"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::made;
 use jostle_model::record::Distribution;
-use jostle_stats::summary::Estimate;
+use jostle_stats::summary::{Estimate, summarize};
 
 fn page(sets: &[ResultSet]) -> String {
     html(sets)
@@ -90,6 +90,51 @@ fn table_and_sentences_are_those_of_the_console() {
             }
         }
     }
+}
+
+#[test]
+fn the_page_begins_with_the_closing_sentences_of_the_console() {
+    for (what, sets) in every() {
+        let page = page(&sets);
+        let first = page.split("<section").nth(1).unwrap();
+        assert!(
+            first.starts_with(" class=\"conclusion\""),
+            "{what}: {first:.60}"
+        );
+        let first = words(&format!("<body><p{first}"));
+        let mut from = 0;
+        for console in pages(&sets) {
+            let sentences = console.sentences.iter().chain(&console.growth);
+            for (target, sentence) in sentences {
+                let at = first.find(sentence.as_str());
+                assert!(at.is_some(), "{what}: {sentence}");
+                assert!(first.contains(target.as_str()), "{what}: {target}");
+            }
+            // Each experiment has its own, in order.
+            for line in console.comparisons.iter().chain(&console.checked) {
+                let at = first[from..].find(line.as_str());
+                from += at.unwrap_or_else(|| panic!("{what}: {line}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_figure_of_the_answer_is_not_repeated_in_the_detail() {
+    let page = page(&[made::set()]);
+    assert_eq!(page.matches("<strong>Throughput</strong>").count(), 1);
+    let (answer, detail) = page.split_once("In detail").unwrap();
+    assert!(answer.contains("<strong>Throughput</strong>"));
+    assert!(detail.contains("<strong>Time to acquire</strong>"));
+}
+
+#[test]
+fn two_results_have_their_ratios_and_one_has_none() {
+    let (old, mut new) = (made::set(), made::set());
+    new.label = Some("new".to_owned());
+    let differs = "What differs between the results";
+    assert!(page(&[old.clone(), new]).contains(differs));
+    assert!(!page(&[old]).contains(differs));
 }
 
 #[test]
@@ -191,7 +236,7 @@ fn names_of_users_cannot_become_markup() {
 }
 
 #[test]
-fn of_an_invalid_point_the_reason_stands_where_the_figure_would() {
+fn of_an_invalid_point_the_reason_stands_below_the_row_and_no_figure() {
     let mut set = made::broken();
     for point in &mut set.points {
         point.throughput_per_s = 76_543.21;
@@ -207,7 +252,9 @@ fn of_an_invalid_point_the_reason_stands_where_the_figure_would() {
         .split("<tr")
         .find(|row| row.contains("class=\"reason\""))
         .unwrap();
-    assert!(row.contains("found another owner inside") && row.contains("INVALID"));
+    assert!(row.contains("found another owner inside"), "{row}");
+    assert!(row.contains("colspan"), "{row}");
+    assert!(page.contains("left verdict invalid"), "{page}");
     assert!(!page.contains("data-v="));
 }
 
@@ -232,7 +279,7 @@ fn every_figure_has_its_data_as_a_table() {
         let page = page(&sets);
         for figure in page.split("<figure").skip(1) {
             let figure = figure.split("</figure>").next().unwrap();
-            let table = figure.split("<table class=\"data\"").nth(1).unwrap();
+            let table = figure.split("<table class=\"data cards\"").nth(1).unwrap();
             assert!(table.contains("<th scope=\"col\">series</th>"), "{what}");
             for value in figure.split("data-v=\"").skip(1) {
                 let value = value.split('"').next().unwrap();

@@ -7,6 +7,7 @@
 
 #![allow(dead_code, reason = "not every test binary needs everything")]
 
+pub mod browser;
 pub mod cgroup;
 pub mod left;
 pub mod liar;

@@ -6,10 +6,11 @@ use super::{
     key_headings, look, stretches, told, verdict_cell,
 };
 use crate::html::chapter::{Series, Spot};
-use crate::html::chart::{Chart, Mark, Size, frame};
+use crate::html::chart::{Chart, Mark, Size, frame_below};
 use crate::html::scale::Axis;
 use crate::html::units::Unit;
-use jostle_model::record::Point;
+use jostle_model::plan::Workload;
+use jostle_model::record::{LimitedBy, Point};
 use jostle_stats::intervals::{estimate, median};
 use jostle_stats::summary::Estimate;
 
@@ -159,6 +160,16 @@ pub fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
     of_it.filter_map(|m| figure(chapter, m)).collect()
 }
 
+/// The figure of this title, large; None where it was not measured.
+pub fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
+    let measure = MEASURES.iter().find(|measure| measure.title == title)?;
+    let measure = Measure {
+        subject: Subject::Cost,
+        ..*measure
+    };
+    figure(chapter, &measure).filter(|figure| !figure.charts.is_empty())
+}
+
 /// A spot and what is known of one measure there.
 struct Known<'s, 'a> {
     series: &'s Series<'a>,
@@ -203,12 +214,18 @@ fn figure(chapter: &Chapter<'_>, measure: &Measure) -> Option<Figure> {
     let title = measure.title.replace("operation", chapter.noun());
     let note = match all_zero {
         true => format!("{} at every point", unit.exact(0.0)),
+        false if !limits(chapter).is_empty() && measure.title == "Throughput" => {
+            "higher is better; above each point: what the limit was (g: the generators, s: the server, \
+             m: the machine, p: the path)"
+                .to_owned()
+        }
         false => measure.note.to_owned(),
     };
     let charts = match all_zero {
         true => Vec::new(),
         false => vec![Panel {
             size: size(chapter, measure),
+            label: None,
             caption: None,
             drawing: draw(chapter, measure, &title, &found),
         }],
@@ -231,18 +248,9 @@ const LONG_LABEL: usize = 14;
 fn size(chapter: &Chapter<'_>, measure: &Measure) -> Size {
     match measure.subject {
         Subject::Cost => LARGE,
-        _ if longest_label(chapter) > LONG_LABEL => LARGE,
+        _ if chapter.longest_label() > LONG_LABEL => LARGE,
         _ => SMALL,
     }
-}
-
-/// In letters; side by side, series are named below.
-fn longest_label(chapter: &Chapter<'_>) -> usize {
-    let letters = chapter
-        .series
-        .iter()
-        .map(|series| series.label.chars().count());
-    letters.max().filter(|_| chapter.sweeps()).unwrap_or(0)
 }
 
 fn draw(
@@ -257,8 +265,17 @@ fn draw(
         "Throughput" => ideals(chapter),
         _ => Vec::new(),
     };
-    let longest = longest_label(chapter);
-    let (across, up) = frame(size, longest);
+    let limits = match measure.title {
+        "Throughput" => limits(chapter),
+        _ => Vec::new(),
+    };
+    let longest = match ideals.is_empty() {
+        true => chapter.longest_label(),
+        // The word `ideal` or `offered`.
+        false => chapter.longest_label().max(7),
+    };
+    let frame = frame_below(size, longest, limits.len());
+    let (across, up) = frame;
     let values: Vec<f64> = found
         .iter()
         .flat_map(|known| &known.runs)
@@ -267,14 +284,24 @@ fn draw(
         .collect();
     let x = (chapter.x_axis(across), x_title(chapter));
     let y = (Axis::of_values(unit, &values, up), unit.title().to_owned());
-    let mut chart = Chart::new(size, longest, x, y);
+    let mut chart = Chart::within(frame, size, x, y);
+    for (row, (series, words)) in limits.iter().enumerate() {
+        chart.row(row, series.style);
+        for (x, word) in words {
+            chart.tag(&series.style.colour(), row, *x, word);
+        }
+    }
     for ideal in &ideals {
         match ideal.as_slice() {
             [(x, y)] => chart.line("ideal", "5 4", &[(x - 0.4, *y), (x + 0.4, *y)]),
             points => chart.line("ideal", "5 4", points),
         }
-        if let Some((_, y)) = ideal.last().filter(|_| longest > 0) {
-            chart.label("ideal", *y, "ideal");
+        if let Some((_, y)) = ideal.last().filter(|_| chapter.sweeps()) {
+            let word = match chapter.workload {
+                Workload::Rate => "offered",
+                _ => "ideal",
+            };
+            chart.label("ideal", *y, word);
         }
     }
     for series in &chapter.series {
@@ -339,7 +366,7 @@ fn draw_series(
         chart.marks(series.style, by, &told(chapter, series, spot), &[cross]);
     }
     if let Some(last) = of_series.last().filter(|_| chapter.sweeps()) {
-        chart.label(&class, last.over_runs.median, &series.label);
+        chart.label(&class, last.over_runs.median, &series.short);
     }
 }
 
@@ -352,12 +379,42 @@ fn interval(unit: Unit, known: &Estimate) -> String {
     }
 }
 
+/// Rows of words above a drawing, at most.
+const ROWS: usize = 4;
+
+/// Of each series, and of each of its points, what the limit was.
+type Limits<'s, 'a> = Vec<(&'s Series<'a>, Vec<(f64, &'static str)>)>;
+
+/// Of generators: which side was the limit at each point.
+fn limits<'s, 'a>(chapter: &'s Chapter<'a>) -> Limits<'s, 'a> {
+    if chapter.workload != Workload::Spread || !chapter.sweeps() {
+        return Vec::new();
+    }
+    let of_spot = |spot: &Spot<'_>| {
+        let word = match spot.point.limited_by()? {
+            LimitedBy::Generator => "gen.",
+            LimitedBy::Target => "server",
+            LimitedBy::Path => "path",
+            LimitedBy::Machine => "machine",
+            LimitedBy::Undecided => "?",
+        };
+        Some((spot.x, word))
+    };
+    let series = chapter.series.iter().take(ROWS);
+    series
+        .map(|series| (series, series.spots.iter().filter_map(of_spot).collect()))
+        .collect()
+}
+
 /// What nothing could exceed: one line where it is the same for all series,
 /// else one for each.
 fn ideals(chapter: &Chapter<'_>) -> Vec<Vec<(f64, f64)>> {
     let line = |series: &Series<'_>| -> Vec<(f64, f64)> {
         let usable = series.spots.iter().filter(|spot| spot.usable());
         let ceiling = |spot: &Spot<'_>| {
+            if chapter.workload == Workload::Rate && chapter.swept == "rate" {
+                return Some((chapter.x_of(series, spot.x), spot.x));
+            }
             let runs = spot.point.runs.iter().filter_map(|run| run.ceiling_per_s);
             let over_runs = median(&runs.collect::<Vec<_>>())?;
             Some((chapter.x_of(series, spot.x), over_runs))

@@ -1,0 +1,132 @@
+//! `--figures DIR`: every figure of the page as a file, SVG and PNG.
+//!
+//! The SVG is the page's own drawing. A PNG needs the fonts of this machine and a
+//! rasteriser: an installed program does it ([`CONVERTERS`]). Linking one (resvg and the
+//! thirty crates below it) would cost every build more than those few uses are worth.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use jostle_model::text::redacted;
+use jostle_report::{Drawn, ResultSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A program that makes a PNG of twice the size, for dense screens and for print.
+struct Converter {
+    program: &'static str,
+    before: &'static [&'static str],
+    /// Stands before the name of the PNG; empty where that is the last argument.
+    output: &'static str,
+}
+
+static CONVERTERS: [Converter; 2] = [
+    Converter {
+        program: "rsvg-convert",
+        before: &["--zoom=2"],
+        output: "--output",
+    },
+    Converter {
+        program: "resvg",
+        before: &["--zoom", "2"],
+        output: "",
+    },
+];
+
+/// By which an SVG is known that may be replaced.
+const MARK: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" data-made-by=\"jostle\"";
+
+/// Refuses a directory that is none, before anything is printed.
+///
+/// # Errors
+/// Where it is missing or something else.
+pub fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
+    let Some(dir) = dir else { return Ok(()) };
+    let name = dir.display();
+    let found = fs::metadata(dir)
+        .with_context(|| format!("cannot write to {name}; create it first: mkdir -p {name}"))?;
+    match found.is_dir() {
+        true => Ok(()),
+        false => Err(Failure::Failed(anyhow!(
+            "{name} is no directory; name one with --figures"
+        ))),
+    }
+}
+
+/// Writes every figure. The SVGs are complete before the first PNG is made.
+///
+/// # Errors
+/// What the system says; a file of that name that holds something else; that no program
+/// is installed that makes a PNG.
+pub fn write(dir: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()> {
+    let Some(dir) = dir else { return Ok(()) };
+    let drawn = jostle_report::drawn(sets);
+    if drawn.is_empty() {
+        return Err(anyhow!(
+            "these results have no figure: no point was measured; `jostle report` prints why"
+        ));
+    }
+    let mut paths = Vec::new();
+    for one in &drawn {
+        paths.push(write_svg(dir, one)?);
+    }
+    for svg in &paths {
+        write_png(dir, svg)?;
+    }
+    Ok(())
+}
+
+fn write_svg(dir: &Path, drawn: &Drawn) -> anyhow::Result<PathBuf> {
+    let path = dir.join(format!("{}.svg", drawn.name));
+    let name = path.display();
+    match fs::read(&path) {
+        Ok(held) if !held.is_empty() && !held.starts_with(MARK.as_bytes()) => {
+            return Err(anyhow!(
+                "{name} holds something else than a figure of jostle's; name another directory \
+                 with --figures"
+            ));
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("cannot read {name}"));
+        }
+        _ => {}
+    }
+    fs::write(&path, redacted(&drawn.svg).as_bytes())
+        .with_context(|| format!("cannot write {name}"))?;
+    Ok(path)
+}
+
+/// With the first program that is installed.
+fn write_png(dir: &Path, svg: &Path) -> anyhow::Result<()> {
+    let png = svg.with_extension("png");
+    for converter in &CONVERTERS {
+        let mut command = Command::new(converter.program);
+        command.args(converter.before);
+        match converter.output {
+            "" => command.arg(svg).arg(&png),
+            option => command.arg(option).arg(&png).arg(svg),
+        };
+        let done = command.stdin(Stdio::null()).stdout(Stdio::null()).output();
+        match done {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot start {}", converter.program));
+            }
+            Ok(done) if done.status.success() => return Ok(()),
+            Ok(done) => {
+                let said = String::from_utf8_lossy(&done.stderr);
+                return Err(anyhow!(
+                    "{} made no {}: {}",
+                    converter.program,
+                    png.display(),
+                    said.trim()
+                ));
+            }
+        }
+    }
+    Err(anyhow!(
+        "the SVG files are in {}, but a PNG needs rsvg-convert: apt install librsvg2-bin",
+        dir.display()
+    ))
+}

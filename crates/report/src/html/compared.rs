@@ -1,0 +1,124 @@
+//! The page of `jostle compare --html`: the finding, the ratios with their intervals,
+//! the table, and below them both results overlaid.
+
+use super::chapter::chapters;
+use super::headline::grid;
+use super::ratios::figure as ratios;
+use super::{about, chapter, document, figure};
+use crate::ResultSet;
+use crate::compare::{Comparison, closing, table};
+use crate::page::pages;
+use jostle_stats::comparison::Said;
+use maud::{Markup, html};
+
+/// The page of a comparison of these results; without `new`, of two targets of `base`.
+pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[ResultSet]>) -> String {
+    let sets = labelled(base, new);
+    let chapters = chapters(&sets);
+    let pages = pages(&sets);
+    let word = word(comparison);
+    let body = html! {
+        section.conclusion #conclusion aria-label="Conclusion" {
+            p.kicker { "jostle compare" }
+            h1 { (super::conclusion::subject(&chapters, &sets)) }
+            p.badge { span.word.(word) { (word) } " " (closing(comparison)) }
+            dl.facts {
+                div { dt { "BASE" } dd { (comparison.base) } }
+                div { dt { "NEW" } dd { (comparison.new) } }
+                @for line in &comparison.context { div { dt { "differs in" } dd { (line) } } }
+                @for line in &comparison.only { div { dt { "only" } dd { (line) } } }
+            }
+        }
+        section.chapter {
+            @if let Some(drawn) = ratios(comparison, "NEW against BASE") {
+                section.answer {
+                    h2 { "Which figures changed, and by how much?" }
+                    div.figures { (figure(&drawn)) (marks()) }
+                }
+            }
+            h2 { "All figures" }
+            (rows(comparison))
+        }
+        @for one in &chapters { (chapter(one, &sets, &pages, true, true)) }
+        (about::about(&sets))
+    };
+    document("jostle compare", "log", &body)
+}
+
+/// Both results, told apart by their sides where the user gave them no labels.
+fn labelled(base: &[ResultSet], new: Option<&[ResultSet]>) -> Vec<ResultSet> {
+    let Some(new) = new else {
+        return base.to_vec();
+    };
+    let side = |sets: &[ResultSet], name: &str| -> Vec<ResultSet> {
+        let mut sets = sets.to_vec();
+        for set in &mut sets {
+            set.label.get_or_insert_with(|| name.to_owned());
+        }
+        sets
+    };
+    [side(base, "base"), side(new, "new")].concat()
+}
+
+/// The whole in a word: one figure that got worse outweighs all others.
+fn word(comparison: &Comparison) -> &'static str {
+    let is = |said: Said| comparison.rows.iter().any(|(_, row)| row.said == said);
+    let order = [Said::Worse, Said::Better, Said::Same];
+    let found = order.into_iter().find(|said| is(*said));
+    found.unwrap_or(Said::Undecided).name()
+}
+
+fn marks() -> Markup {
+    html! {
+        div.key.beside {
+            p.note { "Triangle upwards: better. Triangle downwards: worse. Filled circle: the same. Hollow circle: undecided." }
+        }
+    }
+}
+
+fn rows(comparison: &Comparison) -> Markup {
+    let (table, notes) = table(comparison);
+    html! {
+        (grid(&table))
+        @if !notes.is_empty() {
+            ol.notes { @for note in &notes { li { (note) } } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Input, compare};
+    use crate::made;
+
+    fn page(factor: f64) -> String {
+        let (base, mut new) = (made::set(), made::set());
+        for point in &mut new.points {
+            point.throughput_per_s *= factor;
+        }
+        let (base, new) = ([base], [new]);
+        let input = Input {
+            base_name: "old.jsonl",
+            base: &base,
+            new_name: "new.jsonl",
+            new: Some(&new),
+            targets: None,
+            within: 0.05,
+            all: false,
+            strict: false,
+        };
+        compared(&compare(&input).unwrap(), &base, Some(&new))
+    }
+
+    #[test]
+    fn it_begins_with_the_finding_and_names_both() {
+        let page = page(1.0);
+        let first = page.split("<section").nth(1).unwrap();
+        for part in ["old.jsonl", "new.jsonl", "class=\"word"] {
+            assert!(first.contains(part), "{part}: {first}");
+        }
+        assert!(page.contains("flock · base") && page.contains("flock · new"));
+        assert!(page.starts_with(super::super::MARK));
+    }
+}

@@ -1,0 +1,201 @@
+//! What a page begins with: the closing sentences of the console, the verdict in a
+//! word, and what was compared, when and where.
+
+use super::chapter::Chapter;
+use crate::ResultSet;
+use crate::format::grouped;
+use crate::page::Page;
+use crate::requests::short;
+use jostle_model::record::Is;
+use jostle_stats::summary::summarize;
+use maud::{Markup, html};
+
+/// Targets of a title, at most; beyond, they are counted.
+const NAMED: usize = 6;
+
+/// The first section of a page.
+pub fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> Markup {
+    let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
+    html! {
+        section.conclusion #conclusion aria-label="Conclusion" {
+            p.kicker { "jostle " (workloads.join(", ")) }
+            h1 { (subject(chapters, sets)) }
+            div.sets.several[sets.len() > 1] { @for chapter in chapters {
+                @for (set, label) in chapter.sets.iter().zip(&chapter.labels) {
+                    @let of = heading(chapter, label, chapters.len() > 1);
+                    (of_set(chapter, &of, *set, &sets[*set], &pages[*set]))
+                }
+            } }
+        }
+    }
+}
+
+/// Above the sentences of one experiment; empty of one alone.
+fn heading(chapter: &Chapter<'_>, label: &str, several: bool) -> String {
+    match (several, label.is_empty()) {
+        (false, _) => label.to_owned(),
+        (true, true) => chapter.workload.to_string(),
+        (true, false) => format!("{}, {label}", chapter.workload),
+    }
+}
+
+/// `flock, sysv with 10 to 1,000 workers`.
+pub fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
+    let of_chapter = |chapter: &Chapter<'_>| {
+        let mut targets: Vec<String> = Vec::new();
+        for set in &chapter.sets {
+            for target in &sets[*set].experiment.plan.targets {
+                let target = short(target);
+                if !targets.contains(&target) {
+                    targets.push(target);
+                }
+            }
+        }
+        let named = match targets.len() > NAMED {
+            true => format!("{} targets", targets.len()),
+            false => targets.join(", "),
+        };
+        match chapter.xs()[..] {
+            [] => named,
+            [only] => format!("{named} with {}", chapter.place(only)),
+            [first, .., last] => {
+                let ends = [first, last].map(|x| grouped(x as u64));
+                let words = chapter.swept_words();
+                format!("{named} with {} to {} {words}", ends[0], ends[1])
+            }
+        }
+    };
+    let mut parts: Vec<String> = Vec::new();
+    for part in chapters.iter().map(of_chapter) {
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    match parts.is_empty() {
+        true => "No results".to_owned(),
+        false => parts.join("; "),
+    }
+}
+
+/// What the console prints below its table, in its order.
+fn of_set(chapter: &Chapter<'_>, of: &str, at: usize, set: &ResultSet, page: &Page) -> Markup {
+    html! {
+        div.of {
+            @if !of.is_empty() { h2 { (of) } }
+            (verdict(set))
+            @if let Some(ended) = &page.ended { p.warning { (ended) } }
+            @for note in &set.notes { p.warning { (note) "." } }
+            (sentences(chapter, at, page))
+            @for comparison in &page.comparisons { p { (comparison) } }
+            @if let Some(checked) = &page.checked { p.note { (checked) } }
+            @match of.is_empty() {
+                true => (facts(set, page)),
+                // It tells when and where, since there are several.
+                false => p.note.intro { (page.intro) },
+            }
+            p.next { "Next: " code { (page.next) } }
+        }
+    }
+}
+
+/// What to take away of each target, then how its figures grow. What is of no target is
+/// a paragraph.
+fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
+    let all = || page.sentences.iter().chain(&page.growth);
+    let mut targets: Vec<&str> = Vec::new();
+    for (target, _) in all() {
+        if !target.is_empty() && !targets.contains(&target.as_str()) {
+            targets.push(target);
+        }
+    }
+    let of = |wanted: &str| -> Vec<&String> {
+        let own = all().filter(|(target, _)| target == wanted);
+        own.map(|(_, sentence)| sentence).collect()
+    };
+    html! {
+        @if !targets.is_empty() {
+            dl.sentences { @for target in targets {
+                dt { (super::mark_of(chapter, at, target)) (target) }
+                dd { @for sentence in of(target) { p { (sentence) } } }
+            } }
+        }
+        @for sentence in of("") { p.note { (sentence) } }
+    }
+}
+
+/// The worst verdict of the points, and of how many.
+fn verdict(set: &ResultSet) -> Markup {
+    let points = summarize(&set.experiment, &set.points);
+    let count = |is: Is| points.iter().filter(|point| point.verdict.is == is).count();
+    let worst = [Is::Invalid, Is::Suspect, Is::Valid]
+        .into_iter()
+        .find(|is| count(*is) > 0);
+    let all = points.len();
+    html! {
+        @if let Some(worst) = worst {
+            p.badge {
+                span.word.(worst.to_string().to_lowercase()) { (worst) }
+                " "
+                @match (count(worst), all) {
+                    (1, 1) => { "the only point" }
+                    (n, all) if n == all => { "all " (all) " points" }
+                    (n, all) => { (n) " of " (all) " points; the reasons stand below their rows" }
+                }
+            }
+        }
+    }
+}
+
+fn facts(set: &ResultSet, page: &Page) -> Markup {
+    let environment = &set.experiment.environment;
+    html! {
+        dl.facts {
+            div { dt { "When" } dd { (when(&set.experiment.started_at)) } }
+            div { dt { "Where" } dd {
+                (environment.host)
+                @if !environment.cpu_model.is_empty() { " (" (environment.cpu_model) ")" }
+            } }
+            div { dt { "How" } dd.intro { (page.intro) } }
+        }
+    }
+}
+
+/// `2026-11-21 14:28 UTC` of `2026-11-21T14:28:27Z`; other texts as they are.
+fn when(stamp: &str) -> String {
+    let minutes = || {
+        let (day, time) = stamp.strip_suffix('Z')?.split_once('T')?;
+        let (minutes, _) = time.rsplit_once(':')?;
+        Some(format!("{day} {minutes} UTC"))
+    };
+    minutes().unwrap_or_else(|| stamp.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::chapter::chapters;
+    use crate::made;
+
+    #[test]
+    fn the_subject_names_targets_and_range() {
+        let sets = [made::set()];
+        let subject = subject(&chapters(&sets), &sets);
+        assert_eq!(subject, "flock, sysv with 10 to 1,000 workers");
+        assert_eq!(super::subject(&[], &[]), "No results");
+    }
+
+    #[test]
+    fn the_verdict_is_the_worst_and_counts() {
+        let text = verdict(&made::broken()).into_string();
+        assert!(
+            text.contains("invalid") && text.contains("INVALID"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_stamp_is_cut_to_its_minute_and_other_text_is_kept() {
+        assert_eq!(when("2026-11-21T14:28:27Z"), "2026-11-21 14:28 UTC");
+        assert_eq!(when("yesterday"), "yesterday");
+    }
+}

@@ -1,0 +1,419 @@
+//! Latency over the sweep, all series in one drawing: the median with its interval,
+//! and a percentile of the tail beside it. Above it stands where it rises: the knee
+//! of an open loop, the cliff of connections.
+
+use super::overlay::x_title;
+use super::{
+    Cell, Chapter, Data, Figure, LARGE, Panel, beside, cross, key_cells, key_headings, look,
+    stretches, told, verdict_cell,
+};
+use crate::format::grouped;
+use crate::html::chapter::{Series, Spot};
+use crate::html::chart::{Chart, Look, Mark, frame_below};
+use crate::html::scale::Axis;
+use crate::html::units::Unit;
+use jostle_stats::open_loop;
+use jostle_stats::rate::knee;
+use jostle_stats::summary::{Estimate, PointSummary};
+
+const NANOS: Unit = Unit::Time(1.0);
+
+/// Where a cliff begins: the factor from one swept value to the next.
+const CLIFF: f64 = 3.0;
+
+/// Rows of words above a drawing, at most.
+const ROWS: usize = 4;
+
+/// One line of a series.
+#[derive(Clone, Copy, Debug)]
+pub struct Level {
+    /// `p50`
+    pub name: &'static str,
+    /// Of one point; None where it was not measured.
+    pub of: fn(&PointSummary<'_>) -> Option<Reading>,
+}
+
+/// A percentile over the runs of a point, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    median: f64,
+    /// Its interval; None where only the value is known.
+    ends: Option<(f64, f64)>,
+    /// Whether the true value lies above.
+    at_least: bool,
+}
+
+impl Reading {
+    fn of(estimate: Estimate) -> Reading {
+        Reading {
+            median: estimate.median,
+            ends: (estimate.runs > 1).then_some((estimate.low, estimate.high)),
+            at_least: false,
+        }
+    }
+
+    fn words(&self) -> String {
+        let at_least = if self.at_least { "at least " } else { "" };
+        format!("{at_least}{}", NANOS.exact(self.median))
+    }
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency {
+    /// Of the figure.
+    pub title: &'static str,
+    /// Below the title.
+    pub note: &'static str,
+    /// The first with marks and intervals, the others as thin lines.
+    pub levels: &'static [Level],
+    /// Of one series, where it rises: a word, and the swept values around it.
+    pub rise: fn(&Series<'_>) -> Option<Rise>,
+}
+
+/// Where a latency rises.
+#[derive(Clone, Debug)]
+pub struct Rise {
+    words: String,
+    after: f64,
+    /// The same as `after` where the rise begins at one value.
+    before: f64,
+}
+
+/// Of operations of `stream`.
+pub static OPERATION: Latency = Latency {
+    title: "Time for one operation",
+    note: "median and 99th percentile; lower is better",
+    levels: &[
+        Level {
+            name: "p50",
+            of: |point| {
+                let requests = point.requests.as_ref().and_then(|all| all.p50_ns);
+                let known = point.acquire_p50_ns.or(point.batch_p50_ns).or(requests)?;
+                Some(Reading::of(known))
+            },
+        },
+        Level {
+            name: "p99",
+            of: |point| {
+                let requests = point.requests.as_ref().and_then(|all| all.p99_ns);
+                let known = match point.acquire_p50_ns {
+                    Some(_) => point.acquire_p99_ns,
+                    None => point.batch_p99_ns.or(requests),
+                };
+                known.map(Reading::of)
+            },
+        },
+    ],
+    rise: |_| None,
+};
+
+/// Of locks that are taken while others are held.
+pub static HOLDING: Latency = Latency {
+    title: "Time to acquire and to release",
+    note: "medians; lower is better",
+    levels: &[
+        Level {
+            name: "acquire",
+            of: |point| point.acquire_p50_ns.map(Reading::of),
+        },
+        Level {
+            name: "release",
+            of: |point| point.release_p50_ns.map(Reading::of),
+        },
+    ],
+    rise: |_| None,
+};
+
+/// Of connect(), or of bind() where sockets are bound alone.
+pub static CONNECTING: Latency = Latency {
+    title: "Time to open one connection",
+    note: "median and 99th percentile; lower is better",
+    levels: &[
+        Level {
+            name: "p50",
+            of: |point| point.connect_p50_ns.or(point.bind_p50_ns).map(Reading::of),
+        },
+        Level {
+            name: "p99",
+            of: |point| point.connect_p99_ns.map(Reading::of),
+        },
+    ],
+    rise: cliff,
+};
+
+/// Of requests that come at a rate.
+pub static RESPONDING: Latency = Latency {
+    title: "Response time",
+    note: "median and 99th percentile from the intended start; the knee is the highest rate \
+           that holds",
+    levels: &[
+        Level {
+            name: "p50",
+            of: |point| response(point, "p50"),
+        },
+        Level {
+            name: "p99",
+            of: |point| response(point, "p99"),
+        },
+    ],
+    rise: |series| {
+        let points: Vec<&PointSummary<'_>> = series.spots.iter().map(|spot| &spot.point).collect();
+        let x = series.spots[knee(&points)?].x;
+        // Where the last rate holds, the knee lies beyond what was tried.
+        (x < series.spots.last()?.x).then(|| Rise {
+            words: format!("knee {}/s", grouped(x as u64)),
+            after: x,
+            before: x,
+        })
+    },
+};
+
+fn response(point: &PointSummary<'_>, name: &str) -> Option<Reading> {
+    let found = open_loop::response(&point.runs, name)?;
+    Some(Reading {
+        median: found.ns,
+        ends: None,
+        at_least: found.at_least,
+    })
+}
+
+/// The greatest step of the median between neighbours, if it is one.
+fn cliff(series: &Series<'_>) -> Option<Rise> {
+    let level = |spot: &Spot<'_>| {
+        let known = spot.point.connect_p50_ns.or(spot.point.bind_p50_ns)?;
+        spot.usable().then_some((spot.x, known.median))
+    };
+    let known: Vec<(f64, f64)> = series.spots.iter().filter_map(level).collect();
+    let steps = known.windows(2).map(|pair| (pair[1].1 / pair[0].1, pair));
+    let (factor, pair) = steps.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (factor >= CLIFF).then(|| Rise {
+        words: format!("{}x", crate::format::significant(factor, 2)),
+        after: pair[0].0,
+        before: pair[1].0,
+    })
+}
+
+/// A series with the levels of each of its spots.
+type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Vec<Option<Reading>>>);
+
+/// The figure; None where nothing of it was measured.
+pub fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
+    let readings = |spot: &Spot<'_>| -> Vec<Option<Reading>> {
+        let levels = of.levels.iter();
+        let known = |level: &Level| (level.of)(&spot.point).filter(|_| spot.usable());
+        levels.map(known).collect()
+    };
+    let all: Vec<OfSeries<'_, '_>> = chapter
+        .series
+        .iter()
+        .map(|series| (series, series.spots.iter().map(readings).collect()))
+        .collect();
+    let measured = all
+        .iter()
+        .any(|(_, spots)| spots.iter().any(|levels| levels[0].is_some()));
+    measured.then(|| Figure {
+        title: of.title.to_owned(),
+        note: of.note.to_owned(),
+        charts: vec![Panel {
+            size: LARGE,
+            label: None,
+            caption: None,
+            drawing: draw(chapter, of, &all),
+        }],
+        data: data(chapter, of, &all),
+    })
+}
+
+fn draw(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> maud::Markup {
+    let several = chapter.series.len() > 1;
+    let longest_level = of
+        .levels
+        .iter()
+        .map(|level| level.name.len())
+        .max()
+        .unwrap_or(0);
+    let longest = match (chapter.sweeps(), several) {
+        (false, _) => 0,
+        (true, false) => longest_level,
+        (true, true) => chapter.longest_label() + 1 + longest_level,
+    };
+    let rises: Vec<(&Series<'_>, Rise)> = chapter
+        .series
+        .iter()
+        .filter_map(|series| Some((series, (of.rise)(series)?)))
+        .filter(|_| chapter.sweeps())
+        .take(ROWS)
+        .collect();
+    let frame = frame_below(LARGE, longest, rises.len());
+    let readings = all
+        .iter()
+        .flat_map(|(_, spots)| spots.iter().flatten().flatten());
+    let values: Vec<f64> = readings.map(|reading| reading.median).collect();
+    let x = (chapter.x_axis(frame.0), x_title(chapter));
+    let y = (
+        Axis::of_values(NANOS, &values, frame.1),
+        NANOS.title().to_owned(),
+    );
+    let mut chart = Chart::within(frame, LARGE, x, y);
+    for (row, (series, rise)) in rises.iter().enumerate() {
+        let class = series.style.colour();
+        match rise.after == rise.before {
+            true => chart.upright(&format!("rise {class}"), rise.after),
+            false => chart.strip(&format!("area bend {class}"), rise.after, rise.before),
+        }
+        chart.tag(&class, row, rise.before, &rise.words);
+    }
+    for (series, spots) in all {
+        for (at, level) in of.levels.iter().enumerate() {
+            draw_level(&mut chart, chapter, series, spots, (at, level, several));
+        }
+    }
+    chart.draw(&format!("{}, by {}", of.title, chapter.swept_words()))
+}
+
+fn draw_level(
+    chart: &mut Chart,
+    chapter: &Chapter<'_>,
+    series: &Series<'_>,
+    spots: &[Vec<Option<Reading>>],
+    (at, level, several): (usize, &Level, bool),
+) {
+    let class = series.style.colour();
+    let by = beside(chapter, series);
+    let reading = |spot: &Spot<'_>| {
+        let position = series.spots.iter().position(|other| other.x == spot.x)?;
+        spots[position][at]
+    };
+    let line_class = if at == 0 {
+        class.clone()
+    } else {
+        format!("{class} p99")
+    };
+    for stretch in stretches(series) {
+        let known = stretch
+            .iter()
+            .filter_map(|spot| Some((spot, reading(spot)?)));
+        let line: Vec<(f64, f64)> = known
+            .map(|(spot, reading)| (chapter.x_of(series, spot.x), reading.median))
+            .collect();
+        chart.line(&line_class, series.style.dashes(), &line);
+    }
+    let mut last = None;
+    for spot in &series.spots {
+        let x = chapter.x_of(series, spot.x);
+        let mut told = told(chapter, series, spot);
+        let Some(reading) = reading(spot) else {
+            if at == 0 && !spot.usable() {
+                chart.marks(series.style, by, &told, &[cross(x)]);
+            }
+            continue;
+        };
+        if let Some(ends) = reading.ends.filter(|_| at == 0) {
+            chart.bar(&class, x, ends, by);
+        }
+        told.whose += &format!("\n{} {}", level.name, reading.words());
+        let mark = Mark {
+            look: match (reading.at_least, at, chapter.sweeps()) {
+                (true, ..) => Look::AtLeast,
+                (_, 0, _) => look(spot),
+                (_, _, true) => Look::Unseen,
+                (_, _, false) => Look::Suspect,
+            },
+            at: (x, reading.median),
+            says: String::new(),
+        };
+        chart.marks(series.style, by, &told, &[mark]);
+        last = Some(reading.median);
+    }
+    if let Some(last) = last.filter(|_| chapter.sweeps()) {
+        let text = match several {
+            true => format!("{} {}", series.short, level.name),
+            false => level.name.to_owned(),
+        };
+        chart.label(&class, last, &text);
+    }
+}
+
+fn data(chapter: &Chapter<'_>, of: &Latency, all: &[OfSeries<'_, '_>]) -> Data {
+    let mut headings = key_headings(chapter);
+    headings.extend(of.levels.iter().map(|level| level.name.to_owned()));
+    headings.push("verdict".to_owned());
+    let mut rows = Vec::new();
+    for (series, spots) in all {
+        for (spot, levels) in series.spots.iter().zip(spots) {
+            let mut cells = key_cells(series, spot);
+            cells.extend(levels.iter().map(|level| match level {
+                Some(reading) => Cell::Figure(reading.median, reading.words()),
+                None => Cell::None,
+            }));
+            cells.push(verdict_cell(spot));
+            rows.push(cells);
+        }
+    }
+    Data { headings, rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::html::chapter::chapters;
+    use crate::{ResultSet, made};
+    use jostle_model::open_loop::OpenLoop;
+    use jostle_model::plan::Workload;
+    use jostle_model::record::At;
+
+    /// One run at each rate, with its p99 in nanoseconds and how many of 1000 were done.
+    fn rates(points: &[(u64, u64, u64)]) -> ResultSet {
+        let mut set = made::set();
+        set.experiment.plan.workload = Workload::Rate;
+        let first = set.points[0].clone();
+        let point = |(rate, p99, done): &(u64, u64, u64)| {
+            let mut point = first.clone();
+            point.at = At {
+                rate: Some(*rate),
+                ..At::default()
+            };
+            let percentiles = [("p50", p99 / 4), ("p99", *p99)];
+            point.open_loop = Some(Box::new(OpenLoop {
+                planned: 1000,
+                done: *done,
+                dropped: 1000 - done,
+                response_kaplan_meier: percentiles.map(|(name, ns)| (name.to_owned(), ns)).into(),
+                ..OpenLoop::default()
+            }));
+            point
+        };
+        set.points = points.iter().map(point).collect();
+        set
+    }
+
+    fn rise(set: ResultSet) -> Option<Rise> {
+        let sets = [set];
+        let chapters = chapters(&sets);
+        let series = &chapters[0].series[0];
+        assert!(series.spots.iter().all(Spot::usable), "{series:?}");
+        (RESPONDING.rise)(series)
+    }
+
+    #[test]
+    fn the_knee_is_marked_where_a_rate_beyond_it_was_tried() {
+        let holds = [(1000, 1_000_000, 1000), (2000, 1_500_000, 1000)];
+        let bends = [holds[0], holds[1], (4000, 90_000_000, 700)];
+        assert_eq!(rise(rates(&bends)).unwrap().words, "knee 2,000/s");
+        assert!(rise(rates(&holds)).is_none());
+    }
+
+    #[test]
+    fn a_cliff_is_a_step_to_three_times_or_more() {
+        let sets = [made::connections()];
+        let chapters = chapters(&sets);
+        let rises: Vec<Option<Rise>> = chapters[0].series.iter().map(cliff).collect();
+        let marked: Vec<&Rise> = rises.iter().flatten().collect();
+        assert!(!marked.is_empty());
+        assert!(
+            marked.iter().all(|rise| rise.after < rise.before),
+            "{marked:?}"
+        );
+    }
+}

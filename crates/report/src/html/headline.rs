@@ -1,0 +1,195 @@
+//! The tables of one experiment: those of the console, with the reasons of a verdict in
+//! full width below its row. On a phone each row is a card, and so every cell carries the
+//! heading of its column.
+
+use crate::ResultSet;
+use crate::failures::FAILURES;
+use crate::grid::{Grid, Heading};
+use crate::headline::Headline;
+use crate::page::Page;
+use crate::requests::ACCOUNTS;
+use jostle_stats::summary::summarize;
+use maud::{Markup, html};
+
+/// Rows from which on a table scrolls by itself, so that the figures below it
+/// are found.
+const LONG: usize = 60;
+
+/// All tables of one experiment.
+pub fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> Markup {
+    html! {
+        section.headline {
+            @if !label.is_empty() { h3 { (label) } }
+            @if let Some(headline) = &page.headline { (table(headline, set, at)) }
+            @if !page.failures.is_empty() {
+                p.note { (FAILURES) }
+                @for said in &page.failures { p.warning { (said) } }
+            }
+            @for table in &page.tables {
+                p.title { (table.title) }
+                (grid(&table.grid))
+                @for (mark, note) in &table.notes { p.note { (mark) " " (note) } }
+            }
+            @if let Some(accounts) = &page.accounts {
+                p.title { (ACCOUNTS) }
+                (grid(accounts))
+            }
+            @if let Some(over) = &page.over {
+                p.title { "Share of the acquisitions that waited longer:" }
+                (grid(over))
+            }
+        }
+    }
+}
+
+/// A table of texts.
+pub fn grid(grid: &Grid) -> Markup {
+    html! {
+        div.wide { table.headline.cards {
+            (head(&grid.columns))
+            tbody { @for row in &grid.rows { tr.first[first(row)] {
+                @for (cell, column) in row.iter().zip(&grid.columns) { (td(cell, column)) }
+            } } }
+        } }
+    }
+}
+
+fn head(columns: &[Heading]) -> Markup {
+    html! { thead { tr { @for column in columns {
+        th scope="col" class=[column.left.then_some("left")] {
+            @if !column.title[0].is_empty() { (column.title[0]) br; }
+            (column.title[1])
+        }
+    } } } }
+}
+
+/// Its column's heading in one line: `gene-`, `rators` is one word.
+fn heading(column: &Heading) -> String {
+    let [upper, lower] = &column.title;
+    match upper.strip_suffix('-') {
+        Some(upper) => format!("{upper}{lower}"),
+        None => format!("{upper} {lower}").trim().to_owned(),
+    }
+}
+
+fn td(cell: &str, column: &Heading) -> Markup {
+    let class = match (column.left, cell) {
+        (_, "" | "-") => "none",
+        (true, _) => "left",
+        (false, _) => "right",
+    };
+    html! { td.(class) data-label=(heading(column)) { (cell) } }
+}
+
+/// The console's table. The reasons of a verdict stand below the first rows that they
+/// are for; in an INVALID row there are no figures.
+fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
+    let points = summarize(&set.experiment, &set.points);
+    let columns = &headline.grid.columns;
+    let below = below(headline);
+    html! {
+        div.wide.long[points.len() > LONG] { table.headline.cards.points {
+            (head(columns))
+            tbody { @for (number, row) in headline.grid.rows.iter().enumerate() {
+                tr.first[first(row)] {
+                    @for (cell, column) in row.iter().zip(columns).take(row.len() - 1) { (td(cell, column)) }
+                    (verdict(row, at))
+                }
+                @for note in below.iter().filter(|note| note.row == number) {
+                    tr.why id=(format!("note-{at}-{}", note.number)) {
+                        td.reason colspan=(row.len()) {
+                            span.mark { "[" (note.number) "] " } (note.text)
+                        }
+                    }
+                }
+            } }
+        } }
+        @if let Some(meaning) = headline.plus_minus { p.note { (meaning) } }
+    }
+}
+
+/// A note and the row that it stands below.
+struct Below<'a> {
+    row: usize,
+    number: usize,
+    text: &'a str,
+}
+
+/// Each note below the last of the first rows in succession that refer to it.
+fn below(headline: &Headline) -> Vec<Below<'_>> {
+    let rows = &headline.grid.rows;
+    let refers = |row: usize, number: usize| {
+        let verdict = rows.get(row).and_then(|row| row.last());
+        verdict.is_some_and(|verdict| verdict.contains(&format!("[{number}]")))
+    };
+    let place = |number: usize| {
+        let first = (0..rows.len()).find(|row| refers(*row, number));
+        let first = first.unwrap_or(rows.len().saturating_sub(1));
+        let beyond = (first..rows.len()).find(|row| !refers(*row, number));
+        beyond.unwrap_or(rows.len()).saturating_sub(1).max(first)
+    };
+    let notes = headline.notes.iter().zip(1..);
+    notes
+        .map(|(text, number)| Below {
+            row: place(number),
+            number,
+            text,
+        })
+        .collect()
+}
+
+/// Whether a row begins a target.
+fn first(row: &[String]) -> bool {
+    row.first().is_some_and(|target| !target.is_empty())
+}
+
+/// `SUSPECT[1]`, its number leading to the note.
+fn verdict(row: &[String], at: usize) -> Markup {
+    let text = row.last().map_or("", String::as_str);
+    let (word, notes) = text.split_once('[').unwrap_or((text, ""));
+    let notes = notes.split(['[', ']']).filter(|note| !note.is_empty());
+    html! {
+        td.left.verdict.(word.to_lowercase()) {
+            span { (word) }
+            @for note in notes { a href=(format!("#note-{at}-{note}")) { "[" (note) "]" } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headline(verdicts: &[&str], notes: &[&str]) -> Headline {
+        let row = |verdict: &&str| vec!["flock".to_owned(), (*verdict).to_owned()];
+        Headline {
+            grid: Grid {
+                columns: vec![Heading::left("target"), Heading::left("verdict")],
+                rows: verdicts.iter().map(row).collect(),
+            },
+            notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+            plus_minus: None,
+        }
+    }
+
+    #[test]
+    fn a_note_stands_below_the_first_rows_that_refer_to_it() {
+        let verdicts = [
+            "VALID",
+            "SUSPECT[1]",
+            "SUSPECT[1][2]",
+            "VALID",
+            "SUSPECT[1]",
+        ];
+        let headline = headline(&verdicts, &["one", "two", "of no row"]);
+        let places: Vec<usize> = below(&headline).iter().map(|note| note.row).collect();
+        assert_eq!(places, [2, 2, 4]);
+    }
+
+    #[test]
+    fn a_heading_in_two_lines_is_one_text() {
+        assert_eq!(heading(&Heading::right("gene-", "rators")), "generators");
+        assert_eq!(heading(&Heading::right("CPU us", "/lock")), "CPU us /lock");
+        assert_eq!(heading(&Heading::left("target")), "target");
+    }
+}
