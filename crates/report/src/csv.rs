@@ -15,8 +15,8 @@ use crate::ResultSet;
 use jostle_model::connect::Connections;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{
-    Accounts, Distribution, Exclusion, Experiment, Figure, Judged, PerWorker, Point, Spread,
-    Verdict,
+    Accounts, Distribution, Exclusion, Experiment, Figure, Judged, PerWorker, Point, Recovery,
+    Spread, Verdict,
 };
 use jostle_stats::summary::{PointSummary, summarize};
 use std::borrow::Cow;
@@ -238,11 +238,37 @@ static COLUMNS: &[Column] = &[
     column("deaths", |row| row.point.deaths.len().to_string()),
     column("spun_s", |row| or_empty(row.point.spun_s)),
     column("idle_mean_ns", |row| or_empty(row.point.idle_mean_ns)),
+    column("fault", |row| or_empty(row.point.at.fault)),
+    column("waiters", |row| of_recovery(row, |r| Some(r.waiters))),
+    column("lease_ns", |row| of_recovery(row, |r| r.lease_ns)),
+    column("next_grant_ns", |row| of_recovery(row, |r| r.next_grant_ns)),
+    column("after_release_ns", |row| {
+        of_recovery(row, |r| r.after_release_ns)
+    }),
+    column("after_lease_ns", |row| {
+        of_recovery(row, |r| r.after_lease_ns)
+    }),
+    column("after_return_ns", |row| {
+        of_recovery(row, |r| r.after_return_ns)
+    }),
+    column("two_believed_ns", |row| {
+        of_recovery(row, |r| r.two_believed_ns)
+    }),
+    column("two_ran_ns", |row| of_recovery(row, |r| r.two_ran_ns)),
+    column("told", |row| of_recovery(row, |r| r.told)),
+    column("write_refused", |row| of_recovery(row, |r| r.write_refused)),
+    column("in_order", |row| of_recovery(row, |r| r.in_order)),
+    column("served", |row| of_recovery(row, |r| Some(r.served))),
 ];
 
 fn of_connections<T: Display>(row: &Row<'_>, figure: impl Fn(&Connections) -> Option<T>) -> String {
     let connections = row.point.connections.as_deref();
     connections.map_or_else(String::new, |c| or_empty(figure(c)))
+}
+
+fn of_recovery<T: Display>(row: &Row<'_>, figure: fn(&Recovery) -> Option<T>) -> String {
+    let recovery = row.point.recovery.as_deref();
+    or_empty(recovery.and_then(figure))
 }
 
 fn of_plan(row: &Row<'_>, figure: fn(&OpenLoop) -> u64) -> String {

@@ -13,6 +13,7 @@
 
 use crate::ResultSet;
 use crate::rate;
+use crate::recover;
 use jostle_model::record::{Is, Point};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -31,10 +32,24 @@ fn blocks(set: &ResultSet) -> Vec<String> {
             if rate::are(of_target) {
                 return of_rates(of_target);
             }
+            if of_target.iter().any(|point| point.at.fault.is_some()) {
+                return of_faults(of_target);
+            }
             let lines: String = of_target.iter().map(line).collect();
             header(&set.experiment.plan, of_target) + &lines
         })
         .collect()
+}
+
+/// Of `recover`: a line for each fault.
+fn of_faults(points: &[PointSummary<'_>]) -> String {
+    let target = points.first().map_or("", |point| point.target);
+    let header = format!("# {target}: {}\n", recover::GNUPLOT_HEADER);
+    let lines = points.iter().map(|point| match point.verdict.is {
+        Is::Invalid => line(point),
+        _ => recover::line(point).unwrap_or_default(),
+    });
+    header + &lines.collect::<String>()
 }
 
 /// Of an open loop, which lockscale did not have: a line for each rate.
@@ -99,7 +114,8 @@ fn line(point: &PointSummary<'_>) -> String {
             .map_or("", |r| r.text.as_str());
         let at = point.at;
         let workers = at.rate.or(at.workers).or(at.open).unwrap_or(0);
-        return format!("# {workers} INVALID: {why}\n");
+        let place = at.fault.map_or(workers.to_string(), |f| f.to_string());
+        return format!("# {place} INVALID: {why}\n");
     }
     point.median_run().map(nine_columns).unwrap_or_default()
 }

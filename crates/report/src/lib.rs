@@ -15,6 +15,7 @@ mod command;
 pub mod compare;
 mod connect;
 mod csv;
+mod edn;
 mod failures;
 mod file;
 mod footnotes;
@@ -31,7 +32,9 @@ mod markdown;
 mod next;
 mod over;
 mod page;
+mod porcupine;
 mod rate;
+mod recover;
 mod requests;
 mod spread;
 mod table;
@@ -160,6 +163,18 @@ pub static FORMATS: &[Format] = &[
         summary: "the records, one a line, as the result file holds them",
         tells_early_end: false,
         render: json::render,
+    },
+    Format {
+        name: "edn",
+        summary: "the histories of `recover`, an operation a line, for Jepsen's checkers",
+        tells_early_end: false,
+        render: edn::render,
+    },
+    Format {
+        name: "porcupine",
+        summary: "the histories of `recover`, a JSON object a line, for Porcupine",
+        tells_early_end: false,
+        render: porcupine::render,
     },
 ];
 

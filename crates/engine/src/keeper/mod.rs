@@ -16,6 +16,7 @@ mod connect_lost;
 pub mod during;
 mod latencies;
 mod programs;
+mod recover;
 mod run;
 mod serve;
 mod servers;
@@ -26,7 +27,10 @@ pub(crate) use accounts::Server;
 pub use accounts::{check as check_server, processes as server_processes, unseen as unseen_server};
 pub use servers::VERB as SERVE_VERB;
 
-use crate::order::{Closed, CostOrder, Reached, Reply, Request, RunOrder, SweepOrder, Yield};
+use crate::order::{
+    Closed, CostOrder, Reached, RecoverOrder, RecoverYield, Reply, Request, RunOrder, SweepOrder,
+    Yield,
+};
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
@@ -175,6 +179,21 @@ impl Keeper {
                 other => return Err(unexpected(other)),
             }
             reply = self.reply(ended)?;
+        }
+    }
+
+    /// Strikes one fault.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn recover(
+        &mut self,
+        order: &RecoverOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<RecoverYield, KeeperError> {
+        match self.request(&Request::Recover(Box::new(order.clone())), ended)? {
+            Reply::Recovered(data) => Ok(*data),
+            other => Err(unexpected(other)),
         }
     }
 

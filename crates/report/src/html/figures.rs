@@ -8,10 +8,12 @@ mod along;
 mod bands;
 mod growth;
 mod overlay;
+mod recover;
 mod shares;
 
 use super::chapter::{Chapter, Series, Spot};
 use super::chart::{Look, Mark, Size, Told};
+use jostle_model::plan::Workload;
 use jostle_model::record::Is;
 use maud::{Markup, html};
 
@@ -93,6 +95,13 @@ impl Cell {
 
 /// All groups of a chapter that have anything to show.
 pub fn groups(chapter: &Chapter<'_>) -> Vec<Group> {
+    if chapter.workload == Workload::Recover {
+        let groups = [("Recovery", recover::figures(chapter))].into_iter();
+        return groups
+            .filter(|(_, figures)| !figures.is_empty())
+            .map(|(title, figures)| Group { title, figures })
+            .collect();
+    }
     let overlaid = |group| overlay::figures(chapter, group);
     let banded = |group| bands::figures(chapter, group);
     let groups = [
