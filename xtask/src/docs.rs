@@ -18,6 +18,7 @@ const PAGES: &[(&str, &[&str])] = &[
     ("dist/jostle-connect.1", &["man", "connect"]),
     ("dist/jostle-rate.1", &["man", "rate"]),
     ("dist/jostle-spread.1", &["man", "spread"]),
+    ("dist/jostle-recover.1", &["man", "recover"]),
     ("dist/jostle-run.1", &["man", "run"]),
     ("dist/jostle-report.1", &["man", "report"]),
     ("dist/jostle-compare.1", &["man", "compare"]),

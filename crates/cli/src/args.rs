@@ -77,6 +77,12 @@ pub enum Verb {
     Serve {
         /// Which
         server: String,
+        /// Where it listens
+        #[arg(long)]
+        at: Option<String>,
+        /// Directory of what it must know when it is started again
+        #[arg(long)]
+        keep: Option<PathBuf>,
     },
     /// Disturb processes, as `calibrate` plants it; the keeper's business
     #[command(hide = true)]

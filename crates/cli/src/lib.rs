@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         Verb::Targets(targets) => list(&targets),
         Verb::Explain(asked) => explain::explain(&asked),
         Verb::Doctor { fix } => examine(fix),
-        Verb::Serve { server } => serve::serve(&server),
+        Verb::Serve { server, at, keep } => serve::serve(&server, at.as_deref(), keep.as_deref()),
         Verb::Disturb { words } => calibrate::disturb(&words),
         Verb::Completions { shell } => complete(shell),
         Verb::Man { verb } => manual(verb.as_deref()),

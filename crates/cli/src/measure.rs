@@ -418,7 +418,11 @@ fn unseen_servers(resolved: &Resolved) -> Vec<String> {
 
 /// What one host needs for the largest point of a target.
 fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
-    let most_workers = |plan: &Plan| most(plan.workers.as_ref()).or(plan.in_flight).unwrap_or(1);
+    let beside = |plan: &Plan| plan.waiters.map(|waiters| waiters + 1);
+    let most_workers = |plan: &Plan| {
+        let workers = most(plan.workers.as_ref());
+        workers.or(plan.in_flight).or(beside(plan)).unwrap_or(1)
+    };
     let workers = most_workers(&one.plan);
     let carrier = match plan.workload {
         Workload::Spread => Carrier::Threads,
@@ -435,6 +439,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
         workers,
         option: match plan.workload {
             Workload::Spread => "--in-flight",
+            Workload::Recover => "--waiters",
             _ => "-w",
         },
         hosts: one.hosts,

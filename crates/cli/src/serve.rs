@@ -4,6 +4,7 @@
 
 use crate::{Failure, print};
 use anyhow::{Context, anyhow};
+use jostle_lockd::config::{ConfigError, Settings};
 use jostle_lockd::{Config, Server};
 use jostle_targets::answering::{Answering, Fault};
 use std::path::Path;
@@ -16,16 +17,18 @@ const MOST_CONNECTIONS: usize = 200_000;
 /// Mode of a socket that only this user's processes may use.
 const OURS: u32 = 0o600;
 
-/// Serves until stdin closes.
-pub fn serve(server: &str) -> Result<u8, Failure> {
+/// Serves until stdin closes. A jostled listens `at` this address, where one is given, and
+/// finds there what one before it has written to `keep`.
+pub fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Result<u8, Failure> {
+    let embedded = || embedded(at, keep).map_err(|error| Failure::Usage(error.to_string()));
     // As many connections as the machine allows: the server is the tool's own.
     let _ = jostle_sys::files::raise_descriptor_limit();
     match server.split_once(':') {
-        None if server == "lockd" => lockd()?,
+        None if server == "lockd" => lockd(embedded()?)?,
         None if server == "echo" => echo(None)?,
         None if server == "echo+pipe" => answer_lines()?,
         Some(("echo", fault)) => echo(Some(fault))?,
-        Some(("lockd+unix", path)) => lockd_unix(path)?,
+        Some(("lockd+unix", path)) => lockd_unix(path, embedded()?)?,
         Some(("echo+unix", path)) => echo_unix(path)?,
         Some(("procd", spool)) => procd(spool, false)?,
         Some(("procd+unix", spool)) => procd(spool, true)?,
@@ -34,8 +37,18 @@ pub fn serve(server: &str) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn lockd() -> anyhow::Result<()> {
-    let server = bind(Config::embedded())?;
+/// A jostled on any free port that remembers nothing, unless it is told otherwise.
+fn embedded(at: Option<&str>, keep: Option<&Path>) -> Result<Config, ConfigError> {
+    let settings = Settings {
+        listen: vec![at.unwrap_or("127.0.0.1:0").to_owned()],
+        data: Some(keep.map_or("none".into(), |path| path.display().to_string())),
+        ..Settings::default()
+    };
+    settings.resolve(|_| None)
+}
+
+fn lockd(config: Config) -> anyhow::Result<()> {
+    let server = bind(config)?;
     let address = server
         .addresses()
         .next()
@@ -43,11 +56,11 @@ fn lockd() -> anyhow::Result<()> {
     run(server, &address.to_string())
 }
 
-fn lockd_unix(path: &str) -> anyhow::Result<()> {
+fn lockd_unix(path: &str, config: Config) -> anyhow::Result<()> {
     let config = Config {
         listen: Vec::new(),
         unix: Some((path.into(), OURS)),
-        ..Config::embedded()
+        ..config
     };
     run(bind(config)?, path)
 }

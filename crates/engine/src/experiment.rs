@@ -6,6 +6,7 @@
 //! are made, so that a crash loses at most the point in progress.
 
 mod ceilings;
+mod faults;
 mod orders;
 mod own_cost;
 mod pilots;
@@ -210,7 +211,7 @@ impl Swept {
                 of: |at| at.generators.unwrap_or(0),
                 list: |plan| plan.generators.as_mut(),
             },
-            Workload::Contend | Workload::Connect => Swept {
+            Workload::Contend | Workload::Connect | Workload::Recover => Swept {
                 option: "-w",
                 of: |at| at.workers.unwrap_or(0),
                 list: |plan| plan.workers.as_mut(),
@@ -235,6 +236,9 @@ impl Course<'_, '_> {
     fn go(&mut self, environment: Environment, started_at: String) -> Result<(), Stop> {
         if self.resolved.plan.workload == Workload::Connect {
             return self.go_connect(environment, started_at);
+        }
+        if self.resolved.plan.workload == Workload::Recover {
+            return self.go_recover(environment, started_at);
         }
         let mut calibration = self.calibrate()?;
         calibration.specimens = proven::last(&environment);

@@ -7,8 +7,10 @@ pub use running::{Running, SHARES, Used, shares};
 
 use jostle_model::ServerAt;
 use jostle_model::connect::{Accept, Close, Only, PortRange, Stopped};
-use jostle_model::plan::{Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload};
-use jostle_model::record::{Accounts, Across, Anchor, Buckets, Latencies, Machine};
+use jostle_model::plan::{
+    Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Workload,
+};
+use jostle_model::record::{Accounts, Across, Anchor, Buckets, Event, Latencies, Machine};
 use jostle_model::time::{Busy, Nanos};
 use jostle_targets::Requests;
 use serde::{Deserialize, Serialize};
@@ -245,7 +247,11 @@ impl RunOrder {
         let one_by_one = match self.workload {
             Workload::Contend => true,
             Workload::Stream => self.names == Names::One && self.pipeline <= 1,
-            Workload::Hold | Workload::Connect | Workload::Rate | Workload::Spread => false,
+            Workload::Hold
+            | Workload::Connect
+            | Workload::Rate
+            | Workload::Spread
+            | Workload::Recover => false,
         };
         let full = self.measure == Measure::Full && self.range == Range::Same;
         self.log_grants > 0 && one_by_one && full && self.requests.is_none()
@@ -362,6 +368,52 @@ pub enum Assignment {
     Sweep(Box<SweepOrder>),
 }
 
+/// One fault, struck while one process owns a lock and others wait for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecoverOrder {
+    /// As typed.
+    pub target: String,
+    /// What strikes.
+    pub fault: Fault,
+    /// Processes that wait.
+    pub waiters: usize,
+    /// How long the next grant is waited for.
+    pub within: Nanos,
+    /// How long what is stopped stays so.
+    pub pause: Nanos,
+    /// Of locks that have one.
+    pub lease: Nanos,
+    /// Of each process.
+    pub timer_slack: Nanos,
+    /// Of when the fault strikes.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecoverYield {
+    /// In the order of time, without the ends of leases.
+    pub history: Vec<Event>,
+    /// The lease that locks had.
+    pub lease_ns: Option<u64>,
+    /// By so much it may end early.
+    pub lease_step_ns: Option<u64>,
+    /// When the owner asked for its lease.
+    pub leased_at_ns: Option<u64>,
+    /// Around the call that struck.
+    pub struck_ns: (u64, u64),
+    /// When what was struck went on.
+    pub returned_ns: Option<u64>,
+    /// From the first fork until all were ready.
+    pub ramp_ns: u64,
+    /// From the first acquisition to the last process's end.
+    pub took_ns: u64,
+    /// Processes that ended otherwise than they should, in words.
+    pub deaths: Vec<String>,
+    /// Facts about the target's set-up, by name.
+    pub setup: BTreeMap<String, f64>,
+}
+
 /// From the parent to the keeper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
@@ -372,6 +424,8 @@ pub enum Request {
     /// Do this, answer with `Reached` for each listed number and with `Closed` at
     /// the end.
     Sweep(Box<SweepOrder>),
+    /// Do this and answer with `Recovered`.
+    Recover(Box<RecoverOrder>),
     /// Measure what the machine's simplest acts take, and answer with `Latencies`.
     Latencies {
         /// The process that sleeps.
@@ -406,6 +460,8 @@ pub enum Reply {
     /// For each block: nanoseconds a pair with counting alone, in full, without
     /// stamps, without witness.
     Cost(Vec<[f64; 4]>),
+    /// What became of a lock after a fault.
+    Recovered(Box<RecoverYield>),
     /// What the machine's simplest acts take, if it could be measured.
     Latencies(Option<Latencies>),
     /// A listed number of connections is open, or as many as there can be.

@@ -116,7 +116,11 @@ fn is_witnessed(order: &RunOrder) -> bool {
     match order.workload {
         Workload::Contend => true,
         Workload::Stream => order.pipeline <= 1,
-        Workload::Hold | Workload::Connect | Workload::Rate | Workload::Spread => false,
+        Workload::Hold
+        | Workload::Connect
+        | Workload::Rate
+        | Workload::Spread
+        | Workload::Recover => false,
     }
 }
 

@@ -4,6 +4,7 @@
 mod connect;
 mod hosts;
 mod rate;
+mod recover;
 mod requests;
 mod spread;
 
@@ -52,6 +53,12 @@ impl Resolved {
         let ats = At::swept(&self.plan);
         (0..self.specs.len())
             .flat_map(|target| ats.iter().map(move |at| (target, *at)))
+            .filter(|(target, at)| {
+                let fault = at.fault.into_iter();
+                let mut senseless =
+                    fault.filter(|f| !recover::makes_sense(*f, &self.specs[*target]));
+                senseless.next().is_none()
+            })
             .collect()
     }
 }
@@ -66,7 +73,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         Workload::Contend => plan.workers.is_none(),
         Workload::Stream => plan.operations.is_none(),
         Workload::Hold => plan.keys.is_none(),
-        Workload::Rate | Workload::Spread | Workload::Connect => false,
+        Workload::Rate | Workload::Spread | Workload::Connect | Workload::Recover => false,
     };
     let may_shorten = match plan.workload {
         Workload::Rate => Some(rate::QUICK_WINDOW),
@@ -79,6 +86,9 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     check_bounds(&plan)?;
     if plan.workload == Workload::Connect {
         return connect::resolve(plan, fresh_seed, allowed);
+    }
+    if plan.workload == Workload::Recover {
+        return recover::resolve(plan, fresh_seed);
     }
     debug_assert!(
         plan.optional.is_empty(),

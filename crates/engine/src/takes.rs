@@ -8,7 +8,7 @@
 use crate::schedule::{BLOCKS, Pilot};
 use jostle_model::connect::Only;
 use jostle_model::defaults;
-use jostle_model::plan::{Plan, Workload};
+use jostle_model::plan::{Fault, Plan, Workload};
 use jostle_model::record::At;
 use jostle_model::{List, Nanos};
 use jostle_targets::Spec;
@@ -74,6 +74,14 @@ fn of_plan(plan: &Plan) -> Nanos {
 fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
     let around = RUN.0 + WORKER.0.saturating_mul(workers);
+    if plan.workload == Workload::Recover {
+        // The lease ends, or what was struck goes on; a lock of the kernel is free at once.
+        let leased = Spec::parse(target).is_ok_and(|spec| spec.entry.is_remote());
+        let lease = plan.lease.filter(|_| leased).unwrap_or_default();
+        let paused = matches!(at.fault, Some(Fault::Stop | Fault::ServerStop));
+        let pause = plan.pause.filter(|_| paused).unwrap_or_default();
+        return around + lease.max(pause).0;
+    }
     if !plan.workload.has_window() {
         let each = at.operations.or(at.keys).unwrap_or(1);
         let nulls = match Spec::parse(target).is_ok_and(|spec| spec.entry.is_asked()) {
@@ -173,6 +181,8 @@ fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
         Workload::Connect => ("--open", plan.open.as_mut()),
         Workload::Rate => ("--rate", plan.rate.as_mut()),
         Workload::Spread => ("--generators", plan.generators.as_mut()),
+        // Its faults are words.
+        Workload::Recover => return None,
     };
     Some((option, list?))
 }

@@ -17,6 +17,7 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
         Workload::Hold => &["lockd", "chained"],
         Workload::Connect => &["tcp"],
         Workload::Rate | Workload::Spread => &["lockd"],
+        Workload::Recover => &["flock", "lockd"],
     }
 }
 

@@ -18,7 +18,9 @@ pub use crate::options::Plan;
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+        )]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $word)] $variant),+
         }
@@ -82,6 +84,8 @@ words! {
         Rate = "rate",
         /// Keeps so many requests in flight, spread over several generators.
         Spread = "spread",
+        /// Strikes a fault while one owns the lock and others wait for it.
+        Recover = "recover",
     }
 }
 
@@ -90,8 +94,29 @@ impl Workload {
     pub const fn has_window(self) -> bool {
         match self {
             Workload::Contend | Workload::Rate | Workload::Spread => true,
-            Workload::Stream | Workload::Hold | Workload::Connect => false,
+            Workload::Stream | Workload::Hold | Workload::Connect | Workload::Recover => false,
         }
+    }
+}
+
+words! {
+    /// What strikes while one owns the lock and others wait for it.
+    Fault {
+        /// The owner's process is killed.
+        Kill = "kill",
+        /// The owner's process is stopped, and goes on later.
+        Stop = "stop",
+        /// All processes of the service are killed, and it is started again.
+        ServerKill = "server-kill",
+        /// All processes of the service are stopped, and go on later.
+        ServerStop = "server-stop",
+    }
+}
+
+impl Fault {
+    /// Whether it strikes the service, and not the owner.
+    pub const fn is_of_server(self) -> bool {
+        matches!(self, Fault::ServerKill | Fault::ServerStop)
     }
 }
 

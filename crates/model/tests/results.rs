@@ -12,7 +12,7 @@ use jostle_model::hosts::{HostCeiling, HostHere, HostPart};
 use jostle_model::judged::{self, Doubled, Finding, Limit, Thread, Traffic, Turn, Watched};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::options::OPTIONS;
-use jostle_model::plan::{Plan, Workload};
+use jostle_model::plan::{Fault, Plan, Workload};
 use jostle_model::record::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -284,6 +284,7 @@ fn point() -> Point {
             sources: Some(1),
             rate: Some(1_000),
             generators: Some(3),
+            fault: Some(Fault::Kill),
         },
         run: 1,
         block: 1,
@@ -371,6 +372,7 @@ fn point() -> Point {
             service_ns: distribution(),
             cpu_us_per_operation: 1.0,
         }),
+        recovery: Some(Box::new(recovery())),
         spread: Some(Box::new(Spread {
             in_flight: 90,
             effective: 89.0,
@@ -404,6 +406,38 @@ fn point() -> Point {
         hosts: vec![host()],
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
+    }
+}
+
+fn recovery() -> Recovery {
+    let event = Event {
+        at_ns: 1,
+        process: Some(0),
+        what: What::Granted,
+        token: Some(1),
+        said: Some("the lease was over".to_owned()),
+    };
+    Recovery {
+        fault: Fault::Stop,
+        waiters: 3,
+        within_ns: 1,
+        lease_ns: Some(1),
+        lease_step_ns: Some(1),
+        leased_at_ns: Some(1),
+        struck_at_ns: 1,
+        struck_by_ns: 1,
+        returned_at_ns: Some(1),
+        next_grant_ns: Some(1),
+        after_release_ns: Some(1),
+        after_lease_ns: Some(1),
+        after_return_ns: Some(1),
+        two_believed_ns: Some(1),
+        two_ran_ns: Some(1),
+        told: Some(true),
+        write_refused: Some(true),
+        in_order: Some(true),
+        served: 1,
+        history: vec![event],
     }
 }
 
@@ -703,11 +737,12 @@ fn names(value: &Value, are_fields: bool, into: &mut BTreeSet<String>) {
 
 /// docs/results.md and the pages of its parts, one after the other; the options of a plan
 /// have a generated page.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "results.md",
     "results-plan.md",
     "results-machine.md",
     "results-point.md",
+    "results-recover.md",
     "results-hosts.md",
     "results-judge.md",
     "results-locks.md",

@@ -7,6 +7,7 @@ use crate::connect;
 use crate::format::{counted, grouped, percent, significant, time};
 use crate::hosts;
 use crate::rate;
+use crate::recover;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
@@ -62,6 +63,7 @@ fn unexplained(set: &ResultSet) -> Option<String> {
 fn of_workload(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     match set.experiment.plan.workload {
         Workload::Connect => return connect::checked(set),
+        Workload::Recover => return recover::checked(set),
         Workload::Rate => {
             let mut sentences = rate::checked(set);
             sentences.extend(reconciled(set));

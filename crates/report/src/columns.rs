@@ -129,6 +129,8 @@ pub fn micros(nanos: Option<Estimate>) -> Option<String> {
 pub fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
     match point.workload {
         Workload::Connect => connect::measured(point),
+        // Median and worst stand in columns of their own.
+        Workload::Recover => None,
         _ => point.throughput_per_s,
     }
 }

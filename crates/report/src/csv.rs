@@ -218,6 +218,7 @@ fn key(sets: &[ResultSet], at: usize, point: &PointSummary<'_>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = swept
         .map(|(name, of)| (*name, or_empty(of(&point.at))))
         .collect();
+    cells.push(("fault", or_empty(point.at.fault)));
     cells.push(("target", point.target.to_owned()));
     cells.push(("workload", point.workload.to_string()));
     if sets.len() > 1 {

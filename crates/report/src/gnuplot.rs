@@ -13,6 +13,7 @@
 
 use crate::ResultSet;
 use crate::rate;
+use crate::recover;
 use jostle_model::plan::Workload;
 use jostle_model::record::{Is, Point};
 use jostle_model::{Busy, Plan};
@@ -32,10 +33,24 @@ fn blocks(set: &ResultSet) -> Vec<String> {
             if rate::are(of_target) {
                 return of_rates(of_target);
             }
+            if of_target.iter().any(|point| point.at.fault.is_some()) {
+                return of_faults(of_target);
+            }
             let lines: String = of_target.iter().map(line).collect();
             header(&set.experiment.plan, of_target) + &lines
         })
         .collect()
+}
+
+/// Of `recover`: a line for each fault.
+fn of_faults(points: &[PointSummary<'_>]) -> String {
+    let target = points.first().map_or("", |point| point.target);
+    let header = format!("# {target}: {}\n", recover::GNUPLOT_HEADER);
+    let lines = points.iter().map(|point| match point.verdict.is {
+        Is::Invalid => line(point),
+        _ => recover::line(point).unwrap_or_default(),
+    });
+    header + &lines.collect::<String>()
 }
 
 /// Of an open loop, which lockscale did not have: a line for each rate.
@@ -98,7 +113,11 @@ fn line(point: &PointSummary<'_>) -> String {
         let why = reasons
             .find(|reason| invalid(reason.is))
             .map_or("", |r| r.text.as_str());
-        return format!("# {} INVALID: {why}\n", swept(point));
+        let place = point
+            .at
+            .fault
+            .map_or(swept(point).to_string(), |f| f.to_string());
+        return format!("# {place} INVALID: {why}\n");
     }
     let run = point.median_run();
     run.map_or_else(String::new, |run| nine_columns(swept(point), run))
@@ -111,6 +130,8 @@ fn swept(point: &PointSummary<'_>) -> u64 {
         Workload::Connect => point.at.open,
         Workload::Rate => point.at.rate,
         Workload::Spread => point.at.generators,
+        // Its lines begin with the fault.
+        Workload::Recover => None,
     };
     value.unwrap_or(0)
 }

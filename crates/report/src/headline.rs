@@ -9,6 +9,7 @@ use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
 use crate::rate;
+use crate::recover;
 use crate::requests;
 use crate::spread as requests_spread;
 use jostle_model::plan::Workload;
@@ -114,6 +115,7 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     let all = match points[0].workload {
         Workload::Contend => COLUMNS,
         Workload::Connect => connect::COLUMNS,
+        Workload::Recover => recover::COLUMNS,
         Workload::Rate => rate::COLUMNS,
         Workload::Spread => requests_spread::COLUMNS,
         Workload::Stream | Workload::Hold if requests::are(points) => requests::COLUMNS,

@@ -46,6 +46,7 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
         "sources",
         "rate",
         "generators",
+        "fault",
     ];
     let swept = plan.workload != Workload::Contend;
     let without = match swept {

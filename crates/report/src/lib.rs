@@ -15,6 +15,7 @@ mod command;
 pub mod compare;
 mod connect;
 mod csv;
+mod edn;
 mod failures;
 mod file;
 mod footnotes;
@@ -32,7 +33,9 @@ mod next;
 pub mod openmetrics;
 mod over;
 mod page;
+mod porcupine;
 mod rate;
+mod recover;
 mod requests;
 mod spread;
 mod table;
@@ -177,6 +180,18 @@ pub static FORMATS: &[Format] = &[
         summary: "finished points as metrics in OpenMetrics' text, as --metrics serves them",
         tells_early_end: false,
         render: openmetrics::render,
+    },
+    Format {
+        name: "edn",
+        summary: "the histories of `recover`, an operation a line, for Jepsen's checkers",
+        tells_early_end: false,
+        render: edn::render,
+    },
+    Format {
+        name: "porcupine",
+        summary: "the histories of `recover`, a JSON object a line, for Porcupine",
+        tells_early_end: false,
+        render: porcupine::render,
     },
 ];
 

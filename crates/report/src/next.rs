@@ -166,6 +166,7 @@ fn question(set: &ResultSet) -> Step {
     let mut next = follow_up(plan);
     match plan.workload {
         Workload::Connect => return connect_question(plan, next),
+        Workload::Recover => return recover_question(plan, next),
         Workload::Rate => return rate_question(plan, next),
         Workload::Spread => return spread_question(set, next),
         Workload::Stream if makes_requests(plan) => return requests_question(plan, next),
@@ -194,6 +195,23 @@ fn question(set: &ResultSet) -> Step {
         return Step::Type(TARGETS.to_owned());
     }
     Step::Measure(Box::new(next))
+}
+
+/// The lock that stays its owner's whatever strikes beside one that does not.
+fn recover_question(plan: &Plan, mut next: Plan) -> Step {
+    let name = |target: &String| target.split(':').next().unwrap_or_default().to_owned();
+    let known: BTreeSet<String> = plan.targets.iter().map(name).collect();
+    match ["lockd", "redis"]
+        .iter()
+        .find(|other| !known.contains(**other))
+    {
+        Some(other) => {
+            next.targets.push((*other).to_owned());
+            next.fault = None;
+            Step::Measure(Box::new(next))
+        }
+        None => Step::Type(TARGETS.to_owned()),
+    }
 }
 
 /// What would tell who was the limit; after that, twice as much in flight.

@@ -10,12 +10,14 @@ use crate::made;
 use jostle_model::connect::{Connections, Stopped};
 use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::plan::{Measure, Place, Workload};
+use jostle_model::plan::{Fault, Measure, Place, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Experiment, Generator, Is, Point, Reason, Server, Slice, Spread,
+    Accounts, At, Distribution, Event, Experiment, Generator, Is, Point, Reason, Server, Slice,
+    Spread, What,
 };
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
+use jostle_stats::recover::{Seen, found as found_in};
 use jostle_stats::summary::summarize;
 
 /// What is asked of the planted machine.
@@ -107,6 +109,12 @@ static CASES: &[Case] = &[
         contend,
         |asked, dose| one(asked, |point| witness(point).lost_updates = dose as u64),
     ),
+    whole("struck", INVALID, [0.0, 9.0], contend, |asked, dose| {
+        one(asked, |point| struck(point, asked.first(dose) as u64, 0.0))
+    }),
+    fine("struck", SUSPECT, [0.05, 0.5], contend, |asked, dose| {
+        one(asked, |point| struck(point, 0, asked.first(dose)))
+    }),
     whole("deaths", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |point| {
             point.deaths = vec!["worker 3 was killed by SIGKILL".to_owned(); dose as usize];
@@ -575,6 +583,45 @@ fn generated(generators: u64, run: u32, rate: f64) -> Point {
         })),
         ..Point::default()
     }
+}
+
+/// A fault that so many waiters came too late for, and whose moment is known to this share
+/// of the second until the next grant.
+fn struck(point: &mut Point, late: u64, unsure: f64) {
+    const SECOND_NS: u64 = 1_000_000_000;
+    const WAITERS: u64 = 9;
+    let event = |at_ns: u64, process: u64, what: What| Event {
+        at_ns,
+        process: Some(process),
+        what,
+        token: None,
+        said: None,
+    };
+    let asked = |waiter: u64| {
+        let at_ns = if waiter <= late {
+            3 * SECOND_NS
+        } else {
+            SECOND_NS / 2
+        };
+        event(at_ns, waiter, What::Acquire)
+    };
+    let history: Vec<Event> = std::iter::once(event(1, 0, What::Granted))
+        .chain((1..=WAITERS).map(asked))
+        .chain([event(2 * SECOND_NS, WAITERS, What::Granted)])
+        .collect();
+    let (recovery, _) = found_in(&Seen {
+        fault: Fault::Kill,
+        waiters: WAITERS,
+        within_ns: 30 * SECOND_NS,
+        lease_ns: None,
+        lease_step_ns: None,
+        leased_at_ns: None,
+        struck_ns: (SECOND_NS, SECOND_NS + (unsure * SECOND_NS as f64) as u64),
+        returned_ns: None,
+        may_lapse: false,
+        history: &history,
+    });
+    point.recovery = Some(Box::new(recovery));
 }
 
 /// So many operations in 5 s.

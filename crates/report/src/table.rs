@@ -155,6 +155,11 @@ mod tests {
     }
 
     #[test]
+    fn locks_after_a_fault() {
+        insta::assert_snapshot!(render(&[made::recovered()]));
+    }
+
+    #[test]
     fn a_lock_that_does_not_exclude() {
         insta::assert_snapshot!(render(&[made::broken()]));
     }

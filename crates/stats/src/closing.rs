@@ -11,6 +11,7 @@ use crate::growth;
 use crate::numbers::workers;
 use crate::rate;
 use crate::ratio::{Outcome, Ratio, by_block};
+use crate::recover;
 use crate::spread;
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
@@ -26,6 +27,7 @@ pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(S
         Workload::Connect => connect::sentences(plan, points),
         Workload::Rate => rate::sentences(points),
         Workload::Spread => spread::sentences(points),
+        Workload::Recover => recover::sentences(points),
     }
 }
 
@@ -52,7 +54,7 @@ pub fn comparison(points: &[PointSummary<'_>]) -> Vec<Comparison> {
     let targets = targets(points);
     // Connections have no rate to compare: what one costs stands in the table.
     // Requests that come at a rate all have the same.
-    let no_rate = [Workload::Connect, Workload::Rate];
+    let no_rate = [Workload::Connect, Workload::Rate, Workload::Recover];
     if points.iter().any(|point| no_rate.contains(&point.workload)) {
         return Vec::new();
     }

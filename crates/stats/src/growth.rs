@@ -67,7 +67,7 @@ fn place(plan: &Plan, at: At) -> String {
 /// What an operation is called.
 fn unit(plan: &Plan) -> &'static str {
     match plan.workload {
-        Workload::Hold => "lock",
+        Workload::Hold | Workload::Recover => "lock",
         Workload::Connect => "connection",
         Workload::Contend | Workload::Stream if makes_requests(plan) => requested::noun(plan),
         Workload::Contend | Workload::Stream => "operation",

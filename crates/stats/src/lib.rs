@@ -31,6 +31,7 @@ pub mod path;
 pub mod planted;
 pub mod rate;
 pub mod ratio;
+pub mod recover;
 pub mod requested;
 pub mod rng;
 pub mod sleeping;

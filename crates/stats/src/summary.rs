@@ -109,6 +109,8 @@ pub struct PointSummary<'a> {
     pub at_server: Option<Estimate>,
     /// Who the limit of generators was.
     pub attribution: Option<Attribution>,
+    /// From a fault to the next grant; absent where a run had none.
+    pub next_grant_ns: Option<Estimate>,
     /// Over all runs: the checks of every run, and those that need several.
     pub verdict: Verdict,
 }
@@ -116,6 +118,9 @@ pub struct PointSummary<'a> {
 impl<'a> PointSummary<'a> {
     /// What the point is measured by, and its name in the runs.
     pub fn figure(&self) -> Option<(&'static str, Estimate)> {
+        if self.at.fault.is_some() {
+            return Some(("next_grant_ns", self.next_grant_ns?));
+        }
         match self.at.open {
             None => Some(("throughput_per_s", self.throughput_per_s?)),
             Some(_) => {
@@ -278,6 +283,7 @@ fn summary<'a>(
         effective: over_runs(|run| Some(run.spread.as_ref()?.effective)),
         at_server: over_runs(|run| run.spread.as_ref()?.at_server),
         attribution: None,
+        next_grant_ns: next_grant(&runs),
         spoilt: left_out,
         throughput_of_all_per_s: estimate(&rates).filter(|_| left_out > 0),
         harm: harm::bound(experiment, &runs),
@@ -289,6 +295,13 @@ fn summary<'a>(
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let count = values.len();
     (count > 0).then(|| values.sum::<f64>() / count as f64)
+}
+
+/// Of all runs: those without a grant would be the longest.
+fn next_grant(runs: &[&Point]) -> Option<Estimate> {
+    let of = |run: &&Point| Some(run.recovery.as_ref()?.next_grant_ns? as f64);
+    let values: Vec<f64> = runs.iter().map(of).collect::<Option<_>>()?;
+    estimate(&values)
 }
 
 /// With the requests that the window's end cut off.

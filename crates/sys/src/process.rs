@@ -281,6 +281,43 @@ pub fn kill(pid: u32) {
     }
 }
 
+/// Stops a process (SIGSTOP) until [`go_on`]; one that is gone is no error.
+pub fn stop(pid: u32) {
+    signal_to(pid, Signal::STOP);
+}
+
+/// Lets a process go on that was stopped; one that is gone is no error.
+pub fn go_on(pid: u32) {
+    signal_to(pid, Signal::CONT);
+}
+
+fn signal_to(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// A process and all that descend from it, itself first, as /proc has them.
+pub fn with_descendants(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parents: Vec<(u32, u32)> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, parent_of(pid)?)))
+        .collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        next += 1;
+        let children = parents.iter().filter(|(_, of)| *of == parent);
+        let new: Vec<u32> = children
+            .map(|(child, _)| *child)
+            .filter(|child| !found.contains(child))
+            .collect();
+        found.extend(new);
+    }
+    found
+}
+
 /// Asks a process to quit (SIGQUIT); one that is gone is no error.
 pub fn quit(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {

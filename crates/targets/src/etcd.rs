@@ -31,6 +31,9 @@ use std::time::Duration;
 /// The lease of a session, in seconds, as the library has it.
 const TTL_S: i64 = 60;
 
+/// A server of the usual election timeout grants no shorter one.
+const LEAST_TTL_S: u128 = 2;
+
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
@@ -45,6 +48,7 @@ const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 pub struct Etcd {
     address: Address,
     names: Names,
+    ttl_s: i64,
     /// Its process, where it was launched.
     pid: Option<u32>,
     version: Option<f64>,
@@ -106,13 +110,16 @@ impl Target for Etcd {
         Ok(Etcd {
             address,
             names: Names::new(setup)?,
+            ttl_s: setup.lease.map_or(TTL_S, |lease| {
+                lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
+            }),
             pid,
             version: crate::login::version(&told.version),
         })
     }
 
     fn join(&self, _worker: usize) -> Result<EtcdLock, SetupError> {
-        EtcdLock::open(&self.address, self.names)
+        EtcdLock::open(&self.address, self.names, self.ttl_s)
     }
 
     /// What a worker held that was killed would stay until its lease is over.
@@ -137,7 +144,7 @@ impl Target for Etcd {
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {
-        let lease = (LEASE_FACT.to_owned(), TTL_S as f64 * 1e9);
+        let lease = (LEASE_FACT.to_owned(), self.ttl_s as f64 * 1e9);
         let version = self
             .version
             .map(|version| ("server_version".to_owned(), version));
@@ -177,17 +184,18 @@ pub struct EtcdLock {
 }
 
 impl EtcdLock {
-    fn open(address: &Address, names: Names) -> Result<EtcdLock, SetupError> {
+    fn open(address: &Address, names: Names, ttl_s: i64) -> Result<EtcdLock, SetupError> {
         let channel = Channel::open(address)?;
-        let request = LeaseGrantRequest { ttl_s: TTL_S };
+        let request = LeaseGrantRequest { ttl_s };
+        let asked_ns = clock::monotonic();
         let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
         let granted = granted.map_err(|failure| told(address, &failure))?;
         Ok(EtcdLock {
             channel,
             names,
             lease: granted.id,
-            renewal: Duration::from_secs(granted.ttl_s.max(3) as u64 / 3),
-            renewed_ns: clock::monotonic(),
+            renewal: Duration::from_millis(granted.ttl_s.max(1) as u64 * 1_000 / 3),
+            renewed_ns: asked_ns,
             token: None,
         })
     }
@@ -428,6 +436,10 @@ impl Lock for EtcdLock {
 
     fn token(&self) -> Option<u64> {
         self.token
+    }
+
+    fn leased_at_ns(&self) -> Option<u64> {
+        Some(self.renewed_ns)
     }
 
     /// Ends the session.

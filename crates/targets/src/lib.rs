@@ -48,6 +48,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::signal;
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 use program::{Launched, Program, Recipe};
 
@@ -93,6 +94,10 @@ table::targets! {
 
 /// The name among a target's facts of how long a lock lasts that nobody gives up.
 pub const LEASE_FACT: &str = "lease_ns";
+
+/// The name among a target's facts of how much earlier a lease may end, since the server
+/// counts in steps.
+pub const LEASE_STEP_FACT: &str = "lease_step_ns";
 
 /// Targets that connections are opened to, and that are no locks.
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];
@@ -239,6 +244,12 @@ pub trait Lock {
         None
     }
 
+    /// When the lease that the last grant rests on was asked for, where that was not by
+    /// the request that was granted; by `CLOCK_MONOTONIC`.
+    fn leased_at_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Ends what the handle has with a server, once the run is over and every clock
     /// has been read. An answer that is still to come was never asked for.
     ///
@@ -339,6 +350,10 @@ pub struct Setup<'a> {
     pub slots: usize,
     /// Whether a worker holds many of the locks at the same time.
     pub holds_many: bool,
+    /// The lease that locks should have, where the target's have one; None: the
+    /// target's own. Whole seconds and milliseconds alike are rounded up to what the
+    /// service takes.
+    pub lease: Option<Duration>,
     /// What the names of locks are made of that several hosts know; None: only
     /// this one has to.
     pub common_name: Option<u64>,

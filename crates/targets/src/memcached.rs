@@ -12,12 +12,18 @@ use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::{
     Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
 };
-use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target};
+use crate::{
+    CallError, Dialled, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup, SetupError, Target,
+};
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Between two tries, as for `redis`.
 const POLL_NS: u64 = 1_000_000;
+
+/// It counts whole seconds, so that a lease ends up to one of them early.
+const STEP_NS: u64 = 1_000_000_000;
 
 /// The lease, in seconds: memcached knows nothing finer.
 const LEASE_S: u32 = 30;
@@ -111,10 +117,10 @@ impl Target for Memcached {
             pid,
             names: Names::new(setup)?,
             keys: setup.keys,
-            lease_s: if setup.holds_many {
-                LONG_LEASE_S
-            } else {
-                LEASE_S
+            lease_s: match setup.lease {
+                Some(lease) => whole_seconds(lease),
+                None if setup.holds_many => LONG_LEASE_S,
+                None => LEASE_S,
             },
             run: setup.seed,
         })
@@ -157,7 +163,11 @@ impl Target for Memcached {
 
     fn facts(&self) -> BTreeMap<String, f64> {
         let lease_ns = f64::from(self.lease_s) * 1e9;
-        let facts = [(LEASE_FACT, lease_ns), ("poll_ns", POLL_NS as f64)];
+        let facts = [
+            (LEASE_FACT, lease_ns),
+            (LEASE_STEP_FACT, STEP_NS as f64),
+            ("poll_ns", POLL_NS as f64),
+        ];
         facts.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
@@ -215,6 +225,12 @@ fn has_room(stats: &str, workers: usize) -> Result<(), SetupError> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// At least one; from 30 days on memcached takes it for a date.
+fn whole_seconds(lease: Duration) -> u32 {
+    const MOST_S: u128 = 30 * 24 * 3_600 - 1;
+    lease.as_millis().div_ceil(1_000).clamp(1, MOST_S) as u32
 }
 
 /// One worker's side of the recipe.

@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 const POLL_NS: u64 = 1_000_000;
 
 /// The lease: the documentation's example.
-const LEASE_MS: &[u8] = b"30000";
+const LEASE_MS: u64 = 30_000;
 
 /// The lease of locks that are held while a million others are acquired: as
 /// long as a run may take where nothing else is said, twice over.
-const LONG_LEASE_MS: &[u8] = b"600000";
+const LONG_LEASE_MS: u64 = 600_000;
 
 /// Names of one request when a run's keys are removed.
 const REMOVED_AT_ONCE: usize = 1_000;
@@ -37,7 +37,7 @@ pub struct Redis {
     password: Option<String>,
     names: Names,
     keys: usize,
-    lease_ms: &'static [u8],
+    lease_ms: u64,
     run: u64,
 }
 
@@ -52,7 +52,8 @@ impl std::fmt::Debug for Redis {
 #[derive(Debug)]
 pub struct RedisWire {
     names: Names,
-    lease_ms: &'static [u8],
+    /// In digits.
+    lease_ms: Vec<u8>,
     value: Vec<u8>,
     script: Vec<u8>,
 }
@@ -117,10 +118,10 @@ impl Target for Redis {
             password,
             names: Names::new(setup)?,
             keys: setup.keys,
-            lease_ms: if setup.holds_many {
-                LONG_LEASE_MS
-            } else {
-                LEASE_MS
+            lease_ms: match setup.lease {
+                Some(lease) => lease.as_micros().div_ceil(1_000).max(1) as u64,
+                None if setup.holds_many => LONG_LEASE_MS,
+                None => LEASE_MS,
             },
             run: setup.seed,
         })
@@ -153,11 +154,14 @@ impl Target for Redis {
     }
 
     fn facts(&self) -> BTreeMap<String, f64> {
-        let lease_ms = std::str::from_utf8(self.lease_ms).ok();
-        let lease_ms = lease_ms.and_then(|digits| digits.parse::<f64>().ok());
-        let lease = lease_ms.map(|ms| (LEASE_FACT.to_owned(), ms * 1e6));
-        let poll = ("poll_ns".to_owned(), POLL_NS as f64);
-        lease.into_iter().chain([poll]).collect()
+        let facts = [
+            (LEASE_FACT, self.lease_ms as f64 * 1e6),
+            ("poll_ns", POLL_NS as f64),
+        ];
+        facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .into_iter()
+            .collect()
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -243,7 +247,7 @@ impl Redis {
     fn wire(&self, worker: usize, client: &mut Client) -> Result<RedisWire, SetupError> {
         Ok(RedisWire {
             names: self.names,
-            lease_ms: self.lease_ms,
+            lease_ms: self.lease_ms.to_string().into_bytes(),
             value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
             script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
         })
@@ -261,7 +265,7 @@ impl Wire for RedisWire {
     #[inline]
     fn acquire(&self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
         let name = self.names.name(key);
-        let words: [&[u8]; 6] = [b"SET", &name, &self.value, b"NX", b"PX", self.lease_ms];
+        let words: [&[u8]; 6] = [b"SET", &name, &self.value, b"NX", b"PX", &self.lease_ms];
         encode(out, &words);
     }
 

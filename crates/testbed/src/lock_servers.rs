@@ -136,6 +136,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         open_each: false,
         slots: 64,
         holds_many: false,
+        lease: None,
         common_name: None,
         shared: false,
         timed: false,

@@ -163,6 +163,7 @@ const fn quick_help(workload: Workload) -> &'static str {
         }
         Workload::Rate => "Three runs of a second for each point: a look, no measurement",
         Workload::Connect => "Three sweeps of each curve: a look, no measurement",
+        Workload::Recover => "Three runs of each target and fault: a look, no measurement",
         Workload::Stream | Workload::Hold | Workload::Spread => {
             "Three runs of each point: a look, no measurement"
         }

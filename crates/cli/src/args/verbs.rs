@@ -132,4 +132,16 @@ pub static VERBS: &[Verb] = &[
                 first half of the CPUs, and servers that jostle launches the others. Lists: 3:6:9:18, 1..8+1.",
         ..PLAIN
     },
+    Verb {
+        name: "recover",
+        workload: Workload::Recover,
+        about: "Strikes a fault while one owns the lock: how long until the next grant",
+        target: ("TARGET", "What to lock, such as flock, lockd or redis"),
+        after: "One process owns the lock and others wait for it when the fault strikes: its owner is killed or\n\
+                stopped (kill, stop), or the whole service is (server-kill, server-stop). Reported are the\n\
+                time until the next grant, for how long two believed that they owned, whether the old owner was\n\
+                told, and whether a resource that checks fencing tokens refused its write. No grant within the\n\
+                limit is an answer, too. Faults: kill,stop. Times: 3s, 500ms. With no target, flock and lockd.",
+        ..PLAIN
+    },
 ];

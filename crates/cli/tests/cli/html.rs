@@ -4,7 +4,7 @@
 //! result file.
 
 use crate::common::browser::{load, load_and_do};
-use crate::common::{Place, Signal, beside, must_have};
+use crate::common::{Place, Signal, beside};
 use jostle_model::record::Record;
 use std::fs;
 

@@ -128,7 +128,8 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
             | Workload::Hold
             | Workload::Connect
             | Workload::Rate
-            | Workload::Spread => 1,
+            | Workload::Spread
+            | Workload::Recover => 1,
         },
         shared: plan.shared.unwrap_or(0.0),
         range: plan.range.unwrap_or(Range::Same),

@@ -17,6 +17,7 @@ mod connect_watch;
 pub mod during;
 mod latencies;
 mod programs;
+mod recover;
 mod run;
 mod serve;
 mod servers;
@@ -29,7 +30,8 @@ pub use accounts::{check as check_server, processes as server_processes, unseen 
 pub use servers::VERB as SERVE_VERB;
 
 use crate::order::{
-    Closed, CostOrder, Reached, Reply, Request, RunOrder, Running, SweepOrder, Yield,
+    Closed, CostOrder, Reached, RecoverOrder, RecoverYield, Reply, Request, RunOrder, Running,
+    SweepOrder, Yield,
 };
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
@@ -188,6 +190,21 @@ impl Keeper {
                 other => return Err(unexpected(other)),
             }
             reply = self.reply(ended)?;
+        }
+    }
+
+    /// Strikes one fault.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn recover(
+        &mut self,
+        order: &RecoverOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<RecoverYield, KeeperError> {
+        match self.request(&Request::Recover(Box::new(order.clone())), ended)? {
+            Reply::Recovered(data) => Ok(*data),
+            other => Err(unexpected(other)),
         }
     }
 

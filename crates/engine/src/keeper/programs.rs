@@ -42,6 +42,18 @@ pub struct Site<'a> {
 /// A server that runs.
 pub struct Started {
     pub pid: u32,
+    /// What starts it again where it was killed.
+    pub restart: Restart,
+}
+
+/// The same server once more, in its directory.
+#[derive(Clone, Debug)]
+pub struct Restart {
+    words: Vec<String>,
+    directory: PathBuf,
+    user: Option<User>,
+    /// Where it listens.
+    pub address: String,
     /// Whether it is asked to end before it is killed.
     pub quits: bool,
 }
@@ -87,7 +99,13 @@ impl Site<'_> {
                 .map_err(|error| failed("cannot start", error.to_string()))?;
             started(Started {
                 pid,
-                quits: recipe.quits(),
+                restart: Restart {
+                    words,
+                    directory: ground.directory.clone(),
+                    user,
+                    address: ground.address(),
+                    quits: recipe.quits(),
+                },
             });
             match self.until_ready(recipe, &ground, pid) {
                 Ok(()) => {
@@ -103,6 +121,15 @@ impl Site<'_> {
                 Err(said) => return Err(failed("cannot launch", said)),
             }
         }
+    }
+
+    /// Starts a server again that was killed. Returns its process.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn start_again(&self, restart: &Restart) -> Result<u32, String> {
+        self.spawn(&restart.words, &restart.directory, restart.user)
+            .map_err(|error| format!("cannot start {} again: {error}", restart.words[0]))
     }
 
     fn make_directory(&self) -> io::Result<PathBuf> {

@@ -3,10 +3,11 @@
 use super::anchor;
 use super::connect::Sweep;
 use super::latencies::latencies;
+use super::recover::Recovery;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
-use crate::order::{CostOrder, Reply, Request, RequestOrder, RunOrder, SweepOrder};
+use crate::order::{CostOrder, RecoverOrder, Reply, Request, RequestOrder, RunOrder, SweepOrder};
 use crate::work::Work;
 use crate::workloads::requests::Requesting;
 use jostle_sys::clock::Clock;
@@ -79,6 +80,7 @@ impl Desk {
                 Ok(Request::Run(order)) => self.visit(&order, None),
                 Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(&cost)),
                 Ok(Request::Sweep(sweep)) => self.sweep(&sweep),
+                Ok(Request::Recover(order)) => self.recover(&order),
                 Ok(Request::Latencies { timer_slack }) => {
                     Reply::Latencies(latencies(self, timer_slack))
                 }
@@ -119,18 +121,27 @@ impl Desk {
             Some(request) => visitor.request(request),
             None => visit(spec.entry, visitor),
         };
-        // What commands have started and left, or were when their worker ended.
-        let alone = process::end_children(ORPHANS_PATIENCE);
-        match ledger.sweep() {
-            Err(left) => Reply::Failed(format!(
-                "could not remove what the run made: {}",
-                left.join("; ")
-            )),
-            Ok(()) if !alone => {
-                Reply::Failed("could not end the processes that the run has started".to_owned())
-            }
-            Ok(()) => reply,
-        }
+        swept(&ledger, reply)
+    }
+
+    /// One fault.
+    fn recover(&self, order: &RecoverOrder) -> Reply {
+        let spec = match Spec::parse(&order.target) {
+            Ok(spec) => spec,
+            Err(text) => return Reply::Failed(text),
+        };
+        let ledger = match Ledger::create() {
+            Ok(ledger) => ledger,
+            Err(error) => return Reply::Failed(no_ledger(&error)),
+        };
+        let visitor = Strike {
+            desk: self,
+            ledger: &ledger,
+            order,
+            spec: &spec,
+        };
+        let reply = visit(spec.entry, visitor);
+        swept(&ledger, reply)
     }
 
     /// One sweep of connections. Its points are sent as they are reached.
@@ -199,6 +210,44 @@ fn no_ledger(error: &std::io::Error) -> String {
     format!(
         "cannot make a directory for this run's files: {error}; make /dev/shm or $TMPDIR writable"
     )
+}
+
+/// What came of a run once everything that it made is gone.
+fn swept(ledger: &Ledger, reply: Reply) -> Reply {
+    // What commands have started and left, or were when their worker ended.
+    let alone = process::end_children(ORPHANS_PATIENCE);
+    match ledger.sweep() {
+        Err(left) => Reply::Failed(format!(
+            "could not remove what the run made: {}",
+            left.join("; ")
+        )),
+        Ok(()) if !alone => {
+            Reply::Failed("could not end the processes that the run has started".to_owned())
+        }
+        Ok(()) => reply,
+    }
+}
+
+/// A fault that is to strike.
+struct Strike<'a> {
+    desk: &'a Desk,
+    ledger: &'a Ledger,
+    order: &'a RecoverOrder,
+    spec: &'a Spec,
+}
+
+impl Visitor for Strike<'_> {
+    type Out = Reply;
+
+    fn visit<T: Target>(self) -> Reply {
+        // Declared before the run, so that the servers outlive it.
+        let servers = Servers::new(self.desk, self.ledger, &[]).lasting();
+        let run = Recovery::<T>::prepare(self.desk, self.ledger, &servers, self.order, self.spec);
+        match run.and_then(Recovery::perform) {
+            Ok(data) => Reply::Recovered(Box::new(data)),
+            Err(Aborted(text)) => Reply::Failed(text),
+        }
+    }
 }
 
 struct Visit<'a> {

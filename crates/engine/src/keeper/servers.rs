@@ -5,7 +5,7 @@
 //! Targets know a server's name and protocol; the program knows its code. So
 //! that a client of a lock daemon need not contain the daemon.
 
-use super::programs::{Site, Started};
+use super::programs::{Restart, Site, Started};
 use super::serve::Desk;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::{cpu, process};
@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ pub const ANSWERING_PROGRAM: &str = "echo+pipe";
 /// How long a server may take to say where it listens, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server that was killed may take to accept connections again.
+const RESTART_PATIENCE: Duration = Duration::from_secs(60);
+
 /// How long a server that was asked to end may take before it is killed.
 const QUIT_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -39,6 +43,8 @@ pub struct Servers<'a> {
     ledger: &'a Ledger,
     /// Their CPUs; empty: wherever they like.
     cpus: &'a [usize],
+    /// Whether a server may be killed and started again, so that it needs a directory.
+    lasting: bool,
     running: RefCell<Vec<Running>>,
 }
 
@@ -46,6 +52,30 @@ pub struct Servers<'a> {
 struct Running {
     pid: u32,
     stop: Stop,
+    /// What starts it again, once it has said where it listens.
+    again: Option<Again>,
+}
+
+/// How the same server is started again, with what it has written.
+#[derive(Clone, Debug)]
+enum Again {
+    /// This program, by name, where it listened, and its directory.
+    Ours {
+        server: String,
+        address: String,
+        directory: PathBuf,
+    },
+    /// Somebody else's.
+    Followed(Restart),
+}
+
+impl Again {
+    fn address(&self) -> &str {
+        match self {
+            Again::Ours { address, .. } => address,
+            Again::Followed(restart) => &restart.address,
+        }
+    }
 }
 
 /// How it is ended.
@@ -64,11 +94,136 @@ impl<'a> Servers<'a> {
             desk,
             ledger,
             cpus,
+            lasting: false,
             running: RefCell::new(Vec::new()),
         }
     }
 
+    /// The same, of servers that may be killed and started again.
+    pub fn lasting(mut self) -> Servers<'a> {
+        self.lasting = true;
+        self
+    }
+
+    /// All processes of the servers.
+    pub fn processes(&self) -> Vec<u32> {
+        let running = self.running.borrow();
+        let each = running.iter().map(|running| running.pid);
+        each.flat_map(process::with_descendants).collect()
+    }
+
+    /// Stops all their processes; those that others start first, so that none is missed.
+    pub fn stop_all(&self) {
+        let mut stopped = Vec::new();
+        loop {
+            let new: Vec<u32> = self
+                .processes()
+                .into_iter()
+                .filter(|pid| !stopped.contains(pid))
+                .collect();
+            if new.is_empty() {
+                return;
+            }
+            for pid in new {
+                process::stop(pid);
+                stopped.push(pid);
+            }
+        }
+    }
+
+    /// Lets all their processes go on.
+    pub fn go_on_all(&self) {
+        self.processes().into_iter().for_each(process::go_on);
+    }
+
+    /// Kills all their processes.
+    pub fn kill_all(&self) {
+        // Stopped first, none can start another one.
+        self.stop_all();
+        self.processes().into_iter().for_each(process::kill);
+    }
+
+    /// Starts those again that were killed, and waits until they accept connections.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn start_again(&self) -> Result<(), String> {
+        let killed: Vec<Running> = self.running.take();
+        for Running { pid, again, .. } in &killed {
+            while !process::is_gone(*pid) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let again = again
+                .as_ref()
+                .ok_or_else(|| "the server cannot be started again".to_owned())?;
+            match again {
+                Again::Ours {
+                    server,
+                    address,
+                    directory,
+                } => {
+                    self.start_at(server, Some(address), Some(directory))?;
+                }
+                Again::Followed(restart) => {
+                    let pid = self.site().start_again(restart)?;
+                    self.running.borrow_mut().push(Running {
+                        pid,
+                        stop: Stop::Kill {
+                            quits: restart.quits,
+                        },
+                        again: Some(again.clone()),
+                    });
+                }
+            }
+            self.until_it_accepts(again.address())?;
+        }
+        Ok(())
+    }
+
+    fn until_it_accepts(&self, address: &str) -> Result<(), String> {
+        let deadline = Instant::now() + RESTART_PATIENCE;
+        let accepts = || match address.starts_with('/') {
+            true => std::os::unix::net::UnixStream::connect(address).map(drop),
+            false => std::net::TcpStream::connect(address).map(drop),
+        };
+        while let Err(error) = accepts() {
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "the server at {address} did not come back within {} s: {error}",
+                    RESTART_PATIENCE.as_secs()
+                ));
+            }
+            if self.desk.stopped(Duration::from_millis(1)) {
+                return Err("interrupted".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn site(&self) -> Site<'_> {
+        Site {
+            desk: self.desk,
+            ledger: self.ledger,
+            cpus: self.cpus,
+        }
+    }
+
     fn start(&self, server: &str) -> Result<String, String> {
+        let directory = match self.lasting {
+            true => Some(self.ledger.make_directory().map_err(|error| {
+                format!("cannot make a directory for it: {error}; is $TMPDIR writable?")
+            })?),
+            false => None,
+        };
+        self.start_at(server, None, directory.as_deref())
+    }
+
+    fn start_at(
+        &self,
+        server: &str,
+        at: Option<&str>,
+        directory: Option<&Path>,
+    ) -> Result<String, String> {
         let say = |error: rustix::io::Errno| error.to_string();
         let (input, stop) =
             rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(say)?;
@@ -88,8 +243,15 @@ impl<'a> Servers<'a> {
                 return 1;
             }
             // Only returns if it failed.
-            let error = Command::new("/proc/self/exe")
-                .args([VERB, server])
+            let mut command = Command::new("/proc/self/exe");
+            command.args([VERB, server]);
+            if let Some(address) = at.filter(|address| !address.starts_with('/')) {
+                command.args(["--at", address]);
+            }
+            if let Some(directory) = directory {
+                command.arg("--keep").arg(directory);
+            }
+            let error = command
                 .stdin(Stdio::from(input))
                 .stdout(Stdio::from(output))
                 .exec();
@@ -102,8 +264,22 @@ impl<'a> Servers<'a> {
         // The child's ends: with ours open, its end would go unseen.
         drop(ends);
         let stop = Stop::Close { _input: stop };
-        self.running.borrow_mut().push(Running { pid, stop });
-        first_line(address)
+        let running = Running {
+            pid,
+            stop,
+            again: None,
+        };
+        self.running.borrow_mut().push(running);
+        let address = first_line(address)?;
+        if let (Some(running), Some(directory)) = (self.running.borrow_mut().last_mut(), directory)
+        {
+            running.again = Some(Again::Ours {
+                server: server.to_owned(),
+                address: address.clone(),
+                directory: directory.to_owned(),
+            });
+        }
+        Ok(address)
     }
 }
 
@@ -139,16 +315,16 @@ impl Launcher for Servers<'_> {
     }
 
     fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
-        let site = Site {
-            desk: self.desk,
-            ledger: self.ledger,
-            cpus: self.cpus,
+        let note = |Started { pid, restart }: Started| {
+            self.running.borrow_mut().push(Running {
+                pid,
+                stop: Stop::Kill {
+                    quits: restart.quits,
+                },
+                again: Some(Again::Followed(restart)),
+            });
         };
-        let note = |Started { pid, quits }| {
-            let stop = Stop::Kill { quits };
-            self.running.borrow_mut().push(Running { pid, stop });
-        };
-        site.follow(recipe, note)
+        self.site().follow(recipe, note)
     }
 
     fn answering_program(&self) -> Vec<String> {
@@ -160,7 +336,7 @@ impl Launcher for Servers<'_> {
 
 impl Drop for Servers<'_> {
     fn drop(&mut self) {
-        for Running { pid, stop } in self.running.take() {
+        for Running { pid, stop, .. } in self.running.take() {
             let patience = match stop {
                 Stop::Close { _input } => PATIENCE,
                 Stop::Kill { quits: false } => Duration::ZERO,

@@ -30,6 +30,11 @@ pub fn resolve_over(
 
 fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
     let plan = &resolved.plan;
+    if plan.workload == Workload::Recover {
+        return refuse(
+            "recover strikes what runs on one host; start it there, without the launcher",
+        );
+    }
     if plan.workload == Workload::Connect {
         check_listed(plan, hosts as u64)?;
     }
@@ -118,6 +123,9 @@ fn addressed(spec: &Spec) -> String {
 
 /// What is worth saying about a plan on these hosts.
 pub fn notes(resolved: &Resolved, hosts: &[Host]) -> Vec<String> {
+    if resolved.plan.workload == Workload::Recover {
+        return super::recover::notes(resolved);
+    }
     let differ = |host: &Host| host.name != hosts[0].name || host.boot_id != hosts[0].boot_id;
     if !hosts.iter().any(differ) {
         return Vec::new();

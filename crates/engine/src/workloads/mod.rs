@@ -4,4 +4,5 @@
 pub mod connect;
 pub mod contend;
 pub mod counted;
+pub mod recover;
 pub mod requests;

@@ -9,7 +9,7 @@ use super::{Access, Heading, Opt, Use, Value, options};
 use crate::connect::{Accept, Close, Only, PortRange};
 use crate::list::List;
 use crate::plan::{
-    Arrivals, Carrier, Connection, Measure, Names, Place, Range, Workload, one_or_many,
+    Arrivals, Carrier, Connection, Fault, Measure, Names, Place, Range, Workload, one_or_many,
 };
 use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos, Unit};
@@ -44,6 +44,7 @@ options! {
         Contend | Stream | Hold | Rate | Spread
             => Decided("6 to 15, as the spread demands"), "Runs of each point";
         Connect => Decided("3 to 15, as spread and budget demand"), "Sweeps of each curve";
+        Recover => Fixed("20"), "Runs of each target and fault";
     }
     warmup: Nanos = "warmup", under(Measuring) {
         Contend => Decided("a pilot decides"), "Time between the last arrival and the window";
@@ -122,10 +123,28 @@ options! {
         Contend | Stream | Hold | Rate
             => Fixed("16384"), "Semaphores to which the names of several locks are hashed (sysv)";
     }
+    fault: Vec<Fault> = "fault", value("LIST") {
+        Recover
+            => Swept("kill,stop,server-kill,server-stop"), "What strikes while one owns the lock, a list";
+    }
+    waiters: u64 = "waiters", between(1, 1_000) {
+        Recover => Fixed("3"), "Processes that wait for the lock when the fault strikes";
+    }
+    within: Nanos = "within" {
+        Recover => Fixed("30s"), "How long the next grant is waited for";
+    }
+    // Longer than a client's usual patience of a second, and than the default lease.
+    pause: Nanos = "pause" {
+        Recover => Fixed("3s"), "How long stop and server-stop last; stop longer, until a lease has ended";
+    }
+    // The shortest that memcached and etcd can do beside others.
+    lease: Nanos = "lease" {
+        Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
+    }
     timer_slack: Nanos = "timer-slack", unit(Unit::Micros), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread
             => Fixed("1ns"), "The kernel's timer slack of each worker";
-        Connect => Fixed("1ns"), "The kernel's timer slack of each process";
+        Connect | Recover => Fixed("1ns"), "The kernel's timer slack of each process";
     }
     over: Vec<Nanos> = "over", under(Measuring) {
         Contend | Stream | Hold | Rate
@@ -244,7 +263,7 @@ options! {
                         unix:PATH, cgroup:PATH";
     }
     seed: u64 = "seed", value("SEED"), under(Measuring) {
-        Contend | Stream | Hold | Connect | Rate | Spread
+        Contend | Stream | Hold | Connect | Rate | Spread | Recover
             => Decided("a fresh one, printed"), "Seed of every random choice";
     }
 }

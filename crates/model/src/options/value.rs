@@ -2,7 +2,7 @@
 
 use crate::connect::PortRange;
 use crate::list::List;
-use crate::plan::Place;
+use crate::plan::{Fault, Place};
 use crate::server_at::ServerAt;
 use crate::time::{Busy, Nanos, Unit};
 
@@ -169,6 +169,21 @@ impl Value for Vec<Nanos> {
 
     fn typed(&self) -> String {
         joined(self)
+    }
+}
+
+/// As the help of `jostle recover` has them: with commas.
+impl Value for Vec<Fault> {
+    const KIND: Kind = Kind::Form("kill, stop, server-kill, server-stop");
+    const EXAMPLE: &'static str = "kill,stop";
+
+    fn read(typed: &str, _: Unit) -> Result<Vec<Fault>, String> {
+        typed.split([',', ':']).map(str::parse).collect()
+    }
+
+    fn typed(&self) -> String {
+        let words: Vec<&str> = self.iter().map(|fault| fault.as_str()).collect();
+        words.join(",")
     }
 }
 

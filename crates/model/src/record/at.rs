@@ -1,7 +1,7 @@
 //! Where in a sweep a point lies.
 
 use crate::connect;
-use crate::plan::{Plan, Workload};
+use crate::plan::{Fault, Plan, Workload};
 use serde::{Deserialize, Serialize};
 
 /// The swept values of a point; what is not swept is absent.
@@ -33,6 +33,9 @@ pub struct At {
     /// Generators over which the requests in flight are spread.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub generators: Option<u64>,
+    /// What struck (`recover`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fault: Option<Fault>,
 }
 
 impl At {
@@ -40,6 +43,14 @@ impl At {
     pub fn swept(plan: &Plan) -> Vec<At> {
         if plan.workload == Workload::Connect {
             return connect::swept(plan);
+        }
+        if plan.workload == Workload::Recover {
+            let faults = plan.fault.iter().flatten();
+            let at = |fault: &Fault| At {
+                fault: Some(*fault),
+                ..At::default()
+            };
+            return faults.map(at).collect();
         }
         let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
         if plan.workload == Workload::Spread {
@@ -51,7 +62,9 @@ impl At {
         }
         let workers = of(&plan.workers);
         let second = match plan.workload {
-            Workload::Contend | Workload::Connect | Workload::Spread => vec![None],
+            Workload::Contend | Workload::Connect | Workload::Spread | Workload::Recover => {
+                vec![None]
+            }
             Workload::Stream => of(&plan.operations).into_iter().map(Some).collect(),
             Workload::Hold => of(&plan.keys).into_iter().map(Some).collect(),
             Workload::Rate => of(&plan.rate).into_iter().map(Some).collect(),

@@ -13,6 +13,7 @@ mod exclusion;
 mod fit;
 mod judged;
 mod point;
+mod recovery;
 mod spread;
 mod verdict;
 
@@ -24,6 +25,7 @@ pub use exclusion::{Across, Exclusion};
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
 pub use point::{Anchor, Machine, Null, PerWorker, Phase, Point, Server, Slice, Workers};
+pub use recovery::{Event, Recovery, What};
 pub use spread::{Generator, GeneratorProcess, Spread};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 

@@ -2,7 +2,9 @@
 //! meanwhile, shares of the workers, the server, parts of requests, slices of the
 //! window.
 
-use super::{Accounts, At, Buckets, Distribution, Exclusion, Generator, Spread, Verdict, Waits};
+use super::{
+    Accounts, At, Buckets, Distribution, Exclusion, Generator, Recovery, Spread, Verdict, Waits,
+};
 use crate::connect::Connections;
 use crate::hosts::HostPart;
 use crate::open_loop::OpenLoop;
@@ -204,6 +206,9 @@ pub struct Point {
     /// What keeping so many requests in flight was like (`spread`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread: Option<Box<Spread>>,
+    /// What a fault led to (`recover`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub recovery: Option<Box<Recovery>>,
     /// What the server of a lock service did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,

@@ -3,7 +3,7 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Distribution, PerWorker, Point, Spread};
+use jostle_model::record::{Distribution, PerWorker, Point, Recovery, Spread};
 use std::collections::BTreeSet;
 
 /// How a figure of single runs becomes one of their point.
@@ -96,6 +96,7 @@ pub fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     all.extend(costs());
     all.extend(connections());
     all.extend(requests());
+    all.extend(recoveries());
     all.extend(evidence());
     for code in names(&runs, |run| run.codes.keys().cloned().collect()) {
         let stem = format!("answers_{code}");
@@ -121,6 +122,38 @@ pub fn figures(sets: &[ResultSet]) -> Vec<Figure> {
 /// Each name that any run has, once, in alphabetical order.
 fn names(runs: &[&Point], of: fn(&Point) -> Vec<String>) -> BTreeSet<String> {
     runs.iter().flat_map(|run| of(run)).collect()
+}
+
+/// Of runs with a fault; yes is 1, no is 0.
+fn recoveries() -> Vec<Figure> {
+    type Find<T> = fn(&Recovery) -> Option<T>;
+    const TIMES: [(&str, Find<i64>); 6] = [
+        ("next_grant", |r| r.next_grant_ns.map(|ns| ns as i64)),
+        ("after_release", |r| r.after_release_ns.map(|ns| ns as i64)),
+        ("after_lease", |r| r.after_lease_ns),
+        ("after_return", |r| r.after_return_ns),
+        ("two_believed", |r| r.two_believed_ns.map(|ns| ns as i64)),
+        ("two_ran", |r| r.two_ran_ns.map(|ns| ns as i64)),
+    ];
+    const COUNTS: [(&str, Find<u64>); 4] = [
+        ("told_runs", |r| r.told.map(u64::from)),
+        ("write_refused_runs", |r| r.write_refused.map(u64::from)),
+        ("in_order_runs", |r| r.in_order.map(u64::from)),
+        ("served_waiters", |r| Some(r.served)),
+    ];
+    let of = |run: &Point| run.recovery.as_deref().cloned();
+    let times = TIMES.into_iter().flat_map(|(stem, find)| {
+        let each = move |run: &Point| find(&of(run)?).map(|ns| ns as f64);
+        [
+            Figure::new(stem, "ns", Over::Middle, each),
+            Figure::new(format!("{stem}_worst"), "ns", Over::Most, each),
+        ]
+    });
+    let counts = COUNTS.into_iter().map(|(stem, find)| {
+        let each = move |run: &Point| find(&of(run)?).map(|count| count as f64);
+        Figure::new(stem, "", Over::Sum, each)
+    });
+    times.chain(counts).collect()
 }
 
 fn rates() -> Vec<Figure> {

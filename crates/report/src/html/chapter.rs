@@ -6,7 +6,7 @@ use super::labels::labels;
 use super::scale::Axis;
 use crate::ResultSet;
 use crate::page::growth;
-use jostle_model::plan::Workload;
+use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{At, Distribution, Fit, Is, Point};
 use jostle_stats::fit::sweeps::beside;
 use jostle_stats::summary::{PointSummary, summarize};
@@ -271,6 +271,7 @@ fn dimensions(workload: Workload, ats: impl Iterator<Item = At>) -> (String, Vec
         Workload::Connect => "open",
         Workload::Rate => "rate",
         Workload::Spread => "generators",
+        Workload::Recover => "fault",
     };
     let spread = |name: &String| (values[name].len().min(2), name == own, values[name].len());
     let swept = values.keys().max_by_key(|name| spread(name));
@@ -284,8 +285,14 @@ fn dimensions(workload: Workload, ats: impl Iterator<Item = At>) -> (String, Vec
 /// The swept values by name, as the record has them; what a later version adds
 /// is among them.
 fn named(at: At) -> BTreeMap<String, f64> {
-    let value = serde_json::to_value(at).unwrap_or_default();
-    serde_json::from_value(value).unwrap_or_default()
+    // A fault has no size; its place among all tells it from others.
+    let fault = at
+        .fault
+        .and_then(|f| Fault::ALL.iter().position(|other| *other == f));
+    let value = serde_json::to_value(At { fault: None, ..at }).unwrap_or_default();
+    let mut named: BTreeMap<String, f64> = serde_json::from_value(value).unwrap_or_default();
+    named.extend(fault.map(|place| ("fault".to_owned(), (place + 1) as f64)));
+    named
 }
 
 /// Every distribution of a run: fields in nanoseconds that count their values.
@@ -340,7 +347,7 @@ impl Chapter<'_> {
     /// What an operation is called.
     pub fn noun(&self) -> &'static str {
         match self.workload {
-            Workload::Contend => "lock",
+            Workload::Contend | Workload::Recover => "lock",
             Workload::Stream | Workload::Hold => "operation",
             Workload::Connect => "connection",
             Workload::Rate | Workload::Spread => "request",
@@ -350,7 +357,7 @@ impl Chapter<'_> {
     /// As throughput counts them.
     pub fn per_second(&self) -> &'static str {
         match self.workload {
-            Workload::Contend => "locks/s",
+            Workload::Contend | Workload::Recover => "locks/s",
             Workload::Stream | Workload::Hold => "ops/s",
             Workload::Connect => "connections/s",
             Workload::Rate | Workload::Spread => "requests/s",

@@ -10,12 +10,14 @@ mod bands;
 mod growth;
 mod latency;
 mod overlay;
+mod recover;
 mod shares;
 
 pub use answer::answer;
 
 use super::chapter::{Chapter, Series, Spot};
 use super::chart::{Look, Mark, Size, Told};
+use jostle_model::plan::Workload;
 use jostle_model::record::Is;
 use maud::{Markup, html};
 
@@ -100,6 +102,10 @@ impl Cell {
 /// All groups of a chapter that have anything to show, without the figures that are
 /// its `answer` already.
 pub fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
+    if chapter.workload == Workload::Recover {
+        // One grant for each waiter is no rate, and its answer shows each.
+        return Vec::new();
+    }
     let overlaid = |group| overlay::figures(chapter, group);
     let banded = |group| bands::figures(chapter, group);
     let groups = [

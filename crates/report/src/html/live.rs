@@ -74,7 +74,7 @@ pub fn results(sets: &[ResultSet]) -> String {
     let results = html! {
         @for chapter in &chapters {
             @for (set, label) in chapter.sets.iter().zip(&chapter.labels) {
-                (headline(chapter, label, *set, &sets[*set], &pages[*set]))
+                (headline(label, *set, &sets[*set], &pages[*set]))
             }
         }
     };

@@ -26,6 +26,10 @@ pub static CHECK: Check = Check {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    // A fault leads to one grant or none, and none is an answer.
+    if evidence.experiment.plan.workload == Workload::Recover {
+        return None;
+    }
     // Where a limit ended a sweep, that is why.
     let ended = |run: &Point| {
         let connections = run.connections.as_ref();
@@ -68,7 +72,7 @@ fn more(evidence: &Evidence<'_>, fewest: &Point) -> Option<Remedy> {
     match evidence.experiment.plan.workload {
         Workload::Stream => Some(Remedy::with("-n", each)),
         Workload::Hold => Some(Remedy::with("--keys", each)),
-        Workload::Connect => None,
+        Workload::Connect | Workload::Recover => None,
         Workload::Contend | Workload::Rate | Workload::Spread => {
             let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window_s).ceil();
             Some(Remedy::with("-t", seconds))

@@ -44,6 +44,7 @@ pub mod selection;
 pub mod server_counts;
 pub mod steadiness;
 pub mod steal;
+pub mod struck;
 pub mod tail_host;
 pub mod throttled;
 pub mod together;
@@ -92,6 +93,7 @@ pub static CHECKS: &[&Check] = &[
     &idle_lock::CHECK,
     &ledger::CHECK,
     &lost::CHECK,
+    &struck::CHECK,
     &limit::CHECK,
     &concurrency::CHECK,
     &server_counts::CHECK,

@@ -64,7 +64,11 @@ fn added_ns(workload: Workload, cost: &OwnCost, stamp_ns: f64) -> f64 {
         Workload::Contend => witness + stamp_ns,
         Workload::Stream => witness,
         // Of connections it is not measured: there is no lock to measure it on.
-        Workload::Hold | Workload::Connect | Workload::Rate | Workload::Spread => 0.0,
+        Workload::Hold
+        | Workload::Connect
+        | Workload::Rate
+        | Workload::Spread
+        | Workload::Recover => 0.0,
     };
     let always = always.min(cost.added_ns);
     always + (cost.added_ns - always).max(0.0) / cost.stamp_every.max(1) as f64

@@ -61,6 +61,7 @@ fn longer(evidence: &Evidence<'_>, times: f64) -> Option<Remedy> {
         Workload::Stream => at.operations.map(|n| more("-n", n)),
         Workload::Hold => at.keys.map(|n| more("--keys", n)),
         Workload::Connect => at.open.map(|n| more("--open", n)),
+        Workload::Recover => None,
         Workload::Contend | Workload::Rate | Workload::Spread => {
             let seconds = (times * evidence.mean_window_s()).ceil();
             Some(Remedy::with("-t", seconds))

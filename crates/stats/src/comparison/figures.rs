@@ -145,6 +145,13 @@ pub static FIGURES: &[Figure] = &[
         time: 1.0,
         of: |run| percentile(run.response_ns.as_ref(), "p99"),
     },
+    Figure {
+        name: "next_grant_ns",
+        label: "next grant ns",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| run.recovery.as_ref()?.next_grant_ns.map(|ns| ns as f64),
+    },
 ];
 
 /// Whether a figure is the one that a workload is known by: what the table of
@@ -154,6 +161,7 @@ pub fn is_headline(plan: &Plan, figure: &Figure) -> bool {
         == match (plan.workload, plan.only) {
             (Workload::Connect, None) => "connect_p50_ns",
             (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
+            (Workload::Recover, _) => "next_grant_ns",
             // All rates are reached, until they are not.
             (Workload::Rate, _) => "response_p50_ns",
             (Workload::Contend | Workload::Stream | Workload::Hold | Workload::Spread, _) => {

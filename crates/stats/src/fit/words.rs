@@ -131,7 +131,7 @@ fn what(plan: &Plan, fit: &Fit) -> String {
         Workload::Stream => "operation",
         Workload::Connect => "connection",
         Workload::Rate => "request",
-        Workload::Contend | Workload::Hold => "lock",
+        Workload::Contend | Workload::Hold | Workload::Recover => "lock",
     };
     format!("{what} per {operation}")
 }

@@ -55,6 +55,7 @@ impl<'a> Bench<'a> {
             open_each: self.open_each,
             slots: self.slots,
             holds_many: self.holds_many,
+            lease: None,
             common_name: None,
             seed: 7,
             launcher: &servers::InProcess,

@@ -127,6 +127,7 @@ impl<'a, T: Work> Run<'a, T> {
             open_each: order.open_each,
             slots: order.slots,
             holds_many: order.workload == Workload::Hold && order.operations > 1,
+            lease: None,
             common_name: order.share.map(|share| share.names),
             seed: order.seed,
             launcher,

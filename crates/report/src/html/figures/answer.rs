@@ -4,6 +4,7 @@
 
 use super::latency::{self, CONNECTING, HOLDING, OPERATION, RESPONDING};
 use super::overlay::large;
+use super::recover;
 use super::{Chapter, Figure};
 use jostle_model::plan::Workload;
 
@@ -80,6 +81,12 @@ static ANSWERS: &[Answer] = &[
         question: "Which side is the limit: the server or the generators?",
         beside: "Which side is the limit: the server or the generators?",
         of: &[THROUGHPUT, BUSIEST],
+    },
+    Answer {
+        workload: Workload::Recover,
+        question: "How long until the next grant, after each fault?",
+        beside: "How long until the next grant, after each fault?",
+        of: &[recover::figure],
     },
 ];
 

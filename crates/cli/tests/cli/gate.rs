@@ -4,11 +4,7 @@
 //! The slower lock is slower by a factor, since other programs may run beside. How often a
 //! tenth is found is counted by `cargo xtask validate gate`.
 
-#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
-
-mod common;
-
-use common::{Place, alone, in_five_tries, must_have};
+use crate::common::{Place, alone, in_five_tries, must_have};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

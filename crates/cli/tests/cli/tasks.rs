@@ -1,11 +1,7 @@
 //! docs/tasks.md: each block as it stands. Those that launch many services or need pandas
 //! run by `cargo xtask long`.
 
-#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
-
-mod common;
-
-use common::{Place, alone, jostle, must_have};
+use crate::common::{Place, alone, jostle, must_have};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,7 @@
 //! `--live` and `--metrics`: a run is watched while it is made, by those who may, and
 //! whatever they do it measures on.
 
-#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
-
-mod common;
-
-use common::{Place, Running, Signal, alone, must_have, until};
+use crate::common::{Place, Running, Signal, alone, must_have, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,8 +1,6 @@
 //! The examples of docs/data.md, run as they stand there.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,12 +2,8 @@
 //! lie on each other, whichever record it shows; the conclusion stands first. Labels,
 //! figures as files, and the page of a comparison.
 
-#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
-
-mod common;
-
-use common::browser::load_and_do;
-use common::{Place, must_have};
+use crate::common::browser::load_and_do;
+use crate::common::{Place, must_have};
 use std::fs;
 use std::path::PathBuf;
 
@@ -82,7 +78,7 @@ fn looked_at(place: &Place, pages: &[PathBuf], widths: &[u32]) -> Vec<serde_json
     )
     .unwrap();
     let script = format!("addEventListener('load', () => {{ {LOOK} done(); }});");
-    let (found, console) = common::browser::load_and_wait(place, &around, &script);
+    let (found, console) = crate::common::browser::load_and_wait(place, &around, &script);
     assert_eq!(console, [""; 0]);
     found["frames"].as_array().unwrap().clone()
 }

@@ -1,0 +1,155 @@
+//! The course of `recover`: block after block, in each of which every fault strikes every
+//! target for which it makes sense, once.
+
+use super::{Course, Limits, Progress, Stop};
+use crate::order::{RecoverOrder, RecoverYield};
+use crate::schedule;
+use jostle_model::Nanos;
+use jostle_model::record::{At, Calibration, Environment, Experiment, Point, Record, SCHEMA};
+use jostle_stats::checks::{self, Evidence};
+use jostle_stats::recover::{Seen, found};
+use jostle_stats::rng::Rng;
+use jostle_targets::Spec;
+use jostle_targets::table::Family;
+use std::collections::BTreeMap;
+
+impl Course<'_, '_> {
+    /// As `go`, for faults.
+    pub(super) fn go_recover(
+        &mut self,
+        environment: Environment,
+        started_at: String,
+    ) -> Result<(), Stop> {
+        let specimens = crate::proven::last(&environment);
+        let latencies = self.latencies()?;
+        let experiment = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan: self.resolved.plan.clone().redacted(),
+            environment,
+            calibration: Calibration {
+                clock: "monotonic".to_owned(),
+                stamp_ns: self.clock.cost_ns(),
+                clock_uncertainty_ns: None,
+                latencies,
+                own_cost: BTreeMap::new(),
+                specimens,
+                host_ceilings: Vec::new(),
+            },
+            started_at,
+        };
+        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
+        self.experiment = Some(experiment.clone());
+        let points = self.resolved.points();
+        let runs = self.resolved.plan.runs.unwrap_or(1);
+        let takes: u64 = points
+            .iter()
+            .map(|(target, at)| self.takes(*target, *at))
+            .sum();
+        (self.hooks.progress)(Progress::Planned {
+            points: points.len(),
+            rounds: runs as usize,
+            takes: Nanos(takes * u64::from(runs)),
+            limits: Limits {
+                concessions: &[],
+                over: None,
+            },
+        });
+        let seed = experiment.plan.seed.unwrap_or(0);
+        for block in 1..=runs {
+            for nth in schedule::block_order(points.len(), block, seed) {
+                let stream = u64::from(block - 1) * points.len() as u64 + nth as u64;
+                self.strike(&experiment, points[nth], block, Rng::stream(seed, stream))?;
+            }
+        }
+        self.conclude()
+    }
+
+    /// About, of a lock that recovers.
+    fn takes(&self, target: usize, at: At) -> u64 {
+        const USUAL_NS: u64 = 300_000_000;
+        let plan = &self.resolved.plan;
+        let of = |time: Option<Nanos>| time.unwrap_or_default().0;
+        let stops = at.fault.is_some_and(|fault| fault.is_of_server())
+            || at.fault == Some(jostle_model::plan::Fault::Stop);
+        let remote = self.resolved.specs[target].entry.is_remote();
+        USUAL_NS + if stops { of(plan.pause) } else { 0 } + if remote { of(plan.lease) } else { 0 }
+    }
+
+    fn strike(
+        &mut self,
+        experiment: &Experiment,
+        (target, at): (usize, At),
+        block: u32,
+        mut rng: Rng,
+    ) -> Result<(), Stop> {
+        let spec = &self.resolved.specs[target];
+        let Some(fault) = at.fault else {
+            return Ok(());
+        };
+        (self.hooks.progress)(Progress::Run(&spec.typed, at, block));
+        let plan = &self.resolved.plan;
+        let order = RecoverOrder {
+            target: spec.whole().to_owned(),
+            fault,
+            waiters: plan.waiters.unwrap_or(1) as usize,
+            within: plan.within.unwrap_or_default(),
+            pause: plan.pause.unwrap_or_default(),
+            lease: plan.lease.unwrap_or_default(),
+            timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
+            seed: rng.next_u64(),
+        };
+        let ended = &mut self.hooks.ended;
+        let data = self
+            .world
+            .keeper()
+            .recover(&order, &mut || ended().is_some())?;
+        let mut point = point(spec, at, block, &order, data);
+        point.verdict = checks::verdict(&Evidence {
+            experiment,
+            runs: &[&point],
+        });
+        self.points.push(point.clone());
+        self.sink(Record::Point(Box::new(point.clone())))?;
+        (self.hooks.progress)(Progress::Done(&point));
+        Ok(())
+    }
+}
+
+/// The record, without its verdict.
+fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverYield) -> Point {
+    let (recovery, exclusion) = found(&Seen {
+        fault: order.fault,
+        waiters: order.waiters as u64,
+        within_ns: order.within.0,
+        lease_ns: data.lease_ns,
+        lease_step_ns: data.lease_step_ns,
+        leased_at_ns: data.leased_at_ns,
+        struck_ns: data.struck_ns,
+        returned_ns: data.returned_ns,
+        // What a lock of the user's own promises, nobody here knows.
+        may_lapse: spec.entry.family == Family::Own && data.lease_ns.is_none(),
+        history: &data.history,
+    });
+    let window_s = data.took_ns as f64 / 1e9;
+    let operations = recovery.served + 1;
+    Point {
+        target: spec.typed.clone(),
+        workload: jostle_model::plan::Workload::Recover.to_string(),
+        at,
+        run: block,
+        block,
+        window_s,
+        ramp_s: data.ramp_ns as f64 / 1e9,
+        operations,
+        throughput_per_s: match window_s > 0.0 {
+            true => operations as f64 / window_s,
+            false => 0.0,
+        },
+        placement: "none".to_owned(),
+        exclusion: Some(exclusion),
+        deaths: data.deaths,
+        setup: data.setup,
+        recovery: Some(Box::new(recovery)),
+        ..Point::default()
+    }
+}

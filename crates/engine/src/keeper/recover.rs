@@ -1,0 +1,417 @@
+//! One run of `recover` from the keeper's side: an owner holds, others wait, a fault
+//! strikes, and what comes of it is noted until all have been served or the limit is over.
+
+use super::run::{Aborted, how_it_ended};
+use super::serve::Desk;
+use super::servers::Servers;
+use crate::order::{RecoverOrder, RecoverYield};
+use crate::workloads::recover::board::{Board, order};
+use crate::workloads::recover::{OWNER, Process};
+use jostle_model::plan::{Carrier, Fault, Range};
+use jostle_model::record::{Event, What};
+use jostle_stats::rng::Rng;
+use jostle_sys::ledger::Ledger;
+use jostle_sys::{clock, process};
+use jostle_targets::{LEASE_FACT, LEASE_STEP_FACT, Setup, Spec, Target};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long all processes together may take to become ready, and the owner to own.
+const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
+/// How long an owner that goes on may take to say so, and to release.
+const OWNER_PATIENCE_NS: u64 = 10_000_000_000;
+/// Between the arrivals of two waiters, so that nobody doubts their order.
+const ARRIVAL_NS: u64 = 20_000_000;
+/// The fault strikes so long after the last arrival, and up to as long again, at random:
+/// in step with no poll.
+const STRIKE_NS: u64 = 20_000_000;
+/// The longest that the keeper sleeps between two looks at its parent and children.
+const LOOK_NS: u64 = 2_000_000;
+
+/// Everything of one run.
+pub struct Recovery<'a, T> {
+    desk: &'a Desk,
+    servers: &'a Servers<'a>,
+    order: &'a RecoverOrder,
+    target: T,
+    board: Board,
+    /// Which process is which.
+    alive: BTreeMap<u32, usize>,
+    deaths: Vec<String>,
+    /// What the keeper itself did.
+    own: Vec<Event>,
+    lease_ns: Option<u64>,
+}
+
+impl<'a, T: Target> Recovery<'a, T> {
+    /// Makes what the processes share.
+    pub fn prepare(
+        desk: &'a Desk,
+        ledger: &'a Ledger,
+        servers: &'a Servers<'a>,
+        order: &'a RecoverOrder,
+        spec: &Spec,
+    ) -> Result<Recovery<'a, T>, Aborted> {
+        let setup = Setup {
+            argument: spec.argument.as_deref(),
+            ledger,
+            workers: order.waiters + 1,
+            keys: 1,
+            shared: false,
+            timed: false,
+            carrier: Carrier::Processes,
+            range: Range::Same,
+            open_each: false,
+            slots: 1,
+            holds_many: false,
+            lease: Some(Duration::from_nanos(order.lease.0)),
+            common_name: None,
+            seed: order.seed,
+            launcher: servers,
+        };
+        let target =
+            T::prepare(&setup).map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        let board = Board::new(order.waiters + 1)
+            .map_err(|error| Aborted(format!("no memory for the processes: {error}")))?;
+        let lease_ns = target.facts().get(LEASE_FACT).map(|ns| *ns as u64);
+        Ok(Recovery {
+            desk,
+            servers,
+            order,
+            target,
+            board,
+            alive: BTreeMap::new(),
+            deaths: Vec::new(),
+            own: Vec::new(),
+            lease_ns,
+        })
+    }
+
+    /// Does it.
+    pub fn perform(mut self) -> Result<RecoverYield, Aborted> {
+        let done = self.drive();
+        if self.order.fault == Fault::ServerStop {
+            self.servers.go_on_all();
+        }
+        self.clear_away();
+        let cleared = self.target.finish();
+        // What a service that outlives the run keeps; one of our own ends with it.
+        let _ = self.target.remove_leftovers();
+        let mut data = done?;
+        cleared.map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
+        data.deaths.append(&mut self.deaths);
+        Ok(data)
+    }
+
+    fn drive(&mut self) -> Result<RecoverYield, Aborted> {
+        let forked = clock::monotonic();
+        for number in 0..=self.order.waiters {
+            self.fork(number)?;
+        }
+        self.await_or_refuse("became ready", |board| {
+            (0..board.processes()).all(|process| board.is_ready(process))
+        })?;
+        let ready = clock::monotonic();
+        self.board.order(OWNER, order::ACQUIRE);
+        self.await_or_refuse("owned the lock", |board| has(board, OWNER, is_grant))?;
+        for waiter in 1..=self.order.waiters {
+            self.board.order(waiter, order::ACQUIRE);
+            self.await_or_refuse("asked for the lock", |board| {
+                has(board, waiter, |what| what == What::Acquire)
+            })?;
+            self.rest(ARRIVAL_NS)?;
+        }
+        self.rest(STRIKE_NS + Rng::new(self.order.seed).below(STRIKE_NS))?;
+        let struck_ns = self.strike()?;
+        let returned_ns = self.await_recovery(struck_ns.0)?;
+        self.end_old_owner()?;
+        self.serve_the_rest()?;
+        let mut history: Vec<Event> = (0..self.board.processes())
+            .flat_map(|process| self.board.events(process, 0))
+            .chain(self.own.drain(..))
+            .collect();
+        history.sort_by_key(|event| event.at_ns);
+        let facts = self.target.facts();
+        let step = facts.get(LEASE_STEP_FACT).map(|ns| *ns as u64);
+        let asked = first(&self.board, OWNER, |what| what == What::Acquire);
+        Ok(RecoverYield {
+            history,
+            lease_ns: self.lease_ns,
+            lease_step_ns: step.filter(|_| self.lease_ns.is_some()),
+            leased_at_ns: self.lease_ns.and(
+                self.board
+                    .leased_at(OWNER)
+                    .or(asked.map(|event| event.at_ns)),
+            ),
+            struck_ns,
+            returned_ns,
+            ramp_ns: ready - forked,
+            took_ns: clock::monotonic() - ready,
+            deaths: Vec::new(),
+            setup: facts,
+        })
+    }
+
+    fn fork(&mut self, number: usize) -> Result<(), Aborted> {
+        let keeper = rustix::process::getpid();
+        let pid = self.desk.forker.fork(|| {
+            let process = Process {
+                target: &self.target,
+                board: &self.board,
+                number,
+                timer_slack_ns: self.order.timer_slack.0,
+                keeper,
+            };
+            process.live()
+        });
+        let pid = pid.map_err(|error| {
+            Aborted(format!(
+                "cannot fork process {number}: {error}; raise the limit on processes (ulimit -u), \
+                 or fewer --waiters"
+            ))
+        })?;
+        self.alive.insert(pid.as_raw_nonzero().get() as u32, number);
+        Ok(())
+    }
+
+    /// Stamps around the moment at which it strikes.
+    fn strike(&mut self) -> Result<(u64, u64), Aborted> {
+        let owner = self.alive.iter().find(|(_, number)| **number == OWNER);
+        let owner = owner.map(|(pid, _)| *pid).ok_or_else(|| {
+            Aborted(format!(
+                "{}: the owner ended before the fault struck",
+                self.order.target
+            ))
+        })?;
+        let struck = match self.order.fault.is_of_server() {
+            true => self.servers.processes(),
+            false => vec![owner],
+        };
+        let (signal, rest): (fn(u32), fn(&Servers<'_>)) = match self.order.fault {
+            Fault::Kill => (process::kill, |_| {}),
+            Fault::Stop => (process::stop, |_| {}),
+            // Whoever was started meanwhile.
+            Fault::ServerKill => (process::kill, |servers| servers.kill_all()),
+            Fault::ServerStop => (process::stop, |servers| servers.stop_all()),
+        };
+        let before = clock::monotonic();
+        struck.into_iter().for_each(signal);
+        let after = clock::monotonic();
+        rest(self.servers);
+        self.note(before, What::Fault);
+        if self.order.fault == Fault::Kill {
+            // Its death is no loss of the run.
+            self.alive.remove(&owner);
+        }
+        Ok((before, after))
+    }
+
+    fn note(&mut self, at_ns: u64, what: What) {
+        self.own.push(Event {
+            at_ns,
+            process: None,
+            what,
+            token: None,
+            said: None,
+        });
+    }
+
+    /// Until the next grant, or until it is clear that there is none; lets go on what was
+    /// stopped, and tells when.
+    fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>, Aborted> {
+        let within = struck + self.order.within.0;
+        let pause = self.order.pause.0;
+        let lease = self.lease_ns.unwrap_or(0);
+        let limit = |from: u64, least: u64| (from + least).min(within.max(from));
+        match self.order.fault {
+            Fault::Kill => {
+                self.await_next(within)?;
+                Ok(None)
+            }
+            Fault::Stop => {
+                let leased = match lease {
+                    0 => 0,
+                    lease => lease + pause,
+                };
+                self.await_next(limit(struck, pause.max(leased)))?;
+                let owner = self.alive.iter().find(|(_, number)| **number == OWNER);
+                let owner = owner.map(|(pid, _)| *pid);
+                self.board.set_goes_on(OWNER);
+                let returned = clock::monotonic();
+                owner.into_iter().for_each(process::go_on);
+                self.note(returned, What::Return);
+                let awake = |board: &Board| has(board, OWNER, |what| what == What::Awake);
+                self.await_until(clock::monotonic() + OWNER_PATIENCE_NS, awake)?;
+                Ok(Some(returned))
+            }
+            Fault::ServerKill => {
+                self.servers.start_again().map_err(Aborted)?;
+                let returned = clock::monotonic();
+                self.note(returned, What::Return);
+                // A lease may begin anew with the service.
+                self.await_next(limit(returned, lease + pause))?;
+                Ok(Some(returned))
+            }
+            Fault::ServerStop => {
+                self.rest(pause)?;
+                let returned = clock::monotonic();
+                self.servers.go_on_all();
+                self.note(returned, What::Return);
+                self.await_next(limit(returned, lease + pause))?;
+                Ok(Some(returned))
+            }
+        }
+    }
+
+    fn await_next(&mut self, until: u64) -> Result<bool, Aborted> {
+        self.await_until(until, |board| {
+            (1..board.processes()).any(|waiter| has(board, waiter, is_grant))
+        })
+    }
+
+    /// The old owner, where it lives, does what it has left to do, and releases.
+    fn end_old_owner(&mut self) -> Result<(), Aborted> {
+        if self.order.fault == Fault::Kill {
+            return Ok(());
+        }
+        self.board.order(OWNER, order::RELEASE);
+        let ended = |board: &Board| {
+            has(board, OWNER, |what| {
+                matches!(what, What::Released | What::NotReleased)
+            })
+        };
+        let patience = OWNER_PATIENCE_NS.max(self.order.within.0);
+        self.await_until(clock::monotonic() + patience, ended)
+            .map(drop)
+    }
+
+    /// Each waiter holds for a moment; whoever is not served within the limit never is.
+    fn serve_the_rest(&mut self) -> Result<(), Aborted> {
+        for waiter in 1..=self.order.waiters {
+            self.board.order(waiter, order::RELEASE);
+        }
+        let released = |board: &Board, waiter: usize| {
+            has(board, waiter, |what| {
+                matches!(what, What::Released | What::NotReleased)
+            })
+        };
+        loop {
+            let served = (1..=self.order.waiters).filter(|w| released(&self.board, *w));
+            let served = served.count();
+            if served == self.order.waiters {
+                return Ok(());
+            }
+            // An attempt has the whole limit, except where the fault has used it up.
+            let granted = (1..=self.order.waiters).any(|w| has(&self.board, w, is_grant));
+            let any = granted || self.order.fault != Fault::Kill;
+            let patience = if any { self.order.within.0 } else { 0 };
+            let went_on = self.await_until(clock::monotonic() + patience, |board| {
+                let now = (1..board.processes()).filter(|w| released(board, *w));
+                now.count() > served
+            })?;
+            if !went_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sleeps, and looks after parent and children meanwhile.
+    fn rest(&mut self, nanos: u64) -> Result<(), Aborted> {
+        self.await_until(clock::monotonic() + nanos, |_| false)
+            .map(drop)
+    }
+
+    /// What cannot go on without.
+    fn await_or_refuse(
+        &mut self,
+        what: &str,
+        reached: impl Fn(&Board) -> bool,
+    ) -> Result<(), Aborted> {
+        let until = clock::monotonic() + RAMP_PATIENCE_NS;
+        let well = self.await_until(until, |board| reached(board) || failed(board).is_some())?;
+        let target = &self.order.target;
+        match (failed(&self.board), self.deaths.first()) {
+            (Some(said), _) if !reached(&self.board) => Err(Aborted(format!("{target}: {said}"))),
+            (_, Some(death)) => Err(Aborted(format!(
+                "{target}: {death} before the fault struck"
+            ))),
+            _ if !well => Err(Aborted(format!(
+                "{target}: not every process {what} within {} s",
+                RAMP_PATIENCE_NS / 1_000_000_000
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it was reached in time.
+    fn await_until(
+        &mut self,
+        until: u64,
+        reached: impl Fn(&Board) -> bool,
+    ) -> Result<bool, Aborted> {
+        loop {
+            let rung = self.board.rung();
+            if reached(&self.board) {
+                return Ok(true);
+            }
+            if self.desk.stopped(Duration::ZERO) {
+                return Err(Aborted("interrupted".into()));
+            }
+            self.reap();
+            let now = clock::monotonic();
+            if now >= until {
+                return Ok(false);
+            }
+            self.board.await_bell(rung, until.min(now + LOOK_NS));
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some(ended) = process::reap() {
+            let Some(number) = self.alive.remove(&ended.pid) else {
+                continue;
+            };
+            if ended.code != Some(0) {
+                let who = match number {
+                    OWNER => "the owner".to_owned(),
+                    waiter => format!("waiter {waiter}"),
+                };
+                let how = how_it_ended(&ended);
+                self.deaths
+                    .push(format!("{who} (pid {}): {how}", ended.pid));
+            }
+        }
+    }
+
+    /// Nobody who still waits is served any more.
+    fn clear_away(&mut self) {
+        while !self.alive.is_empty() {
+            self.alive.keys().for_each(|pid| process::kill(*pid));
+            std::thread::sleep(Duration::from_millis(1));
+            while let Some(ended) = process::reap() {
+                self.alive.remove(&ended.pid);
+            }
+        }
+    }
+}
+
+fn is_grant(what: What) -> bool {
+    matches!(what, What::Granted | What::GrantedFromDead)
+}
+
+fn first(board: &Board, process: usize, is: impl Fn(What) -> bool) -> Option<Event> {
+    let mut events = board.events(process, 0).into_iter();
+    events.find(|event| is(event.what))
+}
+
+fn has(board: &Board, process: usize, is: impl Fn(What) -> bool) -> bool {
+    first(board, process, is).is_some()
+}
+
+/// What the first process said that could not own or wait.
+fn failed(board: &Board) -> Option<String> {
+    (0..board.processes()).find_map(|process| {
+        let event = first(board, process, |what| what == What::NotGranted)?;
+        event.said
+    })
+}

@@ -1,0 +1,229 @@
+//! Defaults and refusals of `recover`: which fault makes sense for which target.
+
+use super::{Resolved, UsageError, named, refuse, specs};
+use jostle_model::plan::{Fault, Plan};
+use jostle_model::{Nanos, defaults};
+use jostle_targets::Spec;
+use jostle_targets::table::Family;
+
+/// Leases below this end while the waiters still arrive.
+const SHORTEST_LEASE: Nanos = Nanos::from_millis(1_000);
+
+/// Fills in the rest of the plan.
+pub fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> {
+    let given = super::given(&plan);
+    if plan.targets.is_empty() {
+        plan.targets = named(defaults::targets(plan.workload));
+    }
+    let specs = specs(&plan)?;
+    specs.iter().try_for_each(check_target)?;
+    if let Some(asked) = &plan.fault {
+        check_asked(asked, &specs)?;
+    }
+    let chosen = plan.fault.is_none();
+    plan.fill_from(defaults::swept(plan.workload));
+    plan.fill_from(defaults::options(plan.workload));
+    if let (true, Some(faults)) = (chosen, &mut plan.fault) {
+        // Those that make sense somewhere, so that the plan can be run again.
+        faults.retain(|fault| specs.iter().any(|spec| makes_sense(*fault, spec)));
+    }
+    plan.seed.get_or_insert(fresh_seed);
+    check_times(&plan)?;
+    Ok(Resolved {
+        plan,
+        specs,
+        may_drop: false,
+        may_shorten: None,
+        given,
+    })
+}
+
+/// Whether a fault can strike this target: a service is killed or stopped only if jostle
+/// has launched it.
+pub fn makes_sense(fault: Fault, spec: &Spec) -> bool {
+    !fault.is_of_server() || spec.entry.is_remote() && spec.argument.is_none()
+}
+
+/// A note for each fault that was left out of a target.
+pub fn notes(resolved: &Resolved) -> Vec<String> {
+    let faults = resolved.plan.fault.iter().flatten();
+    let left_out = faults.flat_map(|fault| {
+        let without = resolved
+            .specs
+            .iter()
+            .filter(|spec| !makes_sense(*fault, spec));
+        without.map(move |spec| format!("{fault} is left out of {}: {}", spec.typed, why(spec)))
+    });
+    left_out.collect()
+}
+
+fn why(spec: &Spec) -> String {
+    match spec.entry.is_remote() {
+        true => format!(
+            "only a server that jostle launches can be struck (`{}` without an address)",
+            spec.entry.name
+        ),
+        false => "no server keeps it".to_owned(),
+    }
+}
+
+fn check_target(spec: &Spec) -> Result<(), UsageError> {
+    let name = &spec.typed;
+    if spec.entry.is_asked() || spec.entry.family == Family::Connection {
+        return refuse(format!(
+            "{name} is no lock; recover takes locks, such as flock, lockd or redis"
+        ));
+    }
+    if !spec.entry.lock.excludes {
+        return refuse(format!(
+            "{name} grants all, so that nobody waits for it; recover takes locks that exclude"
+        ));
+    }
+    Ok(())
+}
+
+/// Each fault that was asked for must make sense for one of the targets, and each target
+/// must have one.
+fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
+    if faults.is_empty() {
+        return refuse("--fault: at least one, such as kill");
+    }
+    if let Some(twice) = (1..faults.len()).find(|nth| faults[..*nth].contains(&faults[*nth])) {
+        return refuse(format!(
+            "--fault: {} is named twice; --runs repeats a fault",
+            faults[twice]
+        ));
+    }
+    let fits = |fault: &Fault, spec: &Spec| makes_sense(*fault, spec);
+    let nowhere = faults
+        .iter()
+        .find(|fault| !specs.iter().any(|spec| fits(fault, spec)));
+    let without = specs
+        .iter()
+        .find(|spec| !faults.iter().any(|fault| fits(fault, spec)));
+    let refused = match (nowhere, without) {
+        (Some(fault), _) => specs.first().map(|spec| (fault, spec)),
+        (None, Some(spec)) => faults.first().map(|fault| (fault, spec)),
+        (None, None) => None,
+    };
+    match refused {
+        None => Ok(()),
+        Some((fault, spec)) => refuse(format!(
+            "{} --fault {fault}: {}; --fault kill,stop strikes the owner",
+            spec.typed,
+            why(spec)
+        )),
+    }
+}
+
+fn check_times(plan: &Plan) -> Result<(), UsageError> {
+    for (option, time) in [("--within", plan.within), ("--pause", plan.pause)] {
+        if time == Some(Nanos::ZERO) {
+            return refuse(format!("{option} 0: nothing can be seen in no time"));
+        }
+    }
+    if plan.lease.is_some_and(|lease| lease < SHORTEST_LEASE) {
+        return refuse(format!(
+            "--lease {}: at least {SHORTEST_LEASE}, since it must not end before the fault strikes",
+            plan.lease.unwrap_or_default()
+        ));
+    }
+    if plan.timer_slack == Some(Nanos::ZERO) {
+        return refuse(
+            "--timer-slack 0: to the kernel that means its default; write 50us for that, or 1ns",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_model::plan::Workload;
+
+    fn of(targets: &[&str], faults: Option<&[Fault]>) -> Result<Resolved, UsageError> {
+        let plan = Plan {
+            targets: named(targets),
+            fault: faults.map(<[Fault]>::to_vec),
+            ..Plan::of(Workload::Recover)
+        };
+        resolve(plan, 7)
+    }
+
+    fn points(resolved: &Resolved) -> Vec<(usize, Fault)> {
+        let points = resolved.points().into_iter();
+        points
+            .filter_map(|(spec, at)| Some((spec, at.fault?)))
+            .collect()
+    }
+
+    #[test]
+    fn the_default_leaves_out_what_makes_no_sense_and_says_so() {
+        let resolved = of(&["flock", "lockd"], None).unwrap();
+        let expected = [
+            (0, Fault::Kill),
+            (0, Fault::Stop),
+            (1, Fault::Kill),
+            (1, Fault::Stop),
+            (1, Fault::ServerKill),
+            (1, Fault::ServerStop),
+        ];
+        assert_eq!(points(&resolved), expected);
+        assert_eq!(
+            notes(&resolved),
+            [
+                "server-kill is left out of flock: no server keeps it",
+                "server-stop is left out of flock: no server keeps it"
+            ]
+        );
+        // What was run can be run again.
+        let again = resolve(resolved.plan.clone(), 8).unwrap();
+        assert_eq!(again.plan, resolved.plan);
+        let alone = of(&["flock"], None).unwrap();
+        assert_eq!(alone.plan.fault, Some(vec![Fault::Kill, Fault::Stop]));
+        assert!(notes(&alone).is_empty());
+    }
+
+    #[test]
+    fn what_was_asked_for_and_makes_no_sense_is_refused() {
+        let refused = |targets: &[&str], faults: &[Fault]| {
+            of(targets, Some(faults)).err().map(|error| error.0)
+        };
+        assert_eq!(
+            refused(&["flock"], &[Fault::Kill, Fault::ServerKill]).unwrap(),
+            "flock --fault server-kill: no server keeps it; --fault kill,stop strikes the owner"
+        );
+        let named = refused(&["redis://localhost:6379"], &[Fault::ServerStop]).unwrap();
+        assert!(
+            named.contains("only a server that jostle launches"),
+            "{named}"
+        );
+        assert!(refused(&["flock", "lockd"], &[Fault::ServerKill]).is_some());
+        assert!(refused(&["flock", "lockd"], &[Fault::Kill, Fault::ServerKill]).is_none());
+        let twice = refused(&["flock"], &[Fault::Kill, Fault::Kill]).unwrap();
+        assert!(twice.contains("twice"), "{twice}");
+        assert!(refused(&["flock"], &[]).is_some());
+    }
+
+    #[test]
+    fn only_locks_that_exclude_recover() {
+        for target in ["exec:true", "tcp", "null"] {
+            let error = of(&[target], None).unwrap_err().0;
+            assert!(error.contains("recover takes locks"), "{error}");
+        }
+    }
+
+    #[test]
+    fn times_of_no_length_are_refused() {
+        let with = |change: fn(&mut Plan)| {
+            let mut plan = Plan::of(Workload::Recover);
+            change(&mut plan);
+            resolve(plan, 7).is_err()
+        };
+        assert!(!with(|_| {}));
+        assert!(with(|plan| plan.within = Some(Nanos::ZERO)));
+        assert!(with(|plan| plan.pause = Some(Nanos::ZERO)));
+        assert!(with(|plan| plan.lease = Some(Nanos::from_millis(999))));
+        assert!(with(|plan| plan.timer_slack = Some(Nanos::ZERO)));
+    }
+}

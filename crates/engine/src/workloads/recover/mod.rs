@@ -1,0 +1,185 @@
+//! A process of `recover`: the owner, which the fault strikes, or one that waits. What it
+//! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
+
+pub mod board;
+
+use board::{Board, order};
+use jostle_model::record::What;
+use jostle_sys::{clock, cpu, process, signal};
+use jostle_targets::{CallError, Lock, Mode, Outcome, Target, Wait};
+use rustix::process::Pid;
+
+/// Which process is the owner.
+pub const OWNER: usize = 0;
+
+/// Between two looks of the owner at its orders.
+const LOOK_NS: u64 = 200_000;
+/// Between two attempts to reach a service again.
+const AGAIN_NS: u64 = 2_000_000;
+/// A waiter that was granted holds for so long at least.
+const HOLD_NS: u64 = 1_000_000;
+
+/// Where no signal ends a wait, nobody waits longer.
+const LAST_RESORT_NS: u64 = 3_600_000_000_000;
+
+/// One process.
+#[derive(Debug)]
+pub struct Process<'a, T> {
+    /// What it locks.
+    pub target: &'a T,
+    /// Where it tells what it sees.
+    pub board: &'a Board,
+    /// [`OWNER`], or a waiter from 1.
+    pub number: usize,
+    /// Its timer slack.
+    pub timer_slack_ns: u64,
+    /// It ends with the keeper.
+    pub keeper: Pid,
+}
+
+impl<T: Target> Process<'_, T> {
+    /// Its whole life. Returns the exit code.
+    pub fn live(&self) -> i32 {
+        process::set_name(match self.number {
+            OWNER => "jostle-owner",
+            _ => "jostle-waiter",
+        });
+        if process::die_with(self.keeper).is_err() {
+            return 1;
+        }
+        let _ = process::leave_group();
+        let settled = signal::end_waits_on_signal()
+            .and_then(|()| cpu::set_timer_slack(self.timer_slack_ns))
+            .map_err(|error| error.to_string());
+        let joined = settled.and_then(|()| {
+            self.target
+                .join(self.number)
+                .map_err(|error| error.to_string())
+        });
+        let mut lock = match joined {
+            Ok(lock) => lock,
+            Err(said) => {
+                self.log(What::NotGranted, None, Some(&said));
+                return 1;
+            }
+        };
+        self.board.set_ready(self.number);
+        self.board.await_order(self.number, order::ACQUIRE);
+        if !self.acquire(&mut lock) {
+            return 1;
+        }
+        match self.number {
+            OWNER => self.hold(&lock),
+            _ => {
+                clock::sleep(HOLD_NS, signal::interrupted);
+                self.board.await_order(self.number, order::RELEASE);
+            }
+        }
+        self.release(&mut lock);
+        0
+    }
+
+    fn log(&self, what: What, token: Option<u64>, said: Option<&str>) -> bool {
+        self.log_at(clock::monotonic(), what, token, said)
+    }
+
+    fn log_at(&self, at_ns: u64, what: What, token: Option<u64>, said: Option<&str>) -> bool {
+        self.board.log(self.number, at_ns, what, token, said)
+    }
+
+    /// Until it owns the lock. One whose connection is lost comes again.
+    fn acquire(&self, lock: &mut T::Lock) -> bool {
+        let last_resort_ns = clock::monotonic() + LAST_RESORT_NS;
+        let wait = Wait::Block { last_resort_ns };
+        loop {
+            if !self.log(What::Acquire, None, None) {
+                return false;
+            }
+            let outcome = lock.acquire(0, Mode::Exclusive, wait);
+            let at_ns = clock::monotonic();
+            match outcome {
+                Ok(Outcome::Granted) => {
+                    self.granted(lock, at_ns, What::Granted);
+                    return true;
+                }
+                Ok(Outcome::GrantedFromDead) => {
+                    self.granted(lock, at_ns, What::GrantedFromDead);
+                    return true;
+                }
+                Ok(Outcome::Interrupted) => return false,
+                // A queue that asks its clients to come again.
+                Ok(Outcome::Refused) => {
+                    self.log_at(at_ns, What::NotGranted, None, None);
+                    clock::sleep(AGAIN_NS, signal::interrupted);
+                }
+                Err(error) => {
+                    self.log_at(at_ns, What::NotGranted, None, Some(&error.to_string()));
+                    if self.number == OWNER {
+                        return false;
+                    }
+                    *lock = self.join_again();
+                    self.log(What::JoinedAgain, None, None);
+                }
+            }
+        }
+    }
+
+    fn join_again(&self) -> T::Lock {
+        loop {
+            clock::sleep(AGAIN_NS, signal::interrupted);
+            if let Ok(lock) = self.target.join(self.number) {
+                return lock;
+            }
+        }
+    }
+
+    fn granted(&self, lock: &T::Lock, at_ns: u64, what: What) {
+        if let Some(leased_at) = lock.leased_at_ns() {
+            self.board.set_leased_at(self.number, leased_at);
+        }
+        self.log_at(at_ns, what, lock.token(), None);
+        self.write(lock);
+    }
+
+    /// To the resource, where the lock gives tokens.
+    fn write(&self, lock: &T::Lock) {
+        let Some(token) = lock.token() else {
+            return;
+        };
+        let what = match self.board.write(token) {
+            true => What::Written,
+            false => What::WriteRefused,
+        };
+        self.log(what, Some(token), None);
+    }
+
+    /// The owner holds until it is told to release, and writes once more before.
+    fn hold(&self, lock: &T::Lock) {
+        loop {
+            if self.board.goes_on(self.number) {
+                self.log(What::Awake, None, None);
+            }
+            if self.board.ordered(self.number) >= order::RELEASE {
+                break;
+            }
+            clock::sleep(LOOK_NS, signal::interrupted);
+        }
+        self.write(lock);
+    }
+
+    fn release(&self, lock: &mut T::Lock) {
+        self.log(What::Release, None, None);
+        let released: Result<(), CallError> = lock.release(0, Mode::Exclusive);
+        let at_ns = clock::monotonic();
+        match released {
+            Ok(()) => {
+                self.log_at(at_ns, What::Released, None, None);
+                // An error now is no answer to the release.
+                let _ = lock.part();
+            }
+            Err(error) => {
+                self.log_at(at_ns, What::NotReleased, None, Some(&error.to_string()));
+            }
+        }
+    }
+}

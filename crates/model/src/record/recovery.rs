@@ -1,0 +1,121 @@
+//! What one fault led to, and the history of the run, of which all of it follows.
+//!
+//! Times are nanoseconds of `CLOCK_MONOTONIC`.
+
+use crate::plan::Fault;
+use serde::{Deserialize, Serialize};
+
+/// One run of `recover`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// What struck.
+    pub fault: Fault,
+    /// Processes that waited.
+    pub waiters: u64,
+    /// How long the next grant was waited for.
+    pub within_ns: u64,
+    /// The lease that was asked for; absent where the lock has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lease_ns: Option<u64>,
+    /// By so much a lease may end early, since the service counts in steps.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lease_step_ns: Option<u64>,
+    /// When the owner asked for the lease, so that it does not end before this and the
+    /// lease together; absent without a lease.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub leased_at_ns: Option<u64>,
+    /// Just before the fault struck; times until something count from here.
+    pub struck_at_ns: u64,
+    /// Just after the call that struck it.
+    pub struck_by_ns: u64,
+    /// What was struck went on; the restarted service accepted connections.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub returned_at_ns: Option<u64>,
+    /// Until the next grant that the owner's release did not bring about. Absent: there
+    /// was none within the limit, or the service kept the lock for its owner.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next_grant_ns: Option<u64>,
+    /// The next grant came after the owner's own release, by so much.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub after_release_ns: Option<u64>,
+    /// From the time at which the lease ends at the latest to the next grant.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub after_lease_ns: Option<i64>,
+    /// From the return of what was struck to the next grant.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub after_return_ns: Option<i64>,
+    /// For so long the old owner and the next one both believed that they owned.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub two_believed_ns: Option<u64>,
+    /// Of that, the time in which the old owner ran.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub two_ran_ns: Option<u64>,
+    /// Whether the old owner's release failed, where the lock was no longer its own.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub told: Option<bool>,
+    /// Whether a resource that checks tokens refused the old owner's write, where the
+    /// next owner's had come before it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write_refused: Option<bool>,
+    /// Whether waiters were served in the order in which they came, where none had to
+    /// come again; absent where fewer than two were served.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub in_order: Option<bool>,
+    /// Waiters that were served.
+    pub served: u64,
+    /// What happened, in the order of time.
+    pub history: Vec<Event>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, by `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+    /// The owner is 0, the waiters follow in the order in which they came; absent: the
+    /// tool, or the service.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub process: Option<u64>,
+    /// What.
+    pub what: What,
+    /// The fencing token that was granted, or written with.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub token: Option<u64>,
+    /// What was said of a failure.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub said: Option<String>,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// An acquisition begins.
+    Acquire,
+    /// The acquisition succeeded.
+    Granted,
+    /// The same, and the lock said that its last owner had died.
+    GrantedFromDead,
+    /// The acquisition failed.
+    NotGranted,
+    /// A new connection, after a failure.
+    JoinedAgain,
+    /// A write to a resource that checks tokens, taken.
+    Written,
+    /// The same, refused: it has seen a newer token.
+    WriteRefused,
+    /// A release begins.
+    Release,
+    /// The release succeeded.
+    Released,
+    /// The release failed.
+    NotReleased,
+    /// The old owner found that it runs again.
+    Awake,
+    /// The fault struck.
+    Fault,
+    /// What was struck went on.
+    Return,
+    /// The lease may have ended from here on.
+    LeaseEnd,
+}

@@ -1,0 +1,136 @@
+//! `--format porcupine`: the histories of `recover` as operations with a call and a
+//! return, a JSON object a line, for a checker of linearizability such as Porcupine.
+//!
+//! Fields: `history` (a number for each run), `target`, `fault`, `client` (the owner is
+//! 0), `op` (`acquire`, `release`, `expire`), `call_ns`, `return_ns` (null: it never
+//! returned, and may take effect at any time or not at all), `ok` (absent where that is
+//! unknown), `token`. `expire` is what a service does to an owner that was struck: it may
+//! take the lock away, from the end of its lease or from the fault on. What a client asked
+//! for and never got is left out: it can only have delayed others.
+
+use crate::ResultSet;
+use jostle_model::plan::Fault;
+use jostle_model::record::{Event, Point, Recovery, What};
+use serde::Serialize;
+
+/// One operation.
+#[derive(Serialize)]
+struct Operation<'a> {
+    history: usize,
+    target: &'a str,
+    fault: &'a str,
+    client: u64,
+    op: &'a str,
+    call_ns: u64,
+    return_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ok: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<u64>,
+}
+
+/// All runs.
+pub fn render(sets: &[ResultSet]) -> String {
+    let points = sets.iter().flat_map(|set| &set.points);
+    let runs = points.filter_map(|point| Some((point, point.recovery.as_deref()?)));
+    let operations = runs
+        .enumerate()
+        .flat_map(|(nth, (point, recovery))| of_run(nth + 1, point, recovery));
+    operations
+        .filter_map(|operation| serde_json::to_string(&operation).ok())
+        .map(|line| line + "\n")
+        .collect()
+}
+
+fn of_run<'a>(history: usize, point: &'a Point, recovery: &'a Recovery) -> Vec<Operation<'a>> {
+    let operation = |client: u64, op: &'a str, call_ns: u64| Operation {
+        history,
+        target: &point.target,
+        fault: recovery.fault.as_str(),
+        client,
+        op,
+        call_ns,
+        return_ns: None,
+        ok: None,
+        token: None,
+    };
+    let mut operations = Vec::new();
+    for (at, event) in recovery.history.iter().enumerate() {
+        let Some(client) = event.process else {
+            continue;
+        };
+        let ended = |ends: fn(What) -> bool| {
+            let mut later = recovery.history[at..].iter();
+            later.find(|other| other.process == Some(client) && ends(other.what))
+        };
+        match event.what {
+            What::Acquire => {
+                if let Some(grant) = ended(ends_acquire).filter(|end| is_grant(end)) {
+                    operations.push(Operation {
+                        return_ns: Some(grant.at_ns),
+                        ok: Some(true),
+                        token: grant.token,
+                        ..operation(client, "acquire", event.at_ns)
+                    });
+                    operations.extend(
+                        expiry(recovery, client, event.at_ns)
+                            .map(|from| operation(client, "expire", from.max(event.at_ns))),
+                    );
+                }
+            }
+            What::Release => {
+                let end = ended(|what| matches!(what, What::Released | What::NotReleased));
+                // One that failed may have been carried out, or was refused.
+                let done = end.filter(|end| end.what == What::Released);
+                operations.push(Operation {
+                    return_ns: done.map(|end| end.at_ns),
+                    ok: done.map(|_| true),
+                    ..operation(client, "release", event.at_ns)
+                });
+            }
+            _ => {}
+        }
+    }
+    operations
+}
+
+fn ends_acquire(what: What) -> bool {
+    matches!(
+        what,
+        What::Granted | What::GrantedFromDead | What::NotGranted
+    )
+}
+
+fn is_grant(event: &Event) -> bool {
+    event.what != What::NotGranted
+}
+
+/// From when on the service may take the lock from this client; None: never.
+fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
+    const OWNER: u64 = 0;
+    let struck = recovery.struck_at_ns;
+    let lease = recovery.lease_ns.map(|lease| {
+        let from = match client {
+            OWNER => recovery.leased_at_ns.unwrap_or(asked_ns),
+            _ => asked_ns,
+        };
+        from + lease.saturating_sub(recovery.lease_step_ns.unwrap_or(0))
+    });
+    match (client, recovery.fault) {
+        (OWNER, Fault::Kill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
+        // What it held in memory is gone.
+        (_, Fault::ServerKill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
+        _ => lease,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{made, render};
+
+    #[test]
+    fn a_history_as_porcupine_reads_it() {
+        insta::assert_snapshot!(render("porcupine", &[made::recovered()]));
+        assert_eq!(render("porcupine", &[made::set()]), "");
+    }
+}

@@ -1,0 +1,127 @@
+//! What the formats for people show of `recover`: the columns, and what was checked.
+
+use crate::ResultSet;
+use crate::columns::{Column, TARGET, always, figure};
+use crate::format::{counted, time};
+use jostle_stats::recover::history::tokens_grow;
+use jostle_stats::recover::{Of, Summary};
+use jostle_stats::summary::PointSummary;
+
+/// Of `recover`.
+pub static COLUMNS: &[Column] = &[
+    TARGET,
+    always(["", "fault"], |point| {
+        point.at.fault.map(|fault| fault.to_string())
+    }),
+    figure(["next grant", "median"], |point| {
+        let summary = Summary::of(point)?;
+        Some(summary.median_ns.map_or_else(|| otherwise(&summary), time))
+    }),
+    figure(["", "worst"], |point| {
+        let summary = Summary::of(point)?;
+        Some(match (summary.worst_ns, summary.granted_ns.len()) {
+            (Some(worst), _) => time(worst),
+            (None, 0) => return None,
+            (None, _) => otherwise(&summary),
+        })
+    }),
+    figure(["after", "release"], |point| {
+        Some(time(Summary::of(point)?.after_release_ns?))
+    }),
+    figure(["after lease's", "end"], |point| {
+        let (least, most) = Summary::of(point)?.after_lease_ns?;
+        Some(format!("{}..{}", signed(least), signed(most)))
+    }),
+    figure(["after", "return"], |point| {
+        let summary = Summary::of(point)?;
+        Some(signed(
+            summary
+                .after_return_ns
+                .filter(|_| summary.fault.is_of_server())? as i64,
+        ))
+    }),
+    figure(["two", "believed"], |point| {
+        Some(time(Summary::of(point)?.two_believed_ns? as f64))
+    }),
+    figure(["old owner", "told"], |point| of(Summary::of(point)?.told)),
+    figure(
+        ["write", "refused"],
+        |point| of(Summary::of(point)?.refused),
+    ),
+    figure(["in", "order"], |point| of(Summary::of(point)?.in_order)),
+];
+
+/// Where the middle run had no grant before the owner's release.
+fn otherwise(summary: &Summary) -> String {
+    match summary.never > 0 {
+        true => format!(">{}", time(summary.within_ns as f64)),
+        false => "kept".to_owned(),
+    }
+}
+
+fn signed(nanos: i64) -> String {
+    match nanos {
+        n if n < 0 => format!("-{}", time(n.unsigned_abs() as f64)),
+        n => time(n as f64),
+    }
+}
+
+fn of(of: Of) -> Option<String> {
+    match (of.of, of.all()) {
+        (0, _) => None,
+        (_, Some(true)) => Some("yes".to_owned()),
+        (_, Some(false)) => Some("no".to_owned()),
+        (all, None) => Some(format!("{} of {all}", of.count)),
+    }
+}
+
+/// What was checked, and what the tokens were worth.
+pub fn checked(set: &ResultSet) -> Vec<String> {
+    let grants: u64 = set
+        .points
+        .iter()
+        .filter_map(|point| Some(point.exclusion.as_ref()?.checked))
+        .sum();
+    let faults = set.points.iter().filter(|p| p.recovery.is_some()).count() as u64;
+    let mut said = vec![format!(
+        "Checked: {} for overlaps, {} struck while one owned and the others waited.",
+        counted(grants, "grant"),
+        counted(faults, "fault"),
+    )];
+    let mut anew: Vec<String> = Vec::new();
+    for point in &set.points {
+        let grows = point.recovery.as_deref().and_then(tokens_grow);
+        let fault = point.at.fault.map_or("", |fault| fault.as_str());
+        let name = format!("{} after {fault}", point.target);
+        if grows == Some(false) && !anew.contains(&name) {
+            anew.push(name);
+        }
+    }
+    if !anew.is_empty() {
+        said.push(format!(
+            "Fencing tokens did not grow: {}; a resource then refuses the new owner's writes.",
+            anew.join(", ")
+        ));
+    }
+    said
+}
+
+/// Columns of `--format gnuplot`.
+pub const GNUPLOT_HEADER: &str = "fault, runs, next grant median in s, worst in s, runs in which the owner kept the lock, \
+     runs without a grant, longest time in s for which two believed that they owned";
+
+/// A line of `--format gnuplot`; None of other workloads.
+pub fn line(point: &PointSummary<'_>) -> Option<String> {
+    let summary = Summary::of(point)?;
+    let seconds = |ns: Option<f64>| ns.map_or("nan".to_owned(), |ns| format!("{:.6}", ns / 1e9));
+    Some(format!(
+        "{} {} {} {} {} {} {}\n",
+        summary.fault,
+        summary.runs,
+        seconds(summary.median_ns),
+        seconds(summary.worst_ns),
+        summary.kept,
+        summary.never,
+        seconds(summary.two_believed_ns.map(|ns| ns as f64)),
+    ))
+}

@@ -1,0 +1,175 @@
+//! Did a fault strike while one owned the lock and the others waited for it?
+
+use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
+use jostle_model::Remedy;
+use jostle_model::record::{Claim, Event, Is, Reason, Recovery, What};
+
+/// Of the time until the next grant, the part by which the moment of the fault may be
+/// off.
+const MOST: f64 = 0.1;
+
+/// The check.
+pub static CHECK: Check = Check {
+    name: "struck",
+    asks: "Did the fault strike while one owned the lock and all others waited, at a known moment?",
+    unit: "share",
+    threshold: || {
+        format!(
+            "a run in which it did not: INVALID; the call that struck took more than {:.0} % of \
+             the time until the next grant in half of the runs: SUSPECT for `absolute`",
+            100.0 * MOST
+        )
+    },
+    source: "times until the next grant count from just before the call that strikes; it has \
+             struck at the latest when the call returns",
+    fooled_by: "a signal that is delivered late, to a process that waits for a CPU",
+    advice: "a quieter machine (--wait-quiet 60s); longer --within where nobody came to wait",
+    words: |reason| match reason.is {
+        Is::Invalid => seen(reason),
+        _ => format!(
+            "the moment of the fault is known to {:.0} % of the time until the next grant",
+            100.0 * measured(reason)
+        ),
+    },
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
+    let runs = || {
+        evidence
+            .runs
+            .iter()
+            .filter_map(|run| run.recovery.as_deref())
+    };
+    let amiss: Vec<String> = runs().filter_map(amiss).collect();
+    if let Some(first) = amiss.first() {
+        let found = Found {
+            measured: Some(amiss.len() as f64),
+            limit: Some(0.0),
+            seen: Some(format!(
+                "in {} of {} runs {first}",
+                amiss.len(),
+                runs().count()
+            )),
+            remedy: Some(Remedy::Again),
+            ..Found::default()
+        };
+        return Some(CHECK.reason(Is::Invalid, EVERYTHING, found));
+    }
+    let mut shares: Vec<f64> = runs().filter_map(unsure).collect();
+    shares.sort_by(f64::total_cmp);
+    let half = shares.get(shares.len() / 2).copied()?;
+    (half > MOST).then(|| {
+        let found = Found {
+            measured: Some(half),
+            limit: Some(MOST),
+            remedy: Some(Remedy::wait_quiet()),
+            ..Found::default()
+        };
+        CHECK.reason(Is::Suspect, &[Claim::Absolute], found)
+    })
+}
+
+/// What was not as it should be when the fault struck.
+fn amiss(run: &Recovery) -> Option<String> {
+    let before = |event: &&Event| event.at_ns < run.struck_at_ns;
+    let did = |process: u64, what: What| {
+        let mut events = run.history.iter().filter(before);
+        events.any(|event| event.process == Some(process) && event.what == what)
+    };
+    let owns = did(0, What::Granted) || did(0, What::GrantedFromDead);
+    if !owns || did(0, What::Release) {
+        return Some("the owner did not hold the lock when the fault struck".to_owned());
+    }
+    let waits = |waiter: u64| did(waiter, What::Acquire);
+    match (1..=run.waiters).find(|waiter| !waits(*waiter)) {
+        None => None,
+        Some(waiter) => Some(format!(
+            "waiter {waiter} did not wait yet when the fault struck"
+        )),
+    }
+}
+
+/// A call that returns after the next grant has been preempted by those it woke.
+fn unsure(run: &Recovery) -> Option<f64> {
+    let (took, next) = (
+        run.struck_by_ns.saturating_sub(run.struck_at_ns),
+        run.next_grant_ns?,
+    );
+    Some(if took < next {
+        took as f64 / next as f64
+    } else {
+        0.0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CHECK;
+    use crate::fixtures::{judge, point};
+    use jostle_model::plan::Fault;
+    use jostle_model::record::{Event, Is, Point, Recovery, What};
+
+    fn run(struck_by_ns: u64, events: &[(u64, u64, What)]) -> Point {
+        let event = |(at_ns, process, what): &(u64, u64, What)| Event {
+            at_ns: *at_ns,
+            process: Some(*process),
+            what: *what,
+            token: None,
+            said: None,
+        };
+        let recovery = Recovery {
+            fault: Fault::Kill,
+            waiters: 1,
+            within_ns: 1_000,
+            lease_ns: None,
+            lease_step_ns: None,
+            leased_at_ns: None,
+            struck_at_ns: 100,
+            struck_by_ns,
+            returned_at_ns: None,
+            next_grant_ns: Some(100),
+            after_release_ns: None,
+            after_lease_ns: None,
+            after_return_ns: None,
+            two_believed_ns: None,
+            two_ran_ns: None,
+            told: None,
+            write_refused: None,
+            in_order: None,
+            served: 1,
+            history: events.iter().map(event).collect(),
+        };
+        Point {
+            recovery: Some(Box::new(recovery)),
+            ..point()
+        }
+    }
+
+    #[test]
+    fn the_owner_holds_and_the_others_wait() {
+        let granted = (10, 0, What::Granted);
+        let asked = (20, 1, What::Acquire);
+        let table: [(u64, &[(u64, u64, What)], Is); 6] = [
+            (105, &[granted, asked], Is::Valid),
+            (111, &[granted, asked], Is::Suspect),
+            (105, &[asked], Is::Invalid),
+            (105, &[granted], Is::Invalid),
+            (105, &[granted, (120, 1, What::Acquire)], Is::Invalid),
+            (105, &[granted, asked, (90, 0, What::Release)], Is::Invalid),
+        ];
+        for (by, events, is) in table {
+            let found = judge(&CHECK, &[run(by, events)]).map_or(Is::Valid, |reason| reason.is);
+            assert_eq!(found, is, "{by} {events:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_amiss_is_said() {
+        let reason = judge(&CHECK, &[run(105, &[])]).unwrap();
+        assert_eq!(
+            reason.text,
+            "in 1 of 1 runs the owner did not hold the lock when the fault struck (run it again)"
+        );
+    }
+}

@@ -1,0 +1,463 @@
+//! From the history of one run to its figures and to what the witness of exclusion says.
+//!
+//! A process *believes* that it owns from the return of its acquisition to the beginning of
+//! its release; where that fails, to the failure. That it *owned* is certain from the return of the acquisition to the
+//! beginning of the release (the inner interval): an overlap of two of these is a
+//! violation, wherever both were entitled to own. A lease entitles until it ends, and a
+//! fault takes from its victim what the lock does not promise to keep.
+
+use jostle_model::plan::Fault;
+use jostle_model::record::{Event, Exclusion, Recovery, What};
+
+/// Clocks of two hosts may drift apart by so many millionths within a lease.
+const DRIFT: f64 = 200e-6;
+/// Violations that are told in words.
+const EXAMPLES: usize = 3;
+/// The process that the fault strikes, or whose service it does.
+const OWNER: u64 = 0;
+
+/// What was seen of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What struck.
+    pub fault: Fault,
+    /// Processes that waited.
+    pub waiters: u64,
+    /// How long the next grant was waited for.
+    pub within_ns: u64,
+    /// The lock's lease.
+    pub lease_ns: Option<u64>,
+    /// By so much it may end early.
+    pub lease_step_ns: Option<u64>,
+    /// When the owner asked for it.
+    pub leased_at_ns: Option<u64>,
+    /// Just before and just after the call that struck.
+    pub struck_ns: (u64, u64),
+    /// When what was struck went on.
+    pub returned_ns: Option<u64>,
+    /// Whether nobody knows if the lock has a lease.
+    pub may_lapse: bool,
+    /// In the order of time.
+    pub history: &'a [Event],
+}
+
+/// A time for which a process owned, or believed that it did.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    process: u64,
+    asked: u64,
+    granted: u64,
+    token: Option<u64>,
+    /// The beginning of the release.
+    releases: Option<u64>,
+    /// Its end, and whether it succeeded.
+    ended: Option<(u64, bool)>,
+}
+
+/// The record of a run, and what the witness says.
+pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
+    let holds = holds(seen.history);
+    let old = holds.iter().find(|hold| hold.process == OWNER);
+    let next = holds.iter().find(|hold| hold.process != OWNER);
+    let struck = seen.struck_ns.0;
+    let release = old.and_then(|old| old.releases);
+    let at = next.map(|next| next.granted).filter(|at| *at >= struck);
+    let by_itself = at.filter(|at| release.is_none_or(|release| *at < release));
+    let since = |from: Option<u64>| Some(at? as i64 - from? as i64);
+    let lease_end = seen
+        .leased_at_ns
+        .zip(seen.lease_ns)
+        .map(|(at, lease)| at + lease);
+    let lost = by_itself.is_some();
+    let (two_believed_ns, two_ran_ns) = believed(seen, &holds).unzip();
+    let mut recovery = Recovery {
+        fault: seen.fault,
+        waiters: seen.waiters,
+        within_ns: seen.within_ns,
+        lease_ns: seen.lease_ns,
+        lease_step_ns: seen.lease_step_ns,
+        leased_at_ns: seen.leased_at_ns,
+        struck_at_ns: struck,
+        struck_by_ns: seen.struck_ns.1,
+        returned_at_ns: seen.returned_ns,
+        next_grant_ns: by_itself.map(|at| at - struck),
+        after_release_ns: at
+            .zip(release)
+            .filter(|_| !lost)
+            .map(|(at, release)| at - release),
+        after_lease_ns: since(lease_end).filter(|_| lost),
+        after_return_ns: since(seen.returned_ns),
+        two_believed_ns,
+        two_ran_ns,
+        told: told(old, lost),
+        write_refused: write_refused(seen.history, next),
+        in_order: in_order(seen.history, &holds),
+        served: holds.iter().filter(|hold| hold.process != OWNER).count() as u64,
+        history: seen.history.to_vec(),
+    };
+    if let Some(end) = lease_end {
+        let at_ns = end - seen.lease_step_ns.unwrap_or(0).min(end);
+        let place = recovery.history.partition_point(|e| e.at_ns <= at_ns);
+        recovery.history.insert(
+            place,
+            Event {
+                at_ns,
+                process: None,
+                what: What::LeaseEnd,
+                token: None,
+                said: None,
+            },
+        );
+    }
+    (recovery, exclusion(seen, &holds))
+}
+
+/// In the order of their grants.
+fn holds(history: &[Event]) -> Vec<Hold> {
+    let mut holds: Vec<Hold> = Vec::new();
+    let mut asked = std::collections::BTreeMap::new();
+    for event in history {
+        let Some(process) = event.process else {
+            continue;
+        };
+        let open = || move |hold: &&mut Hold| hold.process == process && hold.ended.is_none();
+        match event.what {
+            What::Acquire => {
+                asked.insert(process, event.at_ns);
+            }
+            What::Granted | What::GrantedFromDead => holds.push(Hold {
+                process,
+                asked: asked.get(&process).copied().unwrap_or(event.at_ns),
+                granted: event.at_ns,
+                token: event.token,
+                releases: None,
+                ended: None,
+            }),
+            What::Release => {
+                if let Some(hold) = holds.iter_mut().rev().find(open()) {
+                    hold.releases = Some(event.at_ns);
+                }
+            }
+            What::Released | What::NotReleased => {
+                if let Some(hold) = holds.iter_mut().rev().find(open()) {
+                    hold.ended = Some((event.at_ns, event.what == What::Released));
+                }
+            }
+            _ => {}
+        }
+    }
+    holds.sort_by_key(|hold| hold.granted);
+    holds
+}
+
+/// Until when a process was certainly entitled to own, whatever it believed.
+fn entitled_until(seen: &Seen<'_>, hold: &Hold) -> u64 {
+    let released = hold.releases.unwrap_or(u64::MAX);
+    let of_lease = |from: u64| match seen.lease_ns {
+        None => u64::MAX,
+        Some(lease) => {
+            let least = lease.saturating_sub(seen.lease_step_ns.unwrap_or(0));
+            from + (least as f64 * (1.0 - DRIFT)) as u64
+        }
+    };
+    let struck = seen.struck_ns.0;
+    let until = match (hold.process, seen.fault) {
+        (OWNER, Fault::Kill) => struck,
+        (_, Fault::ServerKill) if hold.granted <= seen.returned_ns.unwrap_or(u64::MAX) => {
+            struck.max(hold.granted)
+        }
+        (OWNER, _) if seen.may_lapse => struck,
+        (OWNER, _) => of_lease(seen.leased_at_ns.unwrap_or(hold.asked)),
+        _ => of_lease(hold.asked),
+    };
+    released.min(until)
+}
+
+fn exclusion(seen: &Seen<'_>, holds: &[Hold]) -> Exclusion {
+    let mut violations = 0;
+    let mut examples = Vec::new();
+    for (nth, later) in holds.iter().enumerate() {
+        let earlier = holds[..nth].iter();
+        let inside: Vec<&Hold> = earlier
+            .filter(|earlier| later.granted < entitled_until(seen, earlier))
+            .collect();
+        violations += u64::from(!inside.is_empty());
+        examples.extend(inside.first().map(|earlier| {
+            format!(
+                "{} was granted the lock {:.3} ms after {}, which had not released it",
+                name(later.process),
+                (later.granted - earlier.granted) as f64 / 1e6,
+                name(earlier.process)
+            )
+        }));
+    }
+    examples.truncate(EXAMPLES);
+    let inner = holds
+        .iter()
+        .filter_map(|hold| Some((hold.releases? - hold.granted) as f64));
+    let inner: Vec<f64> = inner.collect();
+    Exclusion {
+        checked: holds.len() as u64,
+        violations,
+        inner_interval_ns: crate::intervals::median(&inner).map(|ns| ns as u64),
+        examples,
+        ..Exclusion::default()
+    }
+}
+
+fn name(process: u64) -> String {
+    match process {
+        OWNER => "the owner".to_owned(),
+        waiter => format!("waiter {waiter}"),
+    }
+}
+
+/// For how long the old owner and others both believed that they owned, and for how much
+/// of that the old owner ran.
+fn believed(seen: &Seen<'_>, holds: &[Hold]) -> Option<(u64, u64)> {
+    let old = holds.iter().find(|hold| hold.process == OWNER)?;
+    let last = seen.history.last()?.at_ns;
+    // The dead believe nothing.
+    let until = match seen.fault {
+        Fault::Kill => return None,
+        // Whoever begins to release believes no longer, unless it hears that it cannot.
+        _ => match (old.ended, old.releases) {
+            (Some((_, true)), Some(begins)) => begins,
+            (Some((at, false)), _) => at,
+            _ => last,
+        },
+    };
+    let awake = seen.history.iter().find(|e| e.what == What::Awake);
+    let runs_from = match seen.fault {
+        Fault::Stop => awake.map_or(last, |event| event.at_ns),
+        _ => 0,
+    };
+    let others = || holds.iter().filter(|hold| hold.process != OWNER);
+    let overlap = |from: u64| -> u64 {
+        let each = others().map(|hold| {
+            let begins = hold.granted.max(old.granted).max(from);
+            hold.releases
+                .unwrap_or(last)
+                .min(until)
+                .saturating_sub(begins)
+        });
+        each.sum()
+    };
+    let whole = overlap(0);
+    (whole > 0).then(|| (whole, overlap(runs_from)))
+}
+
+/// Whether a release failed that had to; a release that failed though nobody else had
+/// the lock yet tells its owner as well.
+fn told(old: Option<&Hold>, lost: bool) -> Option<bool> {
+    let (_, succeeded) = old?.ended?;
+    (lost || !succeeded).then_some(!succeeded)
+}
+
+/// Of the old owner's last write, where the next owner's came before it.
+fn write_refused(history: &[Event], next: Option<&Hold>) -> Option<bool> {
+    let next = next?.process;
+    let wrote = |event: &&Event| matches!(event.what, What::Written | What::WriteRefused);
+    let of_next = history
+        .iter()
+        .find(|event| event.process == Some(next) && wrote(event))?;
+    let of_old = history
+        .iter()
+        .rfind(|event| event.process == Some(OWNER) && wrote(event))?;
+    (of_next.at_ns < of_old.at_ns).then_some(of_old.what == What::WriteRefused)
+}
+
+/// None where fewer than two were served, or one had to come again.
+fn in_order(history: &[Event], holds: &[Hold]) -> Option<bool> {
+    let came_again = history.iter().any(|e| e.what == What::NotGranted);
+    let waiters = holds.iter().filter(|hold| hold.process != OWNER);
+    let served: Vec<u64> = waiters.map(|hold| hold.process).collect();
+    (served.len() > 1 && !came_again).then(|| served.is_sorted())
+}
+
+/// Whether tokens only grew; None without any.
+pub fn tokens_grow(recovery: &Recovery) -> Option<bool> {
+    let holds = holds(&recovery.history);
+    let tokens: Vec<u64> = holds.iter().filter_map(|hold| hold.token).collect();
+    (!tokens.is_empty()).then(|| tokens.is_sorted_by(|one, other| one < other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn event(at_ms: u64, process: u64, what: What) -> Event {
+        Event {
+            at_ns: at_ms * MS,
+            process: Some(process),
+            what,
+            token: None,
+            said: None,
+        }
+    }
+
+    fn with_token(at_ms: u64, process: u64, what: What, token: u64) -> Event {
+        Event {
+            token: Some(token),
+            ..event(at_ms, process, what)
+        }
+    }
+
+    /// The fault strikes at 100 ms; the lease, where there is one, is of a second.
+    fn seen(fault: Fault, lease: bool, history: &[Event]) -> Seen<'_> {
+        Seen {
+            fault,
+            waiters: 2,
+            within_ns: 30_000 * MS,
+            lease_ns: lease.then_some(1_000 * MS),
+            lease_step_ns: None,
+            leased_at_ns: lease.then_some(0),
+            struck_ns: (100 * MS, 100 * MS + 1),
+            returned_ns: match fault {
+                Fault::Kill => None,
+                _ => Some(1_200 * MS),
+            },
+            may_lapse: false,
+            history,
+        }
+    }
+
+    fn begun() -> Vec<Event> {
+        vec![
+            event(0, 0, What::Acquire),
+            with_token(1, 0, What::Granted, 5),
+            with_token(1, 0, What::Written, 5),
+            event(20, 1, What::Acquire),
+            event(40, 2, What::Acquire),
+        ]
+    }
+
+    fn and(events: impl IntoIterator<Item = Event>) -> Vec<Event> {
+        begun().into_iter().chain(events).collect()
+    }
+
+    #[test]
+    fn the_dead_are_followed_at_once() {
+        let history = and([
+            event(103, 1, What::Granted),
+            event(105, 1, What::Release),
+            event(105, 1, What::Released),
+            event(106, 2, What::Granted),
+            event(107, 2, What::Release),
+            event(107, 2, What::Released),
+        ]);
+        let (recovery, exclusion) = found(&seen(Fault::Kill, false, &history));
+        assert_eq!(recovery.next_grant_ns, Some(3 * MS));
+        assert_eq!(recovery.two_believed_ns, None);
+        assert_eq!((recovery.told, recovery.served), (None, 2));
+        assert_eq!(recovery.in_order, Some(true));
+        assert_eq!((exclusion.checked, exclusion.violations), (3, 0));
+        assert_eq!(tokens_grow(&recovery), Some(true));
+    }
+
+    #[test]
+    fn an_owner_that_slept_through_its_lease_is_one_of_two() {
+        let history = and([
+            with_token(1_010, 2, What::Granted, 6),
+            with_token(1_010, 2, What::Written, 6),
+            event(1_210, 0, What::Awake),
+            with_token(1_211, 0, What::WriteRefused, 5),
+            event(1_212, 0, What::Release),
+            event(1_213, 0, What::NotReleased),
+            event(1_220, 2, What::Release),
+            event(1_221, 2, What::Released),
+            event(1_230, 1, What::Granted),
+        ]);
+        let (recovery, exclusion) = found(&seen(Fault::Stop, true, &history));
+        assert_eq!(recovery.next_grant_ns, Some(910 * MS));
+        assert_eq!(recovery.after_lease_ns, Some(10 * MS as i64));
+        assert_eq!(recovery.after_return_ns, Some(-190 * MS as i64));
+        assert_eq!(recovery.two_believed_ns, Some(203 * MS));
+        assert_eq!(recovery.two_ran_ns, Some(3 * MS));
+        assert_eq!(recovery.told, Some(true));
+        assert_eq!(recovery.write_refused, Some(true));
+        assert_eq!(recovery.in_order, Some(false));
+        // The lease was over.
+        assert_eq!(exclusion.violations, 0);
+        let ends = recovery.history.iter().find(|e| e.what == What::LeaseEnd);
+        assert_eq!(ends.unwrap().at_ns, 1_000 * MS);
+    }
+
+    #[test]
+    fn a_lock_that_is_kept_is_handed_on_by_the_release() {
+        let history = and([
+            event(1_210, 0, What::Awake),
+            event(1_212, 0, What::Release),
+            event(1_212, 0, What::Released),
+            event(1_215, 1, What::Granted),
+        ]);
+        let (recovery, exclusion) = found(&seen(Fault::Stop, false, &history));
+        assert_eq!(recovery.next_grant_ns, None);
+        assert_eq!(recovery.after_release_ns, Some(3 * MS));
+        assert_eq!((recovery.told, recovery.two_believed_ns), (None, None));
+        assert_eq!(exclusion.violations, 0);
+    }
+
+    #[test]
+    fn never_is_an_answer() {
+        let history = begun();
+        let (recovery, _) = found(&seen(Fault::Kill, false, &history));
+        assert_eq!((recovery.next_grant_ns, recovery.served), (None, 0));
+        assert_eq!(recovery.after_release_ns, None);
+    }
+
+    #[test]
+    fn a_second_owner_before_the_lease_is_over_is_a_violation() {
+        let twice = |at_ms: u64, fault, lease| {
+            let history = and([
+                event(at_ms, 1, What::Granted),
+                event(2_000, 0, What::Release),
+                event(2_000, 0, What::Released),
+            ]);
+            found(&seen(fault, lease, &history)).1.violations
+        };
+        // Before the fault, whatever it is.
+        assert_eq!(twice(60, Fault::Kill, false), 1);
+        assert_eq!(twice(60, Fault::ServerKill, false), 1);
+        assert_eq!(twice(500, Fault::Stop, true), 1);
+        assert_eq!(twice(500, Fault::Stop, false), 1);
+        assert_eq!(twice(1_001, Fault::Stop, true), 0);
+        assert_eq!(twice(500, Fault::Kill, false), 0);
+        assert_eq!(twice(1_300, Fault::ServerKill, false), 0);
+        assert_eq!(twice(1_300, Fault::ServerStop, false), 1);
+    }
+
+    #[test]
+    fn two_waiters_at_once_are_a_violation() {
+        let history = and([
+            event(103, 1, What::Granted),
+            event(104, 2, What::Granted),
+            event(110, 1, What::Release),
+        ]);
+        let (_, exclusion) = found(&seen(Fault::Kill, false, &history));
+        assert_eq!(exclusion.violations, 1);
+        assert_eq!(
+            exclusion.examples,
+            ["waiter 2 was granted the lock 1.000 ms after waiter 1, which had not released it"]
+        );
+    }
+
+    #[test]
+    fn nobody_is_accused_of_a_lease_that_is_unknown() {
+        let history = and([event(500, 1, What::Granted), event(2_000, 0, What::Release)]);
+        let unknown = Seen {
+            may_lapse: true,
+            ..seen(Fault::Stop, false, &history)
+        };
+        assert_eq!(found(&unknown).1.violations, 0);
+    }
+
+    #[test]
+    fn tokens_that_begin_anew_are_seen() {
+        let history = and([with_token(1_300, 1, What::Granted, 1)]);
+        let (recovery, _) = found(&seen(Fault::ServerKill, false, &history));
+        assert_eq!(tokens_grow(&recovery), Some(false));
+    }
+}

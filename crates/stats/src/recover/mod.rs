@@ -1,0 +1,169 @@
+//! What a fault led to: from the history of one run to its figures ([`found`]), from the
+//! runs of a point to what a table says of it ([`Summary`]), and in words
+//! ([`sentences`]).
+
+pub mod history;
+mod words;
+
+pub use history::{Seen, found};
+pub use words::sentences;
+
+use crate::intervals::median;
+use crate::summary::PointSummary;
+use jostle_model::plan::Fault;
+use jostle_model::record::Recovery;
+
+/// All runs of a target and fault.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// What struck.
+    pub fault: Fault,
+    /// Runs.
+    pub runs: usize,
+    /// Until the next grant, ascending, of the runs where one came without the owner's
+    /// release.
+    pub granted_ns: Vec<f64>,
+    /// The median over all runs; absent where half of them or more had no such grant.
+    pub median_ns: Option<f64>,
+    /// The longest; absent where a run had no such grant.
+    pub worst_ns: Option<f64>,
+    /// Runs in which the lock stayed its owner's, and was handed on by its release.
+    pub kept: usize,
+    /// Runs without any further grant.
+    pub never: usize,
+    /// How long that was waited for.
+    pub within_ns: u64,
+    /// From the owner's release to the grant, where the lock was kept: median.
+    pub after_release_ns: Option<f64>,
+    /// From the end of the lease to the grant: least and most.
+    pub after_lease_ns: Option<(i64, i64)>,
+    /// From the return of what was struck to the next grant: median.
+    pub after_return_ns: Option<f64>,
+    /// The longest time for which two believed that they owned.
+    pub two_believed_ns: Option<u64>,
+    /// Runs in which the old owner's release failed, of those in which it was not the
+    /// owner any more.
+    pub told: Of,
+    /// Runs in which a resource that checks tokens refused its write, of those in which
+    /// the next owner's came before.
+    pub refused: Of,
+    /// Runs in which waiters were served in the order in which they came.
+    pub in_order: Of,
+}
+
+/// So many of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Of {
+    /// Those for which it holds.
+    pub count: usize,
+    /// Those that can tell.
+    pub of: usize,
+}
+
+impl Of {
+    fn count(values: impl Iterator<Item = bool>) -> Of {
+        values.fold(Of::default(), |so_far, value| Of {
+            count: so_far.count + usize::from(value),
+            of: so_far.of + 1,
+        })
+    }
+
+    /// All, none, or neither; None where no run can tell.
+    pub fn all(self) -> Option<bool> {
+        match self {
+            Of { of: 0, .. } => None,
+            Of { count, of } if count == of => Some(true),
+            Of { count: 0, .. } => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl Summary {
+    /// None where the runs are of another workload.
+    pub fn of(point: &PointSummary<'_>) -> Option<Summary> {
+        let runs: Vec<&Recovery> = point
+            .runs
+            .iter()
+            .filter_map(|run| run.recovery.as_deref())
+            .collect();
+        let first = runs.first()?;
+        let mut granted_ns: Vec<f64> = runs
+            .iter()
+            .filter_map(|run| run.next_grant_ns)
+            .map(|ns| ns as f64)
+            .collect();
+        granted_ns.sort_by(f64::total_cmp);
+        let all = granted_ns.len() == runs.len();
+        let kept = runs.iter().filter(|run| run.after_release_ns.is_some());
+        let of = |figure: fn(&Recovery) -> Option<u64>| -> Vec<f64> {
+            let values = runs.iter().filter_map(|run| figure(run));
+            values.map(|ns| ns as f64).collect()
+        };
+        let leases = || runs.iter().filter_map(|run| run.after_lease_ns);
+        let returns: Vec<f64> = runs
+            .iter()
+            .filter_map(|run| run.after_return_ns)
+            .map(|ns| ns as f64)
+            .collect();
+        Some(Summary {
+            fault: first.fault,
+            runs: runs.len(),
+            median_ns: censored_median(&granted_ns, runs.len()),
+            worst_ns: granted_ns.last().copied().filter(|_| all),
+            granted_ns,
+            kept: kept.count(),
+            never: runs
+                .iter()
+                .filter(|run| run.next_grant_ns.is_none() && run.after_release_ns.is_none())
+                .count(),
+            within_ns: first.within_ns,
+            after_release_ns: median(&of(|run| run.after_release_ns)),
+            after_lease_ns: leases().min().zip(leases().max()),
+            after_return_ns: median(&returns),
+            two_believed_ns: runs.iter().filter_map(|run| run.two_believed_ns).max(),
+            told: Of::count(runs.iter().filter_map(|run| run.told)),
+            refused: Of::count(runs.iter().filter_map(|run| run.write_refused)),
+            in_order: Of::count(runs.iter().filter_map(|run| run.in_order)),
+        })
+    }
+}
+
+/// The median of `runs` values of which these, ascending, are known, and all others are
+/// greater; None where it is one of the others.
+fn censored_median(known: &[f64], runs: usize) -> Option<f64> {
+    let upper = known.get(runs / 2)?;
+    match runs % 2 {
+        1 => Some(*upper),
+        _ => Some((known.get((runs / 2).checked_sub(1)?)? + upper) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_known_if_the_middle_is() {
+        let table: [(&[f64], usize, Option<f64>); 6] = [
+            (&[], 1, None),
+            (&[3.0], 1, Some(3.0)),
+            (&[1.0, 2.0], 3, Some(2.0)),
+            (&[1.0], 3, None),
+            (&[1.0, 2.0, 4.0], 4, Some(3.0)),
+            (&[1.0, 2.0], 4, None),
+        ];
+        for (known, runs, median) in table {
+            assert_eq!(censored_median(known, runs), median, "{known:?} of {runs}");
+        }
+    }
+
+    #[test]
+    fn all_or_none_is_told_apart_from_some() {
+        let of = |values: &[bool]| Of::count(values.iter().copied()).all();
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[true, true]), Some(true));
+        assert_eq!(of(&[false]), Some(false));
+        assert_eq!(of(&[true, false]), None);
+    }
+}
