@@ -114,7 +114,11 @@ fn in_csv(set: &ResultSet, judged: &[Judged]) {
                 let (stem, unit) = name.split_at(name.find("_per_s").unwrap_or(name.len() - 3));
                 for (end, value) in [("low", figure.low), ("high", figure.high)] {
                     let several = figure.runs > 1;
-                    let value = several.then(|| value.to_string()).unwrap_or_default();
+                    let value = if several {
+                        value.to_string()
+                    } else {
+                        String::new()
+                    };
                     assert_eq!(cell(row, &format!("{stem}_{end}{unit}")), value);
                 }
             }

@@ -26,8 +26,11 @@ use jostle_stats::intervals::estimate;
 use jostle_stats::summary::{PointSummary, summarize};
 use sheet::{Sheet, number, or_empty};
 
+/// Where a point has a swept value.
+type Swept = fn(&At) -> Option<u64>;
+
 /// The swept values, by the names of their columns.
-pub(crate) const SWEPT: [(&str, fn(&At) -> Option<u64>); 8] = [
+pub(crate) const SWEPT: [(&str, Swept); 8] = [
     ("workers", |at| at.workers),
     ("operations_each", |at| at.operations),
     ("keys_held", |at| at.keys),

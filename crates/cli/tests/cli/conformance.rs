@@ -245,7 +245,7 @@ fn a_lock_that_lets_two_in_is_flagged_and_the_overlaps_are_counted() {
 #[test]
 fn a_server_that_only_answers_is_flagged_on_every_carrier() {
     let _beside = beside();
-    each_at_once(&Carrier::ALL, |carrier| {
+    each_at_once(Carrier::ALL, |carrier| {
         let line = format!(
             "contend echo -w 4 -b 200us -i 10us -t 0.3 --as {carrier} --runs 1 --format json"
         );

@@ -1,7 +1,7 @@
 //! `--live` and `--metrics`: a run is watched while it is made, by those who may, and
 //! whatever they do it measures on.
 
-use crate::common::{Place, Running, Signal, alone, must_have, until};
+use crate::common::{Place, Running, Signal, beside, must_have, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -113,7 +113,7 @@ fn told(events: &[(String, Value)]) -> (Vec<Value>, String) {
 
 #[test]
 fn the_page_comes_with_the_token_only() {
-    let _alone = alone();
+    let _beside = beside();
     let mut run = Place::new()
         .jostle("contend flock -w 2 -t 60 --runs 1 --live")
         .within(LIMIT)
@@ -151,7 +151,7 @@ fn the_page_comes_with_the_token_only() {
 
 #[test]
 fn events_carry_what_the_record_says_later() {
-    let _alone = alone();
+    let _beside = beside();
     let place = Place::new();
     let line =
         "contend flock -w 3 -b 1ms -t 4 --runs 2 --warmup 0.2s -o r.jsonl --html p.html --live";
@@ -215,7 +215,7 @@ fn events_carry_what_the_record_says_later() {
 
 #[test]
 fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
-    let _alone = alone();
+    let _beside = beside();
     let place = Place::new();
     let line = "contend flock -w 2 -t 1 --runs 4 --warmup 0 -o r.jsonl --live";
     let mut run = place.jostle(line).within(LIMIT).in_background();
@@ -260,7 +260,7 @@ fn an_address_that_is_taken_is_an_error_before_anything_is_measured() {
 
 #[test]
 fn connections_and_requests_are_watched_too() {
-    let _alone = alone();
+    let _beside = beside();
     for (line, timed) in [
         (
             "connect --open 1000:3000 --rate 800 --runs 1 --live",
@@ -409,7 +409,7 @@ impl Browser {
 
 #[test]
 fn chromium_shows_a_run_in_progress_without_a_complaint() {
-    let _alone = alone();
+    let _beside = beside();
     let place = Place::new();
     let line = "contend flock -w 2 -t 3 --runs 40 --warmup 0 --live";
     let mut run = place.jostle(line).within(LIMIT).in_background();
@@ -478,7 +478,7 @@ fn answered(prometheus: &str, query: &str) -> Vec<Value> {
 fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
     must_have("prometheus", "prometheus");
     must_have("curl", "curl");
-    let _alone = alone();
+    let _beside = beside();
     let place = Place::new();
     let line = "contend flock -w 2 -t 8 --runs 12 --warmup 0 --metrics 0";
     let mut run = place.jostle(line).within(LIMIT).in_background();
@@ -534,7 +534,7 @@ fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
 #[test]
 fn on_a_terminal_the_points_with_finished_runs_stand_above_the_line() {
     must_have("script", "bsdutils");
-    let _alone = alone();
+    let _beside = beside();
     let jostle = env!("CARGO_BIN_EXE_jostle");
     let line = "contend null -w 1:2 -t 0.4 --runs 2 --warmup 0";
     let output = Command::new("timeout")

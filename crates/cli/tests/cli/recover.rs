@@ -1,7 +1,7 @@
 //! `jostle recover`, by the whole binary: what strikes, who is granted the lock next, who
 //! is told, and what a checker of linearizability says of the histories.
 
-use crate::common::{Done, Place, Signal, alone, jostle, must_have, reason};
+use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
 use jostle_model::plan::Fault;
 use jostle_model::record::{Is, Point, Recovery, What};
 use std::process::{Command, Stdio};
@@ -41,7 +41,7 @@ fn is_sound(point: &Point) {
 
 #[test]
 fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_stopped() {
-    let _alone = alone();
+    let _beside = beside();
     let points = recovers("flock sysv-undo --runs 1 --waiters 2 --pause 300ms --within 20s");
     assert_eq!(points.len(), 4);
     points.iter().for_each(is_sound);
@@ -62,7 +62,7 @@ fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_st
 
 #[test]
 fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
-    let _alone = alone();
+    let _beside = beside();
     let points = recovers("lockd --runs 1 --waiters 3 --pause 400ms --within 30s");
     assert_eq!(points.len(), 4);
     points.iter().for_each(is_sound);
@@ -93,7 +93,7 @@ fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
 
 #[test]
 fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
-    let _alone = alone();
+    let _beside = beside();
     must_have("redis-server", "redis-server");
     let place = Place::new();
     let line = "recover redis --fault kill,stop --runs 1 --waiters 2 --lease 1s --pause 300ms";
@@ -126,7 +126,7 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
 
 #[test]
 fn never_within_the_limit_is_an_answer() {
-    let _alone = alone();
+    let _beside = beside();
     let done = jostle("recover lockfile --fault kill --runs 2 --within 300ms").run();
     done.exits(0)
         .leaves_nothing()
@@ -136,7 +136,7 @@ fn never_within_the_limit_is_an_answer() {
 
 #[test]
 fn a_lock_that_lets_two_in_is_caught() {
-    let _alone = alone();
+    let _beside = beside();
     must_have("python3", "python3-venv");
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/broken_peer.py");
     let done = jostle("recover --fault kill --waiters 1 --runs 1 --format json")
@@ -173,7 +173,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
 
 #[test]
 fn what_is_left_out_is_said_and_a_dry_run_is_a_plan() {
-    let _alone = alone();
+    let _beside = beside();
     let done = jostle("recover flock --runs 1 --waiters 1 --pause 100ms --dry-run").run();
     done.exits(0)
         .prints("workload = \"recover\"")
@@ -188,7 +188,7 @@ fn what_is_left_out_is_said_and_a_dry_run_is_a_plan() {
 
 #[test]
 fn nothing_is_left_of_a_run_that_is_interrupted_while_its_server_stands_still() {
-    let _alone = alone();
+    let _beside = beside();
     let line = "recover lockd --fault server-stop --pause 100s --within 300s --runs 1";
     let mut run = jostle(line).in_background();
     run.until("a server that stands still", |run| {
@@ -205,7 +205,7 @@ fn nothing_is_left_of_a_run_that_is_interrupted_while_its_server_stands_still() 
 #[test]
 #[ignore = "cargo xtask long"]
 fn porcupine_accepts_our_histories_and_refuses_a_double_grant() {
-    let _alone = alone();
+    let _beside = beside();
     must_have("go", "golang-go");
     let place = Place::new();
     let line = "recover flock lockd redis --runs 2 --waiters 2 --lease 1s --pause 300ms";

@@ -1,7 +1,7 @@
 //! docs/tasks.md: each block as it stands. Those that launch many services or need pandas
 //! run by `cargo xtask long`.
 
-use crate::common::{Place, alone, jostle, must_have};
+use crate::common::{Place, beside, jostle, must_have};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn each_task_is_one_block_in_at_most_ten_lines() {
 
 #[test]
 fn is_my_lock_slower_than_before() {
-    let _alone = alone();
+    let _beside = beside();
     must_have("cc", "gcc");
     let place = Place::new();
     let said = succeeds(run(&place, &block("slower than before")));
@@ -78,7 +78,7 @@ fn is_my_lock_slower_than_before() {
 
 #[test]
 fn is_it_my_server_or_my_load_generator() {
-    let _alone = alone();
+    let _beside = beside();
     must_have("redis-benchmark", "redis-tools");
     must_have("redis-server", "redis-server");
     let said = succeeds(run(&Place::new(), &block("load generator")));
@@ -103,7 +103,7 @@ fn a_run_of_ten_minutes_can_be_watched() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn which_lock_service_should_i_use() {
-    let _alone = alone();
+    let _beside = beside();
     let place = Place::new();
     let said = succeeds(run(&place, &block("lock service")));
     for service in ["lockd", "redis", "memcached", "etcd", "postgres"] {
@@ -115,7 +115,7 @@ fn which_lock_service_should_i_use() {
 #[test]
 #[ignore = "cargo xtask long"]
 fn the_data_gets_into_pandas() {
-    let _alone = alone();
+    let _beside = beside();
     let said = succeeds(run(&Place::new(), &block("pandas")));
     for word in ["target", "workers", "verdict", "flock", "sysv"] {
         assert!(said.contains(word), "{word}: {said}");

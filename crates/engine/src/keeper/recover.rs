@@ -187,7 +187,8 @@ impl<'a, T: Target> Recovery<'a, T> {
             true => self.servers.processes(),
             false => vec![owner],
         };
-        let (signal, rest): (fn(u32), fn(&Servers<'_>)) = match self.order.fault {
+        type Strike = (fn(u32), fn(&Servers<'_>));
+        let (signal, rest): Strike = match self.order.fault {
             Fault::Kill => (process::kill, |_| {}),
             Fault::Stop => (process::stop, |_| {}),
             // Whoever was started meanwhile.

@@ -104,7 +104,7 @@ mod tests {
     fn the_table_is_that_of_the_page() {
         let set = made::set();
         let results = results(std::slice::from_ref(&set));
-        assert!(results.contains("table class=\"headline\""));
+        assert!(results.contains("table class=\"headline cards points\""));
         assert!(html(&[set]).contains(&results), "{results}");
     }
 }

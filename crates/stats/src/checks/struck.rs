@@ -82,12 +82,10 @@ fn amiss(run: &Recovery) -> Option<String> {
         return Some("the owner did not hold the lock when the fault struck".to_owned());
     }
     let waits = |waiter: u64| did(waiter, What::Acquire);
-    match (1..=run.waiters).find(|waiter| !waits(*waiter)) {
-        None => None,
-        Some(waiter) => Some(format!(
-            "waiter {waiter} did not wait yet when the fault struck"
-        )),
-    }
+    let late = (1..=run.waiters).find(|waiter| !waits(*waiter))?;
+    Some(format!(
+        "waiter {late} did not wait yet when the fault struck"
+    ))
 }
 
 /// A call that returns after the next grant has been preempted by those it woke.
