@@ -148,7 +148,8 @@ mod tests {
     fn the_owner_holds_and_the_others_wait() {
         let granted = (10, 0, What::Granted);
         let asked = (20, 1, What::Acquire);
-        let table: [(u64, &[(u64, u64, What)], Is); 6] = [
+        type Events<'a> = &'a [(u64, u64, What)];
+        let table: [(u64, Events<'_>, Is); 6] = [
             (105, &[granted, asked], Is::Valid),
             (111, &[granted, asked], Is::Suspect),
             (105, &[asked], Is::Invalid),
