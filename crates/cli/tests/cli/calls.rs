@@ -17,6 +17,7 @@ fn measured(command: &str, options: &str) -> Point {
 
 #[test]
 fn a_call_is_split_into_spawn_run_and_reap() {
+    let _beside = beside();
     for carrier in ["processes", "threads"] {
         let point = measured("sh -c 'exit 0'", &format!("-n 40 -w 2 --as {carrier}"));
         assert_eq!(point.workload, "stream");
@@ -50,6 +51,7 @@ fn a_call_is_split_into_spawn_run_and_reap() {
 /// A failed call is quicker than one that does its work.
 #[test]
 fn an_unexpected_code_is_an_error_and_no_fast_success() {
+    let _beside = beside();
     let table = [
         // command, options, code, successes
         ("sh -c 'exit 3'", "", "3", 0),
@@ -82,6 +84,7 @@ fn an_unexpected_code_is_an_error_and_no_fast_success() {
 /// Of 20 calls every fourth ends with 7.
 #[test]
 fn codes_are_counted_each_by_itself() {
+    let _beside = beside();
     let point = measured("sh -c 'test $(({n} % 4)) = 0 && exit 7; exit 0'", "-n 20");
     let counted = [("0".to_owned(), 15), ("7".to_owned(), 5)].into();
     assert_eq!(point.codes, counted);
@@ -91,6 +94,7 @@ fn codes_are_counted_each_by_itself() {
 
 #[test]
 fn every_call_has_a_number_of_its_own_and_its_worker() {
+    let _beside = beside();
     let place = Place::new();
     let line = "call --runs 1 --quiet -n 10 -w 2 --null none --command-output out";
     let told = |options: &str| {
@@ -114,6 +118,7 @@ fn every_call_has_a_number_of_its_own_and_its_worker() {
 
 #[test]
 fn what_cannot_be_started_is_an_error_before_the_run() {
+    let _beside = beside();
     let place = Place::new();
     std::fs::write(place.file("plain"), "x").unwrap();
     let table = [
@@ -149,6 +154,7 @@ const HANGS: &str = "sh -c 'sleep 60 & sleep 60; true'";
 
 #[test]
 fn a_command_that_hangs_is_killed_and_counted() {
+    let _beside = beside();
     let options = "-n 3 --call-timeout 100ms --null none";
     let done = call(HANGS, options).run_cleanly().exits(3);
     assert!(done.took < Duration::from_secs(10), "{:?}", done.took);
@@ -160,6 +166,7 @@ fn a_command_that_hangs_is_killed_and_counted() {
 
 #[test]
 fn what_a_command_leaves_behind_ends_with_the_run() {
+    let _beside = beside();
     let done = call("sh -c 'sleep 60 & exit 0'", "-n 3 --null none").run();
     // At once, before anything had time to be cleared away.
     assert_eq!(done.what_is_left(), [""; 0]);

@@ -105,6 +105,7 @@ fn one_source_address_stands_beside_many_and_the_cliff_is_named() {
 
 #[test]
 fn nothing_said_is_planned_as_one_address_beside_many() {
+    let _beside = beside();
     jostle("connect --dry-run")
         .run()
         .exits(0)

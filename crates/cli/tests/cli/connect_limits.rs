@@ -6,7 +6,7 @@
 //! of it is tested where it is made, in the engine's preflight.
 
 use crate::common::cgroup::Cgroup;
-use crate::common::{Done, Jostle, Place, alone, jostle, must_be_root, must_have, reason};
+use crate::common::{Done, Jostle, Place, alone, beside, jostle, must_be_root, must_have, reason};
 use jostle_model::record::Is;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
@@ -223,6 +223,7 @@ fn memory_that_would_run_out() {
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_would() {
+    let _beside = beside();
     let table: &[(&str, &str)] = &[
         (
             "connect flock",

@@ -50,6 +50,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[test]
 fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
+    let _beside = beside();
     let place = Place::new();
     let script = "
         const chart = [...document.querySelectorAll('figure')]
@@ -123,6 +124,7 @@ fn it_opens_from_disk_without_a_complaint_and_shows_the_figures_of_the_file() {
 
 #[test]
 fn the_switch_changes_both_axes_by_pointer_key_and_address() {
+    let _beside = beside();
     let place = Place::new();
     let page = page(&place);
     let script = "
@@ -200,6 +202,7 @@ fn the_switch_changes_both_axes_by_pointer_key_and_address() {
 
 #[test]
 fn pointer_and_keys_reach_the_exact_figures() {
+    let _beside = beside();
     let place = Place::new();
     let script = "
         const chart = document.querySelector('figure svg.chart');
@@ -248,6 +251,7 @@ fn pointer_and_keys_reach_the_exact_figures() {
 
 #[test]
 fn a_mistake_in_a_script_would_be_heard() {
+    let _beside = beside();
     let place = Place::new();
     let page = place.file("wrong.html");
     fs::write(&page, "<!DOCTYPE html><script>nothing.is()</script>").unwrap();
@@ -321,6 +325,7 @@ fn an_interrupted_run_still_writes_the_page_of_its_finished_points() {
 
 #[test]
 fn only_pages_of_jostle_s_are_replaced() {
+    let _beside = beside();
     let place = Place::new();
     fs::write(place.file("notes.html"), "<p>my notes").unwrap();
     fs::write(place.file("empty.html"), "").unwrap();

@@ -14,6 +14,7 @@ fn phase<'a>(point: &'a Point, name: &str) -> Option<&'a jostle_model::record::D
 
 #[test]
 fn requests_share_a_connection_or_have_each_its_own() {
+    let _beside = beside();
     let server = Server::plain();
     for (options, connections) in [
         ("", 2),
@@ -38,6 +39,7 @@ fn requests_share_a_connection_or_have_each_its_own() {
 /// The password stood in plans, results and pages.
 #[test]
 fn the_password_of_an_address_is_sent_and_nowhere_written() {
+    let _beside = beside();
     let server = Server::plain();
     let url = format!("http://user:hunter2@127.0.0.1:{}/ok", server.port);
     let line = format!("stream {url} -n 5 -w 1 --runs 1 -o x.jsonl --html x.html --overwrite");
@@ -80,6 +82,7 @@ fn the_password_of_an_address_is_sent_and_nowhere_written() {
 /// A proxy would be what is measured.
 #[test]
 fn proxies_of_the_environment_are_not_asked() {
+    let _beside = beside();
     let server = Server::plain();
     let line = format!(
         "stream http://127.0.0.1:{}/ok -n 5 -w 1 --runs 1 -q",
@@ -100,6 +103,7 @@ fn proxies_of_the_environment_are_not_asked() {
 
 #[test]
 fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
+    let _beside = beside();
     let server = Server::plain();
     for (path, options, code, successes) in [
         ("/status/204", "", "204", 10),
@@ -122,6 +126,7 @@ fn a_status_that_is_no_success_is_an_error_unless_it_is_expected() {
 
 #[test]
 fn what_is_not_answered_is_an_error_by_its_name() {
+    let _beside = beside();
     let server = Server::plain();
     let slow = server.ask("http", "/slow", "-n 2 -w 1 --call-timeout 100ms");
     let point = slow.ends_within(Duration::from_secs(20)).exits(3).point();
@@ -156,6 +161,7 @@ fn what_is_not_answered_is_an_error_by_its_name() {
 
 #[test]
 fn every_request_has_a_number_of_its_own_or_one_of_a_range() {
+    let _beside = beside();
     let server = Server::plain();
     let asked = |options: &str| {
         server.measured("/page/{n}?by={worker}", &format!("-n 10 -w 2 {options}"));

@@ -175,6 +175,7 @@ fn is_an_error(done: Done, says: &[&str]) {
 
 #[test]
 fn an_honest_server_is_not_flagged() {
+    let _beside = beside();
     for (speech, way) in WAYS.iter().chain(EACH) {
         let point = asked(*speech, Lie::None, way).measures().point();
         assert_eq!(reason(&point, "errors"), None, "{speech:?} {way}");
@@ -186,6 +187,7 @@ fn an_honest_server_is_not_flagged() {
 /// as expected", although from the tenth on each answer was that to the request before.
 #[test]
 fn a_server_that_answers_every_tenth_request_twice_is_found_out() {
+    let _beside = beside();
     for late in [false, true] {
         for (speech, way) in WAYS {
             eprintln!("{speech:?} {way}, late: {late}");
@@ -206,6 +208,7 @@ fn a_server_that_answers_every_tenth_request_twice_is_found_out() {
 
 #[test]
 fn a_server_that_answers_the_next_request_before_it_is_sent_is_found_out() {
+    let _beside = beside();
     for (speech, way) in WAYS {
         eprintln!("{speech:?} {way}");
         let says: &[&str] = match speech {
@@ -220,6 +223,7 @@ fn a_server_that_answers_the_next_request_before_it_is_sent_is_found_out() {
 /// What is left on the way when the last request has its answer shows only then.
 #[test]
 fn an_answer_that_comes_after_the_last_request_is_found_when_the_connection_ends() {
+    let _beside = beside();
     for (speech, way) in WAYS {
         eprintln!("{speech:?} {way}");
         is_an_error(asked(*speech, Lie::AtEnd, way), &[UNASKED]);
@@ -228,6 +232,7 @@ fn an_answer_that_comes_after_the_last_request_is_found_when_the_connection_ends
 
 #[test]
 fn a_server_that_speaks_first_is_refused_before_anything_starts() {
+    let _beside = beside();
     for (speech, says) in [
         (Speech::Http, "answers before it is asked"),
         (Speech::Ldap, "answers before it is asked"),
@@ -245,6 +250,7 @@ fn a_server_that_speaks_first_is_refused_before_anything_starts() {
 
 #[test]
 fn half_an_answer_is_an_error_by_its_end_or_by_the_timeout() {
+    let _beside = beside();
     for (speech, way) in WAYS.iter().chain(EACH) {
         eprintln!("{speech:?} {way}");
         is_an_error(
@@ -262,6 +268,7 @@ fn half_an_answer_is_an_error_by_its_end_or_by_the_timeout() {
 
 #[test]
 fn half_an_answer_of_a_lock_service_is_an_error_when_the_wait_for_the_rest_is_over() {
+    let _beside = beside();
     for speech in [Speech::Lockd, Speech::Redis] {
         let way = "spread --in-flight 1 --generators 1 -t 300ms";
         let done = asked(speech, Lie::HalfThenSilence, way);
@@ -275,6 +282,7 @@ fn half_an_answer_of_a_lock_service_is_an_error_when_the_wait_for_the_rest_is_ov
 
 #[test]
 fn an_answer_of_the_wrong_kind_is_an_error() {
+    let _beside = beside();
     for (speech, way) in WAYS.iter().chain(EACH) {
         eprintln!("{speech:?} {way}");
         is_an_error(
@@ -286,6 +294,7 @@ fn an_answer_of_the_wrong_kind_is_an_error() {
 
 #[test]
 fn an_answer_to_another_request_is_an_error_where_requests_have_numbers() {
+    let _beside = beside();
     for way in ["--connection keep", "--connection each"] {
         let done = asked(Speech::Ldap, Lie::Other, &format!("-n 25 -w 2 {way}"));
         is_an_error(done, &["the server answered another request"]);

@@ -207,7 +207,10 @@ fn events_carry_what_the_record_says_later() {
     }
     // The last table is that of the page that is written at the end.
     let table = |html: &str| {
-        let table = html.split_once("<table class=\"headline\">").unwrap().1;
+        let table = html
+            .split_once("<table class=\"headline cards points\">")
+            .unwrap()
+            .1;
         table.split_once("</table>").unwrap().0.to_owned()
     };
     assert_eq!(table(&results), table(&place.read("p.html")));
@@ -241,6 +244,7 @@ fn browsers_that_leave_and_one_that_never_reads_disturb_nobody() {
 
 #[test]
 fn an_address_that_is_taken_is_an_error_before_anything_is_measured() {
+    let _beside = beside();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
     for option in [format!("--live={at}"), format!("--metrics {at}")] {
@@ -421,7 +425,7 @@ fn chromium_shows_a_run_in_progress_without_a_complaint() {
         "Throughput over time",
         "class=\"line c0\"",
         "class=\"stack c0\"",
-        "<table class=\"headline\">",
+        "<table class=\"headline cards points\">",
         "Operations of each worker, ascending",
     ];
     let mut missing = Vec::new();

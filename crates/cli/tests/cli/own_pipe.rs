@@ -102,6 +102,7 @@ fn programs_that_fall_silent_are_killed_and_the_request_is_named() {
 
 #[test]
 fn what_cannot_be_started_is_an_error_before_anything_starts() {
+    let _beside = beside();
     for (target, says) in [
         (
             "pipe",

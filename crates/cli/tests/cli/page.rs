@@ -3,7 +3,7 @@
 //! figures as files, and the page of a comparison.
 
 use crate::common::browser::load_and_do;
-use crate::common::{Place, must_have};
+use crate::common::{Place, beside, must_have};
 use std::fs;
 use std::path::PathBuf;
 
@@ -85,6 +85,7 @@ fn looked_at(place: &Place, pages: &[PathBuf], widths: &[u32]) -> Vec<serde_json
 
 #[test]
 fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() {
+    let _beside = beside();
     let place = Place::new();
     for record in records() {
         let name = record.file_stem().unwrap().to_string_lossy().into_owned();
@@ -106,6 +107,7 @@ fn no_record_is_cut_off_on_a_phone_or_a_screen_and_no_words_lie_on_each_other() 
 
 #[test]
 fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
+    let _beside = beside();
     let place = Place::new();
     let page = place.file("bad.html");
     let bad = "<!DOCTYPE html><meta name=\"viewport\" content=\"width=device-width\"><div \
@@ -122,6 +124,7 @@ fn the_look_finds_words_that_lie_on_each_other_and_a_page_that_is_too_wide() {
 
 #[test]
 fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences() {
+    let _beside = beside();
     let place = Place::new();
     for record in ["default.jsonl", "connect-20k.jsonl"] {
         let line = format!("report {RECORDS}/{record} --html page.html");
@@ -136,7 +139,8 @@ fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences(
         let (found, _) = load_and_do(&place, &place.file("page.html"), script);
         assert_eq!(found["id"], "conclusion");
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let console = flat(&console);
+        // A command that is longer than a line goes on after a backslash.
+        let console = flat(&console.replace("\\\n", " "));
         let said = found["said"].as_array().unwrap();
         assert!(said.len() >= 2, "{found}");
         for sentence in said {
@@ -155,6 +159,7 @@ fn the_conclusion_is_the_first_section_and_has_the_terminal_s_closing_sentences(
 
 #[test]
 fn a_label_names_its_file_everywhere() {
+    let _beside = beside();
     let place = Place::new();
     let files = format!("{COMPARED}/base.jsonl {COMPARED}/slower.jsonl");
     let labels =
@@ -191,6 +196,7 @@ fn a_label_names_its_file_everywhere() {
 
 #[test]
 fn every_figure_is_a_file_of_its_own() {
+    let _beside = beside();
     must_have("rsvg-convert", "librsvg2-bin");
     let place = Place::new();
     let line = format!("report {RECORDS}/default.jsonl --figures drawn");
@@ -232,6 +238,7 @@ fn every_figure_is_a_file_of_its_own() {
 
 #[test]
 fn without_a_program_that_makes_a_png_the_message_names_one() {
+    let _beside = beside();
     let place = Place::new();
     fs::create_dir(place.file("drawn")).unwrap();
     let line = format!("report {RECORDS}/default.jsonl --figures drawn");
@@ -246,6 +253,7 @@ fn without_a_program_that_makes_a_png_the_message_names_one() {
 
 #[test]
 fn a_comparison_has_a_page_that_begins_with_its_finding() {
+    let _beside = beside();
     let place = Place::new();
     let files = format!("{COMPARED}/base.jsonl {COMPARED}/slower.jsonl");
     let done = place

@@ -1,7 +1,7 @@
 //! The procedure engine as a target, run for real: over connections that are kept
 //! and by its thin client, launched for the run and running already.
 
-use crate::common::{Place, jostle, reason};
+use crate::common::{Place, beside, jostle, reason};
 use jostle_model::record::{Is, Point};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -25,6 +25,7 @@ fn measured(target: &str, options: &str) -> Point {
 
 #[test]
 fn both_ways_to_call_are_counted_alike_by_workers_and_engine() {
+    let _beside = beside();
     must_have_the_thin_client();
     for (target, phases) in [
         ("procd", &["send", "reply"][..]),
@@ -52,6 +53,7 @@ fn both_ways_to_call_are_counted_alike_by_workers_and_engine() {
 
 #[test]
 fn an_answer_without_a_code_is_an_error_and_no_fast_success() {
+    let _beside = beside();
     must_have_the_thin_client();
     for (target, code) in [
         ("procd:/nothing", "HTTP 404"),
@@ -95,6 +97,7 @@ fn engine(spool: &Path) -> Engine {
 
 #[test]
 fn an_engine_that_runs_already_is_called_where_it_listens() {
+    let _beside = beside();
     must_have_the_thin_client();
     let place = Place::new();
     std::fs::write(place.file("m"), "12345").unwrap();
@@ -117,6 +120,7 @@ fn an_engine_that_runs_already_is_called_where_it_listens() {
 
 #[test]
 fn what_cannot_be_called_is_refused() {
+    let _beside = beside();
     for (target, text) in [
         ("procd:accept", "write /PROCEDURE?ARGS"),
         ("procd://127.0.0.1:1", "write /PROCEDURE?ARGS"),

@@ -1,6 +1,7 @@
 //! `jostle stream` and `jostle hold`, run for real: what they record, what they
 //! find in a lock whose cost grows, and what they refuse.
 
+use crate::common::beside;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -53,6 +54,7 @@ fn flagged(point: &Value) -> bool {
 
 #[test]
 fn a_stream_does_exactly_its_operations_on_every_carrier() {
+    let _beside = beside();
     for (carrier, targets) in [
         ("processes", "lockd flock futex"),
         ("threads", "lockd flock futex"),
@@ -79,6 +81,7 @@ fn a_stream_does_exactly_its_operations_on_every_carrier() {
 
 #[test]
 fn the_daemon_counts_what_the_workers_did_pipelined_or_not() {
+    let _beside = beside();
     for pipeline in [1, 7, 100] {
         for names in ["one", "own"] {
             let points = points(&format!(
@@ -102,6 +105,7 @@ fn the_daemon_counts_what_the_workers_did_pipelined_or_not() {
 
 #[test]
 fn everything_is_held_at_once_and_its_memory_is_known() {
+    let _beside = beside();
     for pipeline in [1, 100] {
         let line = format!("hold lockd --keys 20000 -w 2 --runs 1 --pipeline {pipeline}");
         let point = &points(&line)[0];
@@ -124,6 +128,7 @@ fn everything_is_held_at_once_and_its_memory_is_known() {
 
 #[test]
 fn locks_without_a_server_are_held_too() {
+    let _beside = beside();
     let points = points("hold flock futex sysv null --keys 20 --runs 1");
     assert_eq!(points.len(), 4);
     for point in &points {
@@ -135,6 +140,7 @@ fn locks_without_a_server_are_held_too() {
 
 #[test]
 fn growth_is_found_where_it_is_and_only_there() {
+    let _beside = beside();
     // 30,000 locks in 30 chains: the last is behind a thousand others.
     let grown = |target: &str| {
         let point = &points(&format!("hold {target} --keys 30000 --runs 1"))[0];
@@ -150,6 +156,7 @@ fn growth_is_found_where_it_is_and_only_there() {
 
 #[test]
 fn the_sentence_says_what_grows() {
+    let _beside = beside();
     let output = jostle("hold chained:30 --keys 1000:20000 --runs 6 --quiet --seed 1");
     let text = String::from_utf8(output.stdout).unwrap();
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -164,6 +171,7 @@ fn the_sentence_says_what_grows() {
 
 #[test]
 fn what_makes_no_sense_is_refused_with_what_would() {
+    let _beside = beside();
     let table = [
         ("stream flock --pipeline 8", "--pipeline works with: lockd"),
         ("stream redis --pipeline 8", "--names own"),
@@ -181,6 +189,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
 
 #[test]
 fn keys_that_share_a_semaphore_are_not_held_together() {
+    let _beside = beside();
     let output = jostle("hold sysv --keys 100 --slots 64 --runs 1 --quiet");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -189,6 +198,7 @@ fn keys_that_share_a_semaphore_are_not_held_together() {
 
 #[test]
 fn a_run_that_takes_too_long_is_ended_with_a_message() {
+    let _beside = beside();
     let output = jostle("stream delay:50ms -n 1000 -w 1 -t 1 --runs 1 --quiet");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).unwrap();
@@ -197,6 +207,7 @@ fn a_run_that_takes_too_long_is_ended_with_a_message() {
 
 #[test]
 fn a_lock_that_lets_two_in_is_found() {
+    let _beside = beside();
     // Without a hold they only meet where both have a CPU at the same time.
     let found = (0..5).any(|_| {
         let points = points("stream busted:0.05 -n 100000 -w 2 --runs 1");
@@ -207,6 +218,7 @@ fn a_lock_that_lets_two_in_is_found() {
 
 #[test]
 fn an_optional_target_that_nobody_serves_is_left_out_and_said_to_be() {
+    let _beside = beside();
     let place = tempfile::tempdir().unwrap();
     let plan = place.path().join("plan.toml");
     let run = |targets: &str| {
@@ -234,6 +246,7 @@ fn an_optional_target_that_nobody_serves_is_left_out_and_said_to_be() {
 
 #[test]
 fn the_plan_of_the_old_daemon_s_tests_resolves() {
+    let _beside = beside();
     let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans/old.toml");
     let output = jostle(&format!("run {plan} --dry-run"));
     let text = String::from_utf8(output.stdout).unwrap();

@@ -57,6 +57,7 @@ fn succeeds(output: Output) -> String {
 
 #[test]
 fn each_task_is_one_block_in_at_most_ten_lines() {
+    let _beside = beside();
     let sections = sections();
     assert_eq!(sections.len(), 5);
     for (heading, body) in sections {
@@ -89,6 +90,7 @@ fn is_it_my_server_or_my_load_generator() {
 /// Its ten minutes are not waited for: the plan must be what the section promises.
 #[test]
 fn a_run_of_ten_minutes_can_be_watched() {
+    let _beside = beside();
     let mut line = block("ten minutes").trim_end().to_owned() + " --dry-run";
     let help = jostle("contend --help").run().exits(0);
     if !help.stdout.contains("--live") {
