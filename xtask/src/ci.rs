@@ -83,8 +83,10 @@ const STEPS: &[Step] = &[
                 "test",
                 "--package=jostle",
                 "--features=mpi",
-                "--test=ranks",
-                "--test=hosts",
+                "--test=cli",
+                "--",
+                "ranks::",
+                "hosts::",
             ])
         },
     },
