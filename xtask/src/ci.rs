@@ -86,7 +86,6 @@ const STEPS: &[Step] = &[
                 "--test=cli",
                 "--",
                 "ranks::",
-                "hosts::",
             ])
         },
     },

@@ -22,6 +22,15 @@ pub fn run() -> anyhow::Result<()> {
     shell::run(&mut shell::cargo(&[
         "test",
         "--package=jostle",
+        "--features=mpi",
+        "--test=cli",
+        "--",
+        "hosts::",
+    ]))?;
+    shell::run(&mut shell::cargo(&[
+        "test",
+        "--package=jostle",
+        "--package=jostle-lab",
         "--no-fail-fast",
         "--",
         "--ignored",
