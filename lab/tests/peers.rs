@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
+#[ignore = "cargo xtask long"]
 fn every_trial_runs_and_is_kept() {
     let lab = Path::new(env!("CARGO_BIN_EXE_jostle-lab"));
     let programs = lab.parent().unwrap();

@@ -2,6 +2,7 @@
 //! with the libraries of other languages that they wrap (npm, Maven and Go fetch and
 //! compile), the commands of pages run as they stand, lock services that are launched
 //! again and again; and actionlint, which Go fetches.
+//! Hosts under MPI, the benchmark against peers and drawings of all records too.
 //!
 //! They are marked `#[ignore]` with this command's name.
 
