@@ -101,11 +101,7 @@ impl Socket {
         sent.map_err(|error| failed(name, &error))
     }
 
-    fn read(
-        &mut self,
-        name: &'static str,
-        patience_ns: Option<u64>,
-    ) -> Result<Read_, CallError> {
+    fn read(&mut self, name: &'static str, patience_ns: Option<u64>) -> Result<Read_, CallError> {
         if self.patience_ns != patience_ns {
             self.stream
                 .set_patience(patience_ns.map(Duration::from_nanos))

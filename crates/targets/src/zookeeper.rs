@@ -106,7 +106,9 @@ impl Target for Zookeeper {
         let mut session = Session::open(&servers, 0, asked)?;
         make_containers(&mut session, names, setup.keys)?;
         let told = session::told(&servers[0]);
-        let version = told.as_deref().and_then(|told| session::line(told, "Zookeeper version"));
+        let version = told
+            .as_deref()
+            .and_then(|told| session::line(told, "Zookeeper version"));
         let zookeeper = Zookeeper {
             version: version.and_then(crate::login::version),
             timeout: session.timeout,
@@ -152,7 +154,8 @@ impl Target for Zookeeper {
         session.ask(op::GET_CHILDREN, self.keys, list, |key, frame| {
             let mut found = Reader(frame.body);
             if frame.error == 0 {
-                let read = found.strings(|child| left.push([&parent(key), &b"/"[..], child].concat()));
+                let read =
+                    found.strings(|child| left.push([&parent(key), &b"/"[..], child].concat()));
                 read.ok_or("its list of nodes is cut off")?;
             }
             Ok(())
@@ -162,11 +165,13 @@ impl Target for Zookeeper {
             name(&left[nth], out);
             jute::int(out, -1);
         };
-        session.ask(op::DELETE, left.len(), delete, |nth, frame| match frame.error {
-            0 | error::NO_NODE | error::NOT_EMPTY => Ok(()),
-            code => {
-                let path = String::from_utf8_lossy(&left[nth]);
-                Err(format!("cannot remove {path}: error {code}"))
+        session.ask(op::DELETE, left.len(), delete, |nth, frame| {
+            match frame.error {
+                0 | error::NO_NODE | error::NOT_EMPTY => Ok(()),
+                code => {
+                    let path = String::from_utf8_lossy(&left[nth]);
+                    Err(format!("cannot remove {path}: error {code}"))
+                }
             }
         })?;
         session.close()
@@ -186,7 +191,9 @@ impl Target for Zookeeper {
         let tick = self.tick_ms.map(|tick| (LEASE_LAG_FACT, tick as f64 * 1e6));
         let version = self.version.map(|version| ("server_version", version));
         let facts = [lease, tick, version].into_iter().flatten();
-        facts.map(|(name, value)| (name.to_owned(), value)).collect()
+        facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 
@@ -212,12 +219,14 @@ fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<(
             out.extend_from_slice(&names.name(key));
         });
     };
-    session.ask(op::CREATE_CONTAINER, keys, fill, |_, frame| match frame.error {
-        0 => Ok(()),
-        error::NO_AUTH => Err("it lets us create no node below /".to_owned()),
-        code => Err(format!(
-            "it creates no container node: error {code}; jostle needs ZooKeeper 3.5.3 or later"
-        )),
+    session.ask(op::CREATE_CONTAINER, keys, fill, |_, frame| {
+        match frame.error {
+            0 => Ok(()),
+            error::NO_AUTH => Err("it lets us create no node below /".to_owned()),
+            code => Err(format!(
+                "it creates no container node: error {code}; jostle needs ZooKeeper 3.5.3 or later"
+            )),
+        }
     })
 }
 

@@ -57,9 +57,8 @@ impl Server {
         let since = || {
             let packets = self.packets();
             let questions = self.asked.load(Relaxed) - asked;
-            [0, 1].map(|side| {
-                packets[side] - before[side] - questions * (before[side] - first[side])
-            })
+            [0, 1]
+                .map(|side| packets[side] - before[side] - questions * (before[side] - first[side]))
         };
         work(&since);
         since()

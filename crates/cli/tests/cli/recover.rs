@@ -134,8 +134,7 @@ fn a_robust_mutex_tells_its_next_owner_and_a_plain_one_is_never_granted_again() 
     assert!(robust.next_grant_ns.is_some() && robust.served == 2);
     let whats = |run: &Recovery| -> Vec<What> {
         let grants = run.history.iter().filter(|event| {
-            event.process != Some(0)
-                && matches!(event.what, What::Granted | What::GrantedFromDead)
+            event.process != Some(0) && matches!(event.what, What::Granted | What::GrantedFromDead)
         });
         grants.map(|event| event.what).collect()
     };
@@ -158,7 +157,10 @@ fn a_lease_of_etcd_is_longer_than_was_asked_for_and_begins_anew_with_the_server(
     assert_eq!(run.lease_ns, Some(2_000 * MS));
     // The owner, which nothing has struck, does not renew what it holds.
     let lease_anew_ns = run.after_return_ns.unwrap();
-    assert!(lease_anew_ns >= 0 && run.after_lease_ns.unwrap() > 0, "{run:?}");
+    assert!(
+        lease_anew_ns >= 0 && run.after_lease_ns.unwrap() > 0,
+        "{run:?}"
+    );
     assert_eq!(run.told, Some(true));
 }
 

@@ -93,7 +93,11 @@ impl Site<'_> {
                 self.run_to_its_end(&words, &ground.directory, user)
                     .map_err(|said| failed("cannot prepare", said))?;
             }
-            let words = [vec![first_word(recipe, &ground)?], recipe.arguments(&ground)].concat();
+            let words = [
+                vec![first_word(recipe, &ground)?],
+                recipe.arguments(&ground),
+            ]
+            .concat();
             let pid = self
                 .spawn(&words, &ground.directory, user)
                 .map_err(|error| failed("cannot start", error.to_string()))?;

@@ -90,7 +90,9 @@ impl Session {
     /// The system's, in words for the user.
     pub fn into_stream(self) -> Result<Stream, SetupError> {
         let set = self.stream.set_patience(None);
-        set.map_err(|error| SetupError(format!("cannot set how long an answer may take: {error}")))?;
+        set.map_err(|error| {
+            SetupError(format!("cannot set how long an answer may take: {error}"))
+        })?;
         Ok(self.stream)
     }
 
@@ -152,9 +154,11 @@ impl Session {
             let mut room = [0; 4096];
             match (&self.stream).read(&mut room) {
                 Ok(0) => {
-                    return Err("it closed the connection; does its limit on connections of one \
+                    return Err(
+                        "it closed the connection; does its limit on connections of one \
                                 host (maxClientCnxns, 60 by default) leave room for the workers?"
-                        .to_owned());
+                            .to_owned(),
+                    );
                 }
                 Ok(count) => self.input.extend_from_slice(&room[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -195,7 +199,10 @@ mod tests {
     fn lines_are_found_by_their_whole_name() {
         let told = "Zookeeper version: 3.8.0--1, built on 2024\nReceived: 12\nZxid: 0x5\n";
         assert_eq!(line(told, "Received"), Some("12"));
-        assert_eq!(line(told, "Zookeeper version"), Some("3.8.0--1, built on 2024"));
+        assert_eq!(
+            line(told, "Zookeeper version"),
+            Some("3.8.0--1, built on 2024")
+        );
         assert_eq!(line(told, "Rece"), None);
     }
 

@@ -374,9 +374,7 @@ impl Wire for ZookeeperWire {
         self.limit = match asking {
             Asking::Try => Limit::Try,
             Asking::Block => Limit::Never,
-            Asking::Within { left_ns } => {
-                Limit::Until(clock::monotonic().saturating_add(left_ns))
-            }
+            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
         };
         self.count += 1;
         self.nodes[key].count = self.count;
@@ -644,7 +642,10 @@ mod tests {
         }
         assert_eq!(hears(&mut wire, &both), pending(op::GET_CHILDREN));
         // Another one was killed meanwhile: the one before that is gone, too.
-        assert_eq!(hears(&mut wire, &listed(4, &[12, 3])), pending(op::GET_DATA));
+        assert_eq!(
+            hears(&mut wire, &listed(4, &[12, 3])),
+            pending(op::GET_DATA)
+        );
         let gone_already = failed(5, error::NO_NODE);
         assert_eq!(hears(&mut wire, &gone_already), pending(op::GET_CHILDREN));
         let heard = hears(&mut wire, &listed(6, &[15, 12]));
