@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Blocks of the measurement of the tool's own cost.
 const COST_BLOCKS: usize = 9;
 
-/// Of the cycle: what stamping may cost before it is thinned out.
+/// Share of a cycle that stamping may cost before it is thinned out.
 const STAMPS_MAY_COST: f64 = 0.05;
 
 /// Thinner than that, too few operations would be seen.
