@@ -270,7 +270,7 @@ fn rate_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// Of streams: what contention costs, and how much is the way to the server. Of
+/// After streams: what contention costs, and how much is the way to the server. After
 /// held locks: what a hundred times as many cost, up to a million.
 fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;

@@ -144,7 +144,7 @@ pub struct LockCapabilities {
 }
 
 impl LockCapabilities {
-    /// Of what is no lock.
+    /// A target that is no lock has none of them.
     pub const NONE: LockCapabilities = LockCapabilities {
         shared: false,
         timeout: false,
@@ -161,7 +161,8 @@ impl LockCapabilities {
         fenced: false,
     };
 
-    /// Of specimens that grant all, so that an owner that dies leaves nothing behind.
+    /// The capabilities of specimens that grant all, so that an owner that dies leaves
+    /// nothing behind.
     pub const GRANTS_ALL: LockCapabilities = LockCapabilities {
         shared: true,
         survives_owner: true,

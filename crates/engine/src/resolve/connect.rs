@@ -155,7 +155,7 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
             "--accept: one acceptor has nobody to share with; --acceptors 4, or leave it out",
         );
     }
-    // Of `unix` nothing but descriptors and memory is used up.
+    // Sockets of `unix` use up descriptors and memory alone.
     let tcp = specs.iter().any(|spec| spec.entry.name == "tcp");
     if !tcp
         && plan
