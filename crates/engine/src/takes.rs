@@ -93,7 +93,8 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
             true => crate::requested::nulls(plan, each),
             false => 0,
         };
-        let nulls_ns = nulls as f64 * operation_ns(plan, "exec:true", workers);
+        let null = plan.null.as_deref().unwrap_or(target);
+        let nulls_ns = nulls as f64 * operation_ns(plan, null, workers);
         let own_ns = each as f64 * operation_ns(plan, target, workers);
         return around + (workers as f64 * (own_ns + nulls_ns)) as u64;
     }
@@ -128,14 +129,13 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
         return 0.0;
     };
     let piped = plan.pipeline.is_some_and(|depth| depth > 1);
-    let alone = match (spec.entry.family, spec.entry.name) {
-        (_, "exec") if target == "exec:true" => 350_000.0,
-        (_, "exec") => 630_000.0,
-        (_, "procd-call") => 45_000.0,
-        (_, "procd") => 7_500.0,
-        (Family::Service, _) if piped => 1_800.0,
-        (Family::Service, _) if plan.workload == Workload::Hold => 26_000.0,
-        (Family::Service | Family::Server, _) => 33_000.0,
+    let alone = match spec.entry.family {
+        Family::Service if piped => 1_800.0,
+        Family::Service if plan.workload == Workload::Hold => 26_000.0,
+        Family::Service => 33_000.0,
+        Family::Server => jostle_targets::requests(spec.entry).map_or(0.0, |asked| {
+            (asked.usual_ns)(spec.argument.as_deref()) as f64
+        }),
         _ => 500.0,
     };
     // Two workers do not do twice as much on two CPUs, and more do no more than two.
@@ -149,7 +149,8 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
 fn sweep_ns(plan: &Plan, target: &str) -> u64 {
     let open = plan.open.iter().flat_map(|list| &list.0).max().copied();
     let (open, ports) = (open.unwrap_or(0), plan.ports.unwrap_or(1));
-    let tcp = target.starts_with("tcp") && plan.only != Some(Only::Bind);
+    let has_ports = Spec::parse(target).is_ok_and(|spec| spec.entry.has_ports());
+    let tcp = has_ports && plan.only != Some(Only::Bind);
     let each = match tcp {
         true => CONNECTION.0,
         false => CONNECTION.0 / 3,

@@ -206,7 +206,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
             }
         }
     }
-    path::judge(&mut summaries);
+    path::judge(experiment, &mut summaries);
     spread::judge(plan, &mut summaries);
     summaries
 }

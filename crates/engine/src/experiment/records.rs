@@ -28,6 +28,12 @@ impl Course<'_, '_> {
                 ..calibration
             },
             environment,
+            target_facts: self
+                .resolved
+                .specs
+                .iter()
+                .filter_map(|spec| Some((spec.typed.clone(), spec.entry.facts()?)))
+                .collect(),
             started_at,
         };
         self.sink(Record::Experiment(Box::new(experiment.clone())))?;

@@ -39,7 +39,7 @@ impl Demand {
         let embedded = spec.argument.is_none();
         let alone = plan.only == Some(Only::Bind);
         Demand {
-            has_ports: spec.entry.name == "tcp",
+            has_ports: spec.entry.has_ports(),
             embedded: embedded && !alone,
             sources,
             ports: plan.ports.unwrap_or(1),

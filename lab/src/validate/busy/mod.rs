@@ -361,6 +361,7 @@ pub mod tests {
                 plan: Plan::of(Workload::Contend),
                 environment: Environment::default(),
                 calibration: Calibration::default(),
+                target_facts: Default::default(),
                 started_at: String::new(),
             },
             point: Point {

@@ -337,6 +337,7 @@ mod tests {
                 plan,
                 environment: Environment::default(),
                 calibration: Calibration::default(),
+                target_facts: Default::default(),
                 started_at: String::new(),
             },
         }
