@@ -69,7 +69,7 @@ pub struct RunOrder {
     pub open_each: bool,
     /// Semaphores for several keys.
     pub slots: usize,
-    /// Of each worker.
+    /// Slack of each worker's timers.
     pub timer_slack: Nanos,
     /// By how much the sleep of a hold is cut short; the rest is spun.
     #[serde(default)]
@@ -97,7 +97,7 @@ pub struct RunOrder {
     pub place: Place,
     /// Which part of a run over several hosts this is; None: all of it.
     pub share: Option<Share>,
-    /// Of this run.
+    /// The seed of this run.
     pub seed: u64,
 }
 
@@ -228,10 +228,10 @@ impl RunOrder {
         edge(nth)..edge(nth + 1)
     }
 
-    /// Of the pipelined requests of a task: how many are sent together. A
-    /// connection that is alone on its thread sends a quarter of them at a time,
-    /// so that server and client work at the same time; among several the others
-    /// see to that. Small parts cost more than they bring.
+    /// How many pipelined requests of a task are sent together. A connection that is
+    /// alone on its thread sends a quarter of them at a time, so that server and client
+    /// work at the same time; among several connections the others see to that. Small
+    /// parts cost more than they bring.
     pub fn sent_together(&self) -> u64 {
         const LEAST: u64 = 25;
         let depth = self.pipeline as u64;
@@ -318,9 +318,9 @@ pub struct SweepOrder {
     pub close: Close,
     /// Connections a second that are offered.
     pub rate: Option<u64>,
-    /// Of each socket.
+    /// Send buffer of each socket.
     pub sndbuf: Option<u64>,
-    /// Of each socket.
+    /// Receive buffer of each socket.
     pub rcvbuf: Option<u64>,
     /// The one step that is measured.
     pub only: Option<Only>,
@@ -328,7 +328,7 @@ pub struct SweepOrder {
     pub cpus: Vec<usize>,
     /// What these CPUs were chosen by; each of several hosts has its own.
     pub place: Place,
-    /// Of each process.
+    /// Slack of each process's timers.
     pub timer_slack: Nanos,
     /// What it asks of the machine.
     pub load: Demand,
@@ -345,7 +345,7 @@ pub struct SweepOrder {
     /// With other hosts at the same time, which wait for each other at each listed
     /// number.
     pub together: Option<Together>,
-    /// Of this sweep.
+    /// The seed of this sweep.
     pub seed: u64,
 }
 
@@ -381,11 +381,11 @@ pub struct RecoverOrder {
     pub within: Nanos,
     /// How long what is stopped stays so.
     pub pause: Nanos,
-    /// Of locks that have one.
+    /// The lease of locks that have one.
     pub lease: Nanos,
-    /// Of each process.
+    /// Slack of each process's timers.
     pub timer_slack: Nanos,
-    /// Of when the fault strikes.
+    /// The seed of the time at which the fault strikes.
     pub seed: u64,
 }
 
@@ -506,8 +506,8 @@ pub struct Yield {
     /// From the common start to the end of each worker, where a number of
     /// operations ends the run.
     pub elapsed_ns: Vec<u64>,
-    /// Of each generator thread, or else of the busiest worker: CPU time with
-    /// time on the run queue, and the latter alone, as shares of its wall time.
+    /// Load of each generator thread, or else of the busiest worker: CPU time with time
+    /// on the run queue, and the latter alone, as shares of its wall time.
     pub generators: Vec<(f64, f64)>,
     /// Until all locks were held, and from the first release to the end.
     pub phases_ns: Option<(u64, u64)>,
@@ -550,14 +550,14 @@ pub struct Yield {
     pub slices: Vec<(u64, u64, u64)>,
     /// CPU time of the workers within the window.
     pub cpu_ns: Option<u64>,
-    /// Of that, what workers spun at the ends of sleeping holds.
+    /// The part of `cpu_ns` that workers spun at the ends of sleeping holds.
     #[serde(default)]
     pub spun_ns: u64,
     /// What sleeping idles that ended within the window took together, and how many
     /// they were.
     #[serde(default)]
     pub idled: (u64, u64),
-    /// Of the workers' lives after the start: user and system, as sampled.
+    /// User and system time of the workers' lives after the start, as sampled.
     pub usage_ns: (u64, u64),
     /// Time on the run queue, and times put on a CPU, within the window.
     pub runqueue_wait_ns: Option<u64>,
@@ -629,9 +629,9 @@ pub struct Sides {
     pub remote: bool,
     /// Whether its address is another machine's, by all that can be seen.
     pub elsewhere: bool,
-    /// Of the generators.
+    /// CPUs of the generators.
     pub generators: Vec<usize>,
-    /// Of the server; None: its process is not known, or not here.
+    /// CPUs of the server; None: its process is not known, or not here.
     pub server: Option<Vec<usize>>,
     /// CPUs' worth of time that the generators have together, at most.
     pub generators_quota: Option<f64>,
@@ -653,7 +653,7 @@ pub struct GeneratorYield {
     pub operations: u64,
     /// CPU time of its process.
     pub cpu_ns: Option<u64>,
-    /// Of its busiest thread: CPU time with time on the run queue, and the latter
+    /// Load of its busiest thread: CPU time with time on the run queue, and the latter
     /// alone, as shares of the window.
     pub busiest: Option<(f64, f64)>,
     /// Periods of its quota, and those in which it ran out.
@@ -675,7 +675,7 @@ pub struct RequestYield {
     pub codes: BTreeMap<String, u64>,
     /// User and system time of the processes that were started.
     pub children_ns: (u64, u64),
-    /// Of those that came at a rate.
+    /// What became of requests that came at a rate.
     pub open_loop: Option<Box<OpenLoopYield>>,
 }
 
@@ -691,9 +691,9 @@ pub struct OpenLoopYield {
     pub failed: u64,
     /// Never sent.
     pub dropped: u64,
-    /// Of those, for want of the generator and not of a slot.
+    /// The part of `dropped` for want of the generator and not of a slot.
     pub dropped_with_slot: u64,
-    /// Of those, when the window closed.
+    /// The part of `dropped` that still waited when the window closed.
     pub dropped_at_end: u64,
     /// Sent and not answered.
     pub in_flight: u64,
@@ -815,8 +815,9 @@ pub struct GrantLog {
     pub from_ns: u64,
     /// The window's end, or the first grant that some worker's log had no place for.
     pub until_ns: u64,
-    /// Of each worker its number, how many, and of each grant: time since the release
-    /// before, time held, lock and bits, growth of the token. LEB128, in base64.
+    /// The logs of all workers, each with its number and how many grants follow. A grant
+    /// is the time since the release before, time held, lock and bits, and growth of the
+    /// token. LEB128, in base64.
     pub packed: String,
 }
 
