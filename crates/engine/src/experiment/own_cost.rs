@@ -42,7 +42,7 @@ impl Course<'_, '_> {
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
             let costs = match spec.entry.path_alone() {
-                None => vec![(spec.typed.as_str(), self.cost(spec.whole(), COST_BLOCKS)?)],
+                None => vec![(spec.typed.as_str(), self.recent_cost(spec.whole())?)],
                 Some(path) => {
                     let [lock, path_alone] = self.costs_in_turns([spec.whole(), path])?;
                     vec![(spec.typed.as_str(), lock), (path, path_alone)]
@@ -57,16 +57,28 @@ impl Course<'_, '_> {
         Ok(calibration)
     }
 
+    /// Enough blocks on one target, which may have been measured a moment ago.
+    fn recent_cost(&mut self, target: &str) -> Result<Vec<[f64; 4]>, Stop> {
+        let order = self.cost_order(target, COST_BLOCKS);
+        let ended = &mut self.hooks.ended;
+        let keeper = self.world.keeper();
+        Ok(keeper.recent_cost(&order, &mut || ended().is_some())?)
+    }
+
     /// So many blocks on one target: counting alone, full, without stamps, without
     /// witness; in nanoseconds a pair.
     fn cost(&mut self, target: &str, blocks: usize) -> Result<Vec<[f64; 4]>, Stop> {
-        let mut run = order(&self.resolved.plan, target, 1, 0);
-        (run.hold, run.idle, run.shared) =
-            (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
-        let order = CostOrder { run, blocks };
+        let order = self.cost_order(target, blocks);
         let ended = &mut self.hooks.ended;
         let cost = self.world.keeper().cost(&order, &mut || ended().is_some());
         Ok(cost?)
+    }
+
+    fn cost_order(&self, target: &str, blocks: usize) -> CostOrder {
+        let mut run = order(&self.resolved.plan, target, 1, 0);
+        (run.hold, run.idle, run.shared) =
+            (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
+        CostOrder { run, blocks }
     }
 
     /// The same of two targets that are compared: in turns, so that a drift of the
