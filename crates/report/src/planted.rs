@@ -17,6 +17,7 @@ use jostle_model::record::{
 };
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
+use jostle_stats::histogram::Histogram;
 use jostle_stats::recover::{Seen, found as found_in};
 use jostle_stats::summary::summarize;
 
@@ -286,6 +287,8 @@ static CASES: &[Case] = &[
             }));
         })
     }),
+    fine("lag", SUSPECT, [10.0, 100.0], rate, read_late),
+    fine("lag", WORSE, [100.0, 400.0], rate, read_late),
     fine("faster", SUSPECT, [0.9, 0.1], connect, |asked, dose| {
         let ratio = if asked.again { 1.0 } else { dose };
         one(asked, |point| connections(point).to_previous = Some(ratio))
@@ -642,6 +645,28 @@ fn held(asked: &Asked, nanos: f64) -> Vec<Point> {
     })
 }
 
+/// A generator at 1000 requests a second whose threads wait so many microseconds for a
+/// CPU for each of them; the server takes 400.
+fn read_late(asked: &Asked, waited_us: f64) -> Vec<Point> {
+    let crowded = largest(&asked.plan.rate) >= Some(1_000);
+    let mut service = Histogram::new();
+    service.record_n(400_000, 1_000);
+    let service = service.to_buckets();
+    one(asked, |point| {
+        point.open_loop = Some(Box::new(OpenLoop {
+            planned: 1_000,
+            done: 1_000,
+            ..OpenLoop::default()
+        }));
+        point.server = Some(Server::default());
+        point.operations = 1_000;
+        point
+            .histograms
+            .insert("service_ns".to_owned(), service.clone());
+        point.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
+    })
+}
+
 fn slice(operations: u64, mean_wait_ns: Option<f64>) -> Slice {
     Slice {
         operations,
@@ -737,6 +762,23 @@ fn every_check_is_planted() {
     for check in CHECKS {
         let planted = CASES.iter().any(|case| case.check == check.name);
         assert!(planted, "{}", check.name);
+    }
+}
+
+/// A check with two thresholds needs a line for each.
+#[test]
+fn each_severity_that_a_threshold_names_is_planted() {
+    for check in CHECKS {
+        let threshold = (check.threshold)();
+        for (named, is) in [(": SUSPECT", Is::Suspect), (": INVALID", Is::Invalid)] {
+            let crossed = |case: &&Case| case.check == check.name && case.is[1] == is;
+            let planted = CASES.iter().any(|case| crossed(&case));
+            assert!(
+                planted || !threshold.contains(named),
+                "{}: {is:?}",
+                check.name
+            );
+        }
     }
 }
 
