@@ -90,7 +90,7 @@ impl<'a> Pipelined<'a> {
         self.pairs = pair.repeat((READY / pair.len()).clamp(1, self.together as usize));
     }
 
-    fn put_acquire(&self, key: usize, out: &mut Vec<u8>) {
+    fn put_acquire(&mut self, key: usize, out: &mut Vec<u8>) {
         self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
     }
 
@@ -124,8 +124,9 @@ impl<'a> Pipelined<'a> {
         }
     }
 
-    fn put(&self, count: u64, out: &mut Vec<u8>) {
-        let keys = (self.sent..self.sent + count).map(|nth| self.first + nth as usize);
+    fn put(&mut self, count: u64, out: &mut Vec<u8>) {
+        let first = self.first;
+        let keys = (self.sent..self.sent + count).map(|nth| first + nth as usize);
         match self.kind {
             Kind::Acquires => keys.for_each(|key| self.put_acquire(key, out)),
             Kind::Releases => {
@@ -241,8 +242,8 @@ impl Job for Pipelined<'_> {
     }
 
     /// All have acquired their locks.
-    fn due(&mut self, out: &mut Vec<u8>) -> Next {
-        self.go_on(out)
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError> {
+        Ok(self.go_on(out))
     }
 
     fn wind_up(&mut self) -> Next {
