@@ -284,6 +284,8 @@ static CASES: &[Case] = &[
             }));
         })
     }),
+    fine("lag", SUSPECT, [10.0, 100.0], rate, read_late),
+    fine("lag", WORSE, [100.0, 400.0], rate, read_late),
     fine("faster", SUSPECT, [0.9, 0.1], connect, |asked, dose| {
         let ratio = if asked.again { 1.0 } else { dose };
         one(asked, |point| connections(point).to_previous = Some(ratio))
@@ -435,6 +437,23 @@ fn every_check_is_planted() {
     for check in CHECKS {
         let planted = CASES.iter().any(|case| case.check == check.name);
         assert!(planted, "{}", check.name);
+    }
+}
+
+/// A check with two thresholds needs a line for each.
+#[test]
+fn each_severity_that_a_threshold_names_is_planted() {
+    for check in CHECKS {
+        let threshold = (check.threshold)();
+        for (named, is) in [(": SUSPECT", Is::Suspect), (": INVALID", Is::Invalid)] {
+            let crossed = |case: &&Case| case.check == check.name && case.is[1] == is;
+            let planted = CASES.iter().any(|case| crossed(&case));
+            assert!(
+                planted || !threshold.contains(named),
+                "{}: {is:?}",
+                check.name
+            );
+        }
     }
 }
 

@@ -4,11 +4,13 @@ use super::{Asked, largest};
 use crate::made;
 use jostle_model::connect::Connections;
 use jostle_model::hosts::HostPart;
+use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
     Accounts, At, Distribution, Event, Generator, Point, Server, Slice, Spread, What,
 };
 use jostle_model::{List, Plan};
+use jostle_stats::histogram::Histogram;
 use jostle_stats::recover::{Seen, found as found_in};
 
 /// `contend flock -w 10`, hold 1 ms, 5 s.
@@ -309,4 +311,26 @@ pub(super) fn tail(rank: u64, beyond: u64) -> HostPart {
         beyond_p99: Some(beyond),
         ..HostPart::default()
     }
+}
+
+/// A generator at 1000 requests a second whose threads wait so many microseconds for a
+/// CPU for each of them; the server takes 400.
+pub(super) fn read_late(asked: &Asked, waited_us: f64) -> Vec<Point> {
+    let crowded = largest(&asked.plan.rate) >= Some(1_000);
+    let mut service = Histogram::new();
+    service.record_n(400_000, 1_000);
+    let service = service.to_buckets();
+    one(asked, |point| {
+        point.open_loop = Some(Box::new(OpenLoop {
+            planned: 1_000,
+            done: 1_000,
+            ..OpenLoop::default()
+        }));
+        point.server = Some(Server::default());
+        point.operations = 1_000;
+        point
+            .histograms
+            .insert("service_ns".to_owned(), service.clone());
+        point.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
+    })
 }
