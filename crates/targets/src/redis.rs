@@ -87,6 +87,7 @@ impl Target for Redis {
             pipeline: true,
             remote: true,
             tasks: true,
+            answering: Some("echo"),
             ..LockCapabilities::NONE
         },
         no_threads: None,

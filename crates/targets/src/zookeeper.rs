@@ -105,7 +105,7 @@ impl Target for Zookeeper {
         let names = Names::new(setup)?;
         let mut session = Session::open(&servers, 0, asked)?;
         make_containers(&mut session, names, setup.keys)?;
-        let told = session::told(&servers[0]);
+        let told = servers.iter().find_map(session::told);
         let version = told
             .as_deref()
             .and_then(|told| session::line(told, "Zookeeper version"));

@@ -65,7 +65,8 @@ impl Server {
     }
 
     fn prepare(&self, ledger: &Ledger) -> Zookeeper {
-        let argument = format!("//{}", self.address);
+        // A server that is down stands before it: the next one is taken.
+        let argument = format!("//127.0.0.1:1,{}", self.address);
         let setup = Setup {
             argument: Some(&argument),
             ..servers::setup(ledger, 3)

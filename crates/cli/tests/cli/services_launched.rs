@@ -55,7 +55,9 @@ fn each_service_is_launched_measured_and_gone_on_every_carrier() {
         let these = launching().filter(|entry| carrier != "tasks" || entry.carries_tasks());
         let names: Vec<&str> = these.map(|entry| entry.name).collect();
         let line = format!("hold {} --keys 40 -w 3 --as {carrier}", names.join(" "));
-        let points = as_json(&line).run().measures().leaves_nothing().points();
+        // Each server is started more than once, and some take seconds for it.
+        let run = as_json(&line).within(Duration::from_secs(400)).run();
+        let points = run.measures().leaves_nothing().points();
         assert_eq!(points.len(), names.len(), "{line}");
         for point in &points {
             is_faultless(point);

@@ -8,7 +8,7 @@ use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{Calibration, Latencies, OwnCost};
 use jostle_model::time::Busy;
-use jostle_stats::{intervals, path};
+use jostle_stats::intervals;
 use jostle_sys::clock;
 use jostle_targets::Spec;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Blocks of the measurement of the tool's own cost.
 const COST_BLOCKS: usize = 9;
 
-/// Of the cycle: what stamping may cost before it is thinned out.
+/// Share of a cycle that stamping may cost before it is thinned out.
 const STAMPS_MAY_COST: f64 = 0.05;
 
 /// Thinner than that, too few operations would be seen.
@@ -41,7 +41,7 @@ impl Course<'_, '_> {
         let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
-            let costs = match path::alone(&spec.typed) {
+            let costs = match spec.entry.path_alone() {
                 None => vec![(spec.typed.as_str(), self.recent_cost(spec.whole())?)],
                 Some(path) => {
                     let [lock, path_alone] = self.costs_in_turns([spec.whole(), path])?;

@@ -257,7 +257,7 @@ impl Keeper {
     /// # Errors
     /// The keeper has gone, or stopped in the middle of an answer.
     pub fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
-        /// Of an answer that has begun.
+        /// How long the rest of an answer may take once it has begun.
         const REST: Duration = Duration::from_secs(10);
         if self.gone {
             return Err(self.lost());

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Its output, in its directory.
 const LOG: &str = "server.log";
 
-/// Of a log, in a message.
+/// Lines of a log that a message quotes.
 const LAST_LINES: usize = 4;
 
 /// Another port is tried so often where somebody else was faster.

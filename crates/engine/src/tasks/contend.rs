@@ -27,8 +27,8 @@ pub struct Contending<'a> {
     token: Option<u64>,
     /// No attempt begins any more.
     over: bool,
-    /// Of workers that only count: grants, those before the window, and what
-    /// the keeper's flag said last.
+    /// Counters of a worker that only counts: grants, those before the window, and the
+    /// last value of the keeper's flag.
     total: u64,
     base: u64,
     seen: u64,

@@ -12,8 +12,7 @@ use jostle_targets::wire::{Asking, Request, Wire};
 use jostle_targets::{CallError, Kind, Mode, Target, surplus};
 use std::collections::VecDeque;
 
-/// Of a stream's requests, which are always the same: how many bytes stand
-/// ready.
+/// Bytes that stand ready of a stream's requests, which are always the same.
 const READY: usize = 16 * 1024;
 
 /// One worker.
@@ -28,7 +27,7 @@ pub struct Pipelined<'a> {
     together: u64,
     sent: u64,
     done: u64,
-    /// Of a pair the grant has come, the release not yet.
+    /// Whether a pair has its grant, and its release is still to come.
     half: bool,
     batches: VecDeque<Batch>,
     /// When the last batch was answered.

@@ -6,7 +6,8 @@ use crate::sleeping;
 use jostle_model::Remedy;
 use jostle_model::record::{Is, LimitedBy, Point, Reason};
 
-/// Of the response's p99, and in nanoseconds: what the generator may be late by.
+/// Lateness of the generator that is flagged: as a share of the response's p99, and in
+/// nanoseconds.
 const SUSPECT: (f64, f64) = (0.10, 50_000.0);
 const INVALID: (f64, f64) = (0.25, 200_000.0);
 
@@ -237,7 +238,8 @@ fn own_waking(evidence: &Evidence<'_>) -> f64 {
     2.0 * sleeping::wake_up(latencies).0 as f64
 }
 
-/// Of all requests: what was never answered took at least as long as it waited.
+/// The tail of the response over all requests: one that was never answered took at least
+/// as long as it waited.
 fn response(evidence: &Evidence<'_>) -> f64 {
     let mut all = pooled(evidence.runs, "response_ns");
     all.merge(&pooled(evidence.runs, "unanswered_ns"));

@@ -29,20 +29,20 @@ impl Session {
     /// With the first of the servers, from number `from` on, that lets us in.
     ///
     /// # Errors
-    /// In words for the user: what the last one said.
+    /// In words for the user: what each of them said.
     pub fn open(
         servers: &[Address],
         from: usize,
         timeout: Duration,
     ) -> Result<Session, SetupError> {
-        let mut last = SetupError("no server is named".to_owned());
+        let mut refused = Vec::new();
         for nth in 0..servers.len() {
             match Session::with(&servers[(from + nth) % servers.len()], timeout) {
                 Ok(session) => return Ok(session),
-                Err(error) => last = error,
+                Err(SetupError(said)) => refused.push(said),
             }
         }
-        Err(last)
+        Err(SetupError(refused.join("; ")))
     }
 
     fn with(server: &Address, timeout: Duration) -> Result<Session, SetupError> {
@@ -155,8 +155,9 @@ impl Session {
             match (&self.stream).read(&mut room) {
                 Ok(0) => {
                     return Err(
-                        "it closed the connection; does its limit on connections of one \
-                                host (maxClientCnxns, 60 by default) leave room for the workers?"
+                        "it closed the connection, as a server of an ensemble without \
+                                a quorum does, or one that has as many connections of this host as \
+                                it takes (maxClientCnxns, 60 by default)"
                             .to_owned(),
                     );
                 }
