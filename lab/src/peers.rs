@@ -279,6 +279,7 @@ mod tests {
             plan: Plan::of(Workload::Contend),
             environment: Environment::default(),
             calibration: Calibration::default(),
+            target_facts: Default::default(),
             started_at: "2026-01-01T00:00:00Z".to_owned(),
         }));
         let point = Record::Point(Box::new(Point {

@@ -54,7 +54,7 @@ const STEPS: &[Step] = &[
         name: "tests",
         run: || cargo(&["test", "--workspace"]),
     },
-    // Of the programs that the tests have just built.
+    // It packs the programs that the tests have just built.
     Step {
         name: "packaging",
         run: dist::check_packaging,

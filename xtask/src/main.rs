@@ -82,7 +82,7 @@ enum Task {
         /// Users in the directory
         #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         entries: u32,
-        /// Of names and group members
+        /// The seed of names and group members
         #[arg(long, default_value_t = 2007)]
         seed: u64,
         /// Where it listens: of a host of `cargo xtask hosts`, its address

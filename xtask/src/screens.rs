@@ -28,7 +28,7 @@ const COLUMNS: [usize; 2] = [80, 120];
 /// Bytes of a picture, at most.
 const LIMIT: usize = 50_000;
 
-/// Of a letter in a terminal, in pixels.
+/// The width of a letter in a terminal, in pixels.
 const LETTER: f64 = 7.9;
 const LINE: f64 = 17.0;
 const AROUND: f64 = 14.0;

@@ -451,7 +451,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
             () if carrier == Carrier::Tasks => 1,
             () => 0,
         },
-        semaphores: match spec.entry.name.starts_with("sysv") {
+        semaphores: match spec.entry.lock.semaphore_sets {
             true if keys == 1 => 1,
             true => plan.slots.unwrap_or(1),
             false => 0,

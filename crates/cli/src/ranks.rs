@@ -10,7 +10,7 @@ use jostle_sys::ledger;
 
 /// What every measurement needs, begun in this order.
 pub struct Crew {
-    /// Of all stamps.
+    /// The clock of all stamps.
     pub clock: Clock,
     /// This host, or all of a job.
     pub world: World,

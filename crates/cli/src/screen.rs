@@ -22,7 +22,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Of this process's standard output.
+    /// This process's standard output.
     pub fn here() -> Screen {
         let terminal = terminal_size::terminal_size_of(stdout());
         let terminal = terminal.map(|(width, _)| usize::from(width.0));

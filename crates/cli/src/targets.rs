@@ -43,7 +43,7 @@ fn of(family: Family) -> impl Iterator<Item = &'static Entry> {
     all().filter(move |entry| entry.family == family)
 }
 
-/// Of a lock; other families have none of them.
+/// The traits that a lock of this family may have; other families have none.
 fn traits(family: Family) -> Vec<Trait> {
     match family {
         Family::Connection | Family::Server => Vec::new(),

@@ -152,7 +152,7 @@ fn each_host_its_own_lock_is_flagged(keepers: &mut [Keeper; 2]) {
         let seen: u64 = yields.iter().map(|one| one.violations).sum();
         let operations: u64 = yields.iter().flat_map(|one| &one.operations).sum();
         let found = judge(yields);
-        // Of two that hold half of the time or more, half of the grants meet one.
+        // Two workers that hold half of the time or more meet in half of the grants.
         assert!(found.violations > operations / 10, "{target}: {found:?}");
         assert_eq!(seen, 0, "{target}");
         assert_eq!(found.hosts, 2);

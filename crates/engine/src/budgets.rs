@@ -17,8 +17,8 @@ pub struct Budgets {
     pub by_address: bool,
 }
 
-/// Of all machines with generators: one on which they are not apart is enough, and one
-/// of which it is not known leaves it open.
+/// The answer for all machines with generators: one machine on which they are not apart
+/// is enough, and one about which it is not known leaves it open.
 pub fn budgets(machines: &[Sides]) -> Budgets {
     let each = machines.iter().map(of_machine);
     let doubt = |budgets: &Budgets| match budgets.disjoint {

@@ -86,7 +86,7 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
     point
 }
 
-/// Of connect(), or of bind() where that is all.
+/// Median time of connect(), or of bind() where that is all.
 pub fn median(point: &Point) -> Option<f64> {
     let measured = point.connect_ns.as_ref().or(point.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)

@@ -10,6 +10,7 @@ mod faults;
 mod orders;
 mod own_cost;
 mod pilots;
+mod records;
 mod sweeps;
 
 pub use orders::order;
@@ -18,18 +19,14 @@ use crate::hosts;
 use crate::keeper::KeeperError;
 use crate::order::{RunOrder, Running};
 use crate::point::{Which, point};
-use crate::proven;
 use crate::requested;
 use crate::resolve::Resolved;
 use crate::schedule::{self, Asked, Schedule, Timing};
 use crate::world::{self, Ran, World};
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{
-    At, End, Environment, Experiment, Fit, Is, Judged, Null, Point, Record, SCHEMA,
-};
+use jostle_model::record::{At, End, Environment, Experiment, Fit, Null, Point, Record};
 use jostle_model::{List, Nanos};
-use jostle_stats::checks::{self, Evidence};
-use jostle_stats::{fit, harm, intervals, spoilt, summary};
+use jostle_stats::{intervals, spoilt};
 use jostle_sys::clock::Clock;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -241,7 +238,6 @@ impl Course<'_, '_> {
             return self.go_recover(environment, started_at);
         }
         let mut calibration = self.calibrate()?;
-        calibration.specimens = proven::last(&environment);
         let points = self.resolved.points();
         let left_out = self.ceilings(&points, &mut calibration)?;
         let counted = !self.resolved.plan.workload.has_window();
@@ -258,15 +254,8 @@ impl Course<'_, '_> {
         };
         schedule.concessions.extend(left_out);
         self.concessions = schedule.concessions.clone();
-        let experiment = Experiment {
-            schema: SCHEMA.to_owned(),
-            plan: self.plan_as_scheduled(&columns, &schedule),
-            environment,
-            calibration,
-            started_at,
-        };
-        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
-        self.experiment = Some(experiment.clone());
+        let plan = self.plan_as_scheduled(&columns, &schedule);
+        let experiment = self.begin(plan, calibration, environment, started_at)?;
         self.blocks(&experiment, &points, &schedule)?;
         self.conclude()
     }
@@ -299,10 +288,6 @@ impl Course<'_, '_> {
             list.0.retain(|value| kept.contains(value));
         }
         plan
-    }
-
-    fn sink(&mut self, record: Record) -> Result<(), Stop> {
-        (self.hooks.record)(&record).map_err(Stop::Sink)
     }
 
     fn blocks(
@@ -452,16 +437,7 @@ impl Course<'_, '_> {
         if experiment.environment.cpu_accounting == "exact" {
             point.cpu_split = point.cpu_split.map(|_| "exact".to_owned());
         }
-        point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
-        point.verdict = checks::verdict(&Evidence {
-            experiment,
-            runs: &[&point],
-        });
-        // A measured run is in the table, also where the file has failed.
-        self.points.push(point.clone());
-        self.sink(Record::Point(Box::new(point.clone())))?;
-        (self.hooks.progress)(Progress::Done(&point));
-        Ok(())
+        self.finish(experiment, point)
     }
 
     /// A run, and beside it the requests that do nothing, where the plan has some:
@@ -490,56 +466,6 @@ impl Course<'_, '_> {
             .run(order, &mut || ended().is_some(), &mut |look| {
                 progress(Progress::Running(&look))
             })
-    }
-
-    /// The verdicts of the points, and how the figures grow over what was swept.
-    fn conclude(&mut self) -> Result<(), Stop> {
-        let Some(experiment) = &self.experiment else {
-            return Ok(());
-        };
-        let points = summary::summarize(experiment, &self.points);
-        self.fits = fit::fits(experiment, &points);
-        let verdicts: Vec<Judged> = points.iter().map(|point| point.judged()).collect();
-        for verdict in verdicts {
-            self.sink(Record::Verdict(Box::new(verdict)))?;
-        }
-        for fit in self.fits.clone() {
-            self.sink(Record::Fit(Box::new(fit)))?;
-        }
-        Ok(())
-    }
-
-    fn end(&mut self, stop: Option<Stop>) -> End {
-        // By the verdicts that a reader of the file will see: of all runs of a
-        // point together.
-        let invalid = self.experiment.as_ref().is_some_and(|experiment| {
-            let points = summary::summarize(experiment, &self.points);
-            points.iter().any(|point| point.verdict.is == Is::Invalid)
-        });
-        let (exit, error) = match &stop {
-            None if invalid => (exit::INVALID, None),
-            None => (exit::DONE, None),
-            Some(Stop::Keeper(KeeperError::Interrupted)) => (
-                (self.hooks.ended)().unwrap_or(exit::INTERRUPTED),
-                Some("interrupted".to_owned()),
-            ),
-            Some(Stop::Keeper(error)) => (exit::FAILED, Some(error.to_string())),
-            Some(Stop::Sink(text)) => (exit::FAILED, Some(text.clone())),
-        };
-        let end = End {
-            exit,
-            error,
-            elapsed_s: self.started.elapsed().as_secs_f64(),
-        };
-        let written = self.experiment.is_some() && !matches!(stop, Some(Stop::Sink(_)));
-        if written && let Err(text) = (self.hooks.record)(&Record::End(end.clone())) {
-            return End {
-                exit: exit::FAILED,
-                error: Some(text),
-                ..end
-            };
-        }
-        end
     }
 }
 

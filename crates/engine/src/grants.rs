@@ -92,7 +92,7 @@ impl Logs {
         }
     }
 
-    /// Of one worker.
+    /// The log of one worker, for writing.
     pub fn pen(&self, worker: usize) -> Pen<'_> {
         Pen {
             words: self.words(worker),

@@ -158,7 +158,7 @@ pub enum Stage {
 const FIGURE_WORDS: usize = 4;
 const FIGURES_AT: usize = Word::End as usize;
 const SLICES_AT: usize = FIGURES_AT + FIGURE_WORDS * Figure::ALL.len();
-/// Of each slice: operations, stamped ones, their waits, releases, their times.
+/// Words of each slice: operations, stamped ones, their waits, releases, their times.
 const SLICE_ROWS: usize = 5;
 const CULPRITS_AT: usize = SLICES_AT + SLICE_ROWS * SLICES;
 const MESSAGE_AT: usize = CULPRITS_AT + 2 * CULPRITS;

@@ -98,7 +98,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         });
     } else if full {
         distributions(&mut point, order, data, over);
-        // Of pipelined requests every batch is stamped.
+        // Pipelined requests have a stamp for every batch.
         point.stamp_every = Some(match order.pipeline {
             0 | 1 => order.stamp_every,
             _ => 1,
@@ -132,7 +132,7 @@ fn generator((busy_share, runqueue_share): (f64, f64)) -> Generator {
     }
 }
 
-/// Of each worker, by its own time.
+/// The rate of each worker, by its own time.
 fn rates(data: &Yield) -> Vec<f64> {
     let each = data.operations.iter().zip(&data.elapsed_ns);
     each.map(|(operations, elapsed)| *operations as f64 * 1e9 / (*elapsed).max(1) as f64)

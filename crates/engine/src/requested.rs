@@ -11,8 +11,8 @@ use jostle_model::{Nanos, Plan, defaults};
 use jostle_stats::censor;
 use jostle_targets::Spec;
 
-/// Of each worker, beside a run: more would cost more than they tell. The mean of
-/// so many spawns is known to one or two percent.
+/// Requests of each worker beside a run that do nothing: more would cost more than they
+/// tell. The mean of so many spawns is known to one or two percent.
 const NULLS_AT_MOST: u64 = 500;
 
 /// How many requests that do nothing stand beside so many of a worker.
@@ -238,7 +238,7 @@ mod tests {
         let mut point = Point::default();
         fill_in(&mut point, &requests, &data, &[]);
         let open = point.open_loop.unwrap();
-        // Of those that were answered alone it would be a millisecond.
+        // If only answered requests counted, it would be a millisecond.
         assert_eq!(open.response_kaplan_meier.get("p50"), None);
         assert!(open.response_at_least["p50"] > 800_000_000, "{open:?}");
     }

@@ -4,7 +4,7 @@
 mod connect;
 mod hosts;
 mod rate;
-mod recover;
+pub(crate) mod recover;
 mod requests;
 mod spread;
 

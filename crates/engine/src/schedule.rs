@@ -112,7 +112,7 @@ impl Schedule {
     }
 }
 
-/// Of one point.
+/// The times of a run of one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     /// The window.

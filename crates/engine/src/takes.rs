@@ -5,6 +5,7 @@
 //! one, as measured on two virtual CPUs. The records of the repository are its test. What a
 //! network adds is not in it. Once pilots have run, `schedule` knows better.
 
+use crate::resolve::recover::makes_sense;
 use crate::schedule::{BLOCKS, Pilot};
 use jostle_model::connect::Only;
 use jostle_model::defaults;
@@ -25,6 +26,8 @@ const TARGET: Nanos = Nanos::from_millis(300);
 const RUN: Nanos = Nanos::from_millis(20);
 /// Generators with a share of a CPU start and end slowly.
 const LIMITED_RUN: Nanos = Nanos::from_millis(180);
+/// The arrivals of an owner and three waiters, one by one, and the moment of a fault.
+const FAULT: Nanos = Nanos::from_millis(100);
 const WORKER: Nanos = Nanos::from_micros(150);
 
 /// Opening a connection, closing both ends of it, and looking at it.
@@ -62,7 +65,11 @@ fn of_plan(plan: &Plan) -> Nanos {
             points.map(|(target, at)| run_ns(&plan, target, at)).sum()
         }
     };
-    let setup = EXPERIMENT.0 + TARGET.0 * plan.targets.len() as u64;
+    let own_cost = match plan.workload {
+        Workload::Recover => 0,
+        _ => TARGET.0 * plan.targets.len() as u64,
+    };
+    let setup = EXPERIMENT.0 + own_cost;
     let all = setup.saturating_add(runs.saturating_mul(round));
     Nanos(match (plan.runs, plan.budget) {
         (None, Some(budget)) => all.min(budget.0),
@@ -75,12 +82,10 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
     let around = RUN.0 + WORKER.0.saturating_mul(workers);
     if plan.workload == Workload::Recover {
-        // The lease ends, or what was struck goes on; a lock of the kernel is free at once.
-        let leased = Spec::parse(target).is_ok_and(|spec| spec.entry.is_remote());
-        let lease = plan.lease.filter(|_| leased).unwrap_or_default();
-        let paused = matches!(at.fault, Some(Fault::Stop | Fault::ServerStop));
-        let pause = plan.pause.filter(|_| paused).unwrap_or_default();
-        return around + lease.max(pause).0;
+        return match Spec::parse(target) {
+            Ok(spec) => fault_ns(plan, &spec, at.fault),
+            Err(_) => around,
+        };
     }
     if !plan.workload.has_window() {
         let each = at.operations.or(at.keys).unwrap_or(1);
@@ -88,7 +93,8 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
             true => crate::requested::nulls(plan, each),
             false => 0,
         };
-        let nulls_ns = nulls as f64 * operation_ns(plan, "exec:true", workers);
+        let null = plan.null.as_deref().unwrap_or(target);
+        let nulls_ns = nulls as f64 * operation_ns(plan, null, workers);
         let own_ns = each as f64 * operation_ns(plan, target, workers);
         return around + (workers as f64 * (own_ns + nulls_ns)) as u64;
     }
@@ -104,23 +110,35 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     around + limited + window.0 + warmup.0
 }
 
+/// One fault of `recover`, in nanoseconds; zero where it cannot strike the target. The
+/// lease ends, or what was stopped goes on. A lock of the kernel is free at once, and a
+/// service that was killed has usually forgotten the lock.
+pub fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
+    if !fault.is_some_and(|fault| makes_sense(fault, spec)) {
+        return 0;
+    }
+    let lease = plan.lease.filter(|_| spec.entry.is_remote());
+    let paused = matches!(fault, Some(Fault::Stop | Fault::ServerStop));
+    let pause = plan.pause.filter(|_| paused);
+    FAULT.0 + lease.max(pause).unwrap_or_default().0
+}
+
 /// What an operation adds to a run of so many workers, in nanoseconds.
 fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
     let Ok(spec) = Spec::parse(target) else {
         return 0.0;
     };
     let piped = plan.pipeline.is_some_and(|depth| depth > 1);
-    let alone = match (spec.entry.family, spec.entry.name) {
-        (_, "exec") if target == "exec:true" => 350_000.0,
-        (_, "exec") => 630_000.0,
-        (_, "procd-call") => 45_000.0,
-        (_, "procd") => 7_500.0,
-        (Family::Service, _) if piped => 1_800.0,
-        (Family::Service, _) if plan.workload == Workload::Hold => 26_000.0,
-        (Family::Service | Family::Server, _) | (Family::Own, "pipe") => 33_000.0,
+    let alone = match spec.entry.family {
+        Family::Service if piped => 1_800.0,
+        Family::Service if plan.workload == Workload::Hold => 26_000.0,
+        Family::Service => 33_000.0,
+        Family::Server => jostle_targets::requests(spec.entry).map_or(0.0, |asked| {
+            (asked.usual_ns)(spec.argument.as_deref()) as f64
+        }),
         // Servers that only answer.
-        (Family::Specimen, _) if spec.entry.is_remote() && piped => 1_800.0,
-        (Family::Specimen, _) if spec.entry.is_remote() => 33_000.0,
+        Family::Specimen if spec.entry.is_remote() && piped => 1_800.0,
+        Family::Specimen if spec.entry.is_remote() => 33_000.0,
         _ => 500.0,
     };
     // Two workers do not do twice as much on two CPUs, and more do no more than two.
@@ -134,7 +152,8 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
 fn sweep_ns(plan: &Plan, target: &str) -> u64 {
     let open = plan.open.iter().flat_map(|list| &list.0).max().copied();
     let (open, ports) = (open.unwrap_or(0), plan.ports.unwrap_or(1));
-    let tcp = target.starts_with("tcp") && plan.only != Some(Only::Bind);
+    let has_ports = Spec::parse(target).is_ok_and(|spec| spec.entry.has_ports());
+    let tcp = has_ports && plan.only != Some(Only::Bind);
     let each = match tcp {
         true => CONNECTION.0,
         false => CONNECTION.0 / 3,
@@ -194,7 +213,7 @@ fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
     Some((option, list?))
 }
 
-/// Of many values every second one goes, of few the greatest.
+/// Leaves out every second one of many values, and the greatest of few.
 fn thin(plan: &mut Plan) -> Option<String> {
     const MANY: usize = 12;
     let workload = plan.workload;
@@ -261,6 +280,17 @@ mod tests {
             assert!((estimated / took - 1.0).abs() < 0.25, "{name}: {estimated}");
         }
         assert!(compared > 12, "{compared}");
+    }
+
+    /// It took 20.5 s on two virtual CPUs.
+    #[test]
+    fn the_estimate_of_faults_is_within_a_quarter_of_what_they_took() {
+        let mut plan = Plan::of(Workload::Recover);
+        plan.targets = ["flock", "lockd", "redis"].map(str::to_owned).to_vec();
+        plan.runs = Some(1);
+        let resolved = crate::resolve::resolve(plan, 1, &[0, 1]).unwrap();
+        let estimated = takes(&[resolved.plan]).as_secs_f64();
+        assert!((estimated / 20.5 - 1.0).abs() < 0.25, "{estimated}");
     }
 
     #[test]

@@ -236,13 +236,13 @@ pub struct Stopped {
 /// Medians of one decade.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decade {
-    /// Of connect(), or of bind() with `--only bind`.
+    /// Median time of connect(), or of bind() with `--only bind`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub connect_ns_p50: Option<u64>,
-    /// Of accept4().
+    /// Median time of accept4().
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub accept_ns_p50: Option<u64>,
-    /// Of the first close(), by connections still open.
+    /// Median time of the first close(), by connections still open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub close_ns_p50: Option<u64>,
 }
@@ -267,13 +267,13 @@ pub struct Closing {
     /// See the point's `connections`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_wait_left: Option<u64>,
-    /// Of the whole sweep. See the point's field.
+    /// The machine's own pulse around the whole sweep. See the point's field.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub anchor: Option<Anchor>,
-    /// Of closing alone.
+    /// Figures of closing alone, by decade.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub decades: BTreeMap<String, Decade>,
-    /// Of closing alone.
+    /// Histograms of closing alone, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub histograms: BTreeMap<String, Buckets>,
 }

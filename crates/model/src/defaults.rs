@@ -21,6 +21,15 @@ pub fn targets(workload: Workload) -> &'static [&'static str] {
     }
 }
 
+/// Targets whose results are worth having beside each other: where a fault strikes, a lock
+/// that stays its owner's and one that does not.
+pub fn contrasts(workload: Workload) -> &'static [&'static str] {
+    match workload {
+        Workload::Recover => &["lockd", "redis"],
+        _ => &[],
+    }
+}
+
 /// What is swept where the plan does not say. It is printed whatever it is, since it
 /// is what was asked.
 pub fn swept(workload: Workload) -> Plan {

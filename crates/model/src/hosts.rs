@@ -64,7 +64,7 @@ pub struct HostPart {
     /// CPU time for each operation, as the point has it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_us_per_operation: Option<f64>,
-    /// Of its busiest generator or worker: (CPU time + time runnable but not
+    /// Load of its busiest generator or worker: (CPU time + time runnable but not
     /// running) / its wall time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub busy_share: Option<f64>,

@@ -20,10 +20,10 @@ pub struct OpenLoop {
     pub dropped: u64,
     /// Sent and not answered when the run was ended.
     pub in_flight: u64,
-    /// Of `dropped`: those for which there was a free slot, so that the generator
-    /// could have sent them.
+    /// The part of `dropped` for which there was a free slot, so that the generator could
+    /// have sent them.
     pub dropped_with_slot: u64,
-    /// Of `dropped`: those that still waited to be sent when the window closed; the
+    /// The part of `dropped` that still waited to be sent when the window closed; the
     /// others had waited for longer than the plan allows.
     pub dropped_at_end: u64,
     /// From the intended start, or from the moment at which a slot was free if that

@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(typed.parse(), Ok(server.clone()), "{typed}");
             assert_eq!(server.to_string(), typed);
         }
-        // Of older result files.
+        // Older result files have this form.
         assert_eq!("/slapd".parse(), Ok(ServerAt::Group("/slapd".to_owned())));
     }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 14] = [
+const KEYED_BY_DATA: [&str; 15] = [
     "codes",
     "decades",
     "errors",
@@ -33,6 +33,7 @@ const KEYED_BY_DATA: [&str; 14] = [
     "setup",
     "slab_caches",
     "sockstat",
+    "target_facts",
     "truth",
 ];
 
@@ -123,6 +124,14 @@ fn experiment() -> Experiment {
         plan: plan(),
         environment: environment(),
         calibration: calibration(),
+        target_facts: map(
+            "pipe:lock",
+            TargetFacts {
+                answering: Some("echo+pipe".to_owned()),
+                path_alone: true,
+                descriptor_each: true,
+            },
+        ),
         started_at: "2026-01-01T00:00:00Z".to_owned(),
     }
 }

@@ -252,8 +252,8 @@ fn rows_are_printed(set: &ResultSet) {
     }
 }
 
-/// Of points that are all INVALID no sentence, comparison, fit or limit is printed
-/// beside the reason.
+/// If all points are INVALID, no sentence, comparison, fit or limit is printed beside the
+/// reason.
 fn nothing_is_drawn(set: &ResultSet, judged: &[Judged]) {
     if judged.is_empty() || !judged.iter().all(|point| point.verdict.is_invalid()) {
         return;

@@ -11,7 +11,6 @@ use crate::recover;
 use crate::requests;
 use jostle_model::plan::{Measure, Workload};
 use jostle_model::record::{Across, Exclusion, OwnCost};
-use jostle_stats::path;
 use jostle_stats::requested::makes_requests;
 use jostle_stats::spoilt;
 use jostle_stats::summary::PointSummary;
@@ -243,7 +242,8 @@ fn own_cost(points: &[PointSummary<'_>]) -> Vec<String> {
 fn path_alone(set: &ResultSet, points: &[PointSummary<'_>]) -> Vec<String> {
     let costs = &set.experiment.calibration.own_cost;
     let known = by_target(points, |point| {
-        let path = costs.get(path::alone(point.target)?)?;
+        let facts = set.experiment.facts(point.target);
+        let path = costs.get(facts.path_alone()?)?;
         Some((point.own_cost?.pair_ns, path.pair_ns))
     });
     let sentence = |(target, (pair, path)): (&str, (f64, f64))| {

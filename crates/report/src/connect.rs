@@ -11,7 +11,7 @@ use jostle_model::record::Point;
 use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
 
-/// Of `connect`.
+/// The columns of `connect`.
 pub static COLUMNS: &[Column] = &[
     TARGET,
     always(["source", "addrs"], |point| point.at.sources.map(grouped)),
@@ -32,7 +32,7 @@ pub static COLUMNS: &[Column] = &[
     }),
 ];
 
-/// Of the call that is measured.
+/// Median time of the call that is measured.
 pub fn measured(point: &PointSummary<'_>) -> Option<Estimate> {
     point.connect_p50_ns.or(point.bind_p50_ns)
 }

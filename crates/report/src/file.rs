@@ -59,7 +59,7 @@ pub enum FileError {
     Schema {
         /// The file.
         path: String,
-        /// Of the experiment record.
+        /// The line of the experiment record.
         line: usize,
         /// The version that it names.
         found: String,
@@ -523,7 +523,7 @@ mod tests {
             error.contains("line 3: 1e+300 is nothing that can be measured"),
             "{error}"
         );
-        // Of an experiment, whose machine may allow whatever it likes.
+        // A seed belongs to an experiment, and its machine may allow any value.
         let mut set = made::set();
         set.experiment.plan.seed = Some(u64::MAX);
         assert!(parse(&text_of(&set)).is_ok());

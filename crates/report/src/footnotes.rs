@@ -16,7 +16,7 @@ pub struct Footnotes<'a> {
 }
 
 impl<'a> Footnotes<'a> {
-    /// Of a table with a row for each point.
+    /// The notes of a table with a row for each point.
     pub fn of(points: &'a [PointSummary<'_>]) -> Footnotes<'a> {
         let mut notes: Vec<Note<'a>> = Vec::new();
         for (row, point) in points.iter().enumerate() {

@@ -42,7 +42,7 @@ fn blocks(set: &ResultSet) -> Vec<String> {
         .collect()
 }
 
-/// Of `recover`: a line for each fault.
+/// The table of `recover`, with a line for each fault.
 fn of_faults(points: &[PointSummary<'_>]) -> String {
     let target = points.first().map_or("", |point| point.target);
     let header = format!("# {target}: {}\n", recover::GNUPLOT_HEADER);
@@ -53,7 +53,7 @@ fn of_faults(points: &[PointSummary<'_>]) -> String {
     header + &lines.collect::<String>()
 }
 
-/// Of an open loop, which lockscale did not have: a line for each rate.
+/// The table of an open loop, which lockscale did not have, with a line for each rate.
 fn of_rates(points: &[PointSummary<'_>]) -> String {
     let target = points.first().map_or("", |point| point.target);
     let header = format!("# {target}: {}\n", rate::GNUPLOT_HEADER);

@@ -39,7 +39,7 @@ pub struct Heading {
 }
 
 impl Heading {
-    /// Of figures.
+    /// The heading of a column of figures.
     pub fn right(upper: &str, lower: &str) -> Heading {
         Heading {
             title: [upper.to_owned(), lower.to_owned()],
@@ -49,7 +49,7 @@ impl Heading {
         }
     }
 
-    /// Of texts.
+    /// The heading of a column of texts.
     pub fn left(lower: &str) -> Heading {
         Heading {
             left: true,
@@ -236,7 +236,7 @@ impl Grid {
         widths
     }
 
-    /// Of the longest word of a column.
+    /// The width of the longest word of a column.
     fn least_width(&self, at: usize) -> usize {
         let titles = self.columns[at]
             .title
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_cell_may_be_wider_than_the_formatter_pads() {
-        // Of a target of 70,000 characters the table panicked: format! pads to 65,535.
+        // A target of 70,000 characters made the table panic: format! pads to 65,535.
         let mut grid = grid();
         grid.rows[0][0] = "x".repeat(70_000);
         let widest = grid.text().lines().map(|line| line.chars().count()).max();

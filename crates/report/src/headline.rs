@@ -27,7 +27,7 @@ pub struct Headline {
     pub plus_minus: Option<&'static str>,
 }
 
-/// Of `contend`.
+/// The columns of `contend`.
 static COLUMNS: &[Column] = &[
     TARGET,
     WORKERS,
@@ -54,7 +54,7 @@ static COLUMNS: &[Column] = &[
     }),
 ];
 
-/// Of workloads whose runs end with their operations.
+/// The columns of workloads whose runs end with their operations.
 static COUNTED: &[Column] = &[
     TARGET,
     always(["", "workers"], |point| {
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(all.len(), COLUMNS.len());
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
-        // Of one run there is no spread either.
+        // A single run has no spread either.
         assert_eq!(gone, [PLUS_MINUS, "ideal", "us/lock", "wait"]);
     }
 

@@ -93,7 +93,7 @@ pub fn table(
 /// A point, and what is asked of it for its lines.
 struct Lines<'a> {
     point: &'a PointSummary<'a>,
-    /// Of the run of median rate.
+    /// The hosts' parts in the run of median rate.
     parts: &'a [HostPart],
     /// Ranks that own the tail.
     owners: Vec<u64>,

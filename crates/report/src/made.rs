@@ -135,6 +135,7 @@ pub fn experiment() -> Experiment {
             specimens: None,
             host_ceilings: Vec::new(),
         },
+        target_facts: Default::default(),
         started_at: "2026-11-21T00:00:00Z".to_owned(),
     }
 }

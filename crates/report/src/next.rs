@@ -6,12 +6,12 @@
 
 use crate::ResultSet;
 use crate::command::{command, with, without};
+use jostle_model::defaults;
 use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, exclusion, lost_update};
-use jostle_stats::path::{alone, answering, only_answers};
 use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
@@ -201,10 +201,8 @@ fn question(set: &ResultSet) -> Step {
 fn recover_question(plan: &Plan, mut next: Plan) -> Step {
     let name = |target: &String| target.split(':').next().unwrap_or_default().to_owned();
     let known: BTreeSet<String> = plan.targets.iter().map(name).collect();
-    match ["lockd", "redis"]
-        .iter()
-        .find(|other| !known.contains(**other))
-    {
+    let mut contrasts = defaults::contrasts(plan.workload).iter();
+    match contrasts.find(|other| !known.contains(**other)) {
         Some(other) => {
             next.targets.push((*other).to_owned());
             next.fault = None;
@@ -240,7 +238,7 @@ fn requests_question(plan: &Plan, mut next: Plan) -> Step {
 /// After one address beside many: what a million cost. After that, what other
 /// listening sockets cost.
 fn connect_question(plan: &Plan, mut next: Plan) -> Step {
-    if plan.only.is_some() || plan.targets.iter().any(|target| target != "tcp") {
+    if plan.only.is_some() || plan.targets != defaults::targets(plan.workload) {
         return Step::Type(TARGETS.to_owned());
     }
     if most(&plan.open) < Some(1_000_000) {
@@ -270,20 +268,21 @@ fn rate_question(plan: &Plan, mut next: Plan) -> Step {
     Step::Measure(Box::new(next))
 }
 
-/// Of streams: what contention costs, and how much is the way to the server. Of
+/// After streams: what contention costs, and how much is the way to the server. After
 /// held locks: what a hundred times as many cost, up to a million.
 fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
-    let has_path = |target: &String| alone(target).is_some();
-    let served =
-        set.points.iter().any(|point| point.server.is_some()) || plan.targets.iter().any(has_path);
-    let targets = plan.targets.iter();
-    let echoes: BTreeSet<&str> = targets.filter_map(|target| answering(target)).collect();
-    let has_echo = plan.targets.iter().any(|target| only_answers(target));
+    let facts = |target: &String| set.experiment.facts(target);
+    let mut targets = plan.targets.iter();
+    let served = set.points.iter().any(|point| point.server.is_some())
+        || targets.any(|target| facts(target).path_alone().is_some());
+    let answering = plan.targets.iter().filter_map(|t| facts(t).answering);
+    let answering: BTreeSet<String> = answering.collect();
+    let has_one = plan.targets.iter().any(|t| answering.contains(t));
     match (plan.workload, plan.names, &plan.keys) {
         (Workload::Stream, Some(Names::One), _) => next.names = Some(Names::Own),
-        (Workload::Stream, ..) if served && !has_echo && !echoes.is_empty() => {
-            next.targets.extend(echoes.into_iter().map(str::to_owned));
+        (Workload::Stream, ..) if served && !has_one && !answering.is_empty() => {
+            next.targets.extend(answering);
         }
         (Workload::Hold, _, Some(List(keys))) => {
             let most = keys.iter().max().copied().unwrap_or(1);
@@ -291,7 +290,7 @@ fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
                 return Step::Type(TARGETS.to_owned());
             }
             next.keys = Some(List(vec![most, 100 * most]));
-            next.targets.retain(|target| !is_file_lock(target));
+            next.targets.retain(|target| !facts(target).descriptor_each);
             if next.targets.is_empty() {
                 return Step::Type(TARGETS.to_owned());
             }
@@ -303,12 +302,6 @@ fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
 
 fn most(list: &Option<List>) -> Option<u64> {
     list.as_ref()?.0.iter().max().copied()
-}
-
-/// Those hold a descriptor for each lock.
-fn is_file_lock(target: &str) -> bool {
-    let name = target.split(':').next().unwrap_or(target);
-    ["flock", "ofd", "fcntl", "posix", "lockfile"].contains(&name)
 }
 
 #[cfg(test)]

@@ -4,21 +4,19 @@
 //! By them every check is tested at its thresholds, by the smallest step either way, and
 //! every remedy is typed as it is printed. A check without a line here fails.
 
+mod plants;
+
 use crate::ResultSet;
 use crate::command::{with, without};
 use crate::made;
-use jostle_model::connect::{Connections, Stopped};
-use jostle_model::hosts::HostPart;
+use jostle_model::connect::Stopped;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::plan::{Fault, Measure, Place, Workload};
-use jostle_model::record::{
-    Accounts, At, Distribution, Event, Experiment, Generator, Is, Point, Reason, Server, Slice,
-    Spread, What,
-};
+use jostle_model::plan::{Measure, Place};
+use jostle_model::record::{Accounts, Distribution, Experiment, Is, Point, Reason, Server};
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, with_text};
-use jostle_stats::recover::{Seen, found as found_in};
 use jostle_stats::summary::summarize;
+use plants::*;
 
 /// What is asked of the planted machine.
 struct Asked {
@@ -286,6 +284,8 @@ static CASES: &[Case] = &[
             }));
         })
     }),
+    fine("lag", SUSPECT, [10.0, 100.0], rate, read_late),
+    fine("lag", WORSE, [100.0, 400.0], rate, read_late),
     fine("faster", SUSPECT, [0.9, 0.1], connect, |asked, dose| {
         let ratio = if asked.again { 1.0 } else { dose };
         one(asked, |point| connections(point).to_previous = Some(ratio))
@@ -363,306 +363,6 @@ static CASES: &[Case] = &[
     whole("rotations", SUSPECT, [900.0, 50.0], contend, few),
 ];
 
-/// `contend flock -w 10`, hold 1 ms, 5 s.
-fn contend() -> Plan {
-    Plan {
-        targets: vec!["flock".to_owned()],
-        workers: Some(List(vec![10])),
-        runs: None,
-        ..made::plan()
-    }
-}
-
-fn with_workers(workers: u64) -> Plan {
-    Plan {
-        workers: Some(List(vec![workers])),
-        ..contend()
-    }
-}
-
-fn alone() -> Plan {
-    with_workers(1)
-}
-
-/// As many workers as leave a CPU to the server.
-fn one_each() -> Plan {
-    alone()
-}
-
-/// Without hold and idle.
-fn short() -> Plan {
-    Plan {
-        hold: None,
-        idle: None,
-        ..contend()
-    }
-}
-
-fn profiled() -> Plan {
-    Plan {
-        during: Some("perf record -a".to_owned()),
-        ..contend()
-    }
-}
-
-fn stream() -> Plan {
-    Plan {
-        operations: Some(List(vec![1_000])),
-        workload: Workload::Stream,
-        ..alone()
-    }
-}
-
-/// Connections of a plan.
-const MANY: u64 = 20_000;
-
-fn connect() -> Plan {
-    Plan {
-        targets: vec!["tcp".to_owned()],
-        open: Some(List(vec![MANY])),
-        sources: Some(List(vec![1])),
-        ..Plan::of(Workload::Connect)
-    }
-}
-
-fn rate() -> Plan {
-    Plan {
-        rate: Some(List(vec![1_000])),
-        workload: Workload::Rate,
-        ..contend()
-    }
-}
-
-fn spread() -> Plan {
-    Plan {
-        targets: vec!["lockd".to_owned()],
-        in_flight: Some(100),
-        generators: Some(List(vec![3])),
-        ..Plan::of(Workload::Spread)
-    }
-}
-
-fn generators() -> Plan {
-    Plan {
-        generators: Some(List(vec![3, 6])),
-        ..spread()
-    }
-}
-
-/// A clean run of what is asked.
-fn clean(asked: &Asked) -> Point {
-    let plan = &asked.plan;
-    let workers = asked.workers();
-    let mut point = made::point(
-        "flock",
-        1,
-        945.0,
-        38.0,
-        &made::queue(workers, 4_720 / workers),
-    );
-    point.target.clone_from(&plan.targets[0]);
-    point.window_s = asked.window_s();
-    point.at = At {
-        workers: plan.workers.as_ref().map(|_| workers),
-        operations: largest(&plan.operations),
-        open: largest(&plan.open),
-        rate: largest(&plan.rate),
-        generators: largest(&plan.generators),
-        ..At::default()
-    };
-    point
-}
-
-fn one(asked: &Asked, plant: impl FnOnce(&mut Point)) -> Vec<Point> {
-    let mut point = clean(asked);
-    plant(&mut point);
-    vec![point]
-}
-
-fn runs(asked: &Asked, count: u32) -> Vec<Point> {
-    let run = |run| Point {
-        run,
-        block: run,
-        ..clean(asked)
-    };
-    (1..=count).map(run).collect()
-}
-
-fn witness(point: &mut Point) -> &mut jostle_model::record::Exclusion {
-    point.exclusion.get_or_insert_default()
-}
-
-fn connections(point: &mut Point) -> &mut Connections {
-    point.connections.get_or_insert_default()
-}
-
-fn spread_of(point: &mut Point) -> &mut Spread {
-    let spread = point.spread.get_or_insert_default();
-    spread.in_flight = 100;
-    spread
-}
-
-/// So many workers wait from the beginning of the window to its end.
-fn waits(point: &mut Point, workers: u64) {
-    point.acquire_ns.get_or_insert_default().censored = workers;
-    let shares = point.per_worker.get_or_insert_default();
-    shares.longest_wait_ns = Some((point.window_s * 1e9) as u64);
-}
-
-/// A server that holds so many connections less than there should be.
-fn lost(asked: &Asked, dose: f64) -> Vec<Point> {
-    one(asked, |point| {
-        let opened = largest(&asked.plan.open).unwrap_or(MANY);
-        let held = MANY - dose as u64;
-        let lost = opened.saturating_sub(held);
-        let connections = connections(point);
-        connections.opened = opened;
-        connections.lost = Some(lost);
-        connections.first_lost = (lost > 0).then_some(held + 1);
-    })
-}
-
-/// Two hosts of which one begins later, by so many nanoseconds.
-fn apart(asked: &Asked, late_ns: f64) -> Vec<Point> {
-    one(asked, |point| {
-        point.hosts = vec![HostPart::default(), HostPart::default()];
-        point.hosts[1].late_ns = late_ns as i64;
-    })
-}
-
-fn stolen(asked: &Asked, ticks: f64, busy_ticks: u64) -> Vec<Point> {
-    one(asked, |point| {
-        point.machine.busy_ticks = busy_ticks;
-        point.machine.stolen_ticks = asked.first(ticks) as u64;
-    })
-}
-
-/// Another program that ran, and kept ours waiting, for so many seconds.
-fn beside(asked: &Asked, seconds: f64) -> Vec<Point> {
-    one(asked, |point| {
-        let seconds = asked.first(seconds);
-        point.accounts = Some(Box::new(Accounts {
-            between_s: 5.0,
-            cpus: 2,
-            waited_s: Some(seconds),
-            others_s: Some(seconds),
-            ..Accounts::default()
-        }));
-    })
-}
-
-/// A worker on its own CPU that asks a server.
-fn asks(point: &mut Point, busy_share: f64, runqueue_share: f64) {
-    point.server = Some(Server::default());
-    point.generators = vec![Generator {
-        busy_share,
-        runqueue_share,
-        process: None,
-    }];
-}
-
-/// A run of generators with CPUs of their own that are never busy.
-fn generated(generators: u64, run: u32, rate: f64) -> Point {
-    Point {
-        target: "lockd".to_owned(),
-        at: At {
-            generators: Some(generators),
-            ..At::default()
-        },
-        run,
-        block: run,
-        window_s: 1.0,
-        operations: rate as u64,
-        throughput_per_s: rate,
-        generators: vec![Generator::default()],
-        spread: Some(Box::new(Spread {
-            in_flight: 100,
-            effective: 100.0,
-            disjoint: Some(true),
-            ..Spread::default()
-        })),
-        ..Point::default()
-    }
-}
-
-/// A fault that so many waiters came too late for, and whose moment is known to this share
-/// of the second until the next grant.
-fn struck(point: &mut Point, late: u64, unsure: f64) {
-    const SECOND_NS: u64 = 1_000_000_000;
-    const WAITERS: u64 = 9;
-    let event = |at_ns: u64, process: u64, what: What| Event {
-        at_ns,
-        process: Some(process),
-        what,
-        token: None,
-        said: None,
-    };
-    let asked = |waiter: u64| {
-        let at_ns = if waiter <= late {
-            3 * SECOND_NS
-        } else {
-            SECOND_NS / 2
-        };
-        event(at_ns, waiter, What::Acquire)
-    };
-    let history: Vec<Event> = std::iter::once(event(1, 0, What::Granted))
-        .chain((1..=WAITERS).map(asked))
-        .chain([event(2 * SECOND_NS, WAITERS, What::Granted)])
-        .collect();
-    let (recovery, _) = found_in(&Seen {
-        fault: Fault::Kill,
-        waiters: WAITERS,
-        within_ns: 30 * SECOND_NS,
-        lease_ns: None,
-        lease_step_ns: None,
-        leased_at_ns: None,
-        struck_ns: (SECOND_NS, SECOND_NS + (unsure * SECOND_NS as f64) as u64),
-        returned_ns: None,
-        may_lapse: false,
-        history: &history,
-    });
-    point.recovery = Some(Box::new(recovery));
-}
-
-/// So many operations in 5 s.
-fn few(asked: &Asked, operations: f64) -> Vec<Point> {
-    one(asked, |point| {
-        point.operations = (operations * asked.window_s() / 5.0) as u64;
-    })
-}
-
-/// Holds of so many nanoseconds, until the machine is mended.
-fn held(asked: &Asked, nanos: f64) -> Vec<Point> {
-    let nanos = if asked.again { 1e6 } else { nanos };
-    one(asked, |point| {
-        point.hold_ns = Some(Distribution {
-            percentiles: [("p50".to_owned(), nanos as u64)].into(),
-            ..Distribution::default()
-        });
-    })
-}
-
-fn slice(operations: u64, mean_wait_ns: Option<f64>) -> Slice {
-    Slice {
-        operations,
-        mean_wait_ns,
-        ..Slice::default()
-    }
-}
-
-fn tail(rank: u64, beyond: u64) -> HostPart {
-    HostPart {
-        rank,
-        host: format!("h{rank}"),
-        latency_ns: Some(Distribution {
-            count: 1_000,
-            ..Distribution::default()
-        }),
-        beyond_p99: Some(beyond),
-        ..HostPart::default()
-    }
-}
-
 /// What comes of asking, and what the check says of the point that was asked for last.
 fn measure(case: &Case, asked: &Asked, dose: f64) -> (ResultSet, Option<Reason>) {
     let mut experiment = made::experiment();
@@ -737,6 +437,23 @@ fn every_check_is_planted() {
     for check in CHECKS {
         let planted = CASES.iter().any(|case| case.check == check.name);
         assert!(planted, "{}", check.name);
+    }
+}
+
+/// A check with two thresholds needs a line for each.
+#[test]
+fn each_severity_that_a_threshold_names_is_planted() {
+    for check in CHECKS {
+        let threshold = (check.threshold)();
+        for (named, is) in [(": SUSPECT", Is::Suspect), (": INVALID", Is::Invalid)] {
+            let crossed = |case: &&Case| case.check == check.name && case.is[1] == is;
+            let planted = CASES.iter().any(|case| crossed(&case));
+            assert!(
+                planted || !threshold.contains(named),
+                "{}: {is:?}",
+                check.name
+            );
+        }
     }
 }
 

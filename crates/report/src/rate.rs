@@ -9,7 +9,7 @@ use jostle_model::record::Point;
 use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
 
-/// Of `rate`.
+/// The columns of `rate`.
 pub static COLUMNS: &[Column] = &[
     TARGET,
     always(["offered", "/s"], |point| point.at.rate.map(grouped)),

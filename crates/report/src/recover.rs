@@ -7,7 +7,7 @@ use jostle_stats::recover::history::tokens_grow;
 use jostle_stats::recover::{Of, Summary};
 use jostle_stats::summary::PointSummary;
 
-/// Of `recover`.
+/// The columns of `recover`.
 pub static COLUMNS: &[Column] = &[
     TARGET,
     always(["", "fault"], |point| {

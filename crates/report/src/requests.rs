@@ -103,7 +103,7 @@ pub const ACCOUNTS: &str = "Seconds of the median run, from the first request to
 
 /// Wall time and CPU of the median run of each point; None of locks.
 pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
-    // Of those that come at a rate the plan says how long a run is.
+    // If requests come at a rate, the plan says how long a run is.
     if !are(points) || crate::rate::are(points) {
         return None;
     }

@@ -16,7 +16,7 @@ use jostle_stats::checks::concurrency;
 use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
 
-/// Of `spread`.
+/// The columns of `spread`.
 pub static COLUMNS: &[Column] = &[
     SHORT_TARGET,
     always(["gene-", "rators"], |point| {
@@ -59,8 +59,8 @@ fn by_generators(point: &PointSummary<'_>) -> bool {
     point.verdict.limited_by == Some(LimitedBy::Generator)
 }
 
-/// Of generators at their limit it is a lower bound, even where that left too few
-/// requests in flight: the server does at least this much.
+/// The rate. It is a lower bound where generators are at their limit, even if that left
+/// too few requests in flight: the server does at least this much.
 fn rate(point: &PointSummary<'_>) -> Option<String> {
     let rate = significant(point.throughput_per_s?.median, 3);
     let spoilt = point.verdict.reasons.iter().any(|reason| {
@@ -169,7 +169,7 @@ const OPERATIONS: [&str; 5] = ["acquire", "release", "bind", "search", "unbind"]
 /// Where no phase is one.
 const REQUESTS: &str = "requests";
 
-/// Of all targets, each once.
+/// The operations of all targets, each once.
 fn names(points: &[&PointSummary<'_>]) -> Vec<&'static str> {
     let of = |name: &str| {
         let mut runs = points.iter().flat_map(|point| &point.runs);

@@ -54,7 +54,7 @@ fn mutate(value: &mut Value, dice: &mut Dice, one_in: usize) {
         Value::Array(values) => values.iter_mut().for_each(|v| mutate(v, dice, one_in)),
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
-                // Of the page's size, and of nothing else.
+                // The page's size depends on these, and nothing else does.
                 if name != "histograms" && name != "plan" {
                     mutate(field, dice, one_in);
                 }

@@ -210,8 +210,7 @@ fn words(ns: i64) -> String {
     }
 }
 
-/// Of what was noted so far, the latest end, and the latest of another host than
-/// that one's.
+/// The latest end noted so far, and the latest of another host than that one's.
 #[derive(Clone, Copy, Default)]
 struct Latest {
     first: Option<(i64, usize, usize)>,
@@ -275,9 +274,9 @@ type Pair = (usize, usize);
 /// Whose overlaps are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Of {
-    /// Of each pair the one that may have come later.
+    /// The grant of each pair that may have come later.
     Entrants,
-    /// Of each pair both.
+    /// Both grants of each pair.
     All,
 }
 

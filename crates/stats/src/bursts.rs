@@ -8,8 +8,8 @@ use jostle_model::record::{Point, Slice};
 /// of the machine's, which the reader sees from how many runs have it.
 pub const TIMES: f64 = 2.0;
 
-/// Of each tenth of a run: the mean response, in nanoseconds, and whether it is a
-/// burst. None where none was answered in it.
+/// The mean response in each tenth of a run, in nanoseconds, and whether the tenth is a
+/// burst. None where no request was answered in it.
 pub fn along(run: &Point) -> Vec<Option<(f64, bool)>> {
     let mean = |slice: &Slice| slice.mean_wait_ns;
     let usual = usual(run.series.iter().filter_map(mean));

@@ -114,8 +114,8 @@ fn join(first: &Clause, second: &Clause) -> String {
     format!("{}{word} {}", first.text, second.text)
 }
 
-/// Of figures that must not be used nothing else is said: the gravest reason,
-/// with the point that it stands for, and which other points share its fate.
+/// The only sentence about figures that must not be used: the gravest reason, the point
+/// it stands for, and which other points are INVALID too.
 fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
     let mut bad: Vec<(usize, u64, &str)> = points
         .iter()

@@ -25,6 +25,7 @@ pub fn experiment() -> Experiment {
         plan,
         environment: Environment::default(),
         calibration: Calibration::default(),
+        target_facts: Default::default(),
         started_at: "2026-01-01T00:00:00Z".to_string(),
     }
 }

@@ -143,9 +143,9 @@ const MOST_RAISE: f64 = 8.0;
 
 /// R: how many times as quick the work may have been while it was disturbed.
 ///
-/// Of a lock in the workers' own processes nothing is quicker than a worker alone, whose
-/// pair was measured before the first run. Elsewhere what changes is the way in which
-/// those who sleep are woken: on the same CPU, or on one that has to leave idle first.
+/// For a lock in the workers' own processes the quickest is a worker alone, whose pair
+/// was measured before the first run. Elsewhere a neighbour changes how sleepers are
+/// woken: on the same CPU, or on one that has to leave idle first.
 fn raise(experiment: &Experiment, run: &Point) -> f64 {
     let operations = run.operations.max(1) as f64;
     let accounts = run.accounts.as_deref();

@@ -1,6 +1,6 @@
-//! What bounds a lock service in a closed loop: beside a server that only
-//! answers (`echo`, `echo+unix`), on the same transport, under the same load, in the
-//! same blocks.
+//! What bounds a lock service in a closed loop: it stands beside the target that only
+//! answers, on the same transport, under the same load, in the same blocks. Which one that
+//! is the file states ([`jostle_model::record::TargetFacts::answering`]).
 //!
 //! A service that reaches nine tenths of it has next to nothing of its own in
 //! the figure: what is measured is the path and the client. That is no fault of
@@ -11,46 +11,16 @@ use crate::numbers::workers;
 use crate::ratio::{Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::plan::Workload;
-use jostle_model::record::LimitedBy;
-
-/// The target that only answers, over TCP.
-pub const ECHO: &str = "echo";
-
-/// The same over a Unix socket.
-const ECHO_UNIX: &str = "echo+unix";
-
-/// The program that only answers lines on its standard streams.
-const ECHO_PIPE: &str = "echo+pipe";
-
-/// The answering server on the same transport, of services that are asked in the
-/// same protocol; None of all others.
-pub fn answering(target: &str) -> Option<&'static str> {
-    match target.split(':').next() {
-        Some("lockd+unix") => Some(ECHO_UNIX),
-        Some("lockd" | "redis") => Some(ECHO),
-        Some("pipe") => Some(ECHO_PIPE),
-        _ => None,
-    }
-}
-
-/// Whether it is a server that only answers.
-pub fn only_answers(target: &str) -> bool {
-    [ECHO, ECHO_UNIX, ECHO_PIPE].contains(&target)
-}
-
-/// The answering target whose cost alone is measured before the first run, in turns with
-/// that of a lock that is reached by the same path; None of all others.
-pub fn alone(target: &str) -> Option<&'static str> {
-    answering(target).filter(|answering| *answering == ECHO_PIPE)
-}
+use jostle_model::record::{Experiment, LimitedBy, TargetFacts};
 
 /// Share of its throughput from which on a service is bound by the path.
 const PATH: f64 = 0.9;
 
-/// Finds the limit of each point that has one of `echo` beside it.
-pub fn judge(points: &mut [PointSummary<'_>]) {
+/// Finds the limit of each point that has its answering target beside it.
+pub fn judge(experiment: &Experiment, points: &mut [PointSummary<'_>]) {
     for at in 0..points.len() {
-        let Some(ratio) = beside_echo(points, &points[at]) else {
+        let facts = experiment.facts(points[at].target);
+        let Some(ratio) = beside_answering(points, &points[at], &facts) else {
             continue;
         };
         let point = &mut points[at];
@@ -59,14 +29,19 @@ pub fn judge(points: &mut [PointSummary<'_>]) {
     }
 }
 
-/// Its throughput by that of `echo`.
-fn beside_echo(points: &[PointSummary<'_>], point: &PointSummary<'_>) -> Option<Ratio> {
+/// Its throughput by that of the answering target.
+fn beside_answering(
+    points: &[PointSummary<'_>],
+    point: &PointSummary<'_>,
+    facts: &TargetFacts,
+) -> Option<Ratio> {
     if point.workload == Workload::Rate {
         // All that come at a rate reach it, until they do not.
         return None;
     }
-    let served = alone(point.target).is_some() || point.runs.iter().any(|run| run.server.is_some());
-    let answering = answering(point.target).filter(|_| served && !point.verdict.is_invalid())?;
+    let served = facts.path_alone().is_some() || point.runs.iter().any(|run| run.server.is_some());
+    let answering = facts.answering.as_deref();
+    let answering = answering.filter(|_| served && !point.verdict.is_invalid())?;
     let mut others = points.iter();
     let echo = others.find(|other| other.target == answering && other.at == point.at)?;
     if echo.verdict.is_invalid() {
@@ -85,8 +60,8 @@ fn limit(ratio: &Ratio) -> LimitedBy {
     }
 }
 
-/// What to say of a target's points: of the one with the most workers that has
-/// `echo` beside it.
+/// The sentence about a target's points: about the one with the most workers that has its
+/// answering target beside it.
 pub fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
     let beside = points.iter().filter(|point| point.of_echo.is_some());
     let point =
@@ -122,7 +97,9 @@ mod tests {
     use crate::fixtures;
     use crate::summary::summarize;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{At, Experiment, Generator, Point, Server};
+    use jostle_model::record::{At, Generator, Point, Server};
+
+    const ECHO: &str = "echo";
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -226,16 +203,19 @@ mod tests {
         // What TCP bounds says nothing of a Unix socket.
         let mut unix = runs(&[0.97; 6]);
         for run in unix.iter_mut().filter(|run| run.target == ECHO) {
-            run.target = ECHO_UNIX.to_owned();
+            run.target = "echo+unix".to_owned();
         }
         assert_eq!(said(&unix), (None, None));
-        assert_eq!(answering("lockd+unix:/run/jostled"), Some(ECHO_UNIX));
-        assert_eq!(answering("lockd://h:1"), Some(ECHO));
-        assert_eq!(answering("pipe:python3 lock.py"), Some(ECHO_PIPE));
-        assert_eq!(alone("pipe:python3 lock.py"), Some(ECHO_PIPE));
-        assert_eq!([alone("lockd"), alone("flock")], [None, None]);
-        // It is asked in another protocol, which costs something else.
-        assert_eq!(answering("ldap://h/dc=org?(uid=a)"), None);
+        // The file states that nothing answers on its path.
+        let mut stated = experiment();
+        let facts = TargetFacts {
+            descriptor_each: true,
+            ..TargetFacts::default()
+        };
+        stated.target_facts = [("lockd".to_owned(), facts)].into();
+        let runs_beside = runs(&[0.97; 6]);
+        let summaries = summarize(&stated, &runs_beside);
+        assert!(summaries.iter().all(|point| point.of_echo.is_none()));
         // It let two owners in: they did not wait as those of a lock do.
         let mut broken = runs(&[0.97; 6]);
         for run in broken.iter_mut().filter(|run| run.target == ECHO) {

@@ -113,7 +113,7 @@ pub struct Planted {
     pub curve: Vec<f64>,
     /// The runs.
     pub samples: Vec<Sample>,
-    /// Of a cliff or a knee: the N before it and the N after it.
+    /// The N before and the N after a cliff or a knee.
     pub between: Option<(u64, u64)>,
 }
 

@@ -87,8 +87,8 @@ pub fn noun(plan: &Plan) -> &'static str {
     }
 }
 
-/// Of one target: what a request takes with the fewest workers and the most
-/// operations, and what more workers bring.
+/// The sentences about one target: what a request takes with the fewest workers and the
+/// most operations, and what more workers add.
 pub fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
     let alone = points
         .iter()

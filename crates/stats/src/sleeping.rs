@@ -9,6 +9,10 @@ use jostle_model::time::{Busy, Nanos};
 /// machine takes some 100 us.
 pub const OWN_LATENESS_NS: f64 = 200_000.0;
 
+/// However slow wake-ups were when they were measured, more is a neighbour's doing: from
+/// a halted CPU of a virtual machine 17 to 70 us were measured.
+const SLOWEST_WAKE_UP: Nanos = Nanos::from_micros(100);
+
 /// How late a sleep ends by the machine's own doing, median; zero where that was
 /// not measured.
 pub fn lateness(latencies: Option<&Latencies>) -> Nanos {
@@ -22,6 +26,15 @@ pub fn seldom_later(latencies: Option<&Latencies>) -> Nanos {
     bounded(latencies, |known| {
         known.sleep_late_p90_ns.min(1.5 * known.sleep_late_p50_ns)
     })
+}
+
+/// What it takes to wake a process by the machine's own doing, on another CPU where
+/// there is one; zero where that was not measured.
+pub fn wake_up(latencies: Option<&Latencies>) -> Nanos {
+    let measured = bounded(latencies, |known| {
+        known.wake_other_cpu_ns.unwrap_or(known.wake_same_cpu_ns)
+    });
+    measured.min(SLOWEST_WAKE_UP)
 }
 
 /// By how much a sleep of this length is cut short, so that nine in ten of the

@@ -19,7 +19,7 @@ pub fn blocks(points: &[Point]) -> BTreeSet<u32> {
     spoilt.map(|point| point.block).collect()
 }
 
-/// Of a point's runs those of clean blocks, and what is to be said of the choice.
+/// Chooses a point's runs in clean blocks, and adds a note about the choice.
 pub fn choose<'a>(
     runs: Vec<&'a Point>,
     spoilt: &BTreeSet<u32>,
@@ -31,7 +31,7 @@ pub fn choose<'a>(
     }
     let bad = runs.len() - clean.len();
     if runs.len() < ENOUGH {
-        // Of so few nothing was to be chosen; the harm is judged by itself.
+        // So few runs leave no choice; the harm is judged by itself.
         return (runs, None);
     }
     if clean.len() < ENOUGH {
@@ -115,7 +115,7 @@ mod tests {
         ];
         let spoilt = blocks(&points);
         let sysv = sysv_of(&points);
-        // Of so few blocks none is left out, and nothing is said.
+        // With so few blocks none is left out, and no note is added.
         assert_eq!(choose(sysv, &spoilt), (sysv_of(&points), None));
         assert_eq!(spoilt, BTreeSet::from([1]));
     }

@@ -183,7 +183,7 @@ fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
     })
 }
 
-/// Of the busiest generator, the median over the runs.
+/// How busy the busiest generator was; the median over the runs.
 pub fn busy(point: &PointSummary<'_>) -> Option<f64> {
     let busiest = point.runs.iter().filter_map(|run| {
         let shares = run.generators.iter().map(|generator| generator.busy_share);
@@ -259,7 +259,7 @@ fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
     (!said.is_empty()).then(|| format!("{}.", said.join("; ")))
 }
 
-/// Of INVALID points nothing else is told.
+/// The only sentence about points that are INVALID.
 fn invalid(points: &[&PointSummary<'_>]) -> Option<String> {
     let bad = points.iter().filter(|point| point.verdict.is_invalid());
     let bad: Vec<&PointSummary<'_>> = bad.copied().collect();

@@ -67,7 +67,7 @@ pub struct PointSummary<'a> {
     pub acquire_p99_ns: Option<Estimate>,
     /// The same of the release.
     pub release_p50_ns: Option<Estimate>,
-    /// Of whole batches, where requests were pipelined.
+    /// Median time of whole batches, where requests were pipelined.
     pub batch_p50_ns: Option<Estimate>,
     /// See `batch_p50_ns`.
     pub batch_p99_ns: Option<Estimate>,
@@ -206,7 +206,7 @@ pub fn summarize<'a>(experiment: &'a Experiment, points: &'a [Point]) -> Vec<Poi
             }
         }
     }
-    path::judge(&mut summaries);
+    path::judge(experiment, &mut summaries);
     spread::judge(plan, &mut summaries);
     summaries
 }
@@ -297,7 +297,8 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
-/// Of all runs: those without a grant would be the longest.
+/// The median over all runs; None if a run had no grant, since its time would be the
+/// longest.
 fn next_grant(runs: &[&Point]) -> Option<Estimate> {
     let of = |run: &&Point| Some(run.recovery.as_ref()?.next_grant_ns? as f64);
     let values: Vec<f64> = runs.iter().map(of).collect::<Option<_>>()?;
@@ -314,9 +315,9 @@ fn percentile(distribution: &Distribution, name: &str) -> Option<f64> {
     distribution.percentiles.get(name).map(|ns| *ns as f64)
 }
 
-/// Of an even number of runs the lower of the middle two; of runs that served
-/// equally many, the one of median spread, so that one odd run does not stand
-/// for all.
+/// Counts of the run with the median spread. Among an even number of runs this is the
+/// lower of the middle two; among runs that served equally many it is the one of median
+/// spread, so that one odd run does not stand for all.
 fn median_per_worker(runs: &[&Point]) -> Option<PerWorker> {
     let mut shares: Vec<PerWorker> = runs.iter().filter_map(|run| run.per_worker).collect();
     shares.sort_by_key(|share| (share.none, share.max - share.min));

@@ -7,7 +7,7 @@ use crate::beta::regularized;
 use jostle_model::record::{Buckets, Distribution, Point};
 use std::collections::BTreeMap;
 
-/// Of all hosts together: how often one is named where none differs.
+/// How often a host is named where none differs, all hosts together.
 pub const P: f64 = 0.001;
 /// Requests of one host do not come independently of each other, a single pause makes
 /// many of them slow: what is named must also be large.
@@ -108,10 +108,10 @@ pub fn pooled<'a>(runs: &[&'a Point]) -> (Vec<(u64, &'a str)>, Vec<Part>) {
 /// The places of those hosts whose requests are among the slowest at least twice as
 /// often as their number makes likely, and more often than chance explains.
 ///
-/// Of B slow requests a host that made the share s of all has at least b with the
-/// probability P(X >= b) for X binomial (B, s), which is I_s(b, B - b + 1), the
-/// regularized incomplete beta function. It is named under 0.001 over the number of
-/// hosts (Bonferroni).
+/// A host that made the share s of all requests has at least b of the B slow ones with
+/// the probability P(X >= b) for X binomial (B, s), which is I_s(b, B - b + 1), the
+/// regularized incomplete beta function. It is named under 0.001 over the number of hosts
+/// (Bonferroni).
 pub fn owners(parts: &[Part]) -> Vec<usize> {
     let all = |figure: fn(&Part) -> u64| parts.iter().map(figure).sum::<u64>() as f64;
     let (count, beyond) = (all(|part| part.count), all(|part| part.beyond));

@@ -41,6 +41,25 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Runs `work` so that no process which it wakes runs before it on its own CPU, as one may
+/// that a signal wakes: by the policy SCHED_FIFO, where this thread may have it (root and
+/// CAP_SYS_NICE may), and otherwise as it is. `work` is short and never waits.
+pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
+    let plain = libc::sched_param { sched_priority: 0 };
+    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: plain numbers, and a structure of one that is only read.
+    let is_first = unsafe {
+        libc::sched_getscheduler(0) == libc::SCHED_OTHER
+            && libc::sched_setscheduler(0, libc::SCHED_FIFO, &first) == 0
+    };
+    let done = work();
+    if is_first {
+        // SAFETY: as above. To give priority up is always allowed.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &plain) };
+    }
+    done
+}
+
 /// Sets how late the kernel may end this thread's sleeps (prctl(2),
 /// PR_SET_TIMERSLACK); at least 1 ns, since zero means the default of 50 us.
 ///
@@ -59,6 +78,17 @@ pub fn set_timer_slack(nanos: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn priority_is_given_up_after_the_work() {
+        // SAFETY: a plain number.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let within = undisturbed(policy);
+        let may = rustix::process::geteuid().is_root();
+        // A container may withhold it from root, too.
+        assert!(within == libc::SCHED_OTHER || may && within == libc::SCHED_FIFO);
+        assert_eq!(policy(), libc::SCHED_OTHER);
+    }
 
     #[test]
     fn another_process_is_looked_at_as_it_looks_at_itself() {

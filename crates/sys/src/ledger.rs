@@ -532,7 +532,8 @@ fn end_started(mark: &str) -> Result<(), String> {
     }
 }
 
-/// Of this user, and of all others for root. What has ended shows no environment.
+/// Processes with this line in their environment: this user's, for root all. A process
+/// that has ended shows no environment.
 fn marked(line: &[u8]) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -88,8 +88,7 @@ pub struct Cpus {
     pub online: Vec<usize>,
     /// CPUs that this process may use.
     pub allowed: Vec<usize>,
-    /// Of those that share a core, all but the first: without them each core
-    /// has one hardware thread.
+    /// All hardware threads but the first of each core: without them each core has one.
     pub siblings: Vec<usize>,
     /// Whether the time stamp counter runs at one rate in every state; None on
     /// a processor that has none.

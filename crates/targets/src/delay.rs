@@ -23,6 +23,7 @@ const COUNT: usize = 0;
 const SUM: usize = 1;
 const MIN: usize = 2;
 const MAX: usize = 3;
+const LAST: usize = 4;
 
 /// The delay, and what each worker was given of it; for whatever takes a time
 /// that is known.
@@ -56,6 +57,7 @@ impl Given {
         let mut truth = BTreeMap::from([
             ("count".to_owned(), sum(COUNT)),
             ("sum_ns".to_owned(), sum(SUM)),
+            ("last_ns".to_owned(), sum(LAST)),
         ]);
         // Zero means that a worker had none, for a delay takes longer.
         let column = |index| self.tallies.column(index).filter(|ns| *ns > 0);
@@ -97,7 +99,8 @@ impl Target for Delay {
         summary: "each acquisition takes TIME (default 1ms), and nobody is excluded",
         details: "Sleeps, then spins through the last 100 us, so that the time is exact unless \
                   the CPU is taken away. It notes what every delay really was: `count`, `sum_ns`, \
-                  `min_ns`, `max_ns`.",
+                  `min_ns`, `max_ns`; and together the latest one of each worker, which the end of \
+                  the window may have cut off: `last_ns`.",
         lock: LockCapabilities::GRANTS_ALL,
         no_threads: None,
     };
@@ -140,6 +143,7 @@ impl DelayLock {
         add(&given[SUM], took);
         given[MIN].store(if min == 0 { took } else { min.min(took) }, Relaxed);
         given[MAX].store(given[MAX].load(Relaxed).max(took), Relaxed);
+        given[LAST].store(took, Relaxed);
     }
 }
 

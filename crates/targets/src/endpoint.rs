@@ -31,7 +31,7 @@ pub struct Wanted<'a> {
     pub ports: usize,
     /// Whose ports are not to be taken for listening: the clients' own.
     pub avoid: Option<PortRange>,
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
 }
 

@@ -39,6 +39,13 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| command::found(NAME, argument).map(drop),
     prepare: |setup| Exec::prepare(setup).map(|exec| Box::new(exec) as Box<dyn Requests>),
     null: Some("exec:true"),
+    usual_ns: |argument| {
+        if argument == Some("true") {
+            350_000
+        } else {
+            630_000
+        }
+    },
     usual_port: None,
 };
 

@@ -38,6 +38,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach("http", argument),
     prepare: |setup| prepare("http", setup),
     null: None,
+    usual_ns: |_| 33_000,
     usual_port: Some(PORT),
 };
 
@@ -50,6 +51,7 @@ pub static TLS_TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach("https", argument),
     prepare: |setup| prepare("https", setup),
     null: None,
+    usual_ns: |_| 33_000,
     usual_port: Some(TLS_PORT),
 };
 

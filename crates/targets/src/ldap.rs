@@ -56,6 +56,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument, PORT, false),
     prepare: |setup| Ldap::prepare(setup, PORT, false),
     null: None,
+    usual_ns: |_| 33_000,
     usual_port: Some(PORT),
 };
 
@@ -77,6 +78,7 @@ pub static TLS_TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument, TLS_PORT, true),
     prepare: |setup| Ldap::prepare(setup, TLS_PORT, true),
     null: None,
+    usual_ns: |_| 33_000,
     usual_port: Some(TLS_PORT),
 };
 

@@ -20,6 +20,7 @@ pub mod procd;
 pub mod program;
 pub mod remote;
 pub mod spec;
+pub mod stepped;
 pub mod surplus;
 pub mod table;
 pub mod tcp;
@@ -77,6 +78,7 @@ table::targets! {
     memcached::Memcached,
     mariadb::Mariadb,
     #[cfg(feature = "etcd")] etcd::Etcd,
+    zookeeper::Zookeeper,
     #[cfg(feature = "postgres")] postgres::Postgres,
     #[cfg(feature = "postgres")] postgres_try::PostgresTry,
     pipe::Pipe,
@@ -98,6 +100,9 @@ pub const LEASE_FACT: &str = "lease_ns";
 /// The name among a target's facts of how much earlier a lease may end, since the server
 /// counts in steps.
 pub const LEASE_STEP_FACT: &str = "lease_step_ns";
+
+/// The name among a target's facts of how much later a lease may end, for the same reason.
+pub const LEASE_LAG_FACT: &str = "lease_lag_ns";
 
 /// Targets that connections are opened to, and that are no locks.
 pub static CONNECTIONS: &[&Entry] = &[&tcp::ENTRY, &unix::ENTRY];

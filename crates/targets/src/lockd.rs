@@ -40,7 +40,10 @@ impl Target for Lockd {
                   lock goes with its connection. Neither durable nor replicated; each grant \
                   carries a fencing token that only grows; waiters are served in order. The password \
                   of a server that wants one is $JOSTLED_PASSWORD.",
-        lock: LOCK,
+        lock: LockCapabilities {
+            answering: Some("echo"),
+            ..LOCK
+        },
         no_threads: None,
     };
 

@@ -115,7 +115,7 @@ impl Wire for DaemonWire {
     }
 
     #[inline]
-    fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+    fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         let mut digits = [0; 20];
         let (command, timeout): (&[u8], _) = match asking {
             Asking::Try => (b"TRYLOCK", None),
@@ -144,7 +144,7 @@ impl Wire for DaemonWire {
     }
 
     #[inline]
-    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         encode(out, &[b"UNLOCK", &self.0.name(key)]);
     }
 
@@ -168,7 +168,7 @@ impl Wire for DaemonWire {
     }
 
     #[inline]
-    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Integer(1) => Ok(()),
             Reply::Error(text) => Err(refused("UNLOCK", text)),

@@ -3,7 +3,7 @@
 use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
-use crate::table::{Entry, Family};
+use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
 
 /// A jostled on this machine.
@@ -22,7 +22,10 @@ impl Target for LockdUnix {
         summary: "jostled over a Unix socket; without a path, one launched for the run",
         details: "As `lockd`, without TCP between: what the protocol and the daemon cost by \
                   themselves.",
-        lock: LOCK,
+        lock: LockCapabilities {
+            answering: Some("echo+unix"),
+            ..LOCK
+        },
         no_threads: None,
     };
 

@@ -252,7 +252,7 @@ impl Wire for MemcachedWire {
     }
 
     #[inline]
-    fn acquire(&self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
+    fn acquire(&mut self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
         out.extend_from_slice(b"ms ");
         out.extend_from_slice(&self.names.name(key));
         out.push(b' ');
@@ -265,7 +265,7 @@ impl Wire for MemcachedWire {
     }
 
     #[inline]
-    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         out.extend_from_slice(b"cas ");
         out.extend_from_slice(&self.names.name(key));
         out.extend_from_slice(b" 0 -1 0 ");
@@ -300,7 +300,7 @@ impl Wire for MemcachedWire {
     }
 
     #[inline]
-    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"STORED") => Ok(()),
             // Another's, or nobody's.

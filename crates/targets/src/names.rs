@@ -131,8 +131,8 @@ mod tests {
     fn the_order_looks_random() {
         let names = Names::of_run(1);
         let rises = (0..10_000).filter(|key| names.name(*key) < names.name(key + 1));
-        // Of a random order half of the steps rise, give or take 50 (one
-        // standard deviation is 29).
+        // In a random order half of the steps rise, give or take 50 (one standard
+        // deviation is 29).
         let rises = rises.count();
         assert!((4_800..5_200).contains(&rises), "{rises}");
     }

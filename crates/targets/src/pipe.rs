@@ -123,7 +123,11 @@ impl Target for Pipe {
                   way there and back: `echo+pipe` is that way alone. What the program uses of \
                   the CPUs is booked to processes started for requests. In the table, timeout, \
                   shared and survives owner mean that a program may have them.",
-        lock: LOCK,
+        lock: LockCapabilities {
+            answering: Some("echo+pipe"),
+            path_alone: true,
+            ..LOCK
+        },
         no_threads: Some(NO_THREADS),
     };
 

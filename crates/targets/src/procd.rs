@@ -41,6 +41,7 @@ pub static TARGET: RequestTarget = RequestTarget {
     reach: |argument| reach(argument).map(drop),
     prepare: |setup| Kept::prepare(setup).map(|kept| Box::new(kept) as Box<dyn Requests>),
     null: None,
+    usual_ns: |_| 7_500,
     usual_port: None,
 };
 
@@ -64,6 +65,7 @@ pub static THIN: RequestTarget = RequestTarget {
     reach: |argument| reach(argument).and_then(|()| thin_client().map(drop)),
     prepare: |setup| Thin::prepare(setup).map(|thin| Box::new(thin) as Box<dyn Requests>),
     null: None,
+    usual_ns: |_| 45_000,
     usual_port: None,
 };
 

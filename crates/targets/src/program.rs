@@ -96,6 +96,12 @@ pub trait Recipe: Debug {
     /// Its program.
     fn program(&self) -> &'static Program;
 
+    /// The program that runs it, where its file is not one by itself; the arguments then
+    /// name the file.
+    fn runs_in(&self) -> Option<&'static Program> {
+        None
+    }
+
     /// The user to run it as where jostle runs as root and the server refuses that;
     /// `nobody` where there is no such user. None: as whoever runs jostle.
     fn instead_of_root(&self) -> Option<&'static str> {
@@ -126,6 +132,15 @@ pub trait Recipe: Debug {
     fn quits(&self) -> bool {
         false
     }
+}
+
+/// The first word of a recipe's command.
+///
+/// # Errors
+/// For the user: the package to install.
+pub fn first_word(recipe: &dyn Recipe, ground: &Ground) -> Result<String, SetupError> {
+    let interpreter = recipe.runs_in().map(Program::find).transpose()?;
+    Ok(text(&interpreter.unwrap_or_else(|| ground.program.clone())))
 }
 
 /// A server that was launched.

@@ -87,6 +87,7 @@ impl Target for Redis {
             pipeline: true,
             remote: true,
             tasks: true,
+            answering: Some("echo"),
             ..LockCapabilities::NONE
         },
         no_threads: None,
@@ -263,14 +264,14 @@ impl Wire for RedisWire {
     }
 
     #[inline]
-    fn acquire(&self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
+    fn acquire(&mut self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
         let name = self.names.name(key);
         let words: [&[u8]; 6] = [b"SET", &name, &self.value, b"NX", b"PX", &self.lease_ms];
         encode(out, &words);
     }
 
     #[inline]
-    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         let name = self.names.name(key);
         let words: [&[u8]; 5] = [b"EVALSHA", &self.script, b"1", &name, &self.value];
         encode(out, &words);
@@ -287,7 +288,7 @@ impl Wire for RedisWire {
     }
 
     #[inline]
-    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Integer(0) => Err(LAPSED),
             Reply::Integer(1) => Ok(()),

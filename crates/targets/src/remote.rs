@@ -8,7 +8,7 @@
 
 use crate::surplus;
 use crate::whereabouts::is_here;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
 use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
@@ -472,6 +472,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
             match self.ask(key, mode, wait)? {
                 Some(Answer::Granted) => return Ok(Outcome::Granted),
                 Some(Answer::Taken) => {}
+                Some(Answer::Pending) => return Err(wrong_kind(self.wire.name(Request::Acquire))),
                 None => return Ok(Outcome::Interrupted),
             }
             let Some(poll) = self.wire.polls_every_ns() else {
@@ -496,7 +497,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
         self.wire.release(key, mode, &mut self.client.request);
         let name = self.wire.name(Request::Release);
         let patient = self.wire.polls_every_ns().is_some();
-        let wire = &self.wire;
+        let wire = &mut self.wire;
         match self
             .client
             .call(name, patient, |input, call| wire.decode(input, call))?
@@ -573,6 +574,7 @@ pub fn granted_at_once(
     match wire.acquired(key, reply)? {
         Answer::Granted => Ok(()),
         Answer::Taken => Err(CallError::new(wire.name(Request::Acquire), Errno::AGAIN)),
+        Answer::Pending => Err(wrong_kind(wire.name(Request::Acquire))),
     }
 }
 

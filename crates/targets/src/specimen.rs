@@ -42,7 +42,7 @@ pub struct Tallies {
 }
 
 /// Counters that one worker may have.
-pub const COUNTERS: usize = 4;
+pub const COUNTERS: usize = 5;
 
 impl Tallies {
     /// All zero.

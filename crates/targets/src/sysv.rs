@@ -33,6 +33,7 @@ impl Target for Sysv {
             survives_owner: false,
             fifo: true,
             pipeline: false,
+            semaphore_sets: true,
             ..LockCapabilities::NONE
         },
         no_threads: None,

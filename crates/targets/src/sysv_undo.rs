@@ -30,6 +30,7 @@ impl Target for SysvUndo {
             survives_owner: true,
             fifo: true,
             pipeline: false,
+            semaphore_sets: true,
             ..LockCapabilities::NONE
         },
         no_threads: Some(

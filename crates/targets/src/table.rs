@@ -5,6 +5,7 @@
 //! a target stands in its own file.
 
 use crate::Target;
+use jostle_model::record::TargetFacts;
 
 /// What a target is and can do; the text that help, man page and docs print.
 #[derive(Debug)]
@@ -40,6 +41,38 @@ impl Entry {
     /// protocol stands apart from the socket ([`Target::dial`]).
     pub fn carries_tasks(&self) -> bool {
         self.lock.tasks
+    }
+
+    /// Whether its address may be left out, so that its server is launched for the run.
+    pub fn is_launched(&self) -> bool {
+        self.family == Family::Server && self.argument.is_some_and(|text| text.starts_with("[//"))
+    }
+
+    /// How it is typed with an address, as help shows it.
+    pub fn addressed(&self) -> String {
+        let argument = self.argument.unwrap_or_default();
+        format!("{}:{}", self.name, argument.replace(['[', ']'], ""))
+    }
+
+    /// Whether connections to it use up ports.
+    pub fn has_ports(&self) -> bool {
+        let place = self.argument.unwrap_or_default();
+        self.family == Family::Connection && place.starts_with("//")
+    }
+
+    /// The answering target whose cost alone is measured before the first run.
+    pub fn path_alone(&self) -> Option<&'static str> {
+        self.lock.answering.filter(|_| self.lock.path_alone)
+    }
+
+    /// What a result file states about it; None where there is nothing to state.
+    pub fn facts(&self) -> Option<TargetFacts> {
+        let facts = TargetFacts {
+            answering: self.lock.answering.map(str::to_owned),
+            path_alone: self.lock.path_alone,
+            descriptor_each: self.family == Family::File,
+        };
+        (facts != TargetFacts::default()).then_some(facts)
     }
 
     /// Whether it answers requests, and is no lock.
@@ -141,10 +174,16 @@ pub struct LockCapabilities {
     pub replicated: bool,
     /// Each grant comes with a fencing token ([`crate::Lock::token`]).
     pub fenced: bool,
+    /// The target that only answers, reached by the same path in the same protocol.
+    pub answering: Option<&'static str>,
+    /// What that path costs alone is measured before the first run, in turns with it.
+    pub path_alone: bool,
+    /// It uses up System V semaphores, which `kernel.sem` limits.
+    pub semaphore_sets: bool,
 }
 
 impl LockCapabilities {
-    /// Of what is no lock.
+    /// A target that is no lock has none of them.
     pub const NONE: LockCapabilities = LockCapabilities {
         shared: false,
         timeout: false,
@@ -159,9 +198,13 @@ impl LockCapabilities {
         durable: false,
         replicated: false,
         fenced: false,
+        answering: None,
+        path_alone: false,
+        semaphore_sets: false,
     };
 
-    /// Of specimens that grant all, so that an owner that dies leaves nothing behind.
+    /// The capabilities of specimens that grant all, so that an owner that dies leaves
+    /// nothing behind.
     pub const GRANTS_ALL: LockCapabilities = LockCapabilities {
         shared: true,
         survives_owner: true,
@@ -204,3 +247,53 @@ macro_rules! targets {
 }
 
 pub(crate) use targets;
+
+#[cfg(test)]
+mod tests {
+    use crate::{Spec, all};
+    use jostle_model::plan::{Plan, Workload};
+    use jostle_model::record::{Experiment, SCHEMA};
+
+    #[test]
+    fn an_answering_target_is_one_of_the_table_and_lets_nobody_wait() {
+        let answering = all().filter_map(|entry| entry.lock.answering);
+        let answering: Vec<&str> = answering.collect();
+        assert!(!answering.is_empty());
+        for name in answering {
+            let spec = Spec::parse(name).unwrap();
+            assert_eq!(spec.entry.lock.answering, None, "{name}");
+            assert!(!spec.entry.lock.survives_owner, "{name}");
+        }
+    }
+
+    #[test]
+    fn older_files_are_read_as_if_they_stated_the_facts() {
+        let older = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan: Plan::of(Workload::Stream),
+            environment: Default::default(),
+            calibration: Default::default(),
+            target_facts: Default::default(),
+            started_at: String::new(),
+        };
+        for typed in [
+            "lockd",
+            "lockd://h:1",
+            "lockd+unix:/run/jostled",
+            "redis",
+            "pipe:python3 lock.py",
+            "echo",
+            "flock:/tmp",
+            "ofd",
+            "fcntl",
+            "posix",
+            "lockfile",
+            "sysv",
+            "tcp",
+            "ldap://h/dc=org?(uid=a)",
+        ] {
+            let facts = Spec::parse(typed).unwrap().entry.facts();
+            assert_eq!(older.facts(typed), facts.unwrap_or_default(), "{typed}");
+        }
+    }
+}

@@ -44,6 +44,9 @@ pub enum Answer {
     Granted,
     /// It is another's, or the time was up.
     Taken,
+    /// Neither yet: [`Wire::go_on`] has the next request, or none where the service has
+    /// to speak next.
+    Pending,
 }
 
 /// The reply that some bytes begin with and how many it takes; None while it is not
@@ -56,10 +59,10 @@ pub trait Wire: std::fmt::Debug + Send {
     fn name(&self, request: Request) -> &'static str;
 
     /// Appends the request for lock number `key`.
-    fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>);
+    fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>);
 
     /// Appends the request that gives it up.
-    fn release(&self, key: usize, mode: Mode, out: &mut Vec<u8>);
+    fn release(&mut self, key: usize, mode: Mode, out: &mut Vec<u8>);
 
     /// The reply that `input` begins with and the bytes it takes; None while it is
     /// not whole. Redis's protocol, unless the service speaks another.
@@ -87,12 +90,47 @@ pub trait Wire: std::fmt::Debug + Send {
     ///
     /// # Errors
     /// What the service answered with an error; a lock that was lost before.
-    fn released(&self, reply: Reply<'_>) -> Result<(), CallError>;
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError>;
 
     /// Between two tries, where the service keeps no queue and so answers at
     /// once. None where it does: then a connection that goes gives up its place
     /// and its locks.
     fn polls_every_ns(&self) -> Option<u64>;
+
+    /// After [`Answer::Pending`], appends the next request of the acquisition, if it is
+    /// ours to speak.
+    fn go_on(&mut self, _out: &mut Vec<u8>) {}
+
+    /// How long a reply may be waited for before [`Wire::due`] is called, which a session
+    /// needs that has to be kept alive; None: for ever.
+    fn patience_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// The patience is over: appends what keeps the session alive, or ends the attempt
+    /// whose time is up.
+    ///
+    /// # Errors
+    /// ETIMEDOUT where the service is silent for too long.
+    fn due(&mut self, _out: &mut Vec<u8>) -> Result<(), CallError> {
+        Ok(())
+    }
+
+    /// Nobody wants the lock any more that was asked for: appends what takes the request
+    /// back. The answer is [`Answer::Taken`].
+    fn give_up(&mut self, _out: &mut Vec<u8>) {}
+
+    /// When the last request was put together that keeps the session alive, by
+    /// `CLOCK_MONOTONIC`; None where there is no session.
+    fn sent_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Appends what ends the session. False where the end of the connection is all that
+    /// there is; no further word of the service is an answer then.
+    fn farewell(&mut self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
 }
 
 /// What came back.

@@ -192,8 +192,8 @@ fn unfair_notes_whom_it_favoured() {
 
     let two_to_one = truth_of_a_crowd("2to1");
     let lottery = truth_of_a_crowd("lottery");
-    // Of five that wait two or three are even; with weights the even half gets
-    // more than its half.
+    // Two or three of the five that wait are even; with weights the even half gets more
+    // than its half.
     assert!(
         two_to_one["even_share"] > lottery["even_share"] + 0.03,
         "{two_to_one:?} {lottery:?}"

@@ -11,7 +11,7 @@ use jostle_lockd::{Config, Server};
 use jostle_model::plan::{Carrier, Range};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::answering::Answering;
-use jostle_targets::program::{Ground, Launched, Recipe};
+use jostle_targets::program::{Ground, Launched, Recipe, first_word};
 use jostle_targets::{Launcher, Setup, SetupError};
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -84,7 +84,7 @@ fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
         .map(|words| quoted(words) + " >>log 2>&1 && ")
         .collect();
     let server = [
-        vec![ground.program.display().to_string()],
+        vec![first_word(recipe, &ground)?],
         recipe.arguments(&ground),
     ];
     // As below; the directory goes with the server.

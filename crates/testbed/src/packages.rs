@@ -143,6 +143,11 @@ const PACKAGES: &[Package] = &[
         why: "the server that the target `etcd` launches",
     },
     Package {
+        name: "zookeeper",
+        brings: "/usr/share/java/zookeeper.jar",
+        why: "the server that the target `zookeeper` launches, in Java",
+    },
+    Package {
         name: "memcached",
         brings: "memcached",
         why: "the server that the target `memcached` launches",

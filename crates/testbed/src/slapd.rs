@@ -41,7 +41,7 @@ pub const GUARDIAN: &str = r#"
 pub struct Wanted {
     /// Users, `uid=user0` to the last; groups come beside them.
     pub entries: u32,
-    /// Of names, numbers and members.
+    /// The seed of names, numbers and members.
     pub seed: u64,
     /// Where it listens, as far as TCP is concerned.
     pub address: IpAddr,

@@ -33,7 +33,7 @@ fn descriptors() -> anyhow::Result<u64> {
 
 fn connections(name: &str, [open, sources, ports]: [u64; 3], most: f64) -> Trial {
     let metric = |what: String, requirement| Metric { what, requirement };
-    // Of fewer, most is what a process takes by itself.
+    // With fewer connections, most of it is what a process takes by itself.
     let own = if open >= 1_000_000 {
         AtMost(200.0)
     } else {

@@ -166,7 +166,7 @@ fn called(bench: &Bench, ground: &Ground, command: &str, calls: u32) -> anyhow::
     }
 }
 
-/// Of each of so many searches.
+/// CPU time of the started processes for each of so many searches, in microseconds.
 fn children_us(answer: &Answer, searches: u32) -> anyhow::Result<f64> {
     let point = &answer.point;
     let user_s = point.children_user_s.context("no CPU time")?;

@@ -15,7 +15,7 @@ pub fn all() -> Vec<Trial> {
     for (kind, least) in [("flock", 0.95), ("ofd", 0.95), ("sysv", 0.95)] {
         trials.push(pairs(kind, least));
     }
-    // Of a pair of 20 ns a loop counter and a look at a flag are a fair part.
+    // A loop counter and a look at a flag are a fair part of a pair of 20 ns.
     for (kind, least) in [("futex", 0.8), ("pthread", 0.8)] {
         trials.push(pairs(kind, least));
     }

@@ -8,7 +8,7 @@ use jostle_stats::fit::usl::peak;
 use jostle_stats::planted::{CLEAN, Noise, Planted, TRUTHS, Truth, find, holds, overclaims, plant};
 use jostle_stats::rng::Rng;
 
-/// Of any curve, from this on.
+/// The seed from which all curves are drawn.
 const SEED: u64 = 7;
 
 /// The fewest points that a claim takes, and a sweep as one makes it.

@@ -77,7 +77,7 @@ pub enum Subject {
     Busy {
         #[command(flatten)]
         collect: Collect,
-        /// Of the hogs
+        /// The niceness of the hogs
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         niceness: i32,
         /// Only kinds whose names contain this
@@ -166,7 +166,7 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
     print(&rows)
 }
 
-/// Of so many trials so many came out in one way, and what is required of that.
+/// How many of so many trials came out in one way, and what is required of that.
 pub struct Row {
     pub what: String,
     pub count: u64,

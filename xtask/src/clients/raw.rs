@@ -360,7 +360,7 @@ fn lettuce(ground: &Ground) -> anyhow::Result<Command> {
     java(ground, "RawLettuce")
 }
 
-/// Of the libraries that do not tell theirs at run time.
+/// The version of a library that does not tell its own at run time.
 fn version_of(client: &str) -> Option<String> {
     let artifact = match client {
         "jedis" => "jedis",

@@ -107,9 +107,14 @@ impl Bench {
             .pin(&format!("row {}: {}{round}", row.number, row.planted));
     }
 
-    /// One trial. Where jostle was wrong while somebody else used the machine,
-    /// nobody can tell whose fault that was.
+    /// One trial of a row.
     pub fn attempt(&mut self, row: &Row) -> Result<Trial, Stop> {
+        once_more(|| self.attempt_once(row))
+    }
+
+    /// Where jostle was wrong while other programs used the machine, the cause is
+    /// unknown.
+    fn attempt_once(&mut self, row: &Row) -> Result<Trial, Stop> {
         self.made.clear();
         let mut trial = (row.trial)(self)?;
         if let Said::Differs(why) = &trial.said
@@ -221,6 +226,17 @@ impl Bench {
     }
 }
 
+/// A measurement that cannot tell (neighbours, chance) is made once more, and then
+/// counts, whatever it comes to. One that was right or wrong counts at once, and one
+/// that cannot be made (rights, CPUs) is not repeated.
+fn once_more(mut attempt: impl FnMut() -> Result<Trial, Stop>) -> Result<Trial, Stop> {
+    let first = attempt()?;
+    match first.said {
+        Said::CannotTell(_) => attempt(),
+        Said::Agrees | Said::Differs(_) => Ok(first),
+    }
+}
+
 /// The plan of a command line without its first word.
 fn plan(line: &str) -> Result<Plan, Stop> {
     let words = std::iter::once("jostle").chain(line.split_whitespace());
@@ -228,5 +244,44 @@ fn plan(line: &str) -> Result<Plan, Stop> {
         Ok(Verb::Measure(asked)) => Ok(asked.plan),
         Ok(_) => Err(Stop::Failed(format!("no measurement: jostle {line}"))),
         Err(error) => Err(Stop::Failed(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of attempts that end like this, and how many are made.
+    fn of(attempts: Vec<Result<Said, &str>>) -> (Option<Said>, usize) {
+        let all = attempts.len();
+        let mut left = attempts.into_iter();
+        let outcome = once_more(|| match left.next().unwrap() {
+            Ok(said) => Ok(Trial {
+                said,
+                ..Trial::default()
+            }),
+            Err(why) => Err(Stop::CannotTell(why.to_owned())),
+        });
+        (outcome.ok().map(|trial| trial.said), all - left.len())
+    }
+
+    #[test]
+    fn only_a_measurement_that_cannot_tell_is_made_once_more() {
+        let untold = || Ok(Said::CannotTell("a neighbour".to_owned()));
+        let wrong = Said::Differs("it lied".to_owned());
+        let right = Said::Agrees;
+        let table = [
+            (vec![Ok(right.clone()), Ok(wrong.clone())], Some(&right), 1),
+            // A failure is never tried away.
+            (vec![Ok(wrong.clone()), Ok(right.clone())], Some(&wrong), 1),
+            (vec![untold(), Ok(right.clone())], Some(&right), 2),
+            (vec![untold(), Ok(wrong.clone())], Some(&wrong), 2),
+            (vec![Err("no root"), Ok(right.clone())], None, 1),
+        ];
+        for (attempts, expected, made) in table {
+            assert_eq!(of(attempts), (expected.cloned(), made));
+        }
+        let (last, made) = of(vec![untold(), untold(), Ok(right)]);
+        assert!(matches!(last, Some(Said::CannotTell(_))) && made == 2);
     }
 }

@@ -130,7 +130,7 @@ fn every_target_does_all_that_it_declares(carrier: Carrier, which: fn(&Entry) ->
             return;
         }
         let line = format!(
-            "contend {} --as {carrier} {} -w 4 -b {hold} -i 10us -t 0.2 --runs 1 --format json",
+            "contend {} --as {carrier} {} -w 4 -b {hold} -i 10us -t 0.1 --warmup 20ms --runs 1 --format json",
             targets.join(" "),
             way.options
         );
@@ -170,7 +170,7 @@ fn is_measured_without_a_fault(point: &Point, what: &str) {
         .collect();
     assert!(grave.is_empty(), "{what}: {grave:?}");
     assert!(
-        (point.window_s - 0.2).abs() < 1e-9,
+        (point.window_s - 0.1).abs() < 1e-9,
         "{what}: {} s",
         point.window_s
     );

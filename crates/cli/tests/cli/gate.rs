@@ -4,7 +4,7 @@
 //! The slower lock is slower by a factor, since other programs may run beside. How often a
 //! tenth is found is counted by `cargo xtask validate gate`.
 
-use crate::common::{Place, alone, in_five_tries, must_have};
+use crate::common::{Place, alone, beside, in_five_tries, must_have};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -160,7 +160,7 @@ fn equal_locks_pass_the_gate() {
 
 #[test]
 fn too_few_runs_decide_nothing() {
-    let _alone = alone();
+    let _beside = beside();
     let place = locks();
     let few = SHORT.replace("--runs 6", "--runs 3");
     let gated = gate(
@@ -195,7 +195,7 @@ fn a_plan_may_say_what_is_measured() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let _alone = alone();
+    let _beside = beside();
     let place = locks();
     let table = [
         ("", 2, "BASE and NEW are missing"),

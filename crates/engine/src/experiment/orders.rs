@@ -17,7 +17,7 @@ use jostle_stats::sleeping;
 const UNKNOWN_OFFSET_NS: f64 = 86_400e9;
 
 impl Course<'_, '_> {
-    /// Of one run of a point; its window and what runs along are the caller's to set.
+    /// The order for one run of a point; the caller sets its window and what runs along.
     pub(super) fn order(
         &self,
         target: usize,

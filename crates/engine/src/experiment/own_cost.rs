@@ -8,7 +8,7 @@ use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{Calibration, Latencies, OwnCost};
 use jostle_model::time::Busy;
-use jostle_stats::{intervals, path};
+use jostle_stats::intervals;
 use jostle_sys::clock;
 use jostle_targets::Spec;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Blocks of the measurement of the tool's own cost.
 const COST_BLOCKS: usize = 9;
 
-/// Of the cycle: what stamping may cost before it is thinned out.
+/// Share of a cycle that stamping may cost before it is thinned out.
 const STAMPS_MAY_COST: f64 = 0.05;
 
 /// Thinner than that, too few operations would be seen.
@@ -41,8 +41,8 @@ impl Course<'_, '_> {
         let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
-            let costs = match path::alone(&spec.typed) {
-                None => vec![(spec.typed.as_str(), self.cost(spec.whole(), COST_BLOCKS)?)],
+            let costs = match spec.entry.path_alone() {
+                None => vec![(spec.typed.as_str(), self.recent_cost(spec.whole())?)],
                 Some(path) => {
                     let [lock, path_alone] = self.costs_in_turns([spec.whole(), path])?;
                     vec![(spec.typed.as_str(), lock), (path, path_alone)]
@@ -57,16 +57,28 @@ impl Course<'_, '_> {
         Ok(calibration)
     }
 
+    /// Enough blocks on one target, which may have been measured a moment ago.
+    fn recent_cost(&mut self, target: &str) -> Result<Vec<[f64; 4]>, Stop> {
+        let order = self.cost_order(target, COST_BLOCKS);
+        let ended = &mut self.hooks.ended;
+        let keeper = self.world.keeper();
+        Ok(keeper.recent_cost(&order, &mut || ended().is_some())?)
+    }
+
     /// So many blocks on one target: counting alone, full, without stamps, without
     /// witness; in nanoseconds a pair.
     fn cost(&mut self, target: &str, blocks: usize) -> Result<Vec<[f64; 4]>, Stop> {
-        let mut run = order(&self.resolved.plan, target, 1, 0);
-        (run.hold, run.idle, run.shared) =
-            (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
-        let order = CostOrder { run, blocks };
+        let order = self.cost_order(target, blocks);
         let ended = &mut self.hooks.ended;
         let cost = self.world.keeper().cost(&order, &mut || ended().is_some());
         Ok(cost?)
+    }
+
+    fn cost_order(&self, target: &str, blocks: usize) -> CostOrder {
+        let mut run = order(&self.resolved.plan, target, 1, 0);
+        (run.hold, run.idle, run.shared) =
+            (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
+        CostOrder { run, blocks }
     }
 
     /// The same of two targets that are compared: in turns, so that a drift of the

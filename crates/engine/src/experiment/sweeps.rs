@@ -3,6 +3,7 @@
 //! connection to the greatest number. A point is written as it is reached, how
 //! it was closed when the sweep is over.
 
+use super::records::judge;
 use super::{Course, Limits, Over, Progress, Stop};
 use crate::connect::{self, Curve};
 use crate::order::{Demand, SweepOrder, cpus};
@@ -11,11 +12,10 @@ use crate::schedule;
 use crate::world::{self, Step};
 use jostle_model::connect::{Accept, Close};
 use jostle_model::plan::{Place, Plan};
-use jostle_model::record::{At, Calibration, Environment, Experiment, Point, Record, SCHEMA};
+use jostle_model::record::{At, Environment, Experiment, Point, Record};
 use jostle_model::{List, Nanos};
-use jostle_stats::checks::{self, Evidence};
+use jostle_stats::intervals;
 use jostle_stats::rng::Rng;
-use jostle_stats::{harm, intervals};
 use jostle_sys::limits::Machine;
 use jostle_targets::Spec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,25 +35,8 @@ impl Course<'_, '_> {
         environment: Environment,
         started_at: String,
     ) -> Result<(), Stop> {
-        let specimens = crate::proven::last(&environment);
-        let latencies = self.latencies()?;
-        let experiment = Experiment {
-            schema: SCHEMA.to_owned(),
-            plan: self.resolved.plan.clone().redacted(),
-            environment,
-            calibration: Calibration {
-                clock: self.clock.source().name().to_owned(),
-                stamp_ns: self.clock.cost_ns(),
-                clock_uncertainty_ns: None,
-                latencies,
-                own_cost: BTreeMap::new(),
-                specimens,
-                host_ceilings: Vec::new(),
-            },
-            started_at,
-        };
-        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
-        self.experiment = Some(experiment.clone());
+        let clock = self.clock.source().name();
+        let experiment = self.begin_uncalibrated(clock, environment, started_at)?;
         let curves = self.curves();
         let mut block = 0;
         loop {
@@ -124,7 +107,7 @@ impl Course<'_, '_> {
         }
     }
 
-    /// Of the medians, half their intervals' widths.
+    /// Half the widths of the medians' intervals.
     fn widths(&self) -> Vec<f64> {
         let mut by_point = BTreeMap::<_, Vec<f64>>::new();
         for point in &self.points {
@@ -168,11 +151,7 @@ impl Course<'_, '_> {
         let mut reached = |step: Step| {
             let mut point = connect::point(&curve, &step.data, points.last());
             point.hosts = world::step_rows(experiment, &curve, &point, &hosts, &step.parts);
-            point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
-            point.verdict = checks::verdict(&Evidence {
-                experiment,
-                runs: &[&point],
-            });
+            judge(experiment, &mut point);
             if sunk.is_ok() {
                 sunk = record(&Record::Point(Box::new(point.clone())));
             }

@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    /// Of nested groups the one that was stopped longest.
+    /// How long the group was stopped, in seconds; the longest among nested groups.
     fn throttled_s(&mut self) -> f64 {
         let mut longest = 0;
         for (file, before) in &mut self.throttled {

@@ -234,8 +234,8 @@ impl Books {
             .whole_ns
             .zip(closed.whole_ns)
             .map(|(from, to)| to.saturating_sub(from));
-        // Of programs that are started for each request, what each used in its life is
-        // known; of those that workers keep, their clocks.
+        // A program that is started for each request is known by what it used in its
+        // life; one that a worker keeps, by its clocks.
         let kept_ns = Some(sums.requests_ns).filter(|ns| *ns > 0);
         let requests_ns = known.requests_ns.or(kept_ns);
         let apart = [

@@ -152,7 +152,7 @@ fn starts(data: &mut Yield, pages: &[Page<'_>], shared: &Shared) {
     }
 }
 
-/// Of workers that end by themselves: how long each took, and its phases.
+/// Fills in how long each worker that ends by itself took, and its phases.
 fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, opens: u64) {
     data.elapsed_ns = pages
         .iter()
@@ -179,7 +179,7 @@ fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, 
     }
 }
 
-/// Of the tasks whose thread this worker stands for, the one that took longest.
+/// The longest time among the tasks whose thread this worker stands for.
 fn longest_of(order: &RunOrder, worker: usize, elapsed_ns: &[u64]) -> u64 {
     let mut threads = (0..order.generators).map(|nth| order.generator(nth));
     let tasks = threads.find(|tasks| tasks.start == worker);

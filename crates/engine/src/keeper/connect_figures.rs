@@ -223,7 +223,7 @@ impl Figures {
         reached.figures = found;
     }
 
-    /// Of the whole sweep, when it grows no more.
+    /// Adds the figures of the whole sweep, when it grows no more.
     pub fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
         let mut connects = BTreeMap::<String, (Tally, Tally)>::new();
         for (stretch, end) in sweep.board.ends().iter().enumerate() {

@@ -17,6 +17,7 @@ mod connect_watch;
 pub mod during;
 mod latencies;
 mod programs;
+mod recent;
 mod recover;
 mod run;
 mod serve;
@@ -38,6 +39,7 @@ use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
 use jostle_sys::process::{self, Forker};
+use recent::Recent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
@@ -74,6 +76,8 @@ pub struct Keeper {
     stream: UnixStream,
     pid: u32,
     gone: bool,
+    costs: Recent<CostOrder, Vec<[f64; 4]>>,
+    latencies: Recent<Nanos, Latencies>,
 }
 
 impl Keeper {
@@ -102,6 +106,8 @@ impl Keeper {
             stream,
             pid: pid.as_raw_nonzero().get() as u32,
             gone: false,
+            costs: Recent::new(),
+            latencies: Recent::new(),
         };
         match keeper.reply(&mut || false)? {
             Reply::Ready => Ok(keeper),
@@ -137,6 +143,25 @@ impl Keeper {
         }
     }
 
+    /// The tool's own cost on a target as [`Keeper::cost`] has it: measured, unless that
+    /// was done a moment ago.
+    ///
+    /// # Errors
+    /// What came in the way.
+    pub fn recent_cost(
+        &mut self,
+        order: &CostOrder,
+        ended: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<[f64; 4]>, KeeperError> {
+        if let Some(blocks) = self.costs.answer(order, Instant::now()) {
+            return Ok(blocks);
+        }
+        let blocks = self.cost(order, ended)?;
+        self.costs
+            .keep(order.clone(), blocks.clone(), Instant::now());
+        Ok(blocks)
+    }
+
     /// Measures the tool's own cost on a target.
     ///
     /// # Errors
@@ -152,8 +177,8 @@ impl Keeper {
         }
     }
 
-    /// Measures what this machine's simplest acts take, with this timer slack. None
-    /// where neighbours leave no time for it.
+    /// What this machine's simplest acts take, with this timer slack: measured, unless
+    /// that was done a moment ago. None where neighbours leave no time for it.
     ///
     /// # Errors
     /// What came in the way.
@@ -162,8 +187,16 @@ impl Keeper {
         timer_slack: Nanos,
         ended: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Latencies>, KeeperError> {
+        if let Some(latencies) = self.latencies.answer(&timer_slack, Instant::now()) {
+            return Ok(Some(latencies));
+        }
         match self.request(&Request::Latencies { timer_slack }, ended)? {
-            Reply::Latencies(latencies) => Ok(latencies),
+            Reply::Latencies(latencies) => {
+                if let Some(found) = latencies {
+                    self.latencies.keep(timer_slack, found, Instant::now());
+                }
+                Ok(latencies)
+            }
             other => Err(unexpected(other)),
         }
     }
@@ -224,7 +257,7 @@ impl Keeper {
     /// # Errors
     /// The keeper has gone, or stopped in the middle of an answer.
     pub fn look(&mut self, patience: Duration) -> Result<Option<Reply>, KeeperError> {
-        /// Of an answer that has begun.
+        /// How long the rest of an answer may take once it has begun.
         const REST: Duration = Duration::from_secs(10);
         if self.gone {
             return Err(self.lost());

@@ -7,7 +7,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::user::User;
 use jostle_sys::{cpu, files, process};
 use jostle_targets::SetupError;
-use jostle_targets::program::{Ground, Launched, Recipe, free_port, secret, text};
+use jostle_targets::program::{Ground, Launched, Recipe, first_word, free_port, secret};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::chown;
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Its output, in its directory.
 const LOG: &str = "server.log";
 
-/// Of a log, in a message.
+/// Lines of a log that a message quotes.
 const LAST_LINES: usize = 4;
 
 /// Another port is tried so often where somebody else was faster.
@@ -93,7 +93,11 @@ impl Site<'_> {
                 self.run_to_its_end(&words, &ground.directory, user)
                     .map_err(|said| failed("cannot prepare", said))?;
             }
-            let words = [vec![text(&ground.program)], recipe.arguments(&ground)].concat();
+            let words = [
+                vec![first_word(recipe, &ground)?],
+                recipe.arguments(&ground),
+            ]
+            .concat();
             let pid = self
                 .spawn(&words, &ground.directory, user)
                 .map_err(|error| failed("cannot start", error.to_string()))?;

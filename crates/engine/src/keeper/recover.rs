@@ -11,8 +11,8 @@ use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
-use jostle_sys::{clock, process};
-use jostle_targets::{LEASE_FACT, LEASE_STEP_FACT, Setup, Spec, Target};
+use jostle_sys::{clock, cpu, process};
+use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Setup, Spec, Target};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -195,9 +195,11 @@ impl<'a, T: Target> Recovery<'a, T> {
             Fault::ServerKill => (process::kill, |servers| servers.kill_all()),
             Fault::ServerStop => (process::stop, |servers| servers.stop_all()),
         };
-        let before = clock::monotonic();
-        struck.into_iter().for_each(signal);
-        let after = clock::monotonic();
+        let (before, after) = cpu::undisturbed(|| {
+            let before = clock::monotonic();
+            struck.into_iter().for_each(signal);
+            (before, clock::monotonic())
+        });
         rest(self.servers);
         self.note(before, What::Fault);
         if self.order.fault == Fault::Kill {
@@ -222,7 +224,8 @@ impl<'a, T: Target> Recovery<'a, T> {
     fn await_recovery(&mut self, struck: u64) -> Result<Option<u64>, Aborted> {
         let within = struck + self.order.within.0;
         let pause = self.order.pause.0;
-        let lease = self.lease_ns.unwrap_or(0);
+        let lag = self.target.facts().get(LEASE_LAG_FACT).copied();
+        let lease = self.lease_ns.unwrap_or(0) + lag.unwrap_or(0.0) as u64;
         let limit = |from: u64, least: u64| (from + least).min(within.max(from));
         match self.order.fault {
             Fault::Kill => {

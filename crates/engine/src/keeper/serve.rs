@@ -100,15 +100,9 @@ impl Desk {
 
     fn visit(&self, order: &RunOrder, cost: Option<&CostOrder>) -> Reply {
         let order = &order.clone().here(&cpu::allowed());
-        let spec = match Spec::parse(&order.target) {
-            Ok(spec) => spec,
-            Err(text) => return Reply::Failed(text),
-        };
-        let ledger = match Ledger::create() {
-            Ok(ledger) => ledger,
-            Err(error) => {
-                return Reply::Failed(no_ledger(&error));
-            }
+        let (spec, ledger) = match opened(&order.target) {
+            Ok(opened) => opened,
+            Err(failed) => return failed,
         };
         let visitor = Visit {
             desk: self,
@@ -126,13 +120,9 @@ impl Desk {
 
     /// One fault.
     fn recover(&self, order: &RecoverOrder) -> Reply {
-        let spec = match Spec::parse(&order.target) {
-            Ok(spec) => spec,
-            Err(text) => return Reply::Failed(text),
-        };
-        let ledger = match Ledger::create() {
-            Ok(ledger) => ledger,
-            Err(error) => return Reply::Failed(no_ledger(&error)),
+        let (spec, ledger) = match opened(&order.target) {
+            Ok(opened) => opened,
+            Err(failed) => return failed,
         };
         let visitor = Strike {
             desk: self,
@@ -147,13 +137,9 @@ impl Desk {
     /// One sweep of connections. Its points are sent as they are reached.
     fn sweep(&self, order: &SweepOrder) -> Reply {
         let order = &order.clone().here(&cpu::allowed());
-        let spec = match Spec::parse(&order.target) {
-            Ok(spec) => spec,
-            Err(text) => return Reply::Failed(text),
-        };
-        let ledger = match Ledger::create() {
-            Ok(ledger) => ledger,
-            Err(error) => return Reply::Failed(no_ledger(&error)),
+        let (spec, ledger) = match opened(&order.target) {
+            Ok(opened) => opened,
+            Err(failed) => return failed,
         };
         let mut tell = |reply: Reply| self.tell(&reply);
         let passes = || match order.together {
@@ -169,10 +155,7 @@ impl Desk {
         });
         match (ledger.sweep(), done) {
             (_, Err(Aborted(text))) => Reply::Failed(text),
-            (Err(left), _) => Reply::Failed(format!(
-                "could not remove what the run made: {}",
-                left.join("; ")
-            )),
+            (Err(left), _) => not_removed(&left),
             (Ok(()), Ok(closed)) => Reply::Closed(Box::new(closed)),
         }
     }
@@ -206,10 +189,15 @@ impl Desk {
     }
 }
 
-fn no_ledger(error: &std::io::Error) -> String {
-    format!(
-        "cannot make a directory for this run's files: {error}; make /dev/shm or $TMPDIR writable"
-    )
+/// What every order needs first: its target, and a ledger for what the run makes.
+fn opened(target: &str) -> Result<(Spec, Ledger), Reply> {
+    let spec = Spec::parse(target).map_err(Reply::Failed)?;
+    let ledger = Ledger::create().map_err(|error| {
+        Reply::Failed(format!(
+            "cannot make a directory for this run's files: {error}; make /dev/shm or $TMPDIR writable"
+        ))
+    })?;
+    Ok((spec, ledger))
 }
 
 /// What came of a run once everything that it made is gone.
@@ -217,15 +205,19 @@ fn swept(ledger: &Ledger, reply: Reply) -> Reply {
     // What commands have started and left, or were when their worker ended.
     let alone = process::end_children(ORPHANS_PATIENCE);
     match ledger.sweep() {
-        Err(left) => Reply::Failed(format!(
-            "could not remove what the run made: {}",
-            left.join("; ")
-        )),
+        Err(left) => not_removed(&left),
         Ok(()) if !alone => {
             Reply::Failed("could not end the processes that the run has started".to_owned())
         }
         Ok(()) => reply,
     }
+}
+
+fn not_removed(left: &[String]) -> Reply {
+    Reply::Failed(format!(
+        "could not remove what the run made: {}",
+        left.join("; ")
+    ))
 }
 
 /// A fault that is to strike.

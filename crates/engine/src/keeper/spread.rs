@@ -11,7 +11,7 @@ use jostle_sys::limits::cgroup;
 use jostle_targets::Spec;
 use std::ops::Range;
 
-/// Of the window from the first stamp to the second.
+/// What the generators did in the window from the first stamp to the second.
 pub fn collect(
     order: &RunOrder,
     pages: &[Page<'_>],
@@ -85,7 +85,7 @@ fn generator(
     }
 }
 
-/// Of the thread with the most CPU time and time on the run queue.
+/// The load of the thread with the most CPU time and time on the run queue.
 fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Option<(f64, f64)> {
     let (from, to) = (from.scheduled.as_ref()?, to.scheduled.as_ref()?);
     let shares = workers.filter_map(|worker| {
@@ -152,7 +152,7 @@ mod tests {
         };
         let from = reading(&[(100, 10), (100, 10), (0, 0)]);
         let to = reading(&[(400, 20), (200, 760), (1_000, 0)]);
-        // Of a second generator the third worker.
+        // The third worker belongs to a second generator.
         assert_eq!(busiest(0..2, &from, &to, 1_000.0), Some((0.85, 0.75)));
         assert_eq!(busiest(2..3, &from, &to, 1_000.0), Some((1.0, 0.0)));
         assert_eq!(busiest(0..2, &Reading::default(), &to, 1_000.0), None);

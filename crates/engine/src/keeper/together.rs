@@ -54,7 +54,7 @@ impl<T: Work> Run<'_, T> {
             return Ok(drained);
         }
         self.desk.tell(&Reply::Drained)?;
-        // Of a counted run, the window is the longest that it may take.
+        // The window of a counted run is the longest that it may take.
         let longest = self.order.warmup.0 + self.order.window.0 + self.order.patience().0;
         let deadline = clock::monotonic() + longest + TALK_NS;
         loop {

@@ -51,7 +51,7 @@ pub struct Used {
     pub whole_ns: Option<u64>,
 }
 
-/// Of these values an even sample with both ends, ascending.
+/// An even sample of these values with both ends, ascending.
 pub fn shares(mut values: Vec<u64>) -> Vec<u64> {
     values.sort_unstable();
     let last = values.len().saturating_sub(1);

@@ -16,7 +16,7 @@ pub struct Need {
     pub option: &'static str,
     /// Hosts among which they are dealt.
     pub hosts: u64,
-    /// Of these, how many ranks this machine carries.
+    /// How many of these hosts are ranks on this machine.
     pub ranks: u64,
     /// What carries them.
     pub carrier: Carrier,
@@ -132,7 +132,7 @@ struct TaskLimit {
     unit: &'static str,
     max: u64,
     used: u64,
-    /// Of `max`, what can never be used.
+    /// The part of `max` that can never be used.
     reserved: u64,
     remedy: String,
 }

@@ -17,7 +17,7 @@ use jostle_targets::Spec;
 /// tables of descriptors included: 8.0 to 8.7 KiB (docs/connections.md), and a
 /// margin.
 pub const TCP_BYTES: u64 = 10_000;
-/// Of one end.
+/// Memory of one end.
 const END_BYTES: u64 = TCP_BYTES / 2;
 
 /// Whether a source address is bound (with its port: false, without: true), or
@@ -33,13 +33,13 @@ pub fn bound(plan: &Plan, sources: u64) -> Option<bool> {
 }
 
 impl Demand {
-    /// Of one curve of the plan.
+    /// What one curve of the plan asks.
     pub fn of(plan: &Plan, spec: &Spec, at: At) -> Demand {
         let sources = at.sources.unwrap_or(1);
         let embedded = spec.argument.is_none();
         let alone = plan.only == Some(Only::Bind);
         Demand {
-            has_ports: spec.entry.name == "tcp",
+            has_ports: spec.entry.has_ports(),
             embedded: embedded && !alone,
             sources,
             ports: plan.ports.unwrap_or(1),

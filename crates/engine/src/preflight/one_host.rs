@@ -16,14 +16,14 @@ pub struct OneHost {
     pub plan: Plan,
     /// Workers are dealt among so many hosts where a host gets the most of them.
     pub hosts: u64,
-    /// Of these hosts, those that may be on this machine, itself among them.
+    /// How many of these hosts may be on this machine, itself among them.
     pub ranks: u64,
     /// Whose limits are looked at; empty where there is but this host.
     whose: String,
 }
 
 impl OneHost {
-    /// Of all `hosts` by rank; none: this one is alone.
+    /// The part of one among all `hosts` by rank; with none this one is alone.
     pub fn of(plan: &Plan, hosts: &[Host]) -> OneHost {
         let all = hosts.len().max(1) as u64;
         let machines = here(hosts);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of all points and all hosts.
+        /// The largest part is looked for over all points and all hosts.
         #[test]
         fn the_part_is_the_largest_that_a_run_is_split_into(
             workload in proptest::sample::select(vec![

@@ -52,8 +52,8 @@ pub struct Grant {
 }
 
 impl<'a> Recorder<'a> {
-    /// Of worker number `worker`, which folds its distributions into the page of
-    /// worker `figures`.
+    /// The recorder of worker number `worker`, which folds its distributions into the
+    /// page of worker `figures`.
     pub fn new(
         order: &'a RunOrder,
         clock: Clock,

@@ -68,8 +68,8 @@ pub struct Pair {
 }
 
 impl<'a> Tally<'a> {
-    /// Of worker number `worker`, which folds its distributions into the page of
-    /// worker `figures`.
+    /// The tally of worker number `worker`, which folds its distributions into the page
+    /// of worker `figures`.
     pub fn new(
         order: &'a RunOrder,
         clock: Clock,

@@ -27,7 +27,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     plan.fill_from(defaults::options(plan.workload));
     let usual = plan.only.is_none()
         && plan.bind_no_port.is_none()
-        && specs.iter().all(|spec| spec.typed == "tcp");
+        && plan.targets == defaults::targets(plan.workload);
     plan.sources.get_or_insert_with(|| match usual {
         true => List(SOURCES.to_vec()),
         false => List(vec![1]),
@@ -62,7 +62,7 @@ fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             names()
         ));
     }
-    let (embedded, unix) = (spec.argument.is_none(), spec.entry.name == "unix");
+    let (embedded, unix) = (spec.argument.is_none(), !spec.entry.has_ports());
     let many = |list: &Option<List>| list.as_ref().is_some_and(|l| l.0.iter().any(|n| *n > 1));
     let ports = plan.ports.is_some_and(|ports| ports > 1);
     let addressed = [
@@ -155,8 +155,8 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
             "--accept: one acceptor has nobody to share with; --acceptors 4, or leave it out",
         );
     }
-    // Of `unix` nothing but descriptors and memory is used up.
-    let tcp = specs.iter().any(|spec| spec.entry.name == "tcp");
+    // Sockets of `unix` use up descriptors and memory alone.
+    let tcp = specs.iter().any(|spec| spec.entry.has_ports());
     if !tcp
         && plan
             .listeners

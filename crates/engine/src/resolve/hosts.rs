@@ -4,7 +4,7 @@ use super::{Resolved, UsageError, refuse, resolve};
 use crate::hosts::Host;
 use jostle_model::plan::{Place, Plan, Workload};
 use jostle_targets::table::Family;
-use jostle_targets::{Entry, Spec, TABLE};
+use jostle_targets::{CONNECTIONS, Entry, Spec, TABLE};
 use std::collections::BTreeSet;
 
 /// As [`resolve`], for so many hosts; with one it is the same.
@@ -94,16 +94,21 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
                 addressed(spec)
             ),
         ),
-        Family::Server if spec.entry.name.starts_with("procd") && !is_named => (
+        Family::Server if spec.entry.is_launched() && !is_named => (
             "without an address it is launched on one host only",
-            format!(
-                "start procd and name {}://HOST:PORT/PROCEDURE",
-                spec.entry.name
-            ),
+            format!("start its server and name {}", spec.entry.addressed()),
         ),
         Family::Connection if !is_named => (
             "the server that it brings along is reached on its own host only",
-            "start one and name tcp://HOST:PORT".to_owned(),
+            format!(
+                "start one and name {}",
+                first(
+                    &mut CONNECTIONS
+                        .iter()
+                        .copied()
+                        .filter(|entry| entry.has_ports())
+                )
+            ),
         ),
         Family::Specimen if spec.entry.is_remote() || spec.entry.lock.excludes => (
             "this specimen works on one host only",
@@ -121,10 +126,12 @@ fn addressed(spec: &Spec) -> String {
         let argument = entry.argument.unwrap_or_default();
         entry.family == Family::Service && argument.starts_with("//")
     };
-    let mut all = std::iter::once(spec.entry).chain(TABLE.iter().copied());
-    all.find(has_address).map_or_else(String::new, |entry| {
-        format!("{}:{}", entry.name, entry.argument.unwrap_or_default())
-    })
+    let all = std::iter::once(spec.entry).chain(TABLE.iter().copied());
+    first(&mut all.filter(has_address))
+}
+
+fn first(entries: &mut dyn Iterator<Item = &'static Entry>) -> String {
+    entries.next().map(Entry::addressed).unwrap_or_default()
 }
 
 /// What is worth saying about a plan on these hosts.

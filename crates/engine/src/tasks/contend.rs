@@ -27,8 +27,8 @@ pub struct Contending<'a> {
     token: Option<u64>,
     /// No attempt begins any more.
     over: bool,
-    /// Of workers that only count: grants, those before the window, and what
-    /// the keeper's flag said last.
+    /// Counters of a worker that only counts: grants, those before the window, and the
+    /// last value of the keeper's flag.
     total: u64,
     base: u64,
     seen: u64,
@@ -103,7 +103,21 @@ impl<'a> Contending<'a> {
         };
         self.wire.acquire(self.key, self.mode, asking, out);
         self.state = State::Asked;
-        Next::Reply
+        self.reply()
+    }
+
+    /// Waits for a reply, for as long as the wire has patience.
+    fn reply(&self) -> Next {
+        match self.wire.patience_ns() {
+            None => Next::Reply,
+            Some(patience_ns) => Next::At(self.notes.clock.now() + patience_ns),
+        }
+    }
+
+    fn go_on(&mut self, out: &mut Vec<u8>) -> Next {
+        self.wire.go_on(out);
+        self.state = State::Asked;
+        self.reply()
     }
 
     fn answered(&mut self, answer: Answer, out: &mut Vec<u8>) -> Next {
@@ -113,6 +127,7 @@ impl<'a> Contending<'a> {
             Answer::Granted => self.own(out),
             Answer::Taken if self.over => Next::Done,
             Answer::Taken => self.taken(out),
+            Answer::Pending => self.go_on(out),
         }
     }
 
@@ -181,7 +196,7 @@ impl<'a> Contending<'a> {
         }
         self.wire.release(self.key, self.mode, out);
         self.state = State::Leaving;
-        Next::Reply
+        self.reply()
     }
 
     fn left(&mut self, out: &mut Vec<u8>) -> Next {
@@ -244,16 +259,19 @@ impl Job for Contending<'_> {
         !matches!(self.state, State::Asked | State::Leaving)
     }
 
-    fn due(&mut self, out: &mut Vec<u8>) -> Next {
-        match self.state {
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError> {
+        Ok(match self.state {
             State::Idle => {
                 self.notes.idled(self.idle_since);
                 self.begin(out)
             }
             State::Polling => self.ask(out),
             State::Holding => self.give_back(out),
-            State::Asked | State::Leaving => Next::Reply,
-        }
+            State::Asked | State::Leaving => {
+                self.wire.due(out)?;
+                self.reply()
+            }
+        })
     }
 
     /// A hold in progress is finished.
@@ -285,6 +303,10 @@ impl Job for Contending<'_> {
             let operations = self.total - self.base;
             self.notes.page.set(Word::Operations, operations);
         }
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        self.wire.farewell(out)
     }
 
     fn name(&self) -> &'static str {

@@ -32,7 +32,7 @@ pub enum Arrived {
 }
 
 impl Link {
-    /// Of a connected socket.
+    /// Wraps a connected socket.
     ///
     /// # Errors
     /// The system's.

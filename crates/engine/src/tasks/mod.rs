@@ -82,13 +82,22 @@ pub trait Job {
     fn is_answered(&self) -> bool;
 
     /// Its time has come, or all others have.
-    fn due(&mut self, out: &mut Vec<u8>) -> Next;
+    ///
+    /// # Errors
+    /// The request that failed; the task is over then.
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError>;
 
     /// The run is over: no attempt begins any more.
     fn wind_up(&mut self) -> Next;
 
     /// The task has come to its end, which may be an early one.
     fn ended(&mut self, well: bool);
+
+    /// Appends what ends its session with the server. False where nothing does but the
+    /// end of the connection.
+    fn farewell(&mut self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
 
     /// For messages about its connection.
     fn name(&self) -> &'static str;
@@ -501,7 +510,7 @@ impl<'a, J: Job> Generator<'a, J> {
         let task = &mut self.tasks[nth];
         if task.state == State::Working {
             let next = task.job.due(task.link.out());
-            self.go_on(nth, Ok(next));
+            self.go_on(nth, next);
         }
     }
 
@@ -522,7 +531,7 @@ impl<'a, J: Job> Generator<'a, J> {
             Ok(Next::Sent) => {
                 let task = &mut self.tasks[nth];
                 let next = task.job.due(task.link.out());
-                self.go_on(nth, Ok(next));
+                self.go_on(nth, next);
             }
             Ok(Next::Others) => {
                 self.tasks[nth].state = State::Waiting;
@@ -584,7 +593,11 @@ impl<'a, J: Job> Generator<'a, J> {
             let next = task.job.wind_up();
             if next == Next::Done {
                 if !task.job.is_answered() {
-                    // A server that queues gives up what this connection waits for.
+                    // A server that queues gives up what this connection, or its session,
+                    // waits for.
+                    if task.job.farewell(task.link.out()) {
+                        let _ = task.link.flush();
+                    }
                     task.link.shut_down();
                 }
                 self.end(nth, true);
@@ -596,7 +609,14 @@ impl<'a, J: Job> Generator<'a, J> {
 
     /// When every clock has been read: ends the connections on which every request
     /// was answered, all of them together. True if nobody answered once too often.
-    fn part(&self) -> bool {
+    fn part(&mut self) -> bool {
+        for task in &mut self.tasks {
+            if task.state == State::Done && task.job.farewell(task.link.out()) {
+                // Its server may speak unasked: no word of it is one too many.
+                let _ = task.link.flush();
+                task.state = State::Over;
+            }
+        }
         let done = || self.tasks.iter().filter(|task| task.state == State::Done);
         done().for_each(|task| surplus::end(&task.link));
         let until = clock::monotonic() + surplus::END_PATIENCE.as_nanos() as u64;

@@ -12,8 +12,7 @@ use jostle_targets::wire::{Asking, Request, Wire};
 use jostle_targets::{CallError, Kind, Mode, Target, surplus};
 use std::collections::VecDeque;
 
-/// Of a stream's requests, which are always the same: how many bytes stand
-/// ready.
+/// Bytes that stand ready of a stream's requests, which are always the same.
 const READY: usize = 16 * 1024;
 
 /// One worker.
@@ -28,7 +27,7 @@ pub struct Pipelined<'a> {
     together: u64,
     sent: u64,
     done: u64,
-    /// Of a pair the grant has come, the release not yet.
+    /// Whether a pair has its grant, and its release is still to come.
     half: bool,
     batches: VecDeque<Batch>,
     /// When the last batch was answered.
@@ -90,7 +89,7 @@ impl<'a> Pipelined<'a> {
         self.pairs = pair.repeat((READY / pair.len()).clamp(1, self.together as usize));
     }
 
-    fn put_acquire(&self, key: usize, out: &mut Vec<u8>) {
+    fn put_acquire(&mut self, key: usize, out: &mut Vec<u8>) {
         self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
     }
 
@@ -124,8 +123,9 @@ impl<'a> Pipelined<'a> {
         }
     }
 
-    fn put(&self, count: u64, out: &mut Vec<u8>) {
-        let keys = (self.sent..self.sent + count).map(|nth| self.first + nth as usize);
+    fn put(&mut self, count: u64, out: &mut Vec<u8>) {
+        let first = self.first;
+        let keys = (self.sent..self.sent + count).map(|nth| first + nth as usize);
         match self.kind {
             Kind::Acquires => keys.for_each(|key| self.put_acquire(key, out)),
             Kind::Releases => {
@@ -241,8 +241,8 @@ impl Job for Pipelined<'_> {
     }
 
     /// All have acquired their locks.
-    fn due(&mut self, out: &mut Vec<u8>) -> Next {
-        self.go_on(out)
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError> {
+        Ok(self.go_on(out))
     }
 
     fn wind_up(&mut self) -> Next {

@@ -127,13 +127,21 @@ impl<'a> Steps<'a> {
         let key = self.key();
         self.wire.acquire(key, Mode::Exclusive, Asking::Block, out);
         (self.releases, self.asked) = (false, true);
-        Next::Reply
+        self.reply()
+    }
+
+    /// Waits for a reply, for as long as the wire has patience.
+    fn reply(&self) -> Next {
+        match self.wire.patience_ns() {
+            None => Next::Reply,
+            Some(patience_ns) => Next::At(self.notes.clock.now() + patience_ns),
+        }
     }
 
     fn give_back(&mut self, out: &mut Vec<u8>) -> Next {
         self.wire.release(self.key(), Mode::Exclusive, out);
         (self.releases, self.asked) = (true, true);
-        Next::Reply
+        self.reply()
     }
 
     fn acquired(&mut self, out: &mut Vec<u8>) -> Next {
@@ -195,6 +203,11 @@ impl Job for Steps<'_> {
                     self.acquired(out)
                 }
                 Answer::Taken => self.taken()?,
+                Answer::Pending => {
+                    self.wire.go_on(out);
+                    self.asked = true;
+                    self.reply()
+                }
             }
         };
         Ok((length, next))
@@ -205,11 +218,15 @@ impl Job for Steps<'_> {
     }
 
     /// It polls, or all have acquired their locks.
-    fn due(&mut self, out: &mut Vec<u8>) -> Next {
-        match self.kind {
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError> {
+        if self.asked {
+            self.wire.due(out)?;
+            return Ok(self.reply());
+        }
+        Ok(match self.kind {
             Kind::Releases => self.begin(out),
             Kind::Pairs | Kind::Acquires => self.ask(out),
-        }
+        })
     }
 
     fn wind_up(&mut self) -> Next {
@@ -219,6 +236,10 @@ impl Job for Steps<'_> {
     fn ended(&mut self, well: bool) {
         let all = self.nth == self.notes.order.operations && self.kind != Kind::Acquires;
         self.end.ended(&self.notes, well && all);
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        self.wire.farewell(out)
     }
 
     fn name(&self) -> &'static str {

@@ -8,12 +8,12 @@ use std::collections::BinaryHeap;
 #[derive(Debug)]
 pub struct Timers {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Of each task; zero: none.
+    /// When each task is due; zero: never.
     due: Vec<u64>,
 }
 
 impl Timers {
-    /// Of so many tasks, none set.
+    /// Timers for so many tasks, none set.
     pub fn new(tasks: usize) -> Timers {
         Timers {
             heap: BinaryHeap::with_capacity(tasks),

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 /// Fewer ticks say nothing about a share of a hundredth.
 const ENOUGH_TICKS: u64 = 200;
 
-/// Of ranks with what each knows: what the first of each machine does, or of whatever
-/// else ranks may be the `same` by.
+/// Each machine's data once: ranks that are the `same` know it together, and the first of
+/// them stands for all.
 pub fn once<'a, D: Copy>(
     each: &'a [(usize, D)],
     same: impl Fn(usize, usize) -> bool + 'a,
@@ -141,9 +141,8 @@ pub fn without_neighbours(
     machine
 }
 
-/// Of the CPUs that the generators of this rank's machine may use: the share that
-/// they used together. Of many threads that share a CPU none is busy for long before
-/// all are.
+/// The share that generators used of the CPUs that this rank's machine allows them. When
+/// many threads share a CPU, none of them is busy for long before all are.
 pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
     let here = || parts.iter().filter(|part| share(hosts, part.of.rank, rank));
     let generators = here()
@@ -167,9 +166,8 @@ pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
     used_ns as f64 / (cpus.max(1) as f64 * window_ns.max(1) as f64)
 }
 
-/// Of each machine with generators, what its ranks know together of their CPUs and the
-/// server's. One of them is enough to have found it, and one whose address it has, to
-/// have it here.
+/// What the ranks of each machine with generators know together of their CPUs and the
+/// server's. The server is here if one rank has found its process, or has its address.
 pub fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
     let known = |part: &Part| {
         let spread = part.of.data.spread.as_deref()?;

@@ -76,7 +76,7 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         received: sum(|one| one.received),
         errors: counted(all().map(|one| &one.errors)),
         setup: agreed(parts, |one| &one.setup),
-        // Of one machine, and compared with itself only.
+        // The pulse belongs to one machine, and is compared with itself only.
         anchor: parts.first().and_then(|part| part.of.data.anchor),
         spread: spread(hosts, parts),
         requests: requests(parts),

@@ -95,6 +95,7 @@ mod tests {
             plan: Plan::of(Workload::Contend),
             environment: Default::default(),
             calibration: Default::default(),
+            target_facts: Default::default(),
             started_at: String::new(),
         }
     }

@@ -29,7 +29,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Of this host alone.
+    /// A step that this host made alone.
     pub fn alone(data: Reached) -> Step {
         Step {
             data,
@@ -37,7 +37,7 @@ impl Step {
         }
     }
 
-    /// Of several; the steps before it took `before_ns`.
+    /// A step that several hosts made together; the steps before it took `before_ns`.
     pub fn of(
         hosts: &[Host],
         orders: &[Option<SweepOrder>],
@@ -139,8 +139,8 @@ fn merge(hosts: &[Host], parts: &[Part<SweepOrder, Reached>], before_ns: u64) ->
     }
 }
 
-/// Of all hosts; None where nothing is connected. Which connection was the first
-/// belongs to the order of one host.
+/// Connections lost on all hosts; None where nothing is connected. Which connection was
+/// the first belongs to the order of one host.
 fn lost(mut each: impl Iterator<Item = Option<Lost>>) -> Option<Lost> {
     each.try_fold(Lost::default(), |sum, one| {
         Some(Lost {
@@ -158,7 +158,7 @@ fn client(each: impl Iterator<Item = SideYield>) -> SideYield {
             sum.usage_ns.0 + one.usage_ns.0,
             sum.usage_ns.1 + one.usage_ns.1,
         ),
-        // Of hosts with few connections it is not known.
+        // A host with few connections does not know it.
         own_bytes: match (sum.processes, sum.own_bytes, one.own_bytes) {
             (0, _, own) => own,
             (_, Some(sum), Some(own)) => Some(sum + own),
@@ -202,7 +202,7 @@ pub fn closed(hosts: &[Host], order: &SweepOrder, did: &[HostDid<Closed>]) -> Cl
             .collect(),
         time_wait_left: once(&waiting, |one, other| share_network(hosts, one, other))
             .reduce(|a, b| a + b),
-        // Of one machine, and compared with itself only.
+        // The pulse belongs to one machine, and is compared with itself only.
         anchor: did.iter().find_map(|did| did.data.anchor),
         ..Closed::default()
     }

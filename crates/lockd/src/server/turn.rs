@@ -27,7 +27,7 @@ impl Server {
     /// theirs, for as long as [`crate::Config::drain_timeout`] allows.
     ///
     /// # Errors
-    /// Of epoll; no client can cause one.
+    /// The system's, for epoll; no client can cause one.
     pub fn run(&mut self, stop: impl AsFd) -> io::Result<()> {
         self.serve_until(stop, None)
     }
@@ -36,7 +36,7 @@ impl Server {
     /// is told to.
     ///
     /// # Errors
-    /// Of epoll; no client can cause one.
+    /// The system's, for epoll; no client can cause one.
     pub fn run_with(&mut self, stop: impl AsFd, mut reload: Reload) -> io::Result<()> {
         let data = EventData::new_u64(RELOAD);
         // Edge-triggered: nobody reads it during the drain.

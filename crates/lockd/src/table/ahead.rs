@@ -2,9 +2,9 @@
 //!
 //! Among a million locks a request waits for memory about five times, one after
 //! the other: for its bucket, its lock, its links and those of its neighbours.
-//! Of several requests the waits can overlap, if all of one step are begun
-//! before the first of the next. Nothing here decides anything: a name that is
-//! not held, or held by another name's hash, costs a useless read.
+//! The waits of several requests can overlap, if all of one step are begun before the
+//! first of the next. Nothing here decides anything: a name that is not held, or held by
+//! another name's hash, costs a useless read.
 
 use std::hint::black_box;
 
@@ -96,8 +96,8 @@ mod tests {
             let reply = step(&mut table, Event::Lock(request));
             assert_eq!(reply, Reply::Granted(u64::from(number) + 1));
         }
-        // Of these names, every other one is not held; and more than there is
-        // room for are not an error.
+        // Every other name is not held; and more names than there is room for are not an
+        // error.
         let hashes: Vec<u32> = (0..2 * LOCKS)
             .map(|number| table.hash(&name(number)))
             .collect();

@@ -6,7 +6,7 @@ use super::{ClientId, LEAKED_WAITER, Output, RELEASES_PER_STEP, Refusal, Reply, 
 
 /// A client's connection, or a session in the place of one.
 pub(crate) struct Client {
-    /// Of the client that has the slot, or of the next one that will.
+    /// The id of the client that has the slot, or of the next one that will.
     pub(crate) id: u64,
     /// Head of the list of what it owns.
     pub(crate) owned: Links,

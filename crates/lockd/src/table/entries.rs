@@ -72,7 +72,7 @@ impl Links {
 
 /// Bytes of a name that fit into the lock itself.
 pub(crate) const NAME_INLINE: usize = 24;
-/// Of a longer name, the bytes before the number of its first block.
+/// Bytes of a longer name before the number of its first block.
 const NAME_PREFIX: usize = NAME_INLINE - 4;
 
 /// A name that is held, in one way or the other, and perhaps waited for. Beside
@@ -80,7 +80,7 @@ const NAME_PREFIX: usize = NAME_INLINE - 4;
 /// else in its client's list.
 #[repr(align(64))]
 pub(crate) struct Lock {
-    /// Of the exclusive holder, as are the next two fields.
+    /// The exclusive holder's token; the next two fields are its too.
     pub(crate) token: u64,
     pub(crate) client: u64,
     /// [`NEVER`] if the connection owns it.
@@ -166,7 +166,7 @@ pub(crate) enum State {
 pub(crate) struct Claim {
     pub(crate) token: u64,
     pub(crate) client: u64,
-    /// Of the wait, of the lease or of the session; [`NEVER`] for none.
+    /// End of the wait, of the lease or of the session; [`NEVER`] for none.
     pub(crate) deadline: u64,
     /// When the wait began.
     pub(crate) since: u64,
@@ -178,8 +178,8 @@ pub(crate) struct Claim {
     prev: u32,
     next: u32,
     pub(crate) lock: u32,
-    /// Of a claim that waits for several locks: the first of its group, and the
-    /// one behind it.
+    /// The first claim of a group that waits for several locks, and the claim behind this
+    /// one.
     pub(crate) leader: u32,
     pub(crate) next_in_group: u32,
     /// The session in whose name it waits, and its neighbours among those who do.

@@ -121,14 +121,14 @@ pub enum Event<'n> {
         client: ClientId,
         /// Which lock.
         name: &'n [u8],
-        /// Of the hold that is meant; `None`: the one that this client took.
+        /// The token of the hold that is meant; `None`: the one that this client took.
         token: Option<u64>,
     },
     /// A lease shall end this long from now, be that later or sooner.
     Renew {
         /// Which lock.
         name: &'n [u8],
-        /// Of the hold that is meant.
+        /// The token of the hold that is meant.
         token: u64,
         /// At least 1.
         ttl_ms: u64,

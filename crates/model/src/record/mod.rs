@@ -10,6 +10,7 @@ mod at;
 mod distribution;
 mod environment;
 mod exclusion;
+mod facts;
 mod fit;
 mod judged;
 mod point;
@@ -22,6 +23,7 @@ pub use at::At;
 pub use distribution::{Buckets, Distribution, Waits};
 pub use environment::{Calibration, Environment, OwnCost};
 pub use exclusion::{Across, Exclusion};
+pub use facts::TargetFacts;
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
 pub use point::{Anchor, Machine, Null, PerWorker, Phase, Point, Server, Slice, Workers};
@@ -34,6 +36,7 @@ use crate::connect::Closing;
 use crate::judged::{Doubled, Watched};
 use crate::plan::Plan;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version that this build writes.
 pub const SCHEMA: &str = "jostle/2";
@@ -77,6 +80,10 @@ pub struct Experiment {
     pub environment: Environment,
     /// What the tool found out about itself before the first run.
     pub calibration: Calibration,
+    /// Facts by target as typed; a target of which none holds is absent, in files of older
+    /// versions all are.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub target_facts: BTreeMap<String, TargetFacts>,
     /// Wall-clock start, RFC 3339 in UTC: a label, never part of a measurement.
     pub started_at: String,
 }

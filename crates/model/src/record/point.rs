@@ -60,8 +60,8 @@ pub struct Point {
     /// How the split was obtained: `sampled` by the tick, or `exact`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_split: Option<String>,
-    /// Of cpu_s, what workers spun so that sleeping holds end on time; absent where
-    /// none did.
+    /// The part of cpu_s that workers spun so that sleeping holds end on time; absent
+    /// where none did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spun_s: Option<f64>,
     /// (cpu_s - spun_s) per operation, in microseconds.

@@ -47,7 +47,7 @@ pub struct Recovery {
     /// For so long the old owner and the next one both believed that they owned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_believed_ns: Option<u64>,
-    /// Of that, the time in which the old owner ran.
+    /// The part of `two_believed_ns` in which the old owner ran.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub two_ran_ns: Option<u64>,
     /// Whether the old owner's release failed, where the lock was no longer its own.

@@ -41,7 +41,8 @@ fn flow(lua: &Lua, call: &Rc<Call>, table: &Table) -> Result<(), Error> {
     };
     table.set("exit", lua.create_function(exit)?)?;
 
-    // Of the system's randomness, which the standard library uses for its maps.
+    // The seed comes from the system's randomness, which the standard library uses for
+    // its maps.
     let seed = |_: &Lua, ()| {
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         Ok(seed as i64)

@@ -176,7 +176,7 @@ impl Server {
     /// [`Config::drain_timeout`] allows.
     ///
     /// # Errors
-    /// Of the threads' start and of poll; no client can cause one.
+    /// The system's, for the threads' start and for poll; no client can cause one.
     pub fn run(&mut self, stop: impl AsFd) -> io::Result<()> {
         let mut threads = Vec::new();
         for index in 0..self.shared.config.threads {

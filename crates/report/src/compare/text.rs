@@ -116,7 +116,7 @@ pub fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     if comparison.rows.iter().all(|(_, row)| machine(row) == "-") {
         leave_out(MACHINE);
     }
-    // Of several experiments each says which it is.
+    // With several experiments each row says which one it is of.
     if comparison.rows.iter().all(|(number, _)| *number == 1) {
         leave_out(0);
     }

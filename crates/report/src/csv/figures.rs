@@ -19,7 +19,7 @@ pub enum Over {
     Least,
     /// The greatest.
     Most,
-    /// Of the run that stands for all in the fairness of a point.
+    /// The value of the run that stands for all in the fairness of a point.
     Fairness,
 }
 
@@ -68,7 +68,7 @@ impl Figure {
         parts.collect::<Vec<_>>().join("_")
     }
 
-    /// Of one run.
+    /// The figure of one run.
     pub fn of(&self, run: &Point) -> Option<f64> {
         (self.of)(run).filter(|value| value.is_finite())
     }
@@ -124,7 +124,7 @@ fn names(runs: &[&Point], of: fn(&Point) -> Vec<String>) -> BTreeSet<String> {
     runs.iter().flat_map(|run| of(run)).collect()
 }
 
-/// Of runs with a fault; yes is 1, no is 0.
+/// The figures of runs with a fault; yes is 1, no is 0.
 fn recoveries() -> Vec<Figure> {
     type Find<T> = fn(&Recovery) -> Option<T>;
     const TIMES: [(&str, Find<i64>); 6] = [

@@ -23,7 +23,8 @@ fn two() -> Hosts {
     hosts(&[(0, 0, 0), (-2_000_000, 10, 10)])
 }
 
-/// Of each: us ahead by the reading, give or take us, and us that it errs by.
+/// Hosts with these clocks, each (us ahead by the reading, uncertainty in us, true error
+/// in us).
 fn hosts(clocks: &[(i64, u64, i64)]) -> Hosts {
     let ns = US as i64;
     Hosts {
@@ -364,7 +365,7 @@ proptest! {
         prop_assert!(hosts.judge().tokens_repeated >= 1);
     }
 
-    /// Of grants at random, most of them faults.
+    /// The grants are random, and most of them overlap.
     #[test]
     fn the_sweep_finds_what_comparing_all_pairs_finds(clocks in clocks(), seed: u64) {
         let mut hosts = hosts(&clocks);

@@ -65,7 +65,7 @@ enum Seen {
     OwnSequence,
     /// Both of one host.
     OwnClock,
-    /// Of any.
+    /// They may be of any two hosts.
     CommonClock,
 }
 
@@ -74,7 +74,7 @@ enum Seen {
 struct End(i64, usize);
 
 impl End {
-    /// Of nobody.
+    /// The end that no grant has.
     const MAX: End = End(i64::MAX, usize::MAX);
 }
 

@@ -41,7 +41,7 @@ pub fn attribute(mut reasons: Vec<Reason>, runs: &[&Point]) -> Vec<Reason> {
             .filter(|one| one.reason.is == worst.reason.is);
         let hosts: Vec<String> = alike.map(|one| one.host.to_owned()).collect();
         let reason = with_text(Reason {
-            // Of a reason without data nothing else is changed.
+            // A reason without data changes in nothing else.
             text: named(&hosts, &worst.reason.text),
             hosts,
             ..worst.reason.clone()

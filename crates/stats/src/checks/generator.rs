@@ -11,14 +11,14 @@ use jostle_model::record::{Bound, Claim, Generator, Is, Point, Reason};
 /// Share of its time that a thread is busy.
 const BUSY: f64 = 0.9;
 
-/// Of a generator thread's time, runnable and not running. Left alone, threads
-/// that ask one server over the loopback on two CPUs had up to 0.12; with two
-/// other programs on its CPU one had 0.57, and lost 60 % of its rate without
-/// being busy for 0.9 of its time.
+/// Share of a generator thread's time that it was runnable and not running. Left alone,
+/// threads that ask one server over the loopback on two CPUs had up to 0.12; with two
+/// other programs on its CPU one had 0.57, and lost 60 % of its rate without being busy
+/// for 0.9 of its time.
 const QUEUED: f64 = 0.2;
 
-/// Of the time of requests that are kept in flight, in their generator's run queue:
-/// from here on it moves their response by as much as a difference that matters.
+/// Share of the time of requests in flight that they spend in their generator's run
+/// queue: from here on it moves their response by as much as a difference that matters.
 const WAITING: f64 = 0.1;
 
 /// The check.
@@ -127,7 +127,8 @@ fn each_has_a_cpu(evidence: &Evidence<'_>) -> bool {
     (1..=cpus).contains(&evidence.workers())
 }
 
-/// Of the time of all requests that should have been in flight, median over the runs.
+/// Share of the time of all requests that should have been in flight; the median over the
+/// runs.
 fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
     let spread = evidence.runs.iter().filter_map(|run| {
         let in_flight_s = run.spread.as_ref()?.in_flight as f64 * run.window_s;
@@ -136,7 +137,7 @@ fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
     median(&spread.collect::<Vec<_>>())
 }
 
-/// Of the thread that has most of it, median over the runs.
+/// The share of the thread that has most of it; the median over the runs.
 fn busiest(evidence: &Evidence<'_>, share: impl Fn(&Generator) -> f64) -> Option<f64> {
     // A generator of `spread` is judged whatever it asks.
     let asks = |run: &&&Point| run.server.is_some() || run.spread.is_some();
@@ -261,7 +262,7 @@ mod tests {
             }));
             judge(&CHECK, &[run]).map(|reason| reason.claims)
         };
-        // Of 16 seconds.
+        // The threshold is a tenth of 16 seconds.
         assert_eq!(found(1.5), None);
         let claims = found(1.6).unwrap();
         assert!(claims.contains(&Claim::Distribution), "{claims:?}");

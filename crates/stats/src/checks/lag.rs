@@ -6,7 +6,8 @@ use crate::sleeping;
 use jostle_model::Remedy;
 use jostle_model::record::{Is, LimitedBy, Point, Reason};
 
-/// Of the response's p99, and in nanoseconds: what the generator may be late by.
+/// Lateness of the generator that is flagged: as a share of the response's p99, and in
+/// nanoseconds.
 const SUSPECT: (f64, f64) = (0.10, 50_000.0);
 const INVALID: (f64, f64) = (0.25, 200_000.0);
 
@@ -60,7 +61,8 @@ fn threshold() -> String {
          was free: INVALID; under 1000 requests the highest percentile that has ten beyond it \
          in place of p99. {suspect_us} us and {suspect}, {invalid_us} us and {invalid}, of \
          means, for the time that the generator's threads waited for a CPU for each request of a \
-         server, against its time from sending to answer. A canary that is half as late beyond \
+         server, beyond two wake-ups on this machine (four for INVALID), against its time from \
+         sending to answer. A canary that is half as late beyond \
          twice that lateness makes it the machine's",
         percent(UNSENT)
     )
@@ -194,8 +196,7 @@ fn queued(evidence: &Evidence<'_>) -> Option<Fault> {
     let answered: u64 = runs().map(|run| run.operations).sum();
     let queued_ns = waited_s? * 1e9 / answered.max(1) as f64;
     let service_ns = pooled(evidence.runs, "service_ns").mean()?;
-    // No sleep ends in there.
-    let (is, limit_ns) = beyond(queued_ns, service_ns, 0.0)?;
+    let (is, limit_ns) = beyond(queued_ns, service_ns, own_waking(evidence))?;
     Some(Fault {
         is,
         who: who(evidence, queued_ns),
@@ -229,7 +230,16 @@ fn own_lateness(evidence: &Evidence<'_>) -> f64 {
     RARELY * sleeping::seldom_later(latencies).0 as f64
 }
 
-/// Of all requests: what was never answered took at least as long as it waited.
+/// What the wake-ups of one request take on this machine by themselves, of which a
+/// kernel books much as waiting for a CPU: a worker is woken when its request is due,
+/// and when the answer has come.
+fn own_waking(evidence: &Evidence<'_>) -> f64 {
+    let latencies = evidence.experiment.calibration.latencies.as_ref();
+    2.0 * sleeping::wake_up(latencies).0 as f64
+}
+
+/// The tail of the response over all requests: one that was never answered took at least
+/// as long as it waited.
 fn response(evidence: &Evidence<'_>) -> f64 {
     let mut all = pooled(evidence.runs, "response_ns");
     all.merge(&pooled(evidence.runs, "unanswered_ns"));
@@ -419,6 +429,29 @@ mod tests {
         );
         // What runs in the worker's own process waits for its own CPU.
         assert_eq!(with(210.0, false), Is::Valid);
+    }
+
+    /// 76 us for each request were called a fault where a wake-up on another CPU takes
+    /// 66 us and the machine was idle otherwise.
+    #[test]
+    fn what_two_wake_ups_take_here_is_no_fault() {
+        use jostle_model::record::{Latencies, Server};
+        let mut experiment = experiment();
+        experiment.calibration.latencies = Some(Latencies {
+            wake_same_cpu_ns: 3e3,
+            wake_other_cpu_ns: Some(66e3),
+            ..Latencies::default()
+        });
+        let with = |queued_us: f64| {
+            let mut point = Run::at(100).point();
+            point.runqueue_wait_s = Some(queued_us * 1e-6 * point.operations as f64);
+            point.server = Some(Server::default());
+            judge_in(&CHECK, &experiment, &[point]).map_or(Is::Valid, |reason| reason.is)
+        };
+        assert_eq!(with(131.0), Is::Valid);
+        assert_eq!(with(133.0), Is::Suspect);
+        assert_eq!(with(263.0), Is::Suspect);
+        assert_eq!(with(265.0), Is::Invalid);
     }
 
     #[test]

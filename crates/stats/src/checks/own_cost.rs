@@ -63,7 +63,7 @@ fn added_ns(workload: Workload, cost: &OwnCost, stamp_ns: f64) -> f64 {
     let always = match workload {
         Workload::Contend => witness + stamp_ns,
         Workload::Stream => witness,
-        // Of connections it is not measured: there is no lock to measure it on.
+        // Connections have no lock on which it could be measured.
         Workload::Hold
         | Workload::Connect
         | Workload::Rate

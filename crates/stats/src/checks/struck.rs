@@ -4,8 +4,7 @@ use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
 use jostle_model::record::{Claim, Event, Is, Reason, Recovery, What};
 
-/// Of the time until the next grant, the part by which the moment of the fault may be
-/// off.
+/// The moment of the fault may be off by this share of the time until the next grant.
 const MOST: f64 = 0.1;
 
 /// The check.

@@ -27,7 +27,7 @@ pub struct Figure {
     /// How it changes with the machine: 1 for a time, -1 for a rate, 0 for what
     /// has nothing to do with time.
     pub time: f64,
-    /// Of a run.
+    /// Reads the figure from a run.
     pub of: fn(&Point) -> Option<f64>,
 }
 

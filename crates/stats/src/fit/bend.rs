@@ -77,7 +77,7 @@ fn split(data: &Data) -> Option<(usize, Between)> {
     ))
 }
 
-/// Of the best curve that so many points can carry.
+/// The criterion of the best curve that so many points can carry.
 fn criterion(part: &Data) -> f64 {
     let laws = curve::all(part).into_iter();
     let laws = laws

@@ -11,7 +11,7 @@ const DRAWS: usize = 400;
 /// An exponent and its interval of about 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exponent {
-    /// Of all blocks.
+    /// The exponent over all blocks.
     pub c: f64,
     /// Lower end.
     pub low: f64,

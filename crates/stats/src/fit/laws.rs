@@ -132,7 +132,7 @@ fn weighted(f: &[f64], t: &[f64], w: &[f64]) -> Option<Line> {
     let squares = |line: &Line| sum(&|i| w[i] * (t[i] - line.a - line.b * f[i]).powi(2));
     candidates
         .into_iter()
-        // Of f that are all alike the first has no meaning.
+        // If all f are alike, the first line has no meaning.
         .filter(|line| free > 1e-12 * w1 * wff || line.a == 0.0 || line.b == 0.0)
         .filter(|line| line.a >= 0.0 && line.b >= 0.0)
         .min_by(|one, other| squares(one).total_cmp(&squares(other)))

@@ -79,7 +79,7 @@ pub struct Figure {
     pub what: &'static str,
     /// Whether that follows; a call's own time says by itself of what it is.
     pub per_operation: bool,
-    /// Of a run.
+    /// Reads the figure from a run.
     pub of: fn(&Point) -> Option<f64>,
 }
 

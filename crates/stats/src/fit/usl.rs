@@ -11,7 +11,7 @@ use jostle_model::record::Usl;
 /// Fewest points for three parameters.
 const LEAST_VALUES: usize = 6;
 
-/// Of the peak's throughput: what surely lies below this is past the peak.
+/// Share of the peak's throughput: a point surely below it is past the peak.
 const PAST_THE_PEAK: f64 = 0.95;
 
 /// The law's parameters from the time per operation (in ns) of all workers

@@ -130,7 +130,7 @@ fn unseen(window: &Window<'_>) -> Option<State> {
         return undecided(words::NO_SCHEDSTAT.to_owned());
     }
     if let Some(seen) = watched.seen_share.filter(|seen| *seen < SEEN) {
-        // Of a command that hardly runs at all the start is most of its time.
+        // A command that hardly runs spends most of its time starting.
         let known_s: f64 = watched.generator.cpu_s.iter().sum();
         let missing_s = known_s / seen.max(f64::MIN_POSITIVE) - known_s;
         if missing_s >= MISSING * watched.elapsed_s.max(window.wall_s) {

@@ -133,7 +133,7 @@ fn where_both_have_room_connections_wait_and_doubling_them_would_show() {
         found.next.as_deref(),
         Some("jostle judge --double -- redis-benchmark -c {50}")
     );
-    // Of a pair's run that is known already.
+    // The other run of the pair is known already.
     let turn = Turn {
         block: 1,
         load: 50,

@@ -254,7 +254,8 @@ fn told(old: Option<&Hold>, lost: bool) -> Option<bool> {
     (lost || !succeeded).then_some(!succeeded)
 }
 
-/// Of the old owner's last write, where the next owner's came before it.
+/// Whether the old owner's last write was refused; None unless the next owner wrote
+/// before it.
 fn write_refused(history: &[Event], next: Option<&Hold>) -> Option<bool> {
     let next = next?.process;
     let wrote = |event: &&Event| matches!(event.what, What::Written | What::WriteRefused);

@@ -65,7 +65,7 @@ pub fn opened() -> Option<u64> {
     column(&slurp("/proc/net/snmp")?, "Tcp:", "ActiveOpens")
 }
 
-/// Of a table with a line of names and one of numbers under the same first word.
+/// A column of a table with a line of names and one of numbers under the same first word.
 fn column(text: &str, table: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(table));
     let at = lines
@@ -100,7 +100,7 @@ fn tcp_line(text: &str) -> BTreeMap<String, u64> {
 /// be read and still has its beginning.
 fn hash_sizes() -> BTreeMap<String, u64> {
     let mut sizes = kernel_log().map_or_else(BTreeMap::new, |log| parse_hash_sizes(&log));
-    // Of this namespace; below zero where it is the machine's own.
+    // The size for this namespace; it is below zero where the table is the machine's own.
     let own = slurp("/proc/sys/net/ipv4/tcp_ehash_entries").and_then(|text| field::<i64>(&text, 0));
     if let Some(entries) = own {
         sizes.insert("TCP established".to_owned(), entries.unsigned_abs());

@@ -127,7 +127,7 @@ impl OtherGroup {
     }
 }
 
-/// Of a group and of those below it, as its CPU time is.
+/// Processes of a group and of those below it, which its CPU time contains too.
 fn processes(group: &Path) -> Vec<u32> {
     let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let mut found: Vec<u32> = text

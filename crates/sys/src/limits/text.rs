@@ -166,8 +166,8 @@ pub fn invariant_tsc(info: &str) -> Option<bool> {
     cpu_flag(info, "tsc").then(|| cpu_flag(info, "constant_tsc") && cpu_flag(info, "nonstop_tsc"))
 }
 
-/// Of the `allowed` CPUs, those that share a core with an earlier one; `cores`
-/// lists the hardware threads of each CPU's core.
+/// Those of the `allowed` CPUs that share a core with an earlier one; `cores` lists the
+/// hardware threads of each CPU's core.
 pub fn siblings(allowed: &[usize], cores: &[Vec<usize>]) -> Vec<usize> {
     let shares = |cpu: usize| {
         cores.iter().any(|core| {

@@ -49,7 +49,7 @@ const PRESENT: u64 = 7;
 const ALIKE: u64 = 8;
 const EXTENSIBLE: u64 = 9;
 
-// Of its substrings.
+// The parts of a SubstringFilter.
 const INITIAL: u64 = 0;
 const ANY: u64 = 1;
 const FINAL: u64 = 2;

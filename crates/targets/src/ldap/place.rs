@@ -12,7 +12,7 @@ use super::wire::{Scope, Search};
 pub struct Place {
     /// A name or an address, without brackets.
     pub host: String,
-    /// Of the server.
+    /// The server's port.
     pub port: u16,
     /// What every request asks.
     pub search: Search,

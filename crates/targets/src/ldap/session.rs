@@ -26,7 +26,7 @@ const ROOM: usize = 16 << 10;
 pub struct Dial {
     /// The first of them that answers.
     pub addresses: Vec<SocketAddr>,
-    /// Of `ldaps`: whom to trust, and whom to expect.
+    /// With `ldaps`, the certificates that are trusted and the name that is expected.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     /// For one request, all its parts together.
     pub timeout: Duration,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Credentials {
 pub struct Session {
     io: Transport,
     input: Vec<u8>,
-    /// Of `input`, what was received and not yet read.
+    /// The part of `input` that was received and not yet read.
     ready: std::ops::Range<usize>,
     output: BytesMut,
     last_id: u32,

@@ -27,7 +27,7 @@ const SEQUENCE_BYTE: u8 = 0x30;
 const INTEGER_BYTE: u8 = 0x02;
 const OCTETS_BYTE: u8 = 0x04;
 const ENUMERATED_BYTE: u8 = 0x0a;
-/// Of an operation's tag: its class, and that it has parts.
+/// Bits of an operation's tag: the class APPLICATION, and that it has parts.
 const APPLICATION: u8 = 0x60;
 
 /// A message that is longer is not waited for.

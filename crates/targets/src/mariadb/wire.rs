@@ -31,7 +31,7 @@ impl Wire for MariadbWire {
     }
 
     #[inline]
-    fn acquire(&self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+    fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         query(out, |out| {
             out.extend_from_slice(b"SELECT GET_LOCK('");
             out.extend_from_slice(&self.0.name(key));
@@ -47,7 +47,7 @@ impl Wire for MariadbWire {
     }
 
     #[inline]
-    fn release(&self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
         query(out, |out| {
             out.extend_from_slice(b"SELECT RELEASE_LOCK('");
             out.extend_from_slice(&self.0.name(key));
@@ -72,7 +72,7 @@ impl Wire for MariadbWire {
     }
 
     #[inline]
-    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"1") => Ok(()),
             // Another's, or nobody's.

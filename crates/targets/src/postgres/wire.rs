@@ -67,7 +67,7 @@ impl Wire for PostgresWire {
     }
 
     #[inline]
-    fn acquire(&self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+    fn acquire(&mut self, key: usize, mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         let number = self.names.number(key);
         let asking = match self.asks {
             Asks::AndWaits => asking,
@@ -89,7 +89,7 @@ impl Wire for PostgresWire {
     }
 
     #[inline]
-    fn release(&self, key: usize, mode: Mode, out: &mut Vec<u8>) {
+    fn release(&mut self, key: usize, mode: Mode, out: &mut Vec<u8>) {
         let statement = match mode {
             Mode::Exclusive => "u",
             Mode::Shared => "us",
@@ -115,7 +115,7 @@ impl Wire for PostgresWire {
     }
 
     #[inline]
-    fn released(&self, reply: Reply<'_>) -> Result<(), CallError> {
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Text(b"t") => Ok(()),
             Reply::Text(b"f") => Err(LOST),

@@ -363,7 +363,7 @@ impl Hosts {
         self.remove_directory()
     }
 
-    /// Of a start that was killed there may be a tool that still writes into it.
+    /// Removes the directory. A tool of a start that was killed may still write into it.
     fn remove_directory(&self) -> anyhow::Result<()> {
         let start = Instant::now();
         loop {

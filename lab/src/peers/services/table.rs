@@ -122,9 +122,9 @@ impl Bound {
 /// A trial's blocks, ready to be printed.
 pub struct Result<'t> {
     trial: &'t Trial,
-    /// Of each row, the figures of all blocks.
+    /// The figures of all blocks, for each row.
     rows: Vec<Vec<Figures>>,
-    /// Of each claim, its value in each block.
+    /// The value of each claim in each block.
     values: Vec<Vec<f64>>,
 }
 

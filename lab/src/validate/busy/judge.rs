@@ -36,7 +36,7 @@ pub struct Trial<'a> {
     pub shift: Ratio,
     /// The lowest and the highest that it may be; None: nothing was said.
     pub bound: Option<[f64; 2]>,
-    /// Of the disturbed runs.
+    /// The verdict of the disturbed runs.
     pub verdict: Is,
 }
 

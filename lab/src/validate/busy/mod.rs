@@ -36,7 +36,7 @@ const LOOSENESS: f64 = 3.0;
 /// Fewest that give an interval of 95 %.
 const PAIRS: usize = 6;
 
-/// Of CPU time that was wanted: above that a run is reported apart.
+/// Share of the CPU time that was wanted: above it a run is reported apart.
 const STOLEN: f64 = 0.02;
 
 /// A line of the file: one run.
@@ -59,7 +59,7 @@ pub struct Run {
 /// The hog that ran along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planted {
-    /// Of one CPU.
+    /// Share of one CPU, in per cent.
     pub percent: u64,
     pub cpu: usize,
     pub niceness: i32,
@@ -343,7 +343,7 @@ pub mod tests {
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Calibration, Distribution, Environment, SCHEMA};
 
-    /// Of the first kind, with this throughput.
+    /// A run of the first kind, with this throughput.
     pub fn run(at: u32, percent: Option<u64>, throughput_per_s: f64) -> Run {
         Run {
             session: 1,
@@ -361,6 +361,7 @@ pub mod tests {
                 plan: Plan::of(Workload::Contend),
                 environment: Environment::default(),
                 calibration: Calibration::default(),
+                target_facts: Default::default(),
                 started_at: String::new(),
             },
             point: Point {

@@ -26,7 +26,7 @@ const POINTS: u64 = 300;
 const FLAGGED: u64 = 3;
 const VALID: f64 = 0.9;
 
-/// Of CPU time: above that a point is reported apart, and counted with the others.
+/// Share of CPU time: above it a point is reported apart, and counted with the others.
 const STOLEN: f64 = 0.02;
 
 /// Checks that must not speak on an idle machine.
@@ -306,7 +306,7 @@ mod tests {
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Accounts, At, Calibration, Environment, SCHEMA};
 
-    /// Of a line, a point for each number of workers with three runs.
+    /// A line with a point for each number of workers, each of three runs.
     fn measured(line: &str, halt_poll_ns: Option<u64>, workers: &[u64]) -> Measured {
         let mut plan = Plan::of(Workload::Contend);
         plan.targets = vec!["flock".to_owned()];
@@ -337,6 +337,7 @@ mod tests {
                 plan,
                 environment: Environment::default(),
                 calibration: Calibration::default(),
+                target_facts: Default::default(),
                 started_at: String::new(),
             },
         }

@@ -18,7 +18,7 @@ const NO_QUOTA_CPUS: f64 = 10_000.0;
 /// Where runs are made.
 pub struct Bench {
     jostle: PathBuf,
-    /// Of the generators.
+    /// The CPU of the generators.
     cpu: usize,
     servers: Vec<Running>,
     length: Length,

@@ -23,10 +23,10 @@ use jostle_stats::checks::{Evidence, verdict};
 /// What the planted fault must have moved the headline by.
 const HARM: f64 = 0.1;
 
-/// Of the CPU time that was wanted.
+/// Share of the CPU time that was wanted.
 const STOLEN: f64 = 0.02;
 
-/// Of all CPUs, what other programs may use.
+/// Share of all CPUs that other programs may use.
 const OTHERS: f64 = 0.03;
 
 /// Says that something ran along.
@@ -73,7 +73,7 @@ impl Trial<'_> {
     }
 }
 
-/// Of runs, in the order in which they were made.
+/// Judges the runs of sessions, given in the order in which they were made.
 pub fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
     let mut environment = Environment::default();
     let mut judged = Vec::new();

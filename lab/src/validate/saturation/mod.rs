@@ -79,7 +79,7 @@ fn look(bench: &Bench, store: &mut Store<Run>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of the kind and the doses that have the fewest trials so far.
+/// Makes a session of the kind and the doses that have the fewest trials so far.
 fn session(bench: &Bench, store: &mut Store<Run>, until: Instant) -> anyhow::Result<()> {
     let judged = judge::judge(&store.lines);
     let mut counts: BTreeMap<(&str, Planted), usize> = BTreeMap::new();

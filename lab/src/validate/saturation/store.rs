@@ -52,6 +52,7 @@ impl Run {
             plan: self.plan.clone(),
             environment: environment.clone(),
             calibration: Calibration::default(),
+            target_facts: Default::default(),
             started_at: String::new(),
         }
     }

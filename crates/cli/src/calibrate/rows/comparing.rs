@@ -1,6 +1,5 @@
 //! `jostle compare` finds no difference where there is none, and one of a tenth
-//! where there is one. Two sessions one after the other, each of them measuring
-//! both, so that either can be the one that is slower.
+//! where there is one. Two sessions are made one after the other.
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
@@ -31,7 +30,7 @@ const WITHIN: f64 = 0.05;
 
 fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
     let line =
-        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 30ms --warmup 10ms --runs 9");
+        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 20ms --warmup 10ms --runs 12");
     let base = bench.measure(&line(targets[0]))?;
     let new = bench.measure(&line(targets[1]))?;
     let told = told(&base, &new, targets)?;

@@ -39,7 +39,7 @@ const NOT_CONTENDED: f64 = 0.01;
 
 fn trial(bench: &mut Bench, keys: u64) -> Result<Trial, Stop> {
     let set = bench.measure(&format!(
-        "contend unfair:queue -w 2 --keys {keys} -b 200us -i 0 -t 0.3 --warmup 0 --runs 3"
+        "contend unfair:queue -w 2 --keys {keys} -b 200us -i 0 -t 0.15 --warmup 0 --runs 3"
     ))?;
     Ok(judge(&of(&set, "unfair:queue"), keys))
 }

@@ -5,6 +5,7 @@ use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Said, Trial, all_of, of, span};
 use jostle_model::record::Calibration;
+use jostle_stats::intervals::median;
 use jostle_sys::clock::Clock;
 use std::hint::black_box;
 use std::time::Instant;
@@ -43,14 +44,19 @@ fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     ))
 }
 
-/// Nanoseconds a stamp, by the kernel's clock around many of them.
+/// Nanoseconds a stamp, by the kernel's clock around many of them: the median of short
+/// loops, since one that another program interrupts takes many times as long.
 fn stamps(clock: Clock) -> f64 {
-    const COUNT: u32 = 200_000;
-    let start = Instant::now();
-    (0..COUNT).for_each(|_| {
-        black_box(clock.now());
+    const LOOPS: usize = 9;
+    const COUNT: u32 = 20_000;
+    let each = (0..LOOPS).map(|_| {
+        let start = Instant::now();
+        (0..COUNT).for_each(|_| {
+            black_box(clock.now());
+        });
+        start.elapsed().as_nanos() as f64 / f64::from(COUNT)
     });
-    start.elapsed().as_nanos() as f64 / f64::from(COUNT)
+    median(&each.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
 fn judge(loop_ns: f64, calibration: &Calibration, waits_p50: &[u64], cpus: usize) -> Trial {

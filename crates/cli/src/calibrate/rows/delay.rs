@@ -10,18 +10,18 @@ pub static SHORT: Row = Row {
     number: 2,
     name: "a known wait",
     planted: "delay:20us",
-    trial: |bench| trial(bench, "20us", 0.2),
+    trial: |bench| trial(bench, "20us", 0.1),
 };
 
 pub static MIDDLE: Row = Row {
     planted: "delay:200us",
-    trial: |bench| trial(bench, "200us", 0.2),
+    trial: |bench| trial(bench, "200us", 0.1),
     ..SHORT
 };
 
 pub static LONG: Row = Row {
     planted: "delay:5ms",
-    trial: |bench| trial(bench, "5ms", 0.3),
+    trial: |bench| trial(bench, "5ms", 0.2),
     ..SHORT
 };
 
@@ -45,12 +45,20 @@ fn mean_wait(run: &Point) -> Option<f64> {
     (granted.count > 0).then_some(granted.mean)
 }
 
+/// The mean of what the specimen gave within the window. The delay that the window's
+/// end cut off is not one of the waits, and is the longest of all where another program
+/// had the CPU just then.
+fn mean_truth(run: &Point) -> Option<f64> {
+    let granted = run.acquire_ns.as_ref().map_or(0, |wait| wait.granted.count) as f64;
+    let [count, sum, last] = ["count", "sum_ns", "last_ns"].map(|name| noted(run, name));
+    match count - granted {
+        cut_off if cut_off == 1.0 && count > 1.0 => Some((sum - last) / granted),
+        _ => (count > 0.0).then(|| sum / count),
+    }
+}
+
 fn judge(delayed: &[&Point], null: &[&Point]) -> Trial {
-    let truths: Vec<f64> = delayed
-        .iter()
-        .filter(|run| noted(run, "count") > 0.0)
-        .map(|run| noted(run, "sum_ns") / noted(run, "count"))
-        .collect();
+    let truths: Vec<f64> = delayed.iter().filter_map(|run| mean_truth(run)).collect();
     let found: Vec<f64> = delayed.iter().filter_map(|run| mean_wait(run)).collect();
     let control: Vec<f64> = null.iter().filter_map(|run| mean_wait(run)).collect();
     // Run by run, so that a run that was disturbed does not hide in a median.
@@ -121,6 +129,25 @@ mod tests {
         ] {
             assert_eq!(said(truth, found) == Said::Agrees, right, "{truth} {found}");
         }
+    }
+
+    #[test]
+    fn a_delay_that_the_end_of_the_window_cut_off_is_no_wait() {
+        let cut_off = |last_ns: f64, noted: f64| Point {
+            truth: [
+                ("count", noted),
+                ("sum_ns", 100.0 * 20_050.0 + last_ns),
+                ("last_ns", last_ns),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            ..run(20_050.0, 20_060.0)
+        };
+        let null = run(0.0, 20.0);
+        let said = |run: &Point| judge(&[run], &[&null]).said;
+        assert_eq!(said(&cut_off(4e6, 101.0)), Said::Agrees);
+        // One within the window counts.
+        assert!(matches!(said(&cut_off(4e6, 100.0)), Said::Differs(_)));
     }
 
     #[test]

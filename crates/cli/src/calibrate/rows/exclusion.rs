@@ -10,25 +10,19 @@ pub static OFTEN: Row = Row {
     number: 6,
     name: "whether the lock excludes",
     planted: "busted:1e-3",
-    trial: |bench| broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0 -t 1"),
+    trial: |bench| broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0", 1.0),
 };
 
 pub static SELDOM: Row = Row {
     planted: "busted:1e-5",
-    // Who is refused asks again at once, so that enough is drawn in two seconds.
-    trial: |bench| broken(bench, "busted:1e-5", "-w 2 -b -5us -i 0 -t 2 --try"),
+    // Who is refused asks again at once, so that enough is drawn in a second.
+    trial: |bench| broken(bench, "busted:1e-5", "-w 2 -b -5us -i 0 --try", 1.0),
     ..OFTEN
 };
 
 pub static READERS: Row = Row {
     planted: "busted:1e-2, half readers",
-    trial: |bench| {
-        broken(
-            bench,
-            "busted:1e-2",
-            "-w 10 -b 20us -i 0 -t 0.5 --shared 0.5",
-        )
-    },
+    trial: |bench| broken(bench, "busted:1e-2", "-w 10 -b 20us -i 0 --shared 0.5", 0.5),
     ..OFTEN
 };
 
@@ -43,10 +37,15 @@ pub static KILLED: Row = Row {
 const WITHIN: f64 = 0.1;
 const AT_LEAST: f64 = 2.0;
 
-fn broken(bench: &mut Bench, target: &str, options: &str) -> Result<Trial, Stop> {
-    let set = bench.measure(&format!("contend {target} {options} --warmup 0 --runs 1"))?;
-    let fault_off = options.replace("-t 1", "-t 0.3").replace("-t 2", "-t 0.3");
-    let sound = bench.measure(&format!("contend busted:0 {fault_off} --warmup 0 --runs 1"))?;
+/// Of the lock without its fault, which needs no draws.
+const SOUND_S: f64 = 0.3;
+
+fn broken(bench: &mut Bench, target: &str, options: &str, seconds: f64) -> Result<Trial, Stop> {
+    let line = |target: &str, seconds: f64| {
+        format!("contend {target} {options} -t {seconds} --warmup 0 --runs 1")
+    };
+    let set = bench.measure(&line(target, seconds))?;
+    let sound = bench.measure(&line("busted:0", SOUND_S))?;
     Ok(judge(&of(&set, target), &of(&sound, "busted:0")))
 }
 
@@ -92,9 +91,11 @@ fn judge(broken: &[&Point], sound: &[&Point]) -> Trial {
 
 fn killed(bench: &mut Bench) -> Result<Trial, Stop> {
     // Whoever holds sleeps on a timer; whoever waits, in the kernel's queue.
-    let line = "contend flock -w 8 -b 5ms -i 0 -t 0.7 --warmup 50ms --runs 1";
-    let set = bench.measure_disturbed(line, "kill 5 100 {pids}")?;
-    let left = bench.measure(line)?;
+    let line = |seconds: f64| {
+        format!("contend flock -w 8 -b 5ms -i 0 -t {seconds} --warmup 50ms --runs 1")
+    };
+    let set = bench.measure_disturbed(&line(0.7), "kill 5 100 {pids}")?;
+    let left = bench.measure(&line(SOUND_S))?;
     Ok(judge_killed(&of(&set, "flock"), &of(&left, "flock")))
 }
 

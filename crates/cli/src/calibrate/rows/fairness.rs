@@ -44,7 +44,7 @@ fn run(bench: &mut Bench, policy: &str, workers: u64) -> Result<Point, Stop> {
     let target = format!("unfair:{policy}");
     // 0.1 s before the window, in which each worker has come to the lock.
     let set = bench.measure(&format!(
-        "contend {target} -w {workers} -b 200us -i 10us -t 0.7 --warmup 0.1 --runs 1"
+        "contend {target} -w {workers} -b 200us -i 10us -t 0.5 --warmup 0.1 --runs 1"
     ))?;
     let runs = of(&set, &target);
     let run = runs

@@ -42,7 +42,7 @@ const PAIRS: usize = 2;
 /// One connection, on one CPU: a generator that mostly waits for its server.
 fn line(bench: &Bench) -> String {
     let cpu = bench.cpus().last().copied().unwrap_or(0);
-    format!("stream lockd -n 10000 -w 1 --as tasks --place cpus:{cpu} --runs 1")
+    format!("stream lockd -n 2500 -w 1 --as tasks --place cpus:{cpu} --runs 1")
 }
 
 fn pairs(

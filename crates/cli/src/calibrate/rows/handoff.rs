@@ -45,7 +45,7 @@ fn trial(bench: &mut Bench, place: Place) -> Result<Trial, Stop> {
         "cross"
     };
     let set = bench.measure(&format!(
-        "contend unfair:queue -w 1:2 -b 100us -i 0 -t 0.3 --warmup 0 --runs 3 --place {word}"
+        "contend unfair:queue -w 1:2 -b 100us -i 0 -t 0.15 --warmup 0 --runs 3 --place {word}"
     ))?;
     let with = |workers| -> Vec<&Point> {
         let runs = set.points.iter();

@@ -34,8 +34,8 @@ fn slow(bench: &mut Bench) -> Result<Trial, Stop> {
     let line = |target: &str, count: u64| {
         format!("stream {target} -n {count} -w 2 --names own --as tasks --runs 2")
     };
-    let slow = bench.measure(&line("echo:slow=200us", 500))?;
-    let quick = bench.measure(&line("echo", 4_000))?;
+    let slow = bench.measure(&line("echo:slow=200us", 300))?;
+    let quick = bench.measure(&line("echo", 1_500))?;
     Ok(judge_slow(
         &of(&slow, "echo:slow=200us"),
         &of(&quick, "echo"),

@@ -2,7 +2,7 @@
 
 use super::Row;
 use crate::calibrate::bench::{Bench, Stop};
-use crate::calibrate::trial::{Said, Trial, all_of, noted, of, span};
+use crate::calibrate::trial::{Said, Trial, all_of, noted, span};
 use jostle_model::record::{Distribution, LimitedBy, Point};
 
 pub static ROW: Row = Row {
@@ -30,8 +30,12 @@ const MOVED_NS: f64 = 1e6;
 
 fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     // Over 1000 requests, of which ten lie beyond the p99.
-    let open = bench
-        .measure("rate stall:200ms/300ms null --rate 700 -w 64 -t 1.7 --warmup 10ms --runs 1")?;
+    let rate = |target: &str, seconds: f64| {
+        format!("rate {target} --rate 700 -w 64 -t {seconds} --warmup 10ms --runs 1")
+    };
+    let open = bench.measure(&rate("stall:200ms/300ms", 1.7))?;
+    // Enough of them for a p99, too.
+    let open_control = bench.measure(&rate("null", 1.6))?;
     // Some 600 acquisitions between two stalls: these are under a hundredth.
     let closed = |target: &str, seconds: f64| {
         format!("contend {target} -w 1 -b 0 -i 100us -t {seconds} --warmup 0 --runs 1")
@@ -39,8 +43,8 @@ fn trial(bench: &mut Bench) -> Result<Trial, Stop> {
     let stalled = bench.measure(&closed("stall:200ms/300ms", 1.7))?;
     let free = bench.measure(&closed("null", 0.3))?;
     Ok(judge(&Found {
-        open: of(&open, "stall:200ms/300ms").first().copied(),
-        open_control: of(&open, "null").first().copied(),
+        open: open.points.first(),
+        open_control: open_control.points.first(),
         closed: stalled.points.first(),
         closed_control: free.points.first(),
     }))

@@ -11,6 +11,7 @@ pub mod browser;
 pub mod cgroup;
 pub mod left;
 pub mod liar;
+pub mod loops;
 pub mod processes;
 pub mod web;
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// What is known of the children as they end.
 #[derive(Default)]
 pub struct Children {
-    /// Of processes still there: which workers they carry; the canary none.
+    /// The workers that each process still there carries; the canary has none.
     pub(super) alive: BTreeMap<u32, Range<usize>>,
     /// How the others ended.
     pub ended: Vec<(Ended, Range<usize>)>,

@@ -63,7 +63,7 @@ pub struct Run<'a, T> {
     pub(super) shared: Shared,
     witness: Witness,
     logs: Logs,
-    /// Of each generator whose CPU time is limited.
+    /// A group for each generator whose CPU time is limited.
     groups: Vec<CpuGroup>,
     /// For whoever watches.
     watch: Watch,

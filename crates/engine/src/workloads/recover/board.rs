@@ -27,7 +27,7 @@ const TEXT_BYTES: usize = 128;
 
 /// Lines at the beginning: the bell, and the resource.
 const HEAD: usize = 2;
-/// Of each process: its orders, and how many events it has logged.
+/// Lines of each process: its orders, and how many events it has logged.
 const OWN_LINES: usize = 2;
 const OWN: usize = OWN_LINES * LINE + EVENTS * EVENT_WORDS * 8 + TEXTS * TEXT_BYTES;
 

@@ -48,7 +48,7 @@ impl Made {
 }
 
 impl<'a> Asking<'a> {
-    /// Of worker number `worker`.
+    /// The caller of worker number `worker`.
     pub fn new(
         order: &'a RunOrder,
         clock: Clock,

@@ -227,7 +227,7 @@ impl Pool {
         all
     }
 
-    /// Of a worker that was interrupted or died with a request in hand.
+    /// Counts the request that a worker had in hand when it was interrupted or died.
     fn settle_taken(&self, taken: Taken, spare: &Sheet<'_>, all: &mut OpenLoopYield) {
         let (nth, sent) = match taken {
             Taken::Nothing => return,
@@ -342,7 +342,7 @@ mod tests {
             ([500, 0, 1_099], None, 0),
             ([500, 0, 1_100], Some(&[DroppedWithSlot, DroppedAtEnd]), 600),
             ([900, 1_150, 1_150], Some(&[Dropped, DroppedAtEnd]), 200),
-            // Of the warm-up nothing is counted.
+            // Requests of the warm-up are not counted.
             ([0, 1_150, 1_150], Some(&[]), 0),
         ];
         for ([due, free, now], expected, waited) in table {

@@ -86,7 +86,7 @@ pub enum Fate {
     Dropped,
     /// Not sent: there was a slot, and the generator was late.
     DroppedWithSlot,
-    /// Of both: the window had closed meanwhile.
+    /// Not sent in one of these two ways, and the window had closed meanwhile.
     DroppedAtEnd,
 }
 
@@ -112,7 +112,7 @@ const KINDS: usize = 64;
 const TOLD: usize = 4;
 const TOLD_BYTES: usize = 248;
 
-/// Of each distribution: sum, least, greatest, octaves in use.
+/// Words of each distribution: sum, least, greatest, octaves in use.
 const HEAD: usize = 4;
 /// User and system time of started processes, outcomes beyond `KINDS`, and the
 /// request that was taken.
@@ -123,7 +123,7 @@ const TAKEN: usize = 3;
 const FATES_AT: usize = 4;
 const KINDS_AT: usize = FATES_AT + FATES;
 const TOLD_AT: usize = KINDS_AT + 2 * KINDS;
-/// Of each: which kind, how many bytes, and these.
+/// Words of each failure in words: which kind, how many bytes, and these.
 const TOLD_WORDS: usize = 2 + TOLD_BYTES / 8;
 const HEADS_AT: usize = TOLD_AT + TOLD * TOLD_WORDS;
 /// One histogram octave.
@@ -152,7 +152,7 @@ pub struct Outcomes {
     pub answered: BTreeMap<u32, u64>,
     /// By errno.
     pub failed: BTreeMap<i32, u64>,
-    /// Of kinds for which there was no place left.
+    /// Outcomes of kinds for which there was no place left.
     pub beyond: u64,
     /// The first failure of each kind, in words; by errno.
     pub told: BTreeMap<i32, String>,
@@ -183,7 +183,7 @@ impl Sheets {
         }
     }
 
-    /// Of worker number `worker`.
+    /// The sheet of worker number `worker`.
     pub fn sheet(&self, worker: usize) -> Sheet<'_> {
         let at = worker * bytes(self.phases);
         let parts = FIXED + self.phases;
@@ -196,7 +196,7 @@ impl Sheets {
         }
     }
 
-    /// Of every worker.
+    /// The sheet of every worker.
     pub fn all(&self) -> impl Iterator<Item = Sheet<'_>> {
         (0..self.workers).map(|worker| self.sheet(worker))
     }

@@ -62,9 +62,9 @@ impl Bounds {
         middle(self.low - since, self.high + since)
     }
 
-    /// Of everything between two measurements: all that either allows. Between them a
-    /// clock that is turned one way passes from the one to the other; one that jumped
-    /// did so too, and the bounds are as wide as the jump.
+    /// The offset at any time between two measurements: all that either allows. Between
+    /// them a clock that is turned one way passes from the one to the other; one that
+    /// jumped did so too, and the bounds are as wide as the jump.
     pub fn between(before: Bounds, after: Bounds) -> Offset {
         middle(before.low.min(after.low), before.high.max(after.high))
     }

@@ -82,7 +82,7 @@ impl Default for Limits {
 
 /// What joining needs of the program that does it.
 pub struct Rank<'a> {
-    /// Of the program.
+    /// The program's version.
     pub version: &'a str,
     /// What it was built from, where the build knew.
     pub commit: Option<&'a str>,

@@ -60,7 +60,7 @@ pub struct Station<P> {
 }
 
 impl<P: Port> Station<P> {
-    /// Of an idle keeper.
+    /// A station whose keeper is idle.
     pub fn new(port: P, limits: Limits) -> Station<P> {
         Station {
             port,

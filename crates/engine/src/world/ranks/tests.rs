@@ -389,7 +389,7 @@ fn a_host_that_fails_is_named_and_the_others_are_told() {
         let said = text(done.unwrap_err());
         assert!(said.starts_with(says), "{said}");
         assert_eq!(job.count("concluded"), 0, "{fault:?}");
-        // Of those that were at it, each was told to end.
+        // Each host that was at work was told to end.
         assert!(job.count("aborted") >= 2, "{fault:?}");
         assert_eq!(job.all_end(), [Ok(()), Ok(()), Ok(())], "{fault:?}");
     }
@@ -541,8 +541,8 @@ fn a_host_that_does_not_answer_when_the_user_ends_a_run_is_named() {
     );
 }
 
-/// Of an actor that the user's end finds at its work: rank 0's own is not let run for
-/// longer than all have to answer, the other's host answers only after that.
+/// An actor that the user's end finds at its work: rank 0's own does not get to run for
+/// longer than all have to answer, and the other host answers only after that.
 struct Starved {
     actor: Actor,
     looks: usize,

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hello {
-    /// Of this jostle.
+    /// This build's version.
     pub version: String,
     /// What it was built from, where the build knew.
     pub commit: Option<String>,
-    /// Of the records.
+    /// The schema of its records.
     pub schema: String,
     /// The host, as it calls itself.
     pub name: String,

@@ -43,7 +43,7 @@ fn bytes_of(name: Name) -> Vec<u8> {
 struct World {
     clients: usize,
     names: u64,
-    /// Of a hundred actions, so many only let time pass.
+    /// So many of a hundred actions only let time pass.
     patience: u64,
     shared_percent: u64,
     /// Whether clients die and disturb; else they only come and wait.

@@ -39,7 +39,8 @@ impl<L: Link> First<L> {
         }
     }
 
-    /// Of all others, one after the other, so that none waits for two.
+    /// Measures the clocks of all others, one after the other, so that none waits for
+    /// two.
     pub(super) fn measure_clocks<P: Port>(
         &mut self,
         round: &mut Round<'_, P>,

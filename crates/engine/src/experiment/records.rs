@@ -1,0 +1,134 @@
+//! The records that every course writes: the experiment first, each run with its verdict,
+//! the verdicts of points, and how it ended.
+
+use super::{Course, Progress, Stop, exit};
+use crate::keeper::KeeperError;
+use crate::proven;
+use jostle_model::plan::Plan;
+use jostle_model::record::{
+    Calibration, End, Environment, Experiment, Is, Judged, Point, Record, SCHEMA,
+};
+use jostle_stats::checks::{self, Evidence};
+use jostle_stats::{fit, harm, summary};
+
+impl Course<'_, '_> {
+    /// Writes the record that opens the file.
+    pub(super) fn begin(
+        &mut self,
+        plan: Plan,
+        calibration: Calibration,
+        environment: Environment,
+        started_at: String,
+    ) -> Result<Experiment, Stop> {
+        let experiment = Experiment {
+            schema: SCHEMA.to_owned(),
+            plan,
+            calibration: Calibration {
+                specimens: proven::last(&environment),
+                ..calibration
+            },
+            environment,
+            target_facts: self
+                .resolved
+                .specs
+                .iter()
+                .filter_map(|spec| Some((spec.typed.clone(), spec.entry.facts()?)))
+                .collect(),
+            started_at,
+        };
+        self.sink(Record::Experiment(Box::new(experiment.clone())))?;
+        self.experiment = Some(experiment.clone());
+        Ok(experiment)
+    }
+
+    /// As `begin`, for workloads whose runs have no cycle of a lock: the tool's own cost
+    /// is not measured, and the plan stays as it was resolved.
+    pub(super) fn begin_uncalibrated(
+        &mut self,
+        clock: &str,
+        environment: Environment,
+        started_at: String,
+    ) -> Result<Experiment, Stop> {
+        let calibration = Calibration {
+            clock: clock.to_owned(),
+            stamp_ns: self.clock.cost_ns(),
+            latencies: self.latencies()?,
+            ..Calibration::default()
+        };
+        let plan = self.resolved.plan.clone().redacted();
+        self.begin(plan, calibration, environment, started_at)
+    }
+
+    /// Judges a measured run, writes it and reports it as done.
+    pub(super) fn finish(&mut self, experiment: &Experiment, mut point: Point) -> Result<(), Stop> {
+        judge(experiment, &mut point);
+        // A measured run is in the table, also where the file has failed.
+        self.points.push(point.clone());
+        self.sink(Record::Point(Box::new(point.clone())))?;
+        (self.hooks.progress)(Progress::Done(&point));
+        Ok(())
+    }
+
+    pub(super) fn sink(&mut self, record: Record) -> Result<(), Stop> {
+        (self.hooks.record)(&record).map_err(Stop::Sink)
+    }
+
+    /// The verdicts of the points, and how the figures grow over what was swept.
+    pub(super) fn conclude(&mut self) -> Result<(), Stop> {
+        let Some(experiment) = &self.experiment else {
+            return Ok(());
+        };
+        let points = summary::summarize(experiment, &self.points);
+        self.fits = fit::fits(experiment, &points);
+        let verdicts: Vec<Judged> = points.iter().map(|point| point.judged()).collect();
+        for verdict in verdicts {
+            self.sink(Record::Verdict(Box::new(verdict)))?;
+        }
+        for fit in self.fits.clone() {
+            self.sink(Record::Fit(Box::new(fit)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn end(&mut self, stop: Option<Stop>) -> End {
+        // By the verdicts that a reader of the file will see: of all runs of a
+        // point together.
+        let invalid = self.experiment.as_ref().is_some_and(|experiment| {
+            let points = summary::summarize(experiment, &self.points);
+            points.iter().any(|point| point.verdict.is == Is::Invalid)
+        });
+        let (exit, error) = match &stop {
+            None if invalid => (exit::INVALID, None),
+            None => (exit::DONE, None),
+            Some(Stop::Keeper(KeeperError::Interrupted)) => (
+                (self.hooks.ended)().unwrap_or(exit::INTERRUPTED),
+                Some("interrupted".to_owned()),
+            ),
+            Some(Stop::Keeper(error)) => (exit::FAILED, Some(error.to_string())),
+            Some(Stop::Sink(text)) => (exit::FAILED, Some(text.clone())),
+        };
+        let end = End {
+            exit,
+            error,
+            elapsed_s: self.started.elapsed().as_secs_f64(),
+        };
+        let written = self.experiment.is_some() && !matches!(stop, Some(Stop::Sink(_)));
+        if written && let Err(text) = (self.hooks.record)(&Record::End(end.clone())) {
+            return End {
+                exit: exit::FAILED,
+                error: Some(text),
+                ..end
+            };
+        }
+        end
+    }
+}
+
+/// Gives one run its verdict.
+pub(super) fn judge(experiment: &Experiment, point: &mut Point) {
+    point.spoilt = point.accounts.as_deref().is_some_and(harm::is_spoilt);
+    point.verdict = checks::verdict(&Evidence {
+        experiment,
+        runs: &[point],
+    });
+}

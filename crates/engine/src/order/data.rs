@@ -1,0 +1,219 @@
+//! What a run yields on one host.
+
+use super::RequestYield;
+use jostle_model::record::{Accounts, Across, Anchor, Buckets, Machine};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One distribution, merged over the workers of a generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Merged {
+    /// Counts by bucket.
+    pub buckets: Buckets,
+    /// Exact sum.
+    pub sum: u64,
+    /// Exact least.
+    pub min: u64,
+    /// Exact greatest.
+    pub max: u64,
+}
+
+/// What one generator's workers did in one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Yield {
+    /// The window as it was.
+    pub window_ns: u64,
+    /// From the last arrival to the window.
+    pub warmup_ns: u64,
+    /// From the first fork to the last worker ready.
+    pub ramp_ns: u64,
+    /// From the window's end to the last worker reaped.
+    pub drain_ns: u64,
+    /// From the first arrival to the last.
+    pub start_spread_ns: u64,
+    /// When the first worker began, by `CLOCK_MONOTONIC` of its host; zero: none did.
+    #[serde(default)]
+    pub began_ns: u64,
+    /// Grants of each worker within the window.
+    pub operations: Vec<u64>,
+    /// From the common start to the end of each worker, where a number of
+    /// operations ends the run.
+    pub elapsed_ns: Vec<u64>,
+    /// Load of each generator thread, or else of the busiest worker: CPU time with time
+    /// on the run queue, and the latter alone, as shares of its wall time.
+    pub generators: Vec<(f64, f64)>,
+    /// Until all locks were held, and from the first release to the end.
+    pub phases_ns: Option<(u64, u64)>,
+    /// What the server's memory grew by until all locks were held.
+    pub held_bytes: Option<i64>,
+    /// Releases and the sum of their times, for each slice.
+    pub release_slices: Vec<(u64, u64)>,
+    /// Longest wait of each worker, the attempt pending at the end included.
+    pub longest_wait_ns: Vec<u64>,
+    /// By the figure's name.
+    pub figures: BTreeMap<String, Merged>,
+    /// Spans of the attempts that had no grant by the end of the window, or
+    /// that their timeout ended.
+    pub censored: Merged,
+    /// Stamped grants, and those of them that were contended.
+    pub stamped: u64,
+    /// See `stamped`.
+    pub contended: u64,
+    /// Longest streak, and the longest of which another worker waited.
+    pub streak: u64,
+    /// See `streak`.
+    pub streak_waited: u64,
+    /// Attempts that their timeout ended.
+    pub timeouts: u64,
+    /// Tries that were refused.
+    pub refusals: u64,
+    /// Acquisitions that the witness looked at.
+    pub checked: u64,
+    /// Overlaps with owners that lived.
+    pub violations: u64,
+    /// Overlaps with the marks of owners that died.
+    pub holder_died: u64,
+    /// What the holder's counter lost.
+    pub lost_updates: u64,
+    /// Share of the readers that writers looked at.
+    pub reader_coverage: Option<f64>,
+    /// The first few overlaps, in words.
+    pub examples: Vec<String>,
+    /// Operations, stamped ones and the sum of their waits, for each slice.
+    pub slices: Vec<(u64, u64, u64)>,
+    /// CPU time of the workers within the window.
+    pub cpu_ns: Option<u64>,
+    /// The part of `cpu_ns` that workers spun at the ends of sleeping holds.
+    #[serde(default)]
+    pub spun_ns: u64,
+    /// What sleeping idles that ended within the window took together, and how many
+    /// they were.
+    #[serde(default)]
+    pub idled: (u64, u64),
+    /// User and system time of the workers' lives after the start, as sampled.
+    pub usage_ns: (u64, u64),
+    /// Time on the run queue, and times put on a CPU, within the window.
+    pub runqueue_wait_ns: Option<u64>,
+    /// See `runqueue_wait_ns`.
+    pub switches: Option<u64>,
+    /// Whether the target is a lock at all; specimens that grant all are not.
+    pub excludes: bool,
+    /// Time that one reading of all CPU clocks took.
+    pub cpu_read_ns: u64,
+    /// The machine within the window.
+    pub machine: Machine,
+    /// Who used the CPUs between the readings.
+    #[serde(default)]
+    pub accounts: Option<Box<Accounts>>,
+    /// Locks that the server granted during the run, where it counts them.
+    pub server_counted: Option<u64>,
+    /// Binds that a directory server completed during the run.
+    pub server_binds: Option<u64>,
+    /// Unbinds that it completed.
+    pub server_unbinds: Option<u64>,
+    /// Grants that the workers received in the run, warm-up and drain included.
+    pub received: u64,
+    /// CPU time of the server within the window, where its process is ours to
+    /// look at.
+    pub server_cpu_ns: Option<u64>,
+    /// Failures by name.
+    pub errors: BTreeMap<String, u64>,
+    /// The first failure of each kind, in words.
+    pub messages: Vec<String>,
+    /// Workers that ended before their time, in words.
+    pub deaths: Vec<String>,
+    /// What a specimen knows.
+    pub truth: BTreeMap<String, f64>,
+    /// Facts about the target's set-up.
+    pub setup: BTreeMap<String, f64>,
+    /// What ran along, and how it ended.
+    pub during: Option<String>,
+    /// What the machine itself took, before and after.
+    pub anchor: Option<Anchor>,
+    /// The generators over which requests were spread.
+    pub spread: Option<Box<SpreadYield>>,
+    /// What requests came to, where workers made any.
+    pub requests: Option<Box<RequestYield>>,
+    /// When its workers were owners, for the comparison with other hosts.
+    #[serde(default, skip_serializing_if = "GrantLog::is_empty")]
+    pub grants: GrantLog,
+    /// What came of that comparison, once the hosts are one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across: Option<Box<Across>>,
+}
+
+/// The generators over which requests were spread, within the window. Those of
+/// several hosts follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpreadYield {
+    /// One after the other.
+    pub generators: Vec<GeneratorYield>,
+    /// Time that requests were in flight, all workers together.
+    pub in_flight_ns: u64,
+    /// What is known of the CPUs of generators and server, of each machine with
+    /// generators.
+    pub sides: Vec<Sides>,
+}
+
+/// What is known on one machine of the CPUs of generators and server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sides {
+    /// Whether a server answers at all.
+    pub remote: bool,
+    /// Whether its address is another machine's, by all that can be seen.
+    pub elsewhere: bool,
+    /// CPUs of the generators.
+    pub generators: Vec<usize>,
+    /// CPUs of the server; None: its process is not known, or not here.
+    pub server: Option<Vec<usize>>,
+    /// CPUs' worth of time that the generators have together, at most.
+    pub generators_quota: Option<f64>,
+    /// The same of the server.
+    pub server_quota: Option<f64>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorYield {
+    /// Rank of its host, where there are several.
+    pub rank: Option<u64>,
+    /// Share of their CPUs that all generators of its machine used together; None:
+    /// those of this yield are all.
+    pub of_cpus: Option<f64>,
+    /// Its workers.
+    pub workers: u64,
+    /// Requests that they completed.
+    pub operations: u64,
+    /// CPU time of its process.
+    pub cpu_ns: Option<u64>,
+    /// Load of its busiest thread: CPU time with time on the run queue, and the latter
+    /// alone, as shares of the window.
+    pub busiest: Option<(f64, f64)>,
+    /// Periods of its quota, and those in which it ran out.
+    pub periods: Option<(u64, u64)>,
+    /// Time in which it stood still.
+    pub still_ns: u64,
+}
+
+/// The grants of one host's workers within its window. Times are its
+/// `CLOCK_MONOTONIC`'s.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GrantLog {
+    /// Grants of the window, logged or not.
+    pub made: u64,
+    /// From the window's opening to `until_ns` no grant is missing.
+    pub from_ns: u64,
+    /// The window's end, or the first grant that some worker's log had no place for.
+    pub until_ns: u64,
+    /// The logs of all workers, each with its number and how many grants follow. A grant
+    /// is the time since the release before, time held, lock and bits, and growth of the
+    /// token. LEB128, in base64.
+    pub packed: String,
+}
+
+impl GrantLog {
+    /// Whether nothing was logged, and nobody asked for it.
+    pub fn is_empty(&self) -> bool {
+        *self == GrantLog::default()
+    }
+}

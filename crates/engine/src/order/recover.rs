@@ -1,0 +1,53 @@
+//! One fault of `recover`, and what it yields.
+
+use jostle_model::plan::Fault;
+use jostle_model::record::Event;
+use jostle_model::time::Nanos;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One fault, struck while one process owns a lock and others wait for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecoverOrder {
+    /// As typed.
+    pub target: String,
+    /// What strikes.
+    pub fault: Fault,
+    /// Processes that wait.
+    pub waiters: usize,
+    /// How long the next grant is waited for.
+    pub within: Nanos,
+    /// How long what is stopped stays so.
+    pub pause: Nanos,
+    /// The lease of locks that have one.
+    pub lease: Nanos,
+    /// Slack of each process's timers.
+    pub timer_slack: Nanos,
+    /// The seed of the time at which the fault strikes.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecoverYield {
+    /// In the order of time, without the ends of leases.
+    pub history: Vec<Event>,
+    /// The lease that locks had.
+    pub lease_ns: Option<u64>,
+    /// By so much it may end early.
+    pub lease_step_ns: Option<u64>,
+    /// When the owner asked for its lease.
+    pub leased_at_ns: Option<u64>,
+    /// Around the call that struck.
+    pub struck_ns: (u64, u64),
+    /// When what was struck went on.
+    pub returned_ns: Option<u64>,
+    /// From the first fork until all were ready.
+    pub ramp_ns: u64,
+    /// From the first acquisition to the last process's end.
+    pub took_ns: u64,
+    /// Processes that ended otherwise than they should, in words.
+    pub deaths: Vec<String>,
+    /// Facts about the target's set-up, by name.
+    pub setup: BTreeMap<String, f64>,
+}

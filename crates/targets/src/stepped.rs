@@ -1,0 +1,205 @@
+//! A worker's connection to a lock service whose acquisitions take several round trips,
+//! and whose sessions have to be kept alive: what `wire` says, on a blocking socket.
+//!
+//! A wait that the keeper ends is taken back with a request, so that the connection
+//! stays of use.
+
+use crate::remote::Stream;
+use crate::surplus;
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
+use crate::{CallError, Lock, Mode, Outcome, Wait};
+use jostle_sys::files::Errno;
+use jostle_sys::{clock, signal};
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+/// One worker's lock.
+#[derive(Debug)]
+pub struct SteppedLock<W> {
+    socket: Socket,
+    wire: W,
+    token: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Socket {
+    stream: Stream,
+    out: Vec<u8>,
+    input: Vec<u8>,
+    filled: usize,
+    /// How long a read waits.
+    patience_ns: Option<u64>,
+}
+
+/// How a read ended.
+enum Read_ {
+    Bytes,
+    Late,
+    Interrupted,
+}
+
+impl<W: Wire> SteppedLock<W> {
+    /// On this connection, in this protocol.
+    pub fn new(stream: Stream, wire: W) -> SteppedLock<W> {
+        SteppedLock {
+            socket: Socket {
+                stream,
+                out: Vec::with_capacity(256),
+                input: vec![0; 4096],
+                filled: 0,
+                patience_ns: None,
+            },
+            wire,
+            token: None,
+        }
+    }
+
+    /// Sends what was put together and waits for what it is answered with; None where the
+    /// keeper ended the wait, which a caller that does not heed that never gets.
+    fn exchange<R>(
+        &mut self,
+        request: Request,
+        heeds: bool,
+        take: impl FnOnce(&mut W, Reply<'_>) -> Result<R, CallError>,
+    ) -> Result<Option<R>, CallError> {
+        let SteppedLock { socket, wire, .. } = self;
+        let name = wire.name(request);
+        socket.send(name)?;
+        loop {
+            match socket.read(name, wire.patience_ns())? {
+                Read_::Bytes => {}
+                Read_::Late => {
+                    wire.due(&mut socket.out)?;
+                    socket.send(name)?;
+                    continue;
+                }
+                Read_::Interrupted if heeds && signal::interrupted() => return Ok(None),
+                Read_::Interrupted => continue,
+            }
+            let whole: Decoded<'_> = wire.decode(&socket.input[..socket.filled], name);
+            let Some((_, length)) = whole? else { continue };
+            if length < socket.filled {
+                return Err(surplus::error(name));
+            }
+            // Decoded twice, since the wire cannot both be borrowed and take the reply.
+            let filled = std::mem::take(&mut socket.filled);
+            let input = std::mem::take(&mut socket.input);
+            let taken = match wire.decode(&input[..filled], name)? {
+                Some((reply, _)) => take(wire, reply).map(Some),
+                None => Err(surplus::error(name)),
+            };
+            socket.input = input;
+            return taken;
+        }
+    }
+}
+
+impl Socket {
+    fn send(&mut self, name: &'static str) -> Result<(), CallError> {
+        let sent = (&self.stream).write_all(&self.out);
+        self.out.clear();
+        sent.map_err(|error| failed(name, &error))
+    }
+
+    fn read(&mut self, name: &'static str, patience_ns: Option<u64>) -> Result<Read_, CallError> {
+        if self.patience_ns != patience_ns {
+            self.stream
+                .set_patience(patience_ns.map(Duration::from_nanos))
+                .map_err(|error| failed(name, &error))?;
+            self.patience_ns = patience_ns;
+        }
+        if self.filled == self.input.len() {
+            self.input.resize(2 * self.filled, 0);
+        }
+        match (&self.stream).read(&mut self.input[self.filled..]) {
+            Ok(0) => Err(CallError {
+                said: Some("the server has ended the connection, or the session"),
+                ..CallError::new(name, Errno::CONNRESET)
+            }),
+            Ok(count) => {
+                self.filled += count;
+                Ok(Read_::Bytes)
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => Ok(Read_::Interrupted),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(Read_::Late),
+                _ => Err(failed(name, &error)),
+            },
+        }
+    }
+}
+
+#[cold]
+fn failed(call: &'static str, error: &io::Error) -> CallError {
+    CallError {
+        call,
+        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+        said: None,
+    }
+}
+
+impl<W: Wire> Lock for SteppedLock<W> {
+    fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
+        let asking = match wait {
+            Wait::Try => Asking::Try,
+            Wait::Block { .. } => Asking::Block,
+            Wait::Until(until) => Asking::Within {
+                left_ns: until.saturating_sub(clock::monotonic()),
+            },
+        };
+        self.wire.acquire(key, mode, asking, &mut self.socket.out);
+        let mut heeds = true;
+        loop {
+            let answer = self.exchange(Request::Acquire, heeds, |wire, reply| {
+                let answer = wire.acquired(key, reply)?;
+                let token = match answer {
+                    Answer::Granted => wire.token(reply),
+                    Answer::Taken | Answer::Pending => None,
+                };
+                Ok((answer, token))
+            })?;
+            match answer {
+                Some((Answer::Granted, token)) => {
+                    self.token = token;
+                    return Ok(Outcome::Granted);
+                }
+                Some((Answer::Taken, _)) if !heeds => return Ok(Outcome::Interrupted),
+                Some((Answer::Taken, _)) => return Ok(Outcome::Refused),
+                Some((Answer::Pending, _)) => self.wire.go_on(&mut self.socket.out),
+                None => {
+                    heeds = false;
+                    self.wire.give_up(&mut self.socket.out);
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
+        self.wire.release(key, mode, &mut self.socket.out);
+        let released = self.exchange(Request::Release, false, |wire, reply| wire.released(reply));
+        released.map(drop)
+    }
+
+    fn token(&self) -> Option<u64> {
+        self.token
+    }
+
+    fn leased_at_ns(&self) -> Option<u64> {
+        self.wire.sent_ns()
+    }
+
+    /// Ends the session, and waits until the server has.
+    fn part(&mut self) -> Result<(), CallError> {
+        let name = self.wire.name(Request::Release);
+        if !self.wire.farewell(&mut self.socket.out) {
+            return surplus::at_end(&self.socket.stream, name);
+        }
+        self.socket.send(name)?;
+        let deadline = Instant::now() + surplus::END_PATIENCE;
+        let patience = Some(surplus::END_PATIENCE.as_nanos() as u64);
+        while Instant::now() < deadline && self.socket.read(name, patience).is_ok() {
+            self.socket.filled = 0;
+        }
+        Ok(())
+    }
+}

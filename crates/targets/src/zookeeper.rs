@@ -1,0 +1,332 @@
+//! `zookeeper`: the lock that Curator's `InterProcessMutex` makes of ZooKeeper. A worker
+//! creates an ephemeral sequential node below the lock's, lists the nodes there, and owns
+//! the lock when its own has the lowest number. Else it watches the node just before its
+//! own, and lists again. The node's czxid, the transaction that created it, is the
+//! fencing token.
+//!
+//! The serialisation stands in `jute`, which request follows which answer in `wire`, how
+//! a session begins and ends in `session`.
+
+mod jute;
+mod session;
+mod wire;
+
+use crate::names::Names;
+use crate::program::{Ground, Program, Recipe, Words, text};
+use crate::remote::Address;
+use crate::stepped::SteppedLock;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
+use jute::{Reader, error, flags, op};
+use session::Session;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::ZookeeperWire;
+
+/// The session's timeout that Curator asks for; servers of the usual tickTime grant 40 s.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// ZooKeeper's usual unit of time. No session lives for less than two of it.
+const TICK_MS: u64 = 2_000;
+const TICKS_OF_LEAST_SESSION: u64 = 2;
+
+/// A ZooKeeper, or the servers of one ensemble.
+#[derive(Debug)]
+pub struct Zookeeper {
+    servers: Vec<Address>,
+    names: Names,
+    keys: usize,
+    /// What is asked for, and what was granted.
+    asked: Duration,
+    timeout: Duration,
+    /// Of a server that was launched: its process, and its tickTime.
+    pid: Option<u32>,
+    tick_ms: Option<u64>,
+    version: Option<f64>,
+}
+
+impl Target for Zookeeper {
+    type Lock = SteppedLock<ZookeeperWire>;
+
+    const ENTRY: Entry = Entry {
+        name: "zookeeper",
+        aliases: &[],
+        argument: Some("//HOST:PORT[,HOST:PORT...]"),
+        check_argument: |argument| argument.map_or(Ok(()), |place| servers(place).map(|_| ())),
+        family: Family::Service,
+        summary: "ZooKeeper by Curator's recipe: a sequential node, waits for the node before it",
+        details: "Without an address, a server launched for the run (Debian package zookeeper), with a \
+                  tickTime of 2 s, or of half the lease that --lease asks for (`lease_lag_ns` in the \
+                  result). As Curator's InterProcessMutex: a worker creates an ephemeral sequential \
+                  node whose name has a GUID, and lists the nodes of the lock; if its own is not the \
+                  first, it reads the one before with a watch, and lists again when that is gone; \
+                  release deletes the node. One session for each worker, of 60 s or what the server \
+                  grants, with a ping every third of it while a worker waits. Durable; replicated by \
+                  an ensemble, whose servers the workers take in turn; the czxid is the fencing \
+                  token; served in order of creation. The session's end frees a dead owner's lock, at \
+                  most a tickTime later. A worker that holds for longer than its session loses the \
+                  lock. No authentication, no TLS.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            fifo: true,
+            remote: true,
+            tasks: true,
+            durable: true,
+            replicated: true,
+            fenced: true,
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| {
+            let servers = servers(place).map_err(SetupError)?;
+            Session::open(&servers, 0, TIMEOUT)?.close()
+        })
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Zookeeper, SetupError> {
+        let asked = setup.lease.unwrap_or(TIMEOUT);
+        let (servers, pid, tick_ms) = match setup.argument {
+            Some(place) => (servers(place).map_err(SetupError)?, None, None),
+            None => {
+                let recipe = Launch::of(asked);
+                let launched = setup.launcher.follow(&recipe)?;
+                let address = Address::Tcp(launched.address);
+                (vec![address], Some(launched.pid), Some(recipe.tick_ms))
+            }
+        };
+        let names = Names::new(setup)?;
+        let mut session = Session::open(&servers, 0, asked)?;
+        make_containers(&mut session, names, setup.keys)?;
+        let told = servers.iter().find_map(session::told);
+        let version = told
+            .as_deref()
+            .and_then(|told| session::line(told, "Zookeeper version"));
+        let zookeeper = Zookeeper {
+            version: version.and_then(crate::login::version),
+            timeout: session.timeout,
+            servers,
+            names,
+            keys: setup.keys,
+            asked,
+            pid,
+            tick_ms,
+        };
+        session.close()?;
+        Ok(zookeeper)
+    }
+
+    fn join(&self, worker: usize) -> Result<SteppedLock<ZookeeperWire>, SetupError> {
+        let session = Session::open(&self.servers, worker, self.asked)?;
+        let wire = self.wire(&session);
+        Ok(SteppedLock::new(session.into_stream()?, wire))
+    }
+
+    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
+        let session = Session::open(&self.servers, worker, self.asked)?;
+        let wire = Box::new(self.wire(&session));
+        Ok(Some(Dialled {
+            stream: session.into_stream()?,
+            wire,
+        }))
+    }
+
+    /// What a worker held that was killed would stay until its session ends; then the
+    /// server removes the empty containers too, after a minute.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let mut session = Session::open(&self.servers, 0, self.asked)?;
+        let mut left: Vec<Vec<u8>> = Vec::new();
+        let parent = |key| [b"/", &self.names.name(key)[..]].concat();
+        let name = |path: &[u8], out: &mut Vec<u8>| {
+            jute::sized(out, |out| out.extend_from_slice(path));
+        };
+        let list = |key: usize, out: &mut Vec<u8>| {
+            name(&parent(key), out);
+            out.push(0);
+        };
+        session.ask(op::GET_CHILDREN, self.keys, list, |key, frame| {
+            let mut found = Reader(frame.body);
+            if frame.error == 0 {
+                let read =
+                    found.strings(|child| left.push([&parent(key), &b"/"[..], child].concat()));
+                read.ok_or("its list of nodes is cut off")?;
+            }
+            Ok(())
+        })?;
+        left.extend((0..self.keys).map(parent));
+        let delete = |nth: usize, out: &mut Vec<u8>| {
+            name(&left[nth], out);
+            jute::int(out, -1);
+        };
+        session.ask(op::DELETE, left.len(), delete, |nth, frame| {
+            match frame.error {
+                0 | error::NO_NODE | error::NOT_EMPTY => Ok(()),
+                code => {
+                    let path = String::from_utf8_lossy(&left[nth]);
+                    Err(format!("cannot remove {path}: error {code}"))
+                }
+            }
+        })?;
+        session.close()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(Some(ServerFigures {
+            // It counts packets, not locks.
+            pid: self.pid,
+            ..ServerFigures::default()
+        }))
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let lease = Some((LEASE_FACT, self.timeout.as_nanos() as f64));
+        // Sessions are ended at the server's ticks.
+        let tick = self.tick_ms.map(|tick| (LEASE_LAG_FACT, tick as f64 * 1e6));
+        let version = self.version.map(|version| ("server_version", version));
+        let facts = [lease, tick, version].into_iter().flatten();
+        facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+impl Zookeeper {
+    fn wire(&self, session: &Session) -> ZookeeperWire {
+        let timeout_ns = session.timeout.as_nanos() as u64;
+        ZookeeperWire::new(self.names, self.keys, session.id, timeout_ns)
+    }
+}
+
+/// The servers of `//HOST:PORT[,HOST:PORT...]`.
+fn servers(argument: &str) -> Result<Vec<Address>, String> {
+    let places = argument.strip_prefix("//").unwrap_or(argument);
+    places.split(',').map(Address::tcp).collect()
+}
+
+/// The nodes below which workers create theirs: containers, which the server removes by
+/// itself when they have been empty for a while.
+fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<(), SetupError> {
+    let fill = |key: usize, out: &mut Vec<u8>| {
+        jute::create(out, flags::CONTAINER, |out| {
+            out.push(b'/');
+            out.extend_from_slice(&names.name(key));
+        });
+    };
+    session.ask(op::CREATE_CONTAINER, keys, fill, |_, frame| {
+        match frame.error {
+            0 => Ok(()),
+            error::NO_AUTH => Err("it lets us create no node below /".to_owned()),
+            code => Err(format!(
+                "it creates no container node: error {code}; jostle needs ZooKeeper 3.5.3 or later"
+            )),
+        }
+    })
+}
+
+static PROGRAM: Program = Program {
+    file: "zookeeper.jar",
+    places: &["/usr/share/java"],
+    package: "zookeeper",
+};
+
+static JAVA: Program = Program {
+    file: "java",
+    places: &[],
+    package: "default-jre-headless",
+};
+
+/// One server, as it comes, with room for any number of connections.
+#[derive(Debug)]
+pub struct Launch {
+    /// Its unit of time.
+    pub tick_ms: u64,
+}
+
+impl Launch {
+    /// For sessions that live so long.
+    fn of(lease: Duration) -> Launch {
+        let ticks = lease.as_millis() as u64 / TICKS_OF_LEAST_SESSION;
+        Launch {
+            tick_ms: ticks.clamp(1, TICK_MS),
+        }
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn runs_in(&self) -> Option<&'static Program> {
+        Some(&JAVA)
+    }
+
+    fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+        let settings = format!(
+            "tickTime={}\ndataDir={}\nclientPortAddress=127.0.0.1\nclientPort={}\n\
+             maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n",
+            self.tick_ms,
+            text(&ground.directory.join("data")),
+            ground.port
+        );
+        // What it logs goes to its output.
+        let logs = "log4j.rootLogger=WARN, out\n\
+                    log4j.appender.out=org.apache.log4j.ConsoleAppender\n\
+                    log4j.appender.out.layout=org.apache.log4j.PatternLayout\n\
+                    log4j.appender.out.layout.ConversionPattern=%p %c{1}: %m%n\n";
+        vec![("zoo.cfg", settings), ("log4j.properties", logs.to_owned())]
+    }
+
+    fn arguments(&self, ground: &Ground) -> Words {
+        let beside = |name: &str| text(&ground.program.with_file_name(name));
+        let places = [
+            text(&ground.directory),
+            text(&ground.program),
+            beside("slf4j-api.jar"),
+            beside("slf4j-log4j12.jar"),
+            beside("log4j-1.2.jar"),
+        ];
+        vec![
+            // A file in /tmp, which would stay.
+            "-XX:-UsePerfData".to_owned(),
+            "-cp".to_owned(),
+            places.join(":"),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain".to_owned(),
+            text(&ground.directory.join("zoo.cfg")),
+        ]
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        Session::open(&[Address::Tcp(ground.address())], 0, TIMEOUT)?.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_read_as_typed() {
+        let count = |text: &str| servers(text).map(|servers| servers.len());
+        assert_eq!(count("//a:2181"), Ok(1));
+        assert_eq!(count("//a:2181,b:2181,[::1]:2182"), Ok(3));
+        for sad in ["", "//a", "//a:1,", "//a:1,b"] {
+            assert!(servers(sad).is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn no_session_is_shorter_than_the_server_grants() {
+        for (lease_s, tick_ms) in [(60, 2_000), (4, 2_000), (2, 1_000), (1, 500)] {
+            let launch = Launch::of(Duration::from_secs(lease_s));
+            assert_eq!(launch.tick_ms, tick_ms, "{lease_s} s");
+        }
+    }
+}

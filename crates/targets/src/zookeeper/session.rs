@@ -1,0 +1,231 @@
+//! A session with ZooKeeper: how it begins, what set-up asks in it, and how it ends.
+
+use super::jute::{self, Frame, Reader, op};
+use crate::remote::{Address, Stream};
+use crate::{CallError, SetupError};
+use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
+
+/// How long an answer in set-up may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Requests that are on their way together.
+const AT_ONCE: usize = 500;
+
+/// An open session.
+#[derive(Debug)]
+pub struct Session {
+    stream: Stream,
+    /// Its number, which the server gave.
+    pub id: i64,
+    /// How long it lives of which the server hears nothing: what was asked for, within the
+    /// server's bounds.
+    pub timeout: Duration,
+    xid: i32,
+    input: Vec<u8>,
+}
+
+impl Session {
+    /// With the first of the servers, from number `from` on, that lets us in.
+    ///
+    /// # Errors
+    /// In words for the user: what each of them said.
+    pub fn open(
+        servers: &[Address],
+        from: usize,
+        timeout: Duration,
+    ) -> Result<Session, SetupError> {
+        let mut refused = Vec::new();
+        for nth in 0..servers.len() {
+            match Session::with(&servers[(from + nth) % servers.len()], timeout) {
+                Ok(session) => return Ok(session),
+                Err(SetupError(said)) => refused.push(said),
+            }
+        }
+        Err(SetupError(refused.join("; ")))
+    }
+
+    fn with(server: &Address, timeout: Duration) -> Result<Session, SetupError> {
+        let stream = server.connect()?;
+        let said = |what: String| SetupError(format!("ZooKeeper at {server}: {what}"));
+        stream
+            .set_patience(Some(PATIENCE))
+            .map_err(|error| said(error.to_string()))?;
+        let mut session = Session {
+            stream,
+            id: 0,
+            timeout,
+            xid: 0,
+            input: Vec::new(),
+        };
+        let mut out = Vec::new();
+        jute::framed(&mut out, |out| {
+            jute::int(out, 0);
+            out.extend_from_slice(&0i64.to_be_bytes());
+            jute::int(out, timeout.as_millis().min(i32::MAX as u128) as i32);
+            out.extend_from_slice(&0i64.to_be_bytes());
+            jute::sized(out, |out| out.extend_from_slice(&[0; 16]));
+            // Any server will do that can write.
+            out.push(0);
+        });
+        session.send(&out).map_err(said)?;
+        let length = session.await_frame().map_err(said)?;
+        let mut answer = Reader(&session.input[4..length]);
+        let told = (answer.int(), answer.int(), answer.long());
+        session.input.drain(..length);
+        let (Some(_), Some(granted_ms), Some(id)) = told else {
+            return Err(said("its greeting is none of ZooKeeper's".to_owned()));
+        };
+        match u64::try_from(granted_ms) {
+            Ok(ms) if ms > 0 && id != 0 => session.timeout = Duration::from_millis(ms),
+            _ => return Err(said("it refuses a session".to_owned())),
+        }
+        session.id = id;
+        Ok(session)
+    }
+
+    /// The socket, for whoever goes on in another way; the next request's number is 1.
+    ///
+    /// # Errors
+    /// The system's, in words for the user.
+    pub fn into_stream(self) -> Result<Stream, SetupError> {
+        let set = self.stream.set_patience(None);
+        set.map_err(|error| {
+            SetupError(format!("cannot set how long an answer may take: {error}"))
+        })?;
+        Ok(self.stream)
+    }
+
+    /// Asks `count` times, several at once; `fill` appends the body of each, and `each`
+    /// gets the answers in order.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn ask(
+        &mut self,
+        op: i32,
+        count: usize,
+        fill: impl Fn(usize, &mut Vec<u8>),
+        mut each: impl FnMut(usize, Frame<'_>) -> Result<(), String>,
+    ) -> Result<(), SetupError> {
+        let said = |what: String| SetupError(format!("ZooKeeper: {what}"));
+        for first in (0..count).step_by(AT_ONCE) {
+            let some = first..count.min(first + AT_ONCE);
+            let mut out = Vec::new();
+            for nth in some.clone() {
+                self.xid += 1;
+                jute::request(&mut out, self.xid, op, |out| fill(nth, out));
+            }
+            self.send(&out).map_err(said)?;
+            for nth in some {
+                let length = self.await_frame().map_err(said)?;
+                let reply = jute::reply(&self.input, "answer");
+                if let Some((frame, _)) = reply.map_err(|error| said(error.to_string()))? {
+                    each(nth, frame).map_err(said)?;
+                }
+                self.input.drain(..length);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it: what it owned goes at once.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn close(mut self) -> Result<(), SetupError> {
+        self.ask(op::CLOSE, 1, |_, _| {}, |_, _| Ok(()))
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        (&self.stream)
+            .write_all(bytes)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Reads until a whole frame stands in the input; its length with its head.
+    fn await_frame(&mut self) -> Result<usize, String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let whole = jute::content(&self.input, "connect");
+            if let Some((_, length)) = whole.map_err(|error: CallError| error.to_string())? {
+                return Ok(length);
+            }
+            let mut room = [0; 4096];
+            match (&self.stream).read(&mut room) {
+                Ok(0) => {
+                    return Err(
+                        "it closed the connection, as a server of an ensemble without \
+                                a quorum does, or one that has as many connections of this host as \
+                                it takes (maxClientCnxns, 60 by default)"
+                            .to_owned(),
+                    );
+                }
+                Ok(count) => self.input.extend_from_slice(&room[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err("no answer in time".to_owned());
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+            if Instant::now() > deadline {
+                return Err("no answer in time".to_owned());
+            }
+        }
+    }
+}
+
+/// What the server tells of itself in answer to the four letters `srvr`, which it takes
+/// unless its owner has forbidden them.
+pub fn told(server: &Address) -> Option<String> {
+    let stream = server.connect().ok()?;
+    stream.set_patience(Some(PATIENCE)).ok()?;
+    (&stream).write_all(b"srvr").ok()?;
+    let mut text = String::new();
+    (&stream).take(1 << 16).read_to_string(&mut text).ok()?;
+    Some(text).filter(|text| text.contains("Zxid"))
+}
+
+/// A line `NAME: VALUE` of that.
+pub fn line<'a>(told: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = told.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_found_by_their_whole_name() {
+        let told = "Zookeeper version: 3.8.0--1, built on 2024\nReceived: 12\nZxid: 0x5\n";
+        assert_eq!(line(told, "Received"), Some("12"));
+        assert_eq!(
+            line(told, "Zookeeper version"),
+            Some("3.8.0--1, built on 2024")
+        );
+        assert_eq!(line(told, "Rece"), None);
+    }
+
+    #[test]
+    fn what_is_no_zookeeper_or_says_nothing_is_told() {
+        for (answer, says) in [
+            (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "does not speak"),
+            (b"\0\0\0\x04abcd", "none of ZooKeeper's"),
+            (b"", "maxClientCnxns"),
+        ] {
+            let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let place = Address::Tcp(listener.local_addr().unwrap().to_string());
+            let server = std::thread::spawn(move || {
+                let mut stream = listener.accept().unwrap().0;
+                // All that the client sends, so that no reset overtakes the answer.
+                stream.read_exact(&mut [0; 49]).unwrap();
+                stream.write_all(answer).unwrap();
+            });
+            let opened = Session::open(&[place], 0, Duration::from_secs(1));
+            let error = opened.unwrap_err().0;
+            assert!(error.contains(says), "{error}");
+            server.join().unwrap();
+        }
+    }
+}

@@ -1,0 +1,724 @@
+//! One worker's side of the recipe, without the socket: which request follows which
+//! answer.
+
+use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
+use crate::names::Names;
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
+use crate::{CallError, Mode, surplus};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use std::io::Write;
+
+/// Digits that the server appends to a sequential node's name.
+const DIGITS: usize = 10;
+
+/// What stands before them.
+const MARK: &[u8] = b"lock-";
+
+/// Pings in the time after which the server gives a session up. A server that answers
+/// none of them is gone.
+const PINGS: u64 = 3;
+
+/// A worker in its session.
+#[derive(Debug)]
+pub struct ZookeeperWire {
+    names: Names,
+    session: u64,
+    timeout_ns: u64,
+    xid: i32,
+    state: State,
+    /// The lock that is asked for, and how long for.
+    key: usize,
+    limit: Limit,
+    gives_up: bool,
+    /// Of each lock, our node.
+    nodes: Vec<Node>,
+    /// How many there were.
+    count: u64,
+    /// The path of the node that we wait for.
+    elder: Vec<u8>,
+    token: u64,
+    /// When the server was told last that we live.
+    sent_ns: u64,
+    unanswered: u64,
+}
+
+/// Our node of a lock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    /// For its GUID.
+    count: u64,
+    sequence: u32,
+}
+
+/// What is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Idle,
+    /// Our node.
+    Creating,
+    /// Its parent, which was not there.
+    Containing,
+    /// The nodes of the lock.
+    Listing,
+    /// The node before ours, with a watch.
+    Looking,
+    /// The watch's event.
+    Watching,
+    /// Our node's end, since the attempt is over.
+    Leaving,
+    /// Our node's end.
+    Releasing,
+    /// The next request is to be sent, by [`Wire::go_on`].
+    Due(Step),
+}
+
+/// A request that may follow an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Create,
+    Contain,
+    List,
+    Look,
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Try,
+    Never,
+    Until(u64),
+}
+
+const CREATE: &str = "create";
+const LIST: &str = "getChildren";
+const LOOK: &str = "getData";
+const DELETE: &str = "delete";
+
+impl ZookeeperWire {
+    /// For a session that has just begun.
+    pub fn new(names: Names, keys: usize, session: i64, timeout_ns: u64) -> ZookeeperWire {
+        ZookeeperWire {
+            names,
+            session: session as u64,
+            timeout_ns,
+            xid: 0,
+            state: State::Idle,
+            key: 0,
+            limit: Limit::Never,
+            gives_up: false,
+            nodes: vec![Node::default(); keys],
+            count: 0,
+            elder: Vec::new(),
+            token: 0,
+            sent_ns: clock::monotonic(),
+            unanswered: 0,
+        }
+    }
+
+    fn parent(&self, key: usize, out: &mut Vec<u8>) {
+        out.push(b'/');
+        out.extend_from_slice(&self.names.name(key));
+    }
+
+    /// Up to the digits. The part that looks like a GUID is as long as one, and no other
+    /// node's: sessions have numbers of their own.
+    fn stem(&self, key: usize, out: &mut Vec<u8>) {
+        self.parent(key, out);
+        let (session, count) = (self.session, self.nodes[key].count);
+        // Writing to memory does not fail.
+        let _ = write!(
+            out,
+            "/_c_{:08x}-{:04x}-{:04x}-{:04x}-{:012x}-lock-",
+            session >> 32,
+            session >> 16 & 0xffff,
+            session & 0xffff,
+            count >> 48,
+            count & 0xffff_ffff_ffff,
+        );
+    }
+
+    fn own(&self, key: usize, out: &mut Vec<u8>) {
+        self.stem(key, out);
+        let _ = write!(out, "{:010}", self.nodes[key].sequence);
+    }
+
+    /// The next request's number.
+    fn number(&mut self) -> i32 {
+        self.xid = self.xid.checked_add(1).unwrap_or(1);
+        self.sent_ns = clock::monotonic();
+        self.xid
+    }
+
+    fn create(&mut self, out: &mut Vec<u8>) {
+        let xid = self.number();
+        jute::request(out, xid, op::CREATE, |out| {
+            jute::create(out, flags::EPHEMERAL_SEQUENTIAL, |out| {
+                self.stem(self.key, out)
+            });
+        });
+        self.state = State::Creating;
+    }
+
+    fn contain(&mut self, out: &mut Vec<u8>) {
+        let xid = self.number();
+        jute::request(out, xid, op::CREATE_CONTAINER, |out| {
+            jute::create(out, flags::CONTAINER, |out| self.parent(self.key, out));
+        });
+        self.state = State::Containing;
+    }
+
+    fn list(&mut self, out: &mut Vec<u8>) {
+        let xid = self.number();
+        jute::request(out, xid, op::GET_CHILDREN, |out| {
+            jute::sized(out, |out| self.parent(self.key, out));
+            out.push(0);
+        });
+        self.state = State::Listing;
+    }
+
+    fn look(&mut self, out: &mut Vec<u8>) {
+        let xid = self.number();
+        jute::request(out, xid, op::GET_DATA, |out| {
+            jute::sized(out, |out| out.extend_from_slice(&self.elder));
+            // With a watch.
+            out.push(1);
+        });
+        self.state = State::Looking;
+    }
+
+    fn delete(&mut self, key: usize, then: State, out: &mut Vec<u8>) {
+        let xid = self.number();
+        jute::request(out, xid, op::DELETE, |out| {
+            jute::sized(out, |out| self.own(key, out));
+            // Whatever its version.
+            jute::int(out, -1);
+        });
+        self.state = then;
+    }
+
+    /// The name of what is awaited.
+    fn call(&self) -> &'static str {
+        match self.state {
+            State::Listing | State::Due(Step::List) => LIST,
+            State::Looking | State::Watching => LOOK,
+            State::Leaving | State::Releasing => DELETE,
+            _ => CREATE,
+        }
+    }
+
+    /// Whether a frame is what is awaited. Answers to pings, and events of watches that
+    /// nobody waits for any more, are not.
+    ///
+    /// # Errors
+    /// EPROTO for an answer that no request has asked for.
+    fn awaits(&self, frame: &Frame<'_>) -> Result<bool, CallError> {
+        match frame.xid {
+            PING => Ok(false),
+            EVENT => {
+                let mut event = Reader(frame.body);
+                let path = event.int().and_then(|_| event.int());
+                let path = path.and_then(|_| event.bytes());
+                Ok(self.state == State::Watching && path == Some(&self.elder))
+            }
+            xid if xid == self.xid && !matches!(self.state, State::Idle | State::Watching) => {
+                Ok(true)
+            }
+            _ => Err(surplus::error(self.call())),
+        }
+    }
+
+    /// The frame that is awaited, of all that have come. None where it is still to come.
+    fn awaited<'a>(&self, frames: &mut &'a [u8]) -> Result<Option<Frame<'a>>, CallError> {
+        while let Some((frame, length)) = jute::reply(frames, self.call())? {
+            *frames = &frames[length..];
+            if self.awaits(&frame)? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the frame means for the attempt.
+    fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
+        let call = self.call();
+        let step = match (self.state, frame.error) {
+            (State::Creating, 0) => {
+                let path = Reader(frame.body).bytes();
+                let sequence = path.and_then(sequence).ok_or_else(|| wrong_kind(call))?;
+                self.nodes[self.key].sequence = sequence;
+                self.token = frame.zxid as u64;
+                Step::List
+            }
+            (State::Creating, error::NO_NODE) if self.gives_up => return Ok(Answer::Taken),
+            (State::Creating, error::NO_NODE) => Step::Contain,
+            (State::Containing, 0 | error::NODE_EXISTS) => Step::Create,
+            (State::Listing, 0) => match self.find_elder(frame.body)? {
+                false if !self.gives_up => return Ok(Answer::Granted),
+                false => Step::Leave,
+                true => Step::Look,
+            },
+            (State::Looking, 0) if self.gives_up => Step::Leave,
+            (State::Looking, 0) => {
+                self.state = State::Watching;
+                return Ok(Answer::Pending);
+            }
+            (State::Looking, error::NO_NODE) | (State::Watching, _) => Step::List,
+            (State::Leaving, 0 | error::NO_NODE) => return Ok(Answer::Taken),
+            (State::Listing, error::NO_NODE) => return Err(LAPSED),
+            (_, failed) => return Err(complaint(call, failed)),
+        };
+        let is_over = self.gives_up
+            || match self.limit {
+                Limit::Never => false,
+                Limit::Try => step == Step::Look,
+                Limit::Until(time) => step == Step::Look && clock::monotonic() >= time,
+            };
+        let has_node = !matches!(step, Step::Create | Step::Contain);
+        self.state = match is_over && has_node {
+            true => State::Due(Step::Leave),
+            false => State::Due(step),
+        };
+        Ok(Answer::Pending)
+    }
+
+    /// Notes the node just before ours. False where there is none.
+    ///
+    /// The recipe sorts the names by their digits and takes the one before ours; this is
+    /// the same one.
+    fn find_elder(&mut self, body: &[u8]) -> Result<bool, CallError> {
+        let own = self.nodes[self.key].sequence;
+        let (mut is_there, mut elder) = (false, None);
+        let read = Reader(body).strings(|name| match sequence(name) {
+            Some(other) if other == own => is_there = true,
+            Some(other) if other < own && elder.is_none_or(|(last, _)| last < other) => {
+                elder = Some((other, name));
+            }
+            _ => {}
+        });
+        read.ok_or_else(|| wrong_kind(LIST))?;
+        if !is_there {
+            return Err(LAPSED);
+        }
+        let Some((_, name)) = elder else {
+            return Ok(false);
+        };
+        let mut path = std::mem::take(&mut self.elder);
+        path.clear();
+        self.parent(self.key, &mut path);
+        path.push(b'/');
+        path.extend_from_slice(name);
+        self.elder = path;
+        Ok(true)
+    }
+}
+
+/// The number at the end of a lock's node.
+fn sequence(name: &[u8]) -> Option<u32> {
+    let (stem, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
+    stem.ends_with(MARK).then_some(())?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cold]
+fn complaint(call: &'static str, code: i32) -> CallError {
+    let (errno, said) = match code {
+        error::EXPIRED => (Errno::TIMEDOUT, "the session has expired"),
+        error::NO_NODE => (Errno::TIMEDOUT, "the node is gone"),
+        error::NO_AUTH => (Errno::ACCESS, "the server lets nobody create nodes below /"),
+        _ => (
+            Errno::PROTO,
+            format!("the server's error {code}").leak() as &'static str,
+        ),
+    };
+    CallError {
+        call,
+        errno: errno.raw_os_error(),
+        said: Some(said),
+    }
+}
+
+/// Our node was not there any more.
+const LAPSED: CallError = CallError {
+    call: LIST,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session was over before the lock was granted"),
+};
+
+/// The same at the release.
+const LOST: CallError = CallError {
+    call: DELETE,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session was over before the release"),
+};
+
+/// No ping was answered.
+const SILENT: CallError = CallError {
+    call: "ping",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the server has not answered for as long as a session lives"),
+};
+
+impl Wire for ZookeeperWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => CREATE,
+            Request::Release => DELETE,
+        }
+    }
+
+    fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        self.key = key;
+        self.gives_up = false;
+        self.limit = match asking {
+            Asking::Try => Limit::Try,
+            Asking::Block => Limit::Never,
+            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
+        };
+        self.count += 1;
+        self.nodes[key].count = self.count;
+        self.create(out);
+    }
+
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+        self.delete(key, State::Releasing, out);
+    }
+
+    /// All that has come, once what is awaited is there.
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        let (mut rest, mut is_there) = (input, false);
+        while !rest.is_empty() {
+            let Some((frame, length)) = jute::reply(rest, call)? else {
+                return Ok(None);
+            };
+            // The event that follows the answer that set its watch is for later.
+            is_there |= match is_there && frame.xid == EVENT {
+                true => false,
+                false => self.awaits(&frame)?,
+            };
+            rest = &rest[length..];
+        }
+        Ok(is_there.then_some((Reply::Text(input), input.len())))
+    }
+
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        let Reply::Text(mut frames) = reply else {
+            return Err(wrong_kind(CREATE));
+        };
+        self.unanswered = 0;
+        let mut answer = Answer::Pending;
+        // What follows the answer that set a watch may be its event.
+        while let Some(frame) = self.awaited(&mut frames)? {
+            answer = self.goes_on(&frame)?;
+            if answer != Answer::Pending {
+                self.state = State::Idle;
+            }
+        }
+        Ok(answer)
+    }
+
+    fn go_on(&mut self, out: &mut Vec<u8>) {
+        let State::Due(step) = self.state else { return };
+        match step {
+            Step::Create => self.create(out),
+            Step::Contain => self.contain(out),
+            Step::List => self.list(out),
+            Step::Look => self.look(out),
+            Step::Leave => self.delete(self.key, State::Leaving, out),
+        }
+    }
+
+    fn token(&self, _granted: Reply<'_>) -> Option<u64> {
+        Some(self.token)
+    }
+
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
+        let Reply::Text(mut frames) = reply else {
+            return Err(wrong_kind(DELETE));
+        };
+        self.unanswered = 0;
+        let frame = self.awaited(&mut frames)?;
+        self.state = State::Idle;
+        // A second answer would be one too many.
+        self.awaited(&mut frames)?;
+        match frame.map(|frame| frame.error) {
+            Some(0) => Ok(()),
+            Some(error::NO_NODE) => Err(LOST),
+            Some(code) => Err(complaint(DELETE, code)),
+            None => Err(wrong_kind(DELETE)),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn patience_ns(&self) -> Option<u64> {
+        let ping = self.timeout_ns / PINGS;
+        Some(match (self.state, self.limit) {
+            (State::Watching, Limit::Until(time)) => {
+                ping.min(time.saturating_sub(clock::monotonic())).max(1)
+            }
+            _ => ping,
+        })
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<(), CallError> {
+        if let (State::Watching, Limit::Until(time)) = (self.state, self.limit)
+            && clock::monotonic() >= time
+        {
+            self.give_up(out);
+            return Ok(());
+        }
+        self.unanswered += 1;
+        if self.unanswered > PINGS {
+            return Err(SILENT);
+        }
+        self.sent_ns = clock::monotonic();
+        jute::request(out, PING, op::PING, |_| {});
+        Ok(())
+    }
+
+    fn give_up(&mut self, out: &mut Vec<u8>) {
+        self.gives_up = true;
+        if self.state == State::Watching {
+            self.delete(self.key, State::Leaving, out);
+        }
+    }
+
+    fn sent_ns(&self) -> Option<u64> {
+        Some(self.sent_ns)
+    }
+
+    /// The server removes what the session owned, and closes the connection.
+    fn farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        let xid = self.number();
+        jute::request(out, xid, op::CLOSE, |_| {});
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::BYTES;
+
+    /// A reply, or an event.
+    fn framed(xid: i32, zxid: i64, error: i32, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        jute::framed(&mut out, |out| {
+            jute::int(out, xid);
+            out.extend_from_slice(&zxid.to_be_bytes());
+            jute::int(out, error);
+            fill(out);
+        });
+        out
+    }
+
+    fn text(out: &mut Vec<u8>, text: &[u8]) {
+        jute::sized(out, |out| out.extend_from_slice(text));
+    }
+
+    fn created(xid: i32, sequence: u32) -> Vec<u8> {
+        framed(xid, 40, 0, |out| {
+            text(out, format!("/x/_c_guid-lock-{sequence:010}").as_bytes());
+        })
+    }
+
+    fn listed(xid: i32, sequences: &[u32]) -> Vec<u8> {
+        framed(xid, 0, 0, |out| {
+            jute::int(out, sequences.len() as i32);
+            for sequence in sequences {
+                text(out, format!("_c_{sequence}-lock-{sequence:010}").as_bytes());
+            }
+        })
+    }
+
+    fn failed(xid: i32, error: i32) -> Vec<u8> {
+        framed(xid, 0, error, |_| {})
+    }
+
+    fn gone(path: &[u8]) -> Vec<u8> {
+        framed(EVENT, -1, 0, |out| {
+            const DELETED: i32 = 2;
+            const CONNECTED: i32 = 3;
+            jute::int(out, DELETED);
+            jute::int(out, CONNECTED);
+            text(out, path);
+        })
+    }
+
+    fn asking(asking: Asking) -> ZookeeperWire {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = jostle_sys::ledger::Ledger::create_in(place.path()).unwrap();
+        let setup = crate::Setup {
+            argument: None,
+            ledger: &ledger,
+            workers: 1,
+            keys: 1,
+            carrier: jostle_model::plan::Carrier::Threads,
+            range: jostle_model::plan::Range::Same,
+            open_each: false,
+            slots: 1,
+            holds_many: false,
+            lease: None,
+            common_name: Some(7),
+            shared: false,
+            timed: false,
+            seed: 7,
+            launcher: &Nobody,
+        };
+        let names = Names::new(&setup).unwrap();
+        let mut wire = ZookeeperWire::new(names, 1, 9, 3_000_000);
+        wire.acquire(0, Mode::Exclusive, asking, &mut Vec::new());
+        wire
+    }
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl crate::Launcher for Nobody {
+        fn launch(&self, _server: &str) -> Result<String, crate::SetupError> {
+            Err(crate::SetupError(String::new()))
+        }
+        fn follow(
+            &self,
+            _recipe: &dyn crate::program::Recipe,
+        ) -> Result<crate::program::Launched, crate::SetupError> {
+            Err(crate::SetupError(String::new()))
+        }
+        fn answering_program(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    /// What some bytes come to; None where more are needed. The type of the request that
+    /// follows, 0 for none.
+    fn hears(wire: &mut ZookeeperWire, input: &[u8]) -> Result<Option<(Answer, i32)>, CallError> {
+        let Some((reply, length)) = wire.decode(input, "x")? else {
+            return Ok(None);
+        };
+        assert_eq!(length, input.len());
+        let answer = wire.acquired(0, reply)?;
+        let mut out = Vec::new();
+        wire.go_on(&mut out);
+        let kind = Reader(out.get(8..).unwrap_or_default()).int();
+        Ok(Some((answer, kind.unwrap_or(0))))
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_curator_s() {
+        let wire = asking(Asking::Block);
+        let mut path = Vec::new();
+        wire.own(0, &mut path);
+        const UUID: usize = 36;
+        assert_eq!(
+            path.len(),
+            1 + BYTES + "/_c_-lock-".len() + UUID + DIGITS,
+            "{}",
+            String::from_utf8_lossy(&path)
+        );
+    }
+
+    #[test]
+    fn a_waiter_watches_the_node_before_its_own_and_lists_again() {
+        let pending = |kind| Ok(Some((Answer::Pending, kind)));
+        let mut wire = asking(Asking::Block);
+        assert_eq!(hears(&mut wire, &created(1, 12)), pending(op::GET_CHILDREN));
+        // Not in order, with another recipe's node among them.
+        let listing = listed(2, &[12, 3, 11, 15]);
+        assert_eq!(hears(&mut wire, &listing), pending(op::GET_DATA));
+        assert!(wire.elder.ends_with(b"_c_11-lock-0000000011"));
+        let elder = wire.elder.clone();
+        // An answer to a ping and an event that nobody waits for are no answer.
+        let news = [failed(PING, 0), gone(b"/other")].concat();
+        assert_eq!(hears(&mut wire, &news), Ok(None));
+        // The event comes with the answer that set the watch.
+        let both = [news, failed(3, 0), gone(&elder)].concat();
+        for cut in 0..both.len() {
+            let heard = wire.decode(&both[..cut], "x");
+            assert!(matches!(heard, Ok(None | Some(_))), "{cut}");
+        }
+        assert_eq!(hears(&mut wire, &both), pending(op::GET_CHILDREN));
+        // Another one was killed meanwhile: the one before that is gone, too.
+        assert_eq!(
+            hears(&mut wire, &listed(4, &[12, 3])),
+            pending(op::GET_DATA)
+        );
+        let gone_already = failed(5, error::NO_NODE);
+        assert_eq!(hears(&mut wire, &gone_already), pending(op::GET_CHILDREN));
+        let heard = hears(&mut wire, &listed(6, &[15, 12]));
+        assert_eq!(heard, Ok(Some((Answer::Granted, 0))));
+        assert_eq!(wire.token, 40);
+    }
+
+    #[test]
+    fn a_parent_that_the_server_removed_is_made_again() {
+        let pending = |kind| Ok(Some((Answer::Pending, kind)));
+        let mut wire = asking(Asking::Block);
+        let no_node = failed(1, error::NO_NODE);
+        assert_eq!(hears(&mut wire, &no_node), pending(op::CREATE_CONTAINER));
+        let exists = failed(2, error::NODE_EXISTS);
+        assert_eq!(hears(&mut wire, &exists), pending(op::CREATE));
+        assert_eq!(hears(&mut wire, &created(3, 1)), pending(op::GET_CHILDREN));
+    }
+
+    #[test]
+    fn who_gives_up_takes_its_node_away() {
+        let pending = |kind| Ok(Some((Answer::Pending, kind)));
+        // A try that finds another; a wait that is over; the end of the run, even where
+        // the lock was granted just then.
+        let mut wire = asking(Asking::Try);
+        assert_eq!(hears(&mut wire, &created(1, 2)), pending(op::GET_CHILDREN));
+        assert_eq!(hears(&mut wire, &listed(2, &[1, 2])), pending(op::DELETE));
+        let left = hears(&mut wire, &failed(3, 0));
+        assert_eq!(left, Ok(Some((Answer::Taken, 0))));
+
+        let mut wire = asking(Asking::Within { left_ns: 1 });
+        hears(&mut wire, &created(1, 2)).unwrap();
+        assert_eq!(hears(&mut wire, &listed(2, &[1, 2])), pending(op::DELETE));
+
+        let mut wire = asking(Asking::Block);
+        let mut out = Vec::new();
+        wire.give_up(&mut out);
+        assert!(out.is_empty(), "its node is not there yet");
+        assert_eq!(hears(&mut wire, &created(1, 2)), pending(op::DELETE));
+        assert_eq!(
+            hears(&mut wire, &failed(2, error::NO_NODE)),
+            Ok(Some((Answer::Taken, 0)))
+        );
+    }
+
+    #[test]
+    fn what_is_amiss_is_an_error_with_its_reason() {
+        let says = |error: CallError| error.said.unwrap_or_default();
+        let after = |frame: &[u8]| {
+            let mut wire = asking(Asking::Block);
+            hears(&mut wire, &created(1, 5)).unwrap();
+            says(hears(&mut wire, frame).unwrap_err())
+        };
+        // The session is over and our node gone; the server says so itself; an answer to
+        // nothing; one that is cut off.
+        assert!(after(&listed(2, &[4, 6])).contains("the session was over"));
+        assert!(after(&failed(2, error::EXPIRED)).contains("expired"));
+        assert_eq!(after(&listed(9, &[5])), surplus::SAID);
+        let twice = [listed(2, &[5]), listed(2, &[5])].concat();
+        assert_eq!(after(&twice), surplus::SAID);
+        let cut = framed(2, 0, 0, |out| jute::int(out, 7));
+        assert!(after(&cut).contains("another kind"));
+    }
+
+    #[test]
+    fn a_server_that_answers_no_ping_is_given_up() {
+        let mut wire = asking(Asking::Block);
+        assert_eq!(wire.patience_ns(), Some(1_000_000));
+        let mut out = Vec::new();
+        for _ in 0..PINGS {
+            out.clear();
+            assert_eq!(wire.due(&mut out), Ok(()));
+            assert_eq!(out[4..], [255, 255, 255, 254, 0, 0, 0, 11]);
+        }
+        assert_eq!(wire.due(&mut out), Err(SILENT));
+    }
+}
