@@ -37,15 +37,22 @@ static CONVERTERS: [Converter; 2] = [
 /// By which an SVG is known that may be replaced.
 const MARK: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" data-made-by=\"jostle\"";
 
-/// Refuses a directory that is none, before anything is printed.
+/// Makes the directory where it is missing, and refuses what is none, before anything is
+/// printed.
 ///
 /// # Errors
-/// Where it is missing or something else.
+/// What the system says; that something else has this name.
 pub fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
     let Some(dir) = dir else { return Ok(()) };
     let name = dir.display();
-    let found = fs::metadata(dir)
-        .with_context(|| format!("cannot write to {name}; create it first: mkdir -p {name}"))?;
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            let why = format!("cannot create {name}; create the folder above it, or name another");
+            return Err(Failure::Failed(anyhow::Error::new(error).context(why)));
+        }
+        _ => {}
+    }
+    let found = fs::metadata(dir).with_context(|| format!("cannot look at {name}"))?;
     match found.is_dir() {
         true => Ok(()),
         false => Err(Failure::Failed(anyhow!(

@@ -25,7 +25,7 @@ mod signals;
 mod targets;
 
 use anyhow::Context;
-use args::{Cli, Report, Run, Verb};
+use args::{Cli, Output, Report, Run, Verb};
 use clap::{Command, CommandFactory};
 use jostle_engine::experiment::exit;
 use jostle_engine::preflight;
@@ -79,7 +79,10 @@ pub fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let done = match verb {
-        Verb::Measure(asked) => measure::measure(vec![asked.plan], &asked.output),
+        Verb::Measure(asked) => {
+            tell_left_out(&asked.left_out, &asked.output);
+            measure::measure(vec![asked.plan], &asked.output)
+        }
         Verb::Judge(args) => judge::judge(&args),
         Verb::Run(run) => run_plan(&run),
         Verb::Report(report) => render(&report),
@@ -194,11 +197,16 @@ fn run_plan(run: &Run) -> Result<u8, Failure> {
     if run.quick {
         let (mut quick, from): (Vec<Plan>, Vec<String>) = plans.into_iter().unzip();
         let left_out = takes::quicken(&mut quick);
-        let heard = left_out.iter().filter(|_| !run.output.quiet);
-        heard.for_each(|said| complain(said));
+        tell_left_out(&left_out, &run.output);
         plans = quick.into_iter().zip(from).collect();
     }
     measure::measure_from(plans, &run.output)
+}
+
+/// Names the points that `--quick` leaves out.
+fn tell_left_out(left_out: &[String], output: &Output) {
+    let heard = left_out.iter().filter(|_| !output.quiet);
+    heard.for_each(|said| complain(said));
 }
 
 fn render(report: &Report) -> Result<u8, Failure> {

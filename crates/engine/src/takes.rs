@@ -136,6 +136,9 @@ fn operation_ns(plan: &Plan, target: &str, workers: u64) -> f64 {
         Family::Server => jostle_targets::requests(spec.entry).map_or(0.0, |asked| {
             (asked.usual_ns)(spec.argument.as_deref()) as f64
         }),
+        // Servers that only answer.
+        Family::Specimen if spec.entry.is_remote() && piped => 1_800.0,
+        Family::Specimen if spec.entry.is_remote() => 33_000.0,
         _ => 500.0,
     };
     // Two workers do not do twice as much on two CPUs, and more do no more than two.
@@ -176,6 +179,10 @@ fn sweep_ns(plan: &Plan, target: &str) -> u64 {
 /// where that takes longer, fewer points. Returns what was left out, as typed.
 pub fn quicken(plans: &mut [Plan]) -> Vec<String> {
     plans.iter_mut().for_each(crate::resolve::quicken);
+    if takes(plans) > QUICK {
+        let fill = |plan: &mut Plan| plan.fill_from(defaults::swept(plan.workload));
+        plans.iter_mut().for_each(fill);
+    }
     let mut left_out = Vec::new();
     while takes(plans) > QUICK {
         let longest = plans.iter_mut().filter(|plan| can_be_thinned(plan));
@@ -304,5 +311,22 @@ mod tests {
         let mut alone = [alone];
         assert_eq!(quicken(&mut alone), [""; 0]);
         assert_eq!(alone[0].runs, Some(3));
+    }
+
+    #[test]
+    fn usual_values_that_nobody_typed_are_thinned_too() {
+        let mut plan = Plan::of(Workload::Hold);
+        plan.targets = vec!["lockd".to_owned()];
+        plan.workers = Some(List(vec![300]));
+        let mut plans = [plan];
+        assert_eq!(
+            quicken(&mut plans),
+            ["--quick leaves out --keys 10000 of hold"]
+        );
+        assert!(takes(&plans) <= QUICK);
+        // What fits stays as it was typed.
+        let mut usual = [Plan::of(Workload::Hold)];
+        assert_eq!(quicken(&mut usual), [""; 0]);
+        assert_eq!(usual[0].keys, None);
     }
 }

@@ -234,7 +234,7 @@ fn the_units_name_what_the_daemon_does() {
     let unit = read("jostled.service");
     for line in [
         "Type=notify",
-        "ExecReload=/bin/kill -HUP $MAINPID",
+        "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'",
         "LoadCredential=jostled.users",
         "LoadCredential=jostled.ca",
     ] {

@@ -27,6 +27,7 @@ use chapter::{Chapter, chapters};
 use conclusion::conclusion;
 use figures::{Cell, Data, Figure, answer, groups};
 use headline::headline;
+use jostle_model::plan::Workload;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub use compared::compared;
@@ -191,11 +192,22 @@ fn key(chapter: &Chapter<'_>) -> Markup {
             @if chapter.series.len() > 1 { ul { @for series in &chapter.series {
                 li { (series.style.swatch()) " " (series.label) }
             } } }
-            p.note {
-                "A mark is the median over the runs. A bar is its 95 % interval, or the range of under 6 \
-                 runs; a dot is one run. Hollow: SUSPECT. Cross at the foot: INVALID, without a figure. \
-                 Arrow: at least. Point at a mark for its exact figures."
-            }
+            p.note { (marks(chapter.workload)) }
+        }
+    }
+}
+
+/// What the marks of a workload's figures mean.
+fn marks(workload: Workload) -> &'static str {
+    match workload {
+        Workload::Recover => {
+            "A run without a grant before the owner's own release has no dot. Point at a dot for its \
+             exact time."
+        }
+        _ => {
+            "A mark is the median over the runs. A bar is its 95 % interval, or the range of under 6 \
+             runs; a dot is one run. Hollow: SUSPECT. Cross at the foot: INVALID, without a figure. \
+             Arrow: at least. Point at a mark for its exact figures."
         }
     }
 }

@@ -61,7 +61,7 @@ impl Target for OwnLibrary {
         aliases: &[],
         argument: Some("PATH.so[?ARGS]"),
         check_argument: |argument| Typed::parse(argument).map(drop),
-        family: Family::Memory,
+        family: Family::Own,
         summary: "your own lock: a shared library with the functions of jostle_lock.h",
         details: "The library is loaded by each worker after it was forked, and by one process \
                   more, which prepares what they share. Nothing is known about it beforehand: \

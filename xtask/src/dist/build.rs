@@ -17,9 +17,16 @@ pub const GLIBC: Glibc = Glibc(2, 30);
 /// These run on any Linux.
 pub const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
 
-/// From PyPI, where both are packages with the program inside. A new version needs a
-/// look at `cargo xtask dist --check`.
-const TOOLS: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.0"];
+/// The folder of the `jostle` that is linked with MPI, below that of the others.
+pub const MPI: &str = "mpi";
+
+/// From PyPI: the first two are packages with the program inside, the third reads the list
+/// of crates. A new version needs a look at `cargo xtask dist --check`.
+const TOOLS: [&str; 3] = [
+    "ziglang==0.17.1",
+    "cargo-zigbuild==0.24.0",
+    "cyclonedx-python-lib[json-validation]==11.12.0",
+];
 
 /// The compiler's tools.
 pub struct Tools {
@@ -31,16 +38,7 @@ impl Tools {
     /// Installs what is missing: the tools below the target directory, Rust's standard
     /// libraries in the toolchain.
     pub fn ready() -> anyhow::Result<Tools> {
-        let environment = shell::target_directory().join("dist-tools");
-        let installed = environment.join("installed");
-        let wanted = TOOLS.join("\n");
-        if std::fs::read_to_string(&installed).ok().as_deref() != Some(wanted.as_str()) {
-            let mut venv = Command::new(wheel::PYTHON);
-            shell::run(venv.args(["-m", "venv", "--clear"]).arg(&environment))?;
-            let mut pip = Command::new(environment.join("bin/pip"));
-            shell::run(pip.args(["install", "--quiet"]).args(TOOLS))?;
-            std::fs::write(&installed, wanted)?;
-        }
+        let own = environment()?.join("bin");
         let mut rustup = Command::new("rustup");
         rustup.args(["target", "add"]);
         for target in super::TARGETS {
@@ -49,7 +47,6 @@ impl Tools {
         shell::run(&mut rustup)
             .context("Rust's standard libraries for other targets come from rustup")?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let own = environment.join("bin");
         let path = std::env::join_paths(std::iter::once(own).chain(std::env::split_paths(&path)))?;
         Ok(Tools { path })
     }
@@ -87,6 +84,22 @@ impl Tools {
         Ok(())
     }
 
+    /// Compiles `jostle` for hosts under MPI, linked with this machine's Open MPI and C
+    /// library: these libraries are tied to their release of Debian.
+    pub fn build_mpi(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
+        let own = target_directory().join("dist-mpi");
+        println!("== {} with MPI: -pjostle", target.arch);
+        let mut cargo = shell::cargo(&["build", "--release", "--locked", "-pjostle"]);
+        cargo.args(["--bin=jostle", "--features=mpi", "--target-dir"]);
+        settle(cargo.arg(&own), epoch)?;
+        shell::run(&mut cargo)?;
+        strip(
+            target,
+            &own.join("release/jostle"),
+            &programs.join(MPI).join("jostle"),
+        )
+    }
+
     fn cargo(&self, verb: &str, epoch: u64, triple: &str, words: &[&str]) -> anyhow::Result<()> {
         println!("== {triple}: {}", words.join(" "));
         let mut zigbuild = Command::new("cargo-zigbuild");
@@ -98,6 +111,22 @@ impl Tools {
         settle(&mut zigbuild, epoch)?;
         shell::run(&mut zigbuild)
     }
+}
+
+/// The Python environment with the tools, below the target directory; it is made where
+/// it is missing.
+pub fn environment() -> anyhow::Result<PathBuf> {
+    let environment = shell::target_directory().join("dist-tools");
+    let installed = environment.join("installed");
+    let wanted = TOOLS.join("\n");
+    if std::fs::read_to_string(&installed).ok().as_deref() != Some(wanted.as_str()) {
+        let mut venv = Command::new(wheel::PYTHON);
+        shell::run(venv.args(["-m", "venv", "--clear"]).arg(&environment))?;
+        let mut pip = Command::new(environment.join("bin/pip"));
+        shell::run(pip.args(["install", "--quiet"]).args(TOOLS))?;
+        std::fs::write(&installed, wanted)?;
+    }
+    Ok(environment)
 }
 
 fn target_directory() -> PathBuf {

@@ -3,7 +3,7 @@
 //! under qemu's emulation, which says that it works and nothing of its speed.
 
 use super::clean_root::Root;
-use super::{Packing, TARGETS, Target, VERSION, deb, image, names, sums, tarball, temporary};
+use super::{Packing, TARGETS, Target, VERSION, deb, image, names, sbom, sums, tarball, temporary};
 use anyhow::{Context, bail};
 use jostle_testbed::shell;
 use std::path::Path;
@@ -28,6 +28,9 @@ pub fn run(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     })?;
     for target in targets {
         timed(&format!("{}: image", target.arch), || of_image(target, out))?;
+        timed(&format!("{}: list of crates", target.arch), || {
+            sbom::validate(target, out)
+        })?;
     }
     println!(
         "all packages were installed, used and removed in {:.0} s",
@@ -108,7 +111,46 @@ fn native(out: &Path) -> anyhow::Result<()> {
             root.run(out, &script)
         })?;
     }
-    Ok(())
+    let start = Instant::now();
+    let root = Root::with_mpi()?;
+    println!(
+        "{:>6.1} s  the root with Open MPI",
+        start.elapsed().as_secs_f64()
+    );
+    timed(&format!("{}: units of systemd", target.arch), || {
+        root.run(out, &units(target))
+    })?;
+    timed(
+        &format!("{}: Debian package jostle-mpi", target.arch),
+        || root.run(out, &with_mpi(target)),
+    )
+}
+
+/// systemd finds no fault in a unit: neither by its status nor by a word about the file.
+fn units(target: &Target) -> String {
+    let debian = target.debian;
+    format!(
+        "for package in jostled procd; do\n\
+             dpkg -i /packages/${{package}}_{VERSION}_{debian}.deb\n\
+         done\n\
+         cd /usr/lib/systemd/system\n\
+         said=$(systemd-analyze verify jostled.service jostled.socket procd.service 2>&1)\n\
+         if echo \"$said\" | grep -E '(jostled|procd)[.](service|socket)'; then exit 1; fi\n"
+    )
+}
+
+/// In the place of an installed `jostle`: two ranks measure a server together.
+fn with_mpi(target: &Target) -> String {
+    let debian = target.debian;
+    format!(
+        "dpkg -i /packages/jostle_{VERSION}_{debian}.deb /packages/jostled_{VERSION}_{debian}.deb\n\
+         dpkg -i --auto-deconfigure /packages/jostle-mpi_{VERSION}_{debian}.deb\n\
+         jostled --data none & server=$!\nanswers\n\
+         measures mpirun --allow-run-as-root --oversubscribe -n 2 --mca mpi_yield_when_idle 1 \
+         jostle stream lockd://127.0.0.1:2626 -w 2 -n 100 --runs 1 --no-progress\n\
+         echo \"$said\" | grep -q '2 hosts'\n\
+         kill $server\nwait $server\ndpkg --purge jostle-mpi\ntest ! -e /usr/bin/jostle\n"
+    )
 }
 
 /// The programs of a tarball for another processor. Nothing is measured: qemu adds a

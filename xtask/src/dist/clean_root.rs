@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// glibc 2.31: the nearest to the lowest one that `jostle` needs.
-const RELEASE: &str = "bullseye";
+const OLDEST: &str = "bullseye";
 
 /// `python3-venv` brings pip along.
 const BESIDE: &str = "python3-venv";
@@ -109,12 +109,27 @@ pub struct Root {
 impl Root {
     /// Makes one from Debian's packages.
     pub fn of_debian() -> anyhow::Result<Root> {
+        Root::of(OLDEST, BESIDE)
+    }
+
+    /// Makes one of this machine's release, with Open MPI and systemd.
+    pub fn with_mpi() -> anyhow::Result<Root> {
+        let about = std::fs::read_to_string("/etc/os-release").context("/etc/os-release")?;
+        let mut lines = about.lines();
+        let release = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+        Root::of(
+            release.context("no VERSION_CODENAME in /etc/os-release")?,
+            "openmpi-bin,systemd",
+        )
+    }
+
+    fn of(release: &str, beside: &str) -> anyhow::Result<Root> {
         let place = temporary("root")?;
         let files = place.0.join("files");
         let mut mmdebstrap = Command::new("mmdebstrap");
         mmdebstrap
-            .args(["--quiet", "--variant=essential", "--include", BESIDE])
-            .args(["--format=directory", RELEASE])
+            .args(["--quiet", "--variant=essential", "--include", beside])
+            .args(["--format=directory", release])
             .arg(&files)
             .arg(mirror()?);
         shell::run(&mut mmdebstrap)

@@ -1,9 +1,10 @@
 //! The Debian packages, made by dpkg-deb, which takes times from `SOURCE_DATE_EPOCH`.
 
 use super::contents::{self, Layout, Part};
-use super::{Effort, Packing, VERSION, elf, temporary};
+use super::{Effort, Packing, Target, VERSION, build, elf, temporary};
 use anyhow::Context;
 use jostle_testbed::shell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -55,6 +56,29 @@ pub const PACKAGES: &[Package] = &[
     },
 ];
 
+/// `jostle` for many hosts, in the place of the package `jostle`. It is for the release of
+/// Debian on which it was made.
+const MPI: Package = Package {
+    name: "jostle-mpi",
+    part: Part::Jostle,
+    linked: Some("jostle"),
+    fields: "Provides: jostle\nConflicts: jostle\nReplaces: jostle\nRecommends: openmpi-bin\n\
+             Suggests: jostled, procd\n",
+    description: "measures how locks and servers behave under contention, from many hosts\n \
+                  The package jostle, built with Open MPI: mpirun starts it on many hosts, which\n \
+                  measure together. Alone it does what jostle does.\n",
+    settings: None,
+};
+
+/// Writes the package that needs MPI.
+pub fn make_mpi(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+    let packing = Packing {
+        programs: &packing.programs.join(build::MPI),
+        ..*packing
+    };
+    make(&packing, &MPI, out)
+}
+
 /// Tells systemd that units came or went; nothing is started that nobody asked for.
 const RELOAD: &str = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then\n    \
                       systemctl --system daemon-reload || true\nfi\n";
@@ -104,8 +128,10 @@ fn control(packing: &Packing<'_>, package: &Package, root: &Path) -> anyhow::Res
     let depends = match package.linked {
         None => String::new(),
         Some(program) => {
-            let glibc = elf::lowest_glibc(&packing.programs.join(program))?;
-            format!("Depends: libc6 (>= {glibc})\n")
+            let program = packing.programs.join(program);
+            let mut depends = vec![format!("libc6 (>= {})", elf::lowest_glibc(&program)?)];
+            depends.extend(libraries(&program, packing.target)?);
+            format!("Depends: {}\n", depends.join(", "))
         }
     };
     Ok(format!(
@@ -118,6 +144,30 @@ fn control(packing: &Packing<'_>, package: &Package, root: &Path) -> anyhow::Res
         package.fields,
         package.description
     ))
+}
+
+/// The packages of the libraries that a program loads, beside the C library's.
+fn libraries(program: &Path, target: &Target) -> anyhow::Result<BTreeSet<String>> {
+    const OF_GLIBC: [&str; 6] = [
+        "libc.",
+        "libm.",
+        "libdl.",
+        "librt.",
+        "libpthread.",
+        "ld-linux",
+    ];
+    let mut packages = BTreeSet::new();
+    for library in elf::needed(program)? {
+        if OF_GLIBC.iter().any(|own| library.starts_with(own)) {
+            continue;
+        }
+        let path = format!("*{}/{library}", target.libraries.trim_start_matches('/'));
+        let mut dpkg = Command::new("dpkg-query");
+        let found = shell::output(dpkg.arg("--search").arg(&path))?;
+        let package = found.split(':').next().unwrap_or_default();
+        packages.insert(package.to_owned());
+    }
+    Ok(packages)
 }
 
 /// The size of all files below, each rounded up to whole KiB, as Debian's policy counts.

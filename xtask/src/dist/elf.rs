@@ -44,6 +44,14 @@ pub fn must_be_static(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The libraries that a program asks for by name.
+pub fn needed(program: &Path) -> anyhow::Result<Vec<String>> {
+    let dynamic = readelf(program, "--dynamic")?;
+    let lines = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
+    let names = lines.filter_map(|line| line.split_once('[')?.1.strip_suffix(']'));
+    Ok(names.map(str::to_owned).collect())
+}
+
 fn readelf(program: &Path, what: &str) -> anyhow::Result<String> {
     let mut readelf = Command::new("readelf");
     shell::output(readelf.args(["--wide", what]).arg(program))
@@ -66,5 +74,10 @@ mod tests {
         let error = must_be_static(Path::new("/bin/sh")).unwrap_err();
         assert_eq!(error.to_string(), "/bin/sh is not static");
         assert!(lowest_glibc(Path::new("/bin/sh")).unwrap() >= Glibc(2, 2));
+        let libraries = needed(Path::new("/bin/sh")).unwrap();
+        assert!(
+            libraries.iter().any(|name| name == "libc.so.6"),
+            "{libraries:?}"
+        );
     }
 }

@@ -184,12 +184,17 @@ fn compile(native: &Target, targets: &[&Target], epoch: u64) -> anyhow::Result<P
         let programs = built.join(target.arch);
         tools.build(target, epoch, &programs)?;
     }
+    tools.build_mpi(native, epoch, &built.join(native.arch))?;
     Ok(built)
 }
 
 /// Every package of a target, for users.
 fn everything(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     of_programs(packing, out)?;
+    // Open MPI's library is there for this machine's processor only.
+    if *packing.target == TARGETS[0] {
+        deb::make_mpi(packing, out)?;
+    }
     image::make(packing, out)?;
     sbom::make(packing, out)
 }

@@ -2,7 +2,7 @@
 //! own answer, with the sums of Cargo.lock. Its serial number is made from its content
 //! and its time is the packages': the same commit gives the same list.
 
-use super::{Packing, VERSION, sums};
+use super::{Packing, Target, VERSION, build, sums};
 use anyhow::{Context, bail};
 use jostle_testbed::shell;
 use serde_json::{Value, json};
@@ -33,9 +33,31 @@ pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
         },
         "components": components,
     });
-    let name = format!("jostle-{VERSION}-{}.cdx.json", packing.target.triple());
     let text = serde_json::to_string_pretty(&list)? + "\n";
-    std::fs::write(out.join(name), text).context("cannot write the list of crates")
+    std::fs::write(out.join(file(packing.target)), text).context("cannot write the list of crates")
+}
+
+fn file(target: &Target) -> String {
+    format!("jostle-{VERSION}-{}.cdx.json", target.triple())
+}
+
+/// Fails for a list that breaks CycloneDX's schema, or names no crate.
+const VALIDATE: &str = "
+import json, sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+text = open(sys.argv[1]).read()
+error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(text)
+if error is None and not json.loads(text)['components']:
+    error = 'no components'
+sys.exit(None if error is None else f'{sys.argv[1]}: {error}')
+";
+
+/// Has CycloneDX's own library compare the list with its schema.
+pub fn validate(target: &Target, out: &Path) -> anyhow::Result<()> {
+    let python = build::environment()?.join("bin/python");
+    let mut python = Command::new(python);
+    shell::run(python.args(["-c", VALIDATE]).arg(out.join(file(target))))
 }
 
 /// A line `name vVERSION [...]|LICENSE` for each crate of the three packages.

@@ -6,6 +6,7 @@ use super::verbs::{VERBS, Verb};
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use jostle_engine::takes;
 use jostle_model::options::{DefaultValue, Heading, Kind, OPTIONS, Opt, Use};
 use jostle_model::plan::{Plan, Workload};
 
@@ -14,6 +15,8 @@ use jostle_model::plan::{Plan, Workload};
 pub struct Measure {
     /// The plan as typed.
     pub plan: Plan,
+    /// What `--quick` leaves out of it, as typed.
+    pub left_out: Vec<String>,
     /// Where results go.
     pub output: Output,
 }
@@ -40,8 +43,14 @@ impl FromArgMatches for Measure {
         let verb = VERBS.iter().find(|verb| verb.name == name);
         let verb = verb.ok_or_else(|| Error::new(ErrorKind::InvalidSubcommand))?;
         let wrong = |text: String| Error::raw(ErrorKind::ValueValidation, text);
+        let mut plan = verb.plan(typed).map_err(wrong)?;
+        let left_out = match typed.get_flag("quick") {
+            true => takes::quicken(std::slice::from_mut(&mut plan)),
+            false => Vec::new(),
+        };
         Ok(Measure {
-            plan: verb.plan(typed).map_err(wrong)?,
+            plan,
+            left_out,
             output: Output::from_arg_matches(typed)?,
         })
     }
@@ -115,9 +124,6 @@ impl Verb {
                 option.set(&mut plan, value)?;
             }
         }
-        if typed.get_flag("quick") {
-            jostle_engine::resolve::quicken(&mut plan);
-        }
         Ok(plan)
     }
 }
@@ -159,13 +165,19 @@ fn with_braces(text: &str) -> String {
 const fn quick_help(workload: Workload) -> &'static str {
     match workload {
         Workload::Contend => {
-            "Three runs of a quarter of a second for each point: a look, no measurement"
+            "Three runs of a quarter of a second for each point, and as many points as a minute \
+             holds: a look, no measurement"
         }
-        Workload::Rate => "Three runs of a second for each point: a look, no measurement",
-        Workload::Connect => "Three sweeps of each curve: a look, no measurement",
+        Workload::Rate => {
+            "Three runs of a second for each point, and as many points as a minute holds: a look, \
+             no measurement"
+        }
+        Workload::Connect => {
+            "Three sweeps of each curve, as far as a minute reaches: a look, no measurement"
+        }
         Workload::Recover => "Three runs of each target and fault: a look, no measurement",
         Workload::Stream | Workload::Hold | Workload::Spread => {
-            "Three runs of each point: a look, no measurement"
+            "Three runs of each point, and as many points as a minute holds: a look, no measurement"
         }
     }
 }

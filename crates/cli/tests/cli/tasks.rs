@@ -1,7 +1,7 @@
 //! docs/tasks.md: each block as it stands. Those that launch many services or need pandas
 //! run by `cargo xtask long`.
 
-use crate::common::{Place, beside, jostle, must_have};
+use crate::common::{Place, beside, must_have};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -91,11 +91,8 @@ fn is_it_my_server_or_my_load_generator() {
 #[test]
 fn a_run_of_ten_minutes_can_be_watched() {
     let _beside = beside();
-    let mut line = block("ten minutes").trim_end().to_owned() + " --dry-run";
-    let help = jostle("contend --help").run().exits(0);
-    if !help.stdout.contains("--live") {
-        line = line.replace(" --live", "");
-    }
+    let line = block("ten minutes").trim_end().to_owned() + " --dry-run";
+    assert!(line.contains(" --live"), "{line}");
     let plan = succeeds(run(&Place::new(), &line));
     for part in ["runs = 6", "duration = \"24s\"", "\"flock\"", "\"sysv\""] {
         assert!(plan.contains(part), "{part}: {plan}");

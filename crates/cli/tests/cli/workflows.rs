@@ -335,6 +335,41 @@ fn a_script_made_for_lockscale_plots_the_gnuplot_format() {
 }
 
 #[test]
+fn quick_leaves_out_what_a_minute_does_not_hold_and_names_it() {
+    let _beside = beside();
+    // arguments -> what is left out, what stays
+    let table = [
+        ("stream echo -n 1k:1M", "-n 1000000 of stream", "[1000]"),
+        (
+            "rate lockd --rate 1k..100k+1000",
+            "--rate",
+            "duration = \"1s\"",
+        ),
+        ("contend flock -w 2:10", "", "workers = [2, 10]"),
+        (
+            "connect --open 1k..1Mx10",
+            "--open 1000000 of connect",
+            "[1000, 10000",
+        ),
+    ];
+    for (line, left_out, stays) in table {
+        let done = jostle(&format!("{line} --quick --dry-run")).run().exits(0);
+        assert_eq!(
+            done.stderr.is_empty(),
+            left_out.is_empty(),
+            "{line}: {}",
+            done.stderr
+        );
+        let done = done.says(left_out).prints(stays);
+        assert!(
+            !done.stdout.lines().next().unwrap().contains(" min"),
+            "{}",
+            done.transcript()
+        );
+    }
+}
+
+#[test]
 fn the_first_command_answers_in_its_own_time() {
     let _alone = alone();
     let done = jostle("contend --quick -w 2:10").run_cleanly().measures();

@@ -81,6 +81,12 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
             "its workers share the memory of one kernel",
             "on several hosts, a lock service or a file on a shared file system".to_owned(),
         ),
+        // A program of the user's own may ask a server that all hosts reach; a library
+        // is handed memory.
+        Family::Own if spec.entry.name == "lib" => (
+            "its workers share the memory of one kernel",
+            "on several hosts, pipe:COMMAND with a program that reaches the lock".to_owned(),
+        ),
         Family::Service if !is_named => (
             "without an address it is launched on one host, for that host alone",
             format!(
@@ -181,6 +187,7 @@ mod tests {
             (Contend, "futex", "a lock service or a file"),
             (Contend, "sysv", "a lock service or a file"),
             (Contend, "pthread", "a lock service or a file"),
+            (Contend, "lib:./lock.so", "pipe:COMMAND"),
             (
                 Stream,
                 "lockd",

@@ -97,12 +97,16 @@ fn environment(sets: &[&ResultSet], names: &[String]) -> Markup {
 
 fn calibration(sets: &[&ResultSet], names: &[String]) -> Markup {
     let several = names.len() > 1;
+    // Where requests are made there is no lock whose cycle could be taken.
+    let any = sets
+        .iter()
+        .any(|set| !set.experiment.calibration.own_cost.is_empty());
     html! {
-        p.note {
+        @if any { p.note {
             "One cycle of one worker without hold and idle: with counting alone (the target's own cost), and \
              what stamps, histograms and the witness of exclusion add to it."
-        }
-        div.wide { table.facts.numbers {
+        } }
+        @if any { div.wide { table.facts.numbers {
             thead { tr {
                 @if several { th scope="col" { "experiment" } }
                 @for heading in ["target", "alone ns", "full adds ns", "from", "to", "one stamped in"] {
@@ -120,7 +124,7 @@ fn calibration(sets: &[&ResultSet], names: &[String]) -> Markup {
                     }
                 }
             }
-        } }
+        } } }
         @for (set, name) in sets.iter().zip(names) {
             @let calibration = &set.experiment.calibration;
             p.note {

@@ -25,8 +25,8 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
             dl.facts {
                 div { dt { "BASE" } dd { (comparison.base) } }
                 div { dt { "NEW" } dd { (comparison.new) } }
-                @for line in &comparison.context { div { dt { "differs in" } dd { (line) } } }
-                @for line in &comparison.only { div { dt { "only" } dd { (line) } } }
+                (listed("Differs in", &comparison.context))
+                (listed("Measured on one side", &comparison.only))
             }
         }
         section.chapter {
@@ -43,6 +43,13 @@ pub fn compared(comparison: &Comparison, base: &[ResultSet], new: Option<&[Resul
         (about::about(&sets))
     };
     document("jostle compare", "log", &body)
+}
+
+/// One fact of several lines; nothing of none.
+fn listed(name: &str, lines: &[String]) -> Markup {
+    html! { @if !lines.is_empty() {
+        div { dt { (name) } @for line in lines { dd { (line.strip_prefix("only ").unwrap_or(line)) } } }
+    } }
 }
 
 /// Both results, told apart by their sides where the user gave them no labels.
@@ -118,6 +125,8 @@ mod tests {
         for part in ["old.jsonl", "new.jsonl", "class=\"word"] {
             assert!(first.contains(part), "{part}: {first}");
         }
+        // The words of the table have the colours of the ratios.
+        assert!(page.contains("left finding alike") || page.contains("left finding open"));
         assert!(page.contains("flock · base") && page.contains("flock · new"));
         assert!(page.starts_with(super::super::MARK));
     }

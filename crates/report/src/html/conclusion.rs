@@ -55,6 +55,10 @@ pub fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
             true => format!("{} targets", targets.len()),
             false => targets.join(", "),
         };
+        let faults = faults(chapter);
+        if !faults.is_empty() {
+            return format!("{named} after {}", faults.join(", "));
+        }
         match chapter.xs()[..] {
             [] => named,
             [only] => format!("{named} with {}", chapter.place(only)),
@@ -75,6 +79,19 @@ pub fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
         true => "No results".to_owned(),
         false => parts.join("; "),
     }
+}
+
+/// What struck, in the order of the points.
+fn faults(chapter: &Chapter<'_>) -> Vec<String> {
+    let spots = chapter.series.iter().flat_map(|series| &series.spots);
+    let mut faults = Vec::new();
+    for fault in spots.filter_map(|spot| spot.point.at.fault) {
+        let fault = fault.to_string();
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+    faults
 }
 
 /// What the console prints below its table, in its order.
@@ -181,6 +198,9 @@ mod tests {
         let sets = [made::set()];
         let subject = subject(&chapters(&sets), &sets);
         assert_eq!(subject, "flock, sysv with 10 to 1,000 workers");
+        let sets = [made::recovered()];
+        let subject = super::subject(&chapters(&sets), &sets);
+        assert_eq!(subject, "flock, redis after kill, stop");
         assert_eq!(super::subject(&[], &[]), "No results");
     }
 

@@ -74,14 +74,25 @@ fn heading(column: &Heading) -> String {
 
 fn td(cell: &str, column: &Heading) -> Markup {
     let class = match (column.left, cell) {
-        (_, "" | "-") => "none",
-        (true, _) => "left",
-        (false, _) => "right",
+        (_, "" | "-") => "none".to_owned(),
+        (true, _) if column.title[1] == "finding" => format!("left finding {}", finding(cell)),
+        (true, _) => "left".to_owned(),
+        (false, _) => "right".to_owned(),
     };
     html! { td.(class) data-label=(heading(column)) { (cell) } }
 }
 
-/// The console's table. The reasons of a verdict stand below the first rows that they
+/// The style of `worse[1]`.
+fn finding(cell: &str) -> &'static str {
+    match cell.split('[').next() {
+        Some("better") => "better",
+        Some("worse") => "worse",
+        Some("same") => "alike",
+        _ => "open",
+    }
+}
+
+/// The console's table. The reasons of a verdict stand below the first row that they
 /// are for; in an INVALID row there are no figures.
 fn table(headline: &Headline, set: &ResultSet, at: usize) -> Markup {
     let points = summarize(&set.experiment, &set.points);
@@ -115,18 +126,16 @@ struct Below<'a> {
     text: &'a str,
 }
 
-/// Each note below the last of the first rows in succession that refer to it.
+/// Each note below the first row that refers to it, and so in the order of their numbers.
 fn below(headline: &Headline) -> Vec<Below<'_>> {
     let rows = &headline.grid.rows;
-    let refers = |row: usize, number: usize| {
-        let verdict = rows.get(row).and_then(|row| row.last());
-        verdict.is_some_and(|verdict| verdict.contains(&format!("[{number}]")))
-    };
     let place = |number: usize| {
-        let first = (0..rows.len()).find(|row| refers(*row, number));
-        let first = first.unwrap_or(rows.len().saturating_sub(1));
-        let beyond = (first..rows.len()).find(|row| !refers(*row, number));
-        beyond.unwrap_or(rows.len()).saturating_sub(1).max(first)
+        let refers = |row: &Vec<String>| {
+            let verdict = row.last();
+            verdict.is_some_and(|verdict| verdict.contains(&format!("[{number}]")))
+        };
+        let first = rows.iter().position(refers);
+        first.unwrap_or(rows.len().saturating_sub(1))
     };
     let notes = headline.notes.iter().zip(1..);
     notes
@@ -173,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_stands_below_the_first_rows_that_refer_to_it() {
+    fn a_note_stands_below_the_first_row_that_refers_to_it() {
         let verdicts = [
             "VALID",
             "SUSPECT[1]",
@@ -183,7 +192,7 @@ mod tests {
         ];
         let headline = headline(&verdicts, &["one", "two", "of no row"]);
         let places: Vec<usize> = below(&headline).iter().map(|note| note.row).collect();
-        assert_eq!(places, [2, 2, 4]);
+        assert_eq!(places, [1, 2, 4]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
   const NS = 'http://www.w3.org/2000/svg';
   const W = 560, H = 220, L = 56, R = 8, T = 8, B = 26;
   const by = id => document.getElementById(id);
-  const state = { title: 'jostle', progress: '', elapsed_s: 0, points: [], samples: [], run: null, owners: null, results: '', ended: null };
+  const state = { title: 'jostle', progress: '', elapsed_s: 0, points: [], samples: [], run: null, served: null, owners: null, results: '', ended: null };
   const OWNERS = [['workers', 'c0'], ['server', 'c1'], ['jostle', 'c4'], ['others', 'c7']];
   const BANDS = ['p50', 'p90', 'p99', 'max'];
 
@@ -15,25 +15,33 @@
   };
   const number = value => {
     if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString('en-US');
-    return value.toPrecision(3);
+    return String(Number(value.toPrecision(3)));
   };
   const time = ns => {
-    for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['us', 1e3]]) if (ns >= size) return (ns / size).toPrecision(3) + ' ' + unit;
+    for (const [unit, size] of [['s', 1e9], ['ms', 1e6], ['us', 1e3]]) if (ns >= size) return number(ns / size) + ' ' + unit;
     return ns + ' ns';
+  };
+  // Seconds, minutes or hours in round numbers: steps that a clock has.
+  const times = (most, count) => {
+    const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
+    const step = steps.find(s => s >= most / count) || Math.ceil(most / count / 86400) * 86400;
+    const found = [];
+    for (let nth = 0; nth * step <= most; nth++) found.push(nth * step);
+    return found;
   };
   const clock = s => s < 90 ? Math.round(s) + ' s' : s < 5400 ? (s / 60).toFixed(s < 600 ? 1 : 0) + ' min' : (s / 3600).toFixed(1) + ' h';
 
-  // Steps of 1, 2 or 5 times a power of ten.
+  // Steps of 1, 2, 2.5 or 5 times a power of ten.
   const ticks = (most, count) => {
     const raw = most / count, power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= raw);
+    const step = [1, 2, 2.5, 5, 10].map(n => n * power).find(n => n >= raw);
     const found = [];
     for (let nth = 0; nth * step <= most * 1.0001; nth++) found.push(nth * step);
     return found;
   };
 
   const chart = (id, said) => {
-    const svg = element('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': said });
+    const svg = element('svg', { class: 'chart', viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': said });
     by(id).querySelector('.drawing').replaceChildren(svg);
     return svg;
   };
@@ -46,13 +54,14 @@
     return entry;
   }));
 
-  const x_axis = (svg, from, to, mark) => {
-    const x = t => L + (W - L - R) * (t - from) / Math.max(to - from, 1e-9);
+  const x_axis = (svg, to) => {
+    const x = t => L + (W - L - R) * t / Math.max(to, 1e-9);
     const axis = element('g', { class: 'x' });
-    for (const t of ticks(to - from, 5)) {
-      axis.append(element('text', { x: x(from + t), y: H - 8 }, mark(from + t)));
-      axis.append(element('path', { class: 'minor', d: `M${x(from + t)} ${H - B}v4` }));
+    for (const t of times(to, 6)) {
+      axis.append(element('text', { x: x(t), y: H - 8 }, clock(t)));
+      axis.append(element('path', { class: 'minor', d: `M${x(t)} ${H - B}v4` }));
     }
+    axis.append(element('path', { class: 'axis', d: `M${L} ${H - B}H${W - R}` }));
     svg.append(axis);
     return x;
   };
@@ -93,12 +102,13 @@
     const back = run.slice().reverse().map(s => `L${x(s.t_s)} ${y(low(s))}H${x(s.t_s - s.span_s)}`).join('');
     return steps(run, x, y, high) + back + 'Z';
   };
-  const range = samples => [samples.length ? samples[0].t_s - samples[0].span_s : 0, samples.length ? samples[samples.length - 1].t_s : 1];
+  // Time begins with the experiment.
+  const until = samples => samples.length ? samples[samples.length - 1].t_s : 1;
 
   const throughput = samples => {
     if (!samples.length) return empty('throughput', 'nothing measured yet');
     const svg = chart('throughput', 'Throughput over time');
-    const x = x_axis(svg, ...range(samples), clock), y = y_axis(svg, Math.max(...samples.map(s => s.per_s)), number);
+    const x = x_axis(svg, until(samples)), y = y_axis(svg, Math.max(...samples.map(s => s.per_s)), number);
     for (const run of runs(samples, () => true)) svg.append(element('path', { class: 'line c' + run[0].point % 8, d: steps(run, x, y, s => s.per_s) }));
     const shown = [...new Set(samples.map(s => s.point))].slice(-8);
     legend('throughput', shown.map(point => {
@@ -112,18 +122,19 @@
     if (!timed.length) return empty('latency', 'nothing timed yet');
     const svg = chart('latency', 'Latency over time: p50, p90, p99 and maximum');
     const all = timed.flatMap(s => s.ns).filter(v => v !== null);
-    const x = x_axis(svg, ...range(samples), clock), y = log_axis(svg, Math.max(Math.min(...all), 1), Math.max(...all), time);
+    const x = x_axis(svg, until(samples)), y = log_axis(svg, Math.max(Math.min(...all), 1), Math.max(...all), time);
     for (const run of runs(timed, s => s.ns[0] !== null && s.ns[1] !== null)) svg.append(element('path', { class: 'band p90 c0', d: area(run, x, y, s => s.ns[0], s => s.ns[1]) }));
     for (const run of runs(timed, s => s.ns[1] !== null && s.ns[2] !== null)) svg.append(element('path', { class: 'band c0', d: area(run, x, y, s => s.ns[1], s => s.ns[2]) }));
     ['p50 c0', 'p90 c0', 'p99 c0', 'max c1'].forEach((style, nth) => {
       for (const run of runs(timed, s => s.ns[nth] !== null)) svg.append(element('path', { class: 'line ' + style, d: steps(run, x, y, s => s.ns[nth]) }));
     });
     const last = timed[timed.length - 1].ns;
-    legend('latency', BANDS.map((name, nth) => [nth < 3 ? 'c0' : 'c1', name, last[nth] === null ? 'too few' : time(last[nth])]));
+    legend('latency', BANDS.map((name, nth) => [(nth < 3 ? 'c0 ' : 'c1 ') + name, name, last[nth] === null ? 'too few' : time(last[nth])]));
   };
 
   const fairness = run => {
-    if (!run || !run.shares.length) return empty('fairness', 'shown while a run of workers is in progress');
+    if (!run) return empty('fairness', 'nothing granted yet');
+    by('fairness').querySelector('.note').textContent = `${run.point}: operations of each worker, ascending`;
     const svg = chart('fairness', 'Operations of each worker, ascending'), shares = run.shares, most = shares[shares.length - 1];
     const y = y_axis(svg, most, number), each = (W - L - R) / shares.length, gap = each > 6 ? 1 : 0;
     const bars = shares.map((v, nth) => `M${L + nth * each} ${H - B}V${y(v)}h${each - gap}V${H - B}Z`).join('');
@@ -134,17 +145,20 @@
 
   const cpus = (samples, owners) => {
     const known = samples.filter(s => s.cpus);
-    if (!known.length) return empty('cpus', 'not read yet');
+    const last_run = owners ? [['c7', `last finished run, ${owners.point}:`, owners.owners.map(([name, s]) => `${name} ${(s / owners.between_s).toFixed(2)}`).join(', ')]] : [];
+    if (!known.length) {
+      empty('cpus', 'drawn from the second look at a run on, a second after the first');
+      return legend('cpus', last_run);
+    }
     const svg = chart('cpus', 'CPUs in use over time, by owner');
     const sum = (s, upto) => s.cpus.slice(0, upto).reduce((a, b) => a + b, 0);
-    const x = x_axis(svg, ...range(samples), clock), y = y_axis(svg, Math.max(...known.map(s => sum(s, 4)), 1), number);
+    const x = x_axis(svg, until(samples)), y = y_axis(svg, Math.max(...known.map(s => sum(s, 4)), 1), number);
     for (const run of runs(known, () => true)) OWNERS.forEach(([, colour], nth) => {
       svg.append(element('path', { class: 'stack ' + colour, d: area(run, x, y, s => sum(s, nth), s => sum(s, nth + 1)) }));
     });
     const last = known[known.length - 1].cpus;
     const entries = OWNERS.map(([name, colour], nth) => [colour, name, last[nth].toFixed(2)]);
-    if (owners) entries.push(['c7', `last finished run, ${owners.point}:`, owners.owners.map(([name, s]) => `${name} ${(s / owners.between_s).toFixed(2)}`).join(', ')]);
-    legend('cpus', entries);
+    legend('cpus', entries.concat(last_run));
   };
 
   const now = run => {
@@ -165,9 +179,9 @@
     by('run').textContent = state.ended ? '' : now(state.run);
     throughput(state.samples);
     latency(state.samples);
-    fairness(state.run);
+    fairness(state.served);
     cpus(state.samples, state.owners);
-    by('latency').querySelector('.note').textContent = (state.run && state.run.timed) || '';
+    if (state.run && state.run.timed) by('latency').querySelector('.note').textContent = state.run.timed.replace(/_ns$/, '').replaceAll('_', ' ') + ' time';
     if (results !== state.results) {
       results = state.results;
       // Made by the program, which escapes what a user named.
@@ -186,12 +200,14 @@
   const link = (kind, text) => { by('link').className = kind; by('link').textContent = text; };
   events.onopen = () => link('on', 'live');
   events.onerror = () => link(state.ended ? '' : 'lost', state.ended ? 'ended' : 'connection lost');
-  on('state', all => Object.assign(state, all));
+  on('state', all => { Object.assign(state, all); entered(state.run); });
   on('tick', tick => Object.assign(state, tick));
   on('points', points => { state.points = points; });
   on('sample', sample => { state.samples.push(sample); });
   on('again', sample => { state.samples[state.samples.length - 1] = sample; });
-  on('run', run => { state.run = run; });
+  // Between two runs the last one's workers stay in view.
+  const entered = run => { if (run && run.shares.length && run.operations) state.served = run; };
+  on('run', run => { state.run = run; entered(run); });
   on('owners', owners => { state.owners = owners; });
   on('results', html => { state.results = html; });
   on('end', how => { state.ended = how; state.run = null; events.close(); link('', 'ended'); });

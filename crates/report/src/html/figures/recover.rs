@@ -1,22 +1,25 @@
 //! Each run's time from a fault to the next grant as a dot, a row for each target and
-//! fault; runs without such a grant stand at the right edge. On one logarithmic scale,
-//! whatever the page's is: times lie decades apart.
+//! fault; runs without such a grant are counted beside the row's name. On one logarithmic
+//! scale, whatever the page's is: times lie decades apart.
 
 use super::{Cell, Chapter, Data, Figure, Panel, verdict_cell};
 use crate::html::chapter::{Series, Spot};
 use crate::html::units::{Unit, time};
 use jostle_model::record::Recovery;
+use jostle_stats::intervals::median;
 use maud::{Markup, html};
 
-/// Heights of a row, of what stands above the first and of what stands below the last.
-const ROW: f64 = 24.0;
-const TOP: f64 = 20.0;
+/// Heights of a row, whose name stands above its dots, and of what stands below the last.
+const ROW: f64 = 44.0;
+const NAME: f64 = 18.0;
+const DOTS: f64 = 31.0;
 const BOTTOM: f64 = 34.0;
-/// Where the times begin and end; beyond stand runs without a grant.
-const LEFT: f64 = 210.0;
-const RIGHT: f64 = 660.0;
-const EDGE: f64 = 690.0;
-const WIDTH: f64 = 720.0;
+/// Where the times begin and end.
+const LEFT: f64 = 24.0;
+const RIGHT: f64 = 552.0;
+const WIDTH: f64 = 576.0;
+/// Letters of a name, at most.
+const LETTERS: usize = 26;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +68,10 @@ pub fn figure(chapter: &Chapter<'_>) -> Option<Figure> {
     if rows.iter().all(|row| row.runs.is_empty()) {
         return None;
     }
-    let size = (WIDTH, TOP + ROW * rows.len() as f64 + BOTTOM);
+    let size = (WIDTH, ROW * rows.len() as f64 + BOTTOM);
     Some(Figure {
         title: "Time to the next grant".to_owned(),
-        note: "a dot for each run; at the right edge those without a grant before the owner's \
-               own release"
-            .to_owned(),
+        note: "a dot for each run, a bar at their median; lower is better".to_owned(),
         charts: vec![Panel {
             size,
             label: None,
@@ -111,50 +112,72 @@ fn draw(rows: &[Row<'_, '_>], size: (f64, f64)) -> Markup {
     let scale = decades(rows);
     let foot = size.1 - BOTTOM;
     html! {
-        svg.chart viewBox=(format!("0 0 {} {}", size.0, size.1)) width=(size.0) height=(size.1)
+        svg.chart.large viewBox=(format!("0 0 {} {}", size.0, size.1)) width=(size.0) height=(size.1)
             role="img" tabindex="0" aria-label="Time to the next grant, by target and fault" {
             @for decade in scale.0..=scale.1 {
                 @let x = across(10f64.powi(decade), scale);
-                path.grid d=(format!("M{x} {TOP}V{foot}")) {}
-                text x=(x) y=(foot + 16.0) text-anchor="middle" { (time(10f64.powi(decade), 1)) }
+                path.grid d=(format!("M{x} 0V{foot}")) {}
+                text x=(x) y=(foot + 20.0) text-anchor="middle" { (time(10f64.powi(decade), 1)) }
             }
-            text.unit x=(EDGE) y=(foot + 16.0) text-anchor="middle" { "no grant" }
             path.axis d=(format!("M{LEFT} {foot}H{RIGHT}")) {}
             @for (nth, row) in rows.iter().enumerate() {
-                @let y = TOP + ROW * (nth as f64 + 0.5);
-                text.label x="0" y=(y + 4.0) {
-                    (crate::html::scale::cut(&format!("{} {}", row.series.label, row.fault), 32))
+                g.(row.series.style.colour()) transform=(format!("translate(0 {})", ROW * nth as f64)) {
+                    path.track d=(format!("M{LEFT} {DOTS}H{RIGHT}")) {}
+                    text.tag x="0" y=(NAME) {
+                        (crate::html::scale::cut(&format!("{} {}", row.series.label, row.fault), LETTERS))
+                        " " tspan.quiet dx="6" { (in_words(row)) }
+                    }
+                    @if row.spot.usable() { (marks(row, scale)) }
                 }
-                g.(row.series.style.colour()) { (marks(row, y, scale)) }
             }
         }
     }
 }
 
-fn marks(row: &Row<'_, '_>, y: f64, scale: (i32, i32)) -> Markup {
+/// What the runs of a row came to.
+fn in_words(row: &Row<'_, '_>) -> String {
     if !row.spot.usable() {
-        return html! {
-            path.mark.invalid d=(format!("M{} {}l8 8m-8 0l8-8", EDGE - 4.0, y - 4.0)) {
-                title { "INVALID" }
-            }
-        };
+        return "INVALID".to_owned();
+    }
+    let all = row.runs.len();
+    let times = times(row);
+    let mut words = Vec::new();
+    if let Some(median) = median(&times) {
+        words.push(match times.len() == all {
+            true => format!("median {}", time(median, 3)),
+            false => format!("median {} of {} runs", time(median, 3), times.len()),
+        });
     }
     let count = |what: Came| row.runs.iter().filter(|run| **run == what).count();
-    html! {
-        @for run in &row.runs {
-            @if let Came::After(ns) = run {
-                @let x = across((*ns).max(1) as f64, scale);
-                circle.mark cx=(x) cy=(y) r="3.2" fill-opacity="0.45" {
-                    title { (time(*ns as f64, 4)) }
-                }
-            }
+    for (what, came) in [(Came::Kept, "kept by its owner"), (Came::Never, "never")] {
+        match count(what) {
+            0 => {}
+            some if some == all => words.push(format!("{came} in each run")),
+            some => words.push(format!("{came} in {some} of {all}")),
         }
-        @for (what, words) in [(Came::Kept, "the owner kept it"), (Came::Never, "never")] {
-            @if count(what) > 0 {
-                path.mark.least d=(format!("M{} {y}h12m-4-4l4 4l-4 4", EDGE - 6.0)) {
-                    title { (words) ": " (count(what)) " of " (row.runs.len()) " runs" }
-                }
-            }
+    }
+    words.join("; ")
+}
+
+/// In ascending order, in nanoseconds; 0 is no place on a logarithmic scale.
+fn times(row: &Row<'_, '_>) -> Vec<f64> {
+    let of = |run: &Came| match run {
+        Came::After(ns) => Some((*ns).max(1) as f64),
+        Came::Kept | Came::Never => None,
+    };
+    let mut times: Vec<f64> = row.runs.iter().filter_map(of).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn marks(row: &Row<'_, '_>, scale: (i32, i32)) -> Markup {
+    let times = times(row);
+    html! {
+        @for ns in &times {
+            circle.run cx=(across(*ns, scale)) cy=(DOTS) r="4" { title { (time(*ns, 4)) } }
+        }
+        @if let Some(median) = median(&times) {
+            path.median d=(format!("M{} {}v14", across(median, scale), DOTS - 7.0)) {}
         }
     }
 }
@@ -202,7 +225,7 @@ mod tests {
             svg.contains("flock kill") && svg.contains("redis stop"),
             "{svg}"
         );
-        assert!(svg.contains("the owner kept it: 1 of 1 runs"), "{svg}");
+        assert!(svg.contains("kept by its owner in each run"), "{svg}");
         assert_eq!(found.data.rows.len(), 4);
         assert!(figure(&crate::html::chapter::chapters(&[made::set()])[0]).is_none());
     }
