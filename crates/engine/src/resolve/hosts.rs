@@ -81,9 +81,9 @@ fn check_target(spec: &Spec) -> Result<(), UsageError> {
             "its workers share the memory of one kernel",
             "on several hosts, a lock service or a file on a shared file system".to_owned(),
         ),
-        // A program of the user's own may ask a server that all hosts reach; a library
-        // is handed memory.
-        Family::Own if spec.entry.name == "lib" => (
+        // A program of the user's own is reached by a path and may ask a server that all
+        // hosts reach; a library is handed memory.
+        Family::Own if spec.entry.path_alone().is_none() => (
             "its workers share the memory of one kernel",
             "on several hosts, pipe:COMMAND with a program that reaches the lock".to_owned(),
         ),

@@ -334,25 +334,3 @@ pub(super) fn tail(rank: u64, beyond: u64) -> HostPart {
         ..HostPart::default()
     }
 }
-
-/// A generator at 1000 requests a second whose threads wait so many microseconds for a
-/// CPU for each of them; the server takes 400.
-pub(super) fn read_late(asked: &Asked, waited_us: f64) -> Vec<Point> {
-    let crowded = largest(&asked.plan.rate) >= Some(1_000);
-    let mut service = Histogram::new();
-    service.record_n(400_000, 1_000);
-    let service = service.to_buckets();
-    one(asked, |point| {
-        point.open_loop = Some(Box::new(OpenLoop {
-            planned: 1_000,
-            done: 1_000,
-            ..OpenLoop::default()
-        }));
-        point.server = Some(Server::default());
-        point.operations = 1_000;
-        point
-            .histograms
-            .insert("service_ns".to_owned(), service.clone());
-        point.runqueue_wait_s = Some(if crowded { waited_us * 1e-3 } else { 0.0 });
-    })
-}
