@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, the
 //! same for people and machines. The first failure ends it.
 
-use crate::{dist, docs, fuzz};
+use crate::{dist, docs, fuzz, programs};
 use anyhow::Context;
 use jostle_testbed::{packages, shell};
 use std::process::Command;
@@ -52,7 +52,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        run: || cargo(&["test", "--workspace"]),
+        run: programs::run,
     },
     // It packs the programs that the tests have just built.
     Step {

@@ -145,48 +145,6 @@ fn without_the_right_to_make_a_control_group_the_quota_cannot_be_told() {
     );
 }
 
-#[test]
-fn an_interrupt_leaves_nothing_and_keeps_nothing() {
-    let _alone = alone();
-    must_be_root("make control groups");
-    let place = Place::new();
-    place.make_directory("cache");
-    let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
-    let mut run = place.jostle("calibrate").after(&script).in_background();
-    run.until_it_listens();
-    run.after(Duration::from_millis(2_500));
-    run.signal(Signal::INT);
-    run.end().exits(130).leaves_nothing();
-    assert_eq!(place.list("cache"), [""; 0]);
-    assert_eq!(left::groups_of_the_dead(), [""; 0]);
-}
-
-/// It stayed for ever: only the next calibration looked for it.
-#[test]
-fn the_control_group_of_a_killed_calibration_is_swept_by_the_next_start() {
-    let _alone = alone();
-    must_be_root("make control groups");
-    let place = Place::new();
-    let mut run = place.jostle("calibrate").in_background();
-    run.until_it_listens();
-    run.after(Duration::from_millis(500));
-    // With its keepers, of which one is in the group.
-    for process in processes::marked(run.mark()) {
-        run.kill(process.pid);
-    }
-    run.end().exits(137);
-    assert_ne!(
-        left::groups_of_the_dead(),
-        [""; 0],
-        "nothing was left to be swept"
-    );
-    place
-        .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-        .run()
-        .measures();
-    assert_eq!(left::groups_of_the_dead(), [""; 0]);
-}
-
 /// It once ended with 0 after "0 of 29 rows", in place of the good one.
 #[test]
 fn a_calibration_whose_keeper_is_killed_fails_and_replaces_nothing() {
@@ -203,4 +161,51 @@ fn a_calibration_whose_keeper_is_killed_fails_and_replaces_nothing() {
         .says("ended unexpectedly (SIGKILL)")
         .leaves_nothing();
     assert_eq!(place.list("cache"), [""; 0]);
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_leaves_nothing_and_keeps_nothing() {
+        let _alone = alone();
+        must_be_root("make control groups");
+        let place = Place::new();
+        place.make_directory("cache");
+        let script = format!("export XDG_CACHE_HOME={}", place.file("cache").display());
+        let mut run = place.jostle("calibrate").after(&script).in_background();
+        run.until_it_listens();
+        run.after(Duration::from_millis(2_500));
+        run.signal(Signal::INT);
+        run.end().exits(130).leaves_nothing();
+        assert_eq!(place.list("cache"), [""; 0]);
+        assert_eq!(left::groups_of_the_dead(), [""; 0]);
+    }
+
+    /// It stayed for ever: only the next calibration looked for it.
+    #[test]
+    fn the_control_group_of_a_killed_calibration_is_swept_by_the_next_start() {
+        let _alone = alone();
+        must_be_root("make control groups");
+        let place = Place::new();
+        let mut run = place.jostle("calibrate").in_background();
+        run.until_it_listens();
+        run.after(Duration::from_millis(500));
+        // With its keepers, of which one is in the group.
+        for process in processes::marked(run.mark()) {
+            run.kill(process.pid);
+        }
+        run.end().exits(137);
+        assert_ne!(
+            left::groups_of_the_dead(),
+            [""; 0],
+            "nothing was left to be swept"
+        );
+        place
+            .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
+            .run()
+            .measures();
+        assert_eq!(left::groups_of_the_dead(), [""; 0]);
+    }
 }

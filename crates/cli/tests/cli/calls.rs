@@ -207,35 +207,40 @@ fn however_it_ends_no_process_is_left() {
     run.end().leaves_nothing().exits(130);
 }
 
-/// Nobody was left who could have ended it.
-#[test]
-fn a_command_that_outlives_parent_and_keeper_is_ended_by_the_next_start() {
-    let _alone = alone();
-    let place = Place::of_a_plain_user();
-    let command = "sh -c 'sleep 61 & sleep 62'";
-    let mut run = place
-        .jostle("call -n 1 -w 1 --runs 1 --call-timeout 60 --null none")
-        .word(command)
-        .in_background();
-    let sleeping = |run: &Running| {
-        let all = processes::marked(run.mark());
-        all.into_iter()
-            .filter(|p| p.name == "sleep")
-            .collect::<Vec<_>>()
-    };
-    let started = run.until("both sleeps", |run| {
-        Some(sleeping(&*run)).filter(|found| found.len() == 2)
-    });
-    run.kill_all_at_once();
-    let done = run.end().exits(137);
-    assert!(
-        started.iter().all(processes::Process::lives),
-        "nothing was left to be ended"
-    );
-    place
-        .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-        .run()
-        .measures();
-    assert!(!started.iter().any(processes::Process::lives));
-    done.leaves_nothing();
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    /// Nobody was left who could have ended it.
+    #[test]
+    fn a_command_that_outlives_parent_and_keeper_is_ended_by_the_next_start() {
+        let _alone = alone();
+        let place = Place::of_a_plain_user();
+        let command = "sh -c 'sleep 61 & sleep 62'";
+        let mut run = place
+            .jostle("call -n 1 -w 1 --runs 1 --call-timeout 60 --null none")
+            .word(command)
+            .in_background();
+        let sleeping = |run: &Running| {
+            let all = processes::marked(run.mark());
+            all.into_iter()
+                .filter(|p| p.name == "sleep")
+                .collect::<Vec<_>>()
+        };
+        let started = run.until("both sleeps", |run| {
+            Some(sleeping(&*run)).filter(|found| found.len() == 2)
+        });
+        run.kill_all_at_once();
+        let done = run.end().exits(137);
+        assert!(
+            started.iter().all(processes::Process::lives),
+            "nothing was left to be ended"
+        );
+        place
+            .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
+            .run()
+            .measures();
+        assert!(!started.iter().any(processes::Process::lives));
+        done.leaves_nothing();
+    }
 }

@@ -279,26 +279,6 @@ fn a_lock_that_grants_all_refuses_nobody() {
     assert_eq!(with("").blocked_share, None);
 }
 
-#[test]
-fn a_known_delay_is_found_in_the_wait() {
-    let _alone = alone();
-    // All that the specimen notes falls into the window.
-    let line = "contend delay:200us -w 1 -b 0 -i 0 -t 0.3 --warmup 0 --runs 1 --format json";
-    in_five_tries("a mean wait within max(1 %, 5 us) of the truth", || {
-        let point = jostle(line).run().measures().point();
-        let wait = point.acquire_ns.unwrap().granted;
-        let truth_ns = point.truth["sum_ns"] / point.truth["count"];
-        let bound_ns = (0.01 * truth_ns).max(5_000.0);
-        // Single delays last longer, when the CPU is taken away.
-        let p50_ns = wait.percentiles["p50"] as f64;
-        assert!(
-            (198_000.0..=truth_ns + bound_ns).contains(&p50_ns),
-            "{p50_ns} {truth_ns}"
-        );
-        ((wait.mean - truth_ns).abs() <= bound_ns).then_some(())
-    });
-}
-
 /// A lock with a known order of service, contended by so many, each of whom
 /// waits again as soon as it has been served.
 fn unfair(policy: &str, workers: u64) -> Point {
@@ -306,51 +286,6 @@ fn unfair(policy: &str, workers: u64) -> Point {
         "contend unfair:{policy} -w {workers} -b 500us -i 10us -t 1 --runs 1 --format json"
     );
     jostle(&line).run().measures().point()
-}
-
-#[test]
-fn a_queue_and_a_lottery_are_told_apart() {
-    let _alone = alone();
-    let queue = unfair("queue", 20).per_worker.unwrap();
-    assert!(queue.dispersion < 0.1 && queue.none == 0, "{queue:?}");
-    // Dispersion of a lottery times 49 is chi-square with 49 degrees: beyond
-    // these bounds once in 10,000 runs.
-    let lottery = unfair("lottery", 50).per_worker.unwrap();
-    assert!((0.4..1.9).contains(&lottery.dispersion), "{lottery:?}");
-}
-
-#[test]
-fn two_to_one_is_found_as_two_thirds() {
-    let _alone = alone();
-    let point = unfair("2to1", 50);
-    let operations = point.workers.unwrap().operations;
-    let even: u64 = operations.iter().step_by(2).sum();
-    let share = even as f64 / point.operations as f64;
-    assert!((share - 2.0 / 3.0).abs() < 0.03, "{share}");
-    // The truth is of the whole run, warm-up included.
-    assert!(
-        (share - point.truth["even_share"]).abs() < 0.02,
-        "{share} {:?}",
-        point.truth
-    );
-}
-
-#[test]
-fn the_starved_worker_is_named_and_its_wait_is_censored() {
-    let _alone = alone();
-    // It is served where the scheduler keeps all others from waiting.
-    let point = in_five_tries("a worker without a grant", || {
-        Some(unfair("starve", 10)).filter(|point| point.per_worker.unwrap().none > 0)
-    });
-    let shares = point.per_worker.unwrap();
-    assert_eq!((shares.none, shares.min), (1, 0), "{shares:?}");
-    assert_eq!(shares.longest_wait_worker, Some(0), "{shares:?}");
-    assert!(
-        shares.longest_wait_ns.unwrap() >= 1_000_000_000,
-        "{shares:?}"
-    );
-    assert!(point.acquire_ns.unwrap().censored >= 1);
-    assert_eq!(point.workers.unwrap().operations[0], 0);
 }
 
 #[test]
@@ -431,4 +366,74 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             ),
         }
     });
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_known_delay_is_found_in_the_wait() {
+        let _alone = alone();
+        // All that the specimen notes falls into the window.
+        let line = "contend delay:200us -w 1 -b 0 -i 0 -t 0.3 --warmup 0 --runs 1 --format json";
+        in_five_tries("a mean wait within max(1 %, 5 us) of the truth", || {
+            let point = jostle(line).run().measures().point();
+            let wait = point.acquire_ns.unwrap().granted;
+            let truth_ns = point.truth["sum_ns"] / point.truth["count"];
+            let bound_ns = (0.01 * truth_ns).max(5_000.0);
+            // Single delays last longer, when the CPU is taken away.
+            let p50_ns = wait.percentiles["p50"] as f64;
+            assert!(
+                (198_000.0..=truth_ns + bound_ns).contains(&p50_ns),
+                "{p50_ns} {truth_ns}"
+            );
+            ((wait.mean - truth_ns).abs() <= bound_ns).then_some(())
+        });
+    }
+
+    #[test]
+    fn a_queue_and_a_lottery_are_told_apart() {
+        let _alone = alone();
+        let queue = unfair("queue", 20).per_worker.unwrap();
+        assert!(queue.dispersion < 0.1 && queue.none == 0, "{queue:?}");
+        // Dispersion of a lottery times 49 is chi-square with 49 degrees: beyond
+        // these bounds once in 10,000 runs.
+        let lottery = unfair("lottery", 50).per_worker.unwrap();
+        assert!((0.4..1.9).contains(&lottery.dispersion), "{lottery:?}");
+    }
+
+    #[test]
+    fn two_to_one_is_found_as_two_thirds() {
+        let _alone = alone();
+        let point = unfair("2to1", 50);
+        let operations = point.workers.unwrap().operations;
+        let even: u64 = operations.iter().step_by(2).sum();
+        let share = even as f64 / point.operations as f64;
+        assert!((share - 2.0 / 3.0).abs() < 0.03, "{share}");
+        // The truth is of the whole run, warm-up included.
+        assert!(
+            (share - point.truth["even_share"]).abs() < 0.02,
+            "{share} {:?}",
+            point.truth
+        );
+    }
+
+    #[test]
+    fn the_starved_worker_is_named_and_its_wait_is_censored() {
+        let _alone = alone();
+        // It is served where the scheduler keeps all others from waiting.
+        let point = in_five_tries("a worker without a grant", || {
+            Some(unfair("starve", 10)).filter(|point| point.per_worker.unwrap().none > 0)
+        });
+        let shares = point.per_worker.unwrap();
+        assert_eq!((shares.none, shares.min), (1, 0), "{shares:?}");
+        assert_eq!(shares.longest_wait_worker, Some(0), "{shares:?}");
+        assert!(
+            shares.longest_wait_ns.unwrap() >= 1_000_000_000,
+            "{shares:?}"
+        );
+        assert!(point.acquire_ns.unwrap().censored >= 1);
+        assert_eq!(point.workers.unwrap().operations[0], 0);
+    }
 }

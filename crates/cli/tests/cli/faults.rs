@@ -354,68 +354,73 @@ fn a_lost_measurement_of_the_own_cost_ends_the_run() {
     );
 }
 
-/// Without a namespace of its own the keeper's semaphores are everybody's to
-/// see, and outlive it.
-#[test]
-fn a_plain_user_s_semaphores_do_not_outlive_parent_or_keeper() {
-    let _alone = alone();
-    for kill_keeper in [true, false] {
-        let place = place_with_locks(Place::of_a_plain_user());
-        let before = left::semaphores();
-        let mut run = place
-            .jostle("contend sysv -w 3 -b 10ms -t 30 --runs 1")
-            .in_background();
-        run.holder();
-        assert!(
-            left::semaphores().len() > before.len(),
-            "there is no semaphore to be left behind"
-        );
-        let victim = if kill_keeper { run.keeper() } else { run.pid() };
-        run.kill(victim);
-        is_clean(run.end().exits(if kill_keeper { 1 } else { 137 }));
-    }
-}
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
 
-#[test]
-fn what_a_run_left_that_was_killed_with_all_its_processes_is_swept_by_the_next() {
-    let _alone = alone();
-    for target in ["sysv", "flock:locks", "flock"] {
+    /// Without a namespace of its own the keeper's semaphores are everybody's to
+    /// see, and outlive it.
+    #[test]
+    fn a_plain_user_s_semaphores_do_not_outlive_parent_or_keeper() {
+        let _alone = alone();
+        for kill_keeper in [true, false] {
+            let place = place_with_locks(Place::of_a_plain_user());
+            let before = left::semaphores();
+            let mut run = place
+                .jostle("contend sysv -w 3 -b 10ms -t 30 --runs 1")
+                .in_background();
+            run.holder();
+            assert!(
+                left::semaphores().len() > before.len(),
+                "there is no semaphore to be left behind"
+            );
+            let victim = if kill_keeper { run.keeper() } else { run.pid() };
+            run.kill(victim);
+            is_clean(run.end().exits(if kill_keeper { 1 } else { 137 }));
+        }
+    }
+
+    #[test]
+    fn what_a_run_left_that_was_killed_with_all_its_processes_is_swept_by_the_next() {
+        let _alone = alone();
+        for target in ["sysv", "flock:locks", "flock"] {
+            let place = place_with_locks(Place::of_a_plain_user());
+            let mut run = place
+                .jostle(&format!("contend {target} -w 3 -b 10ms -t 30 --runs 1"))
+                .in_background();
+            run.holder();
+            run.kill_all_at_once();
+            let done = run.end().exits(137);
+            assert!(
+                !done.what_is_left().is_empty(),
+                "{target}: nothing was left to be swept"
+            );
+            let locks = place.list("locks").len();
+            assert_eq!(locks, usize::from(target == "flock:locks"), "{target}");
+            place
+                .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
+                .run_cleanly()
+                .measures();
+            is_clean(done);
+        }
+    }
+
+    #[test]
+    fn a_run_that_lives_is_not_swept() {
+        let _alone = alone();
         let place = place_with_locks(Place::of_a_plain_user());
         let mut run = place
-            .jostle(&format!("contend {target} -w 3 -b 10ms -t 30 --runs 1"))
+            .jostle("contend flock:locks -w 3 -b 10ms -t 30 --runs 1")
             .in_background();
+        let workers = run.until_workers(3);
         run.holder();
-        run.kill_all_at_once();
-        let done = run.end().exits(137);
-        assert!(
-            !done.what_is_left().is_empty(),
-            "{target}: nothing was left to be swept"
-        );
-        let locks = place.list("locks").len();
-        assert_eq!(locks, usize::from(target == "flock:locks"), "{target}");
         place
             .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-            .run_cleanly()
+            .run()
             .measures();
-        is_clean(done);
+        assert_eq!(place.list("locks").len(), 1, "its lock file is gone");
+        assert!(workers.iter().all(processes::Process::lives));
+        run.signal(Signal::TERM);
+        is_clean(run.end().exits(143));
     }
-}
-
-#[test]
-fn a_run_that_lives_is_not_swept() {
-    let _alone = alone();
-    let place = place_with_locks(Place::of_a_plain_user());
-    let mut run = place
-        .jostle("contend flock:locks -w 3 -b 10ms -t 30 --runs 1")
-        .in_background();
-    let workers = run.until_workers(3);
-    run.holder();
-    place
-        .jostle("contend null -w 1 -b 0 -t 50ms --runs 1")
-        .run()
-        .measures();
-    assert_eq!(place.list("locks").len(), 1, "its lock file is gone");
-    assert!(workers.iter().all(processes::Process::lives));
-    run.signal(Signal::TERM);
-    is_clean(run.end().exits(143));
 }

@@ -115,50 +115,6 @@ fn finds(code: i32, finding: &str, mut attempt: impl FnMut() -> Gated) -> Gated 
 }
 
 #[test]
-fn a_lock_that_got_slower_fails_the_gate_and_one_that_got_quicker_does_not() {
-    let _alone = alone();
-    let place = locks();
-    let compare = |pair: &str| gate(&place, &format!("--measure '{SHORT}' {pair}"));
-    let slower = finds(4, "worse", || compare("lib:./old.so lib:./slower.so"));
-    for part in [
-        "lib:./old.so -> lib:./slower.so",
-        "| worse |",
-        "beside `futex`, which did not change",
-        "jostle-gate/gate.html",
-    ] {
-        assert!(slower.comment.contains(part), "{part}: {}", slower.comment);
-    }
-    assert_eq!(place.read("jostle-gate/gate.md"), slower.comment);
-    assert!(place.read("jostle-gate/gate.html").contains("slower.so"));
-    // All three take turns in one experiment.
-    assert_eq!(
-        measured(&place, "jostle-gate/gate.jsonl"),
-        ["futex", "lib:./old.so", "lib:./slower.so"]
-    );
-    let quicker = finds(0, "better", || compare("lib:./slower.so lib:./old.so"));
-    assert!(
-        quicker.comment.contains("| better |"),
-        "{}",
-        quicker.comment
-    );
-}
-
-#[test]
-fn equal_locks_pass_the_gate() {
-    let _alone = alone();
-    let place = locks();
-    finds(0, "same", || {
-        let options = "--threshold 50 --anchor none --out here";
-        gate(
-            &place,
-            &format!("{options} --measure '{SHORT}' lib:./old.so lib:./equal.so"),
-        )
-    });
-    let targets = measured(&place, "here/gate.jsonl");
-    assert_eq!(targets, ["lib:./equal.so", "lib:./old.so"]);
-}
-
-#[test]
 fn too_few_runs_decide_nothing() {
     let _beside = beside();
     let place = locks();
@@ -178,19 +134,6 @@ fn too_few_runs_decide_nothing() {
         "{}",
         gated.comment
     );
-}
-
-#[test]
-fn a_plan_may_say_what_is_measured() {
-    let _alone = alone();
-    let place = locks();
-    let plan = "[[experiment]]\nworkload = \"contend\"\ntargets = [\"{base}\", \"spin\", \"{new}\"]\n\
-                workers = 1\nhold = \"0s\"\nidle = \"0s\"\nmeasure = \"counts\"\n\
-                duration = \"30ms\"\nwarmup = \"10ms\"\nruns = 6\n";
-    fs::write(place.file("gate.toml"), plan).unwrap();
-    finds(4, "worse", || {
-        gate(&place, "--plan gate.toml lib:./old.so lib:./slower.so")
-    });
 }
 
 #[test]
@@ -252,89 +195,151 @@ fn repository() -> Place {
     place
 }
 
-#[test]
-fn two_revisions_are_built_and_their_checkouts_removed() {
-    let _alone = alone();
-    let place = repository();
-    let options = format!("--target 'lib:{{}}/lock.so' --measure '{SHORT}'");
-    let gated = finds(4, "worse", || {
-        gate(
-            &place,
-            &format!("--build 'sh build.sh' {options} HEAD~1 HEAD"),
-        )
-    });
-    let pair = "lib:jostle-gate/base/lock.so -> lib:jostle-gate/new/lock.so";
-    assert!(gated.comment.contains(pair), "{}", gated.comment);
-    let left = || {
-        let mut names = place.list("jostle-gate");
-        names.sort();
-        names
-    };
-    assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
-    let failed = gate(&place, &format!("--build false {options} HEAD~1 HEAD"));
-    assert_eq!(failed.code, 1);
-    assert!(
-        failed.stderr.contains("gate: `false` failed at HEAD~1"),
-        "{}",
-        failed.stderr
-    );
-    let unknown = gate(&place, &format!("--build true {options} v9 HEAD"));
-    assert_eq!(unknown.code, 2);
-    assert!(
-        unknown.stderr.contains("git has no revision v9"),
-        "{}",
-        unknown.stderr
-    );
-    assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
-    let trees = Command::new("git")
-        .args(["worktree", "list"])
-        .current_dir(place.path())
-        .output();
-    assert_eq!(
-        String::from_utf8(trees.unwrap().stdout)
-            .unwrap()
-            .lines()
-            .count(),
-        1
-    );
-}
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
 
-/// The step of action.yml, as GitHub runs it: inputs in the environment, those that are not
-/// set empty.
-#[test]
-fn the_action_runs_the_gate_and_sets_its_outputs() {
-    let _alone = alone();
-    let place = locks();
-    let action = fs::read_to_string(root().join("action.yml")).unwrap();
-    let (head, step) = action.split_once("      run: >-\n").unwrap();
-    let step = step.split_whitespace().collect::<Vec<_>>().join(" ");
-    let variables = head.split_once("      env:\n").unwrap().1.lines();
-    let mut environment: Vec<(&str, &str)> = variables
-        .map(|line| (line.trim().split(':').next().unwrap(), ""))
-        .collect();
-    assert!(environment.len() >= 11, "{head}");
-    let root = root().display().to_string();
-    let [output, summary] =
-        ["output", "summary"].map(|name| place.file(name).display().to_string());
-    environment.extend([
-        ("BASE", "lib:./old.so"),
-        ("NEW", "lib:./slower.so"),
-        ("MEASURE", SHORT),
-        ("GITHUB_ACTION_PATH", root.as_str()),
-        ("GITHUB_OUTPUT", output.as_str()),
-        ("GITHUB_STEP_SUMMARY", summary.as_str()),
-    ]);
-    finds(4, "worse", || {
-        fs::write(&output, "").unwrap();
-        fs::write(&summary, "").unwrap();
-        run(&place, &step, &environment)
-    });
-    let outputs = "finding=worse\ncomment=jostle-gate/gate.md\npage=jostle-gate/gate.html\n\
-                   result=jostle-gate/gate.jsonl\n";
-    assert_eq!(place.read("output"), outputs);
-    for name in ["finding", "comment", "page", "result"] {
-        let value = format!("steps.gate.outputs.{name} }}}}");
-        assert!(head.contains(&value), "{name}");
+    #[test]
+    fn a_lock_that_got_slower_fails_the_gate_and_one_that_got_quicker_does_not() {
+        let _alone = alone();
+        let place = locks();
+        let compare = |pair: &str| gate(&place, &format!("--measure '{SHORT}' {pair}"));
+        let slower = finds(4, "worse", || compare("lib:./old.so lib:./slower.so"));
+        for part in [
+            "lib:./old.so -> lib:./slower.so",
+            "| worse |",
+            "beside `futex`, which did not change",
+            "jostle-gate/gate.html",
+        ] {
+            assert!(slower.comment.contains(part), "{part}: {}", slower.comment);
+        }
+        assert_eq!(place.read("jostle-gate/gate.md"), slower.comment);
+        assert!(place.read("jostle-gate/gate.html").contains("slower.so"));
+        // All three take turns in one experiment.
+        assert_eq!(
+            measured(&place, "jostle-gate/gate.jsonl"),
+            ["futex", "lib:./old.so", "lib:./slower.so"]
+        );
+        let quicker = finds(0, "better", || compare("lib:./slower.so lib:./old.so"));
+        assert!(
+            quicker.comment.contains("| better |"),
+            "{}",
+            quicker.comment
+        );
     }
-    assert_eq!(place.read("summary"), place.read("jostle-gate/gate.md"));
+
+    #[test]
+    fn equal_locks_pass_the_gate() {
+        let _alone = alone();
+        let place = locks();
+        finds(0, "same", || {
+            let options = "--threshold 50 --anchor none --out here";
+            gate(
+                &place,
+                &format!("{options} --measure '{SHORT}' lib:./old.so lib:./equal.so"),
+            )
+        });
+        let targets = measured(&place, "here/gate.jsonl");
+        assert_eq!(targets, ["lib:./equal.so", "lib:./old.so"]);
+    }
+
+    #[test]
+    fn a_plan_may_say_what_is_measured() {
+        let _alone = alone();
+        let place = locks();
+        let plan = "[[experiment]]\nworkload = \"contend\"\ntargets = [\"{base}\", \"spin\", \"{new}\"]\n\
+                    workers = 1\nhold = \"0s\"\nidle = \"0s\"\nmeasure = \"counts\"\n\
+                    duration = \"30ms\"\nwarmup = \"10ms\"\nruns = 6\n";
+        fs::write(place.file("gate.toml"), plan).unwrap();
+        finds(4, "worse", || {
+            gate(&place, "--plan gate.toml lib:./old.so lib:./slower.so")
+        });
+    }
+
+    #[test]
+    fn two_revisions_are_built_and_their_checkouts_removed() {
+        let _alone = alone();
+        let place = repository();
+        let options = format!("--target 'lib:{{}}/lock.so' --measure '{SHORT}'");
+        let gated = finds(4, "worse", || {
+            gate(
+                &place,
+                &format!("--build 'sh build.sh' {options} HEAD~1 HEAD"),
+            )
+        });
+        let pair = "lib:jostle-gate/base/lock.so -> lib:jostle-gate/new/lock.so";
+        assert!(gated.comment.contains(pair), "{}", gated.comment);
+        let left = || {
+            let mut names = place.list("jostle-gate");
+            names.sort();
+            names
+        };
+        assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
+        let failed = gate(&place, &format!("--build false {options} HEAD~1 HEAD"));
+        assert_eq!(failed.code, 1);
+        assert!(
+            failed.stderr.contains("gate: `false` failed at HEAD~1"),
+            "{}",
+            failed.stderr
+        );
+        let unknown = gate(&place, &format!("--build true {options} v9 HEAD"));
+        assert_eq!(unknown.code, 2);
+        assert!(
+            unknown.stderr.contains("git has no revision v9"),
+            "{}",
+            unknown.stderr
+        );
+        assert_eq!(left(), ["gate.html", "gate.jsonl", "gate.md"]);
+        let trees = Command::new("git")
+            .args(["worktree", "list"])
+            .current_dir(place.path())
+            .output();
+        assert_eq!(
+            String::from_utf8(trees.unwrap().stdout)
+                .unwrap()
+                .lines()
+                .count(),
+            1
+        );
+    }
+
+    /// The step of action.yml, as GitHub runs it: inputs in the environment, those that are not
+    /// set empty.
+    #[test]
+    fn the_action_runs_the_gate_and_sets_its_outputs() {
+        let _alone = alone();
+        let place = locks();
+        let action = fs::read_to_string(root().join("action.yml")).unwrap();
+        let (head, step) = action.split_once("      run: >-\n").unwrap();
+        let step = step.split_whitespace().collect::<Vec<_>>().join(" ");
+        let variables = head.split_once("      env:\n").unwrap().1.lines();
+        let mut environment: Vec<(&str, &str)> = variables
+            .map(|line| (line.trim().split(':').next().unwrap(), ""))
+            .collect();
+        assert!(environment.len() >= 11, "{head}");
+        let root = root().display().to_string();
+        let [output, summary] =
+            ["output", "summary"].map(|name| place.file(name).display().to_string());
+        environment.extend([
+            ("BASE", "lib:./old.so"),
+            ("NEW", "lib:./slower.so"),
+            ("MEASURE", SHORT),
+            ("GITHUB_ACTION_PATH", root.as_str()),
+            ("GITHUB_OUTPUT", output.as_str()),
+            ("GITHUB_STEP_SUMMARY", summary.as_str()),
+        ]);
+        finds(4, "worse", || {
+            fs::write(&output, "").unwrap();
+            fs::write(&summary, "").unwrap();
+            run(&place, &step, &environment)
+        });
+        let outputs = "finding=worse\ncomment=jostle-gate/gate.md\npage=jostle-gate/gate.html\n\
+                       result=jostle-gate/gate.jsonl\n";
+        assert_eq!(place.read("output"), outputs);
+        for name in ["finding", "comment", "page", "result"] {
+            let value = format!("steps.gate.outputs.{name} }}}}");
+            assert!(head.contains(&value), "{name}");
+        }
+        assert_eq!(place.read("summary"), place.read("jostle-gate/gate.md"));
+    }
 }

@@ -37,58 +37,6 @@ fn every_run_has_its_anchor() {
 }
 
 #[test]
-fn a_sweep_ends_with_its_growth_and_the_file_keeps_it() {
-    let _alone = alone();
-    let place = Place::new();
-    let line = "hold null --keys 300:1000:3000:10k:30k:100k --runs 6 --measure counts \
-                -o sweep.jsonl --overwrite";
-    // A point that other programs made INVALID is in no fit.
-    let (done, text, fits) = in_five_tries("a sweep of usable points", || {
-        let done = place.jostle(line).run_cleanly().measures();
-        let text = place.read("sweep.jsonl");
-        let fits = fits(&text);
-        let whole = |fit: &Fit| fit.figure == "time_per_operation_ns" && fit.values == 6;
-        fits.iter().any(whole).then_some((done, text, fits))
-    });
-    let time = fits
-        .iter()
-        .find(|fit| fit.figure == "time_per_operation_ns")
-        .unwrap();
-    // Blocks that other programs spoil are repeated, up to half as many.
-    assert!((6..=9).contains(&time.runs), "{time:?}");
-    assert_eq!(
-        (time.from, time.to, time.over.as_str()),
-        (300, 100_000, "keys")
-    );
-    assert!(
-        time.finding != "too_few" && !time.text.is_empty(),
-        "{time:?}"
-    );
-    let words: Vec<&str> = time.text.split_whitespace().take(4).collect();
-    done.prints(&words.join(" "));
-    // The file's own words are printed again, not new ones.
-    let marked = text.replace(&time.text, "time is an illusion");
-    std::fs::write(place.file("marked.jsonl"), marked).unwrap();
-    place
-        .jostle("report marked.jsonl")
-        .run()
-        .exits(0)
-        .prints("time is an illusion");
-    // Without its fits, as after a crash, they are made from the points.
-    let bare: String = text
-        .lines()
-        .filter(|line| !line.contains("\"record\":\"fit\""))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    std::fs::write(place.file("bare.jsonl"), bare).unwrap();
-    place
-        .jostle("report bare.jsonl")
-        .run()
-        .exits(0)
-        .prints(&words.join(" "));
-}
-
-#[test]
 fn too_few_points_say_what_would_do() {
     let _beside = beside();
     in_five_tries_unless_disturbed("what would do", || {
@@ -101,4 +49,61 @@ fn too_few_points_say_what_would_do() {
         let said = found.iter().all(|text| done.stdout.contains(text));
         (done, said)
     });
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_sweep_ends_with_its_growth_and_the_file_keeps_it() {
+        let _alone = alone();
+        let place = Place::new();
+        let line = "hold null --keys 300:1000:3000:10k:30k:100k --runs 6 --measure counts \
+                    -o sweep.jsonl --overwrite";
+        // A point that other programs made INVALID is in no fit.
+        let (done, text, fits) = in_five_tries("a sweep of usable points", || {
+            let done = place.jostle(line).run_cleanly().measures();
+            let text = place.read("sweep.jsonl");
+            let fits = fits(&text);
+            let whole = |fit: &Fit| fit.figure == "time_per_operation_ns" && fit.values == 6;
+            fits.iter().any(whole).then_some((done, text, fits))
+        });
+        let time = fits
+            .iter()
+            .find(|fit| fit.figure == "time_per_operation_ns")
+            .unwrap();
+        // Blocks that other programs spoil are repeated, up to half as many.
+        assert!((6..=9).contains(&time.runs), "{time:?}");
+        assert_eq!(
+            (time.from, time.to, time.over.as_str()),
+            (300, 100_000, "keys")
+        );
+        assert!(
+            time.finding != "too_few" && !time.text.is_empty(),
+            "{time:?}"
+        );
+        let words: Vec<&str> = time.text.split_whitespace().take(4).collect();
+        done.prints(&words.join(" "));
+        // The file's own words are printed again, not new ones.
+        let marked = text.replace(&time.text, "time is an illusion");
+        std::fs::write(place.file("marked.jsonl"), marked).unwrap();
+        place
+            .jostle("report marked.jsonl")
+            .run()
+            .exits(0)
+            .prints("time is an illusion");
+        // Without its fits, as after a crash, they are made from the points.
+        let bare: String = text
+            .lines()
+            .filter(|line| !line.contains("\"record\":\"fit\""))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        std::fs::write(place.file("bare.jsonl"), bare).unwrap();
+        place
+            .jostle("report bare.jsonl")
+            .run()
+            .exits(0)
+            .prints(&words.join(" "));
+    }
 }

@@ -21,107 +21,112 @@ fn share(stderr: &str, name: &str) -> Option<f64> {
     shares.max_by(f64::total_cmp)
 }
 
-#[test]
-fn a_busy_loop_is_named_with_its_share_and_none_where_there_is_none() {
-    let _alone = alone();
-    const NAME: &str = "planted-loop";
-    let control = jostle(RUN).run_cleanly().measures();
-    assert_eq!(share(&control.stderr, NAME), None);
-    let loops = Loops::named(NAME, 60);
-    let done = jostle(RUN).run_cleanly().measures().says("busy now: ");
-    // The threshold is 3 %. Two loops on two CPUs have all of them.
-    let found = share(&done.stderr, NAME);
-    assert!(
-        found.is_some_and(|share| share > 12.0),
-        "{}",
-        done.transcript()
-    );
-    done.says("--wait-quiet");
-    jostle(&format!("{RUN} -q"))
-        .run_cleanly()
-        .measures()
-        .says_nothing();
-    let found = jostle("doctor").run_cleanly().exits(0).prints(NAME);
-    drop(loops);
-    found.prints("--wait-quiet");
-    let after = jostle(RUN).run_cleanly().measures();
-    assert_eq!(share(&after.stderr, NAME), None);
-}
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
 
-#[test]
-fn the_server_under_test_is_no_neighbour() {
-    let _alone = alone();
-    const NAME: &str = "busy-server";
-    // A server that is busy by itself: nobody asks it anything yet.
-    let listens = "import socket, sys\n\
-                   listener = socket.create_server((\"127.0.0.1\", 0))\n\
-                   print(listener.getsockname()[1], flush=True)\n\
-                   open(\"/proc/self/comm\", \"w\").write(\"busy-server\")\n\
-                   while True: pass";
-    let mut server = Command::new("setsid");
-    server
-        .args(["python3", "-c", listens])
-        .stdout(Stdio::piped());
-    let mut server = server.spawn().unwrap();
-    let said = server.stdout.take().unwrap();
-    let _server = Loops::of(vec![server]);
-    let mut port = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();
-    let port = port.trim();
-    // One that takes connections and never answers, so that the run fails after the note.
-    let line = "--call-timeout 0.1 -n 1 -w 1 --runs 1";
-    let asked = jostle(&format!("stream http://127.0.0.1:{port}/ {line}")).run();
-    assert_eq!(share(&asked.stderr, NAME), None, "{}", asked.transcript());
-    let named = jostle(&format!("{RUN} --server :{port}")).run_cleanly();
-    assert_eq!(share(&named.stderr, NAME), None, "{}", named.transcript());
-    let control = jostle(RUN).run_cleanly();
-    assert!(
-        share(&control.stderr, NAME).is_some(),
-        "{}",
-        control.transcript()
-    );
-}
+    #[test]
+    fn a_busy_loop_is_named_with_its_share_and_none_where_there_is_none() {
+        let _alone = alone();
+        const NAME: &str = "planted-loop";
+        let control = jostle(RUN).run_cleanly().measures();
+        assert_eq!(share(&control.stderr, NAME), None);
+        let loops = Loops::named(NAME, 60);
+        let done = jostle(RUN).run_cleanly().measures().says("busy now: ");
+        // The threshold is 3 %. Two loops on two CPUs have all of them.
+        let found = share(&done.stderr, NAME);
+        assert!(
+            found.is_some_and(|share| share > 12.0),
+            "{}",
+            done.transcript()
+        );
+        done.says("--wait-quiet");
+        jostle(&format!("{RUN} -q"))
+            .run_cleanly()
+            .measures()
+            .says_nothing();
+        let found = jostle("doctor").run_cleanly().exits(0).prints(NAME);
+        drop(loops);
+        found.prints("--wait-quiet");
+        let after = jostle(RUN).run_cleanly().measures();
+        assert_eq!(share(&after.stderr, NAME), None);
+    }
 
-#[test]
-fn a_wait_ends_with_the_loop_that_it_was_for() {
-    let _alone = alone();
-    const NAME: &str = "brief-loop";
-    let mut loops = Loops::named(NAME, 3);
-    let limit = Duration::from_secs(40);
-    let run = jostle(&format!("{RUN} --wait-quiet 20s")).in_background();
-    let done = run.end().measures().does_not_say(NAME);
-    assert!(loops.have_ended(), "{}", done.transcript());
-    // Unless others were busy, it did not take the whole time.
-    let waited_in_vain = done.stderr.contains("not quiet after 20 s");
-    done.ends_within(if waited_in_vain {
-        limit
-    } else {
-        Duration::from_secs(15)
-    });
-}
+    #[test]
+    fn the_server_under_test_is_no_neighbour() {
+        let _alone = alone();
+        const NAME: &str = "busy-server";
+        // A server that is busy by itself: nobody asks it anything yet.
+        let listens = "import socket, sys\n\
+                       listener = socket.create_server((\"127.0.0.1\", 0))\n\
+                       print(listener.getsockname()[1], flush=True)\n\
+                       open(\"/proc/self/comm\", \"w\").write(\"busy-server\")\n\
+                       while True: pass";
+        let mut server = Command::new("setsid");
+        server
+            .args(["python3", "-c", listens])
+            .stdout(Stdio::piped());
+        let mut server = server.spawn().unwrap();
+        let said = server.stdout.take().unwrap();
+        let _server = Loops::of(vec![server]);
+        let mut port = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut port).unwrap();
+        let port = port.trim();
+        // One that takes connections and never answers, so that the run fails after the note.
+        let line = "--call-timeout 0.1 -n 1 -w 1 --runs 1";
+        let asked = jostle(&format!("stream http://127.0.0.1:{port}/ {line}")).run();
+        assert_eq!(share(&asked.stderr, NAME), None, "{}", asked.transcript());
+        let named = jostle(&format!("{RUN} --server :{port}")).run_cleanly();
+        assert_eq!(share(&named.stderr, NAME), None, "{}", named.transcript());
+        let control = jostle(RUN).run_cleanly();
+        assert!(
+            share(&control.stderr, NAME).is_some(),
+            "{}",
+            control.transcript()
+        );
+    }
 
-#[test]
-fn a_wait_ends_when_its_time_is_over_with_a_note() {
-    let _alone = alone();
-    const NAME: &str = "endless-loop";
-    let _loops = Loops::named(NAME, 60);
-    let done = jostle(&format!("{RUN} --wait-quiet 2")).run_cleanly();
-    let done = done
-        .measures()
-        .says("not quiet after 2 s, goes on beside: ");
-    assert!(share(&done.stderr, NAME).is_some(), "{}", done.transcript());
-}
+    #[test]
+    fn a_wait_ends_with_the_loop_that_it_was_for() {
+        let _alone = alone();
+        const NAME: &str = "brief-loop";
+        let mut loops = Loops::named(NAME, 3);
+        let limit = Duration::from_secs(40);
+        let run = jostle(&format!("{RUN} --wait-quiet 20s")).in_background();
+        let done = run.end().measures().does_not_say(NAME);
+        assert!(loops.have_ended(), "{}", done.transcript());
+        // Unless others were busy, it did not take the whole time.
+        let waited_in_vain = done.stderr.contains("not quiet after 20 s");
+        done.ends_within(if waited_in_vain {
+            limit
+        } else {
+            Duration::from_secs(15)
+        });
+    }
 
-#[test]
-fn a_wait_can_be_interrupted() {
-    let _alone = alone();
-    let _loops = Loops::named("other-loop", 60);
-    let mut run = jostle(&format!("{RUN} --wait-quiet 60")).in_background();
-    run.until_it_listens();
-    run.after(Duration::from_millis(900)).signal(Signal::INT);
-    let done = run
-        .end()
-        .exits(130)
-        .says("interrupted; no point was finished");
-    done.ends_within(Duration::from_secs(10)).prints_nothing();
+    #[test]
+    fn a_wait_ends_when_its_time_is_over_with_a_note() {
+        let _alone = alone();
+        const NAME: &str = "endless-loop";
+        let _loops = Loops::named(NAME, 60);
+        let done = jostle(&format!("{RUN} --wait-quiet 2")).run_cleanly();
+        let done = done
+            .measures()
+            .says("not quiet after 2 s, goes on beside: ");
+        assert!(share(&done.stderr, NAME).is_some(), "{}", done.transcript());
+    }
+
+    #[test]
+    fn a_wait_can_be_interrupted() {
+        let _alone = alone();
+        let _loops = Loops::named("other-loop", 60);
+        let mut run = jostle(&format!("{RUN} --wait-quiet 60")).in_background();
+        run.until_it_listens();
+        run.after(Duration::from_millis(900)).signal(Signal::INT);
+        let done = run
+            .end()
+            .exits(130)
+            .says("interrupted; no point was finished");
+        done.ends_within(Duration::from_secs(10)).prints_nothing();
+    }
 }

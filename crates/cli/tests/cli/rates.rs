@@ -30,75 +30,6 @@ fn p(name: &str, distribution: Option<&jostle_model::record::Distribution>) -> f
     distribution.unwrap().percentiles[name] as f64 / 1e6
 }
 
-#[test]
-fn a_known_service_time_is_the_response_until_it_no_longer_fits() {
-    let _alone = alone();
-    // One slot and 5 ms: 200 a second fit.
-    let mut all_told = true;
-    let found = (0..5).find_map(|_| {
-        let mut found = points("rate delay:5ms -w 1 --rate 100:400 -t 2 --warmup 0.2");
-        // They are made in an order by the seed.
-        found.sort_by_key(|point| point.at.rate);
-        let late = p("p50", ledger(&found[1]).generator_lag_ns.as_ref());
-        let sent = ledger(&found[0]).done >= 195 && found[1].throughput_per_s >= 150.0;
-        let told = |check| found.iter().any(|point| reason(point, check).is_some());
-        all_told &= ["lag", "neighbours", "steal"].into_iter().any(told);
-        (sent && late < 5.0).then_some(found)
-    });
-    // Kept from its CPU in all of them, which each said by itself.
-    let Some(found) = found else {
-        assert!(all_told, "late, and no reason given");
-        return;
-    };
-    let (below, beyond) = (&found[0], &found[1]);
-    let open = ledger(below);
-    // A busy machine may hold the last ones up.
-    assert!(open.planned == 200 && open.done >= 195, "{open:?}");
-    let response = p("p50", below.response_ns.as_ref());
-    let service = p("p50", below.service_ns.as_ref());
-    assert!((5.0..5.6).contains(&service), "{service} ms");
-    assert!(
-        (response - service).abs() < 0.5,
-        "{response} and {service} ms"
-    );
-    let open = ledger(beyond);
-    assert_eq!(open.planned, 800);
-    // As many as the check allows where the machine stops for a while.
-    assert!(open.dropped_with_slot <= 8, "{open:?}");
-    assert!(beyond.throughput_per_s <= 201.0);
-    assert!(open.dropped > 200, "{open:?}");
-    // The course of the run is that of the response, not of the service.
-    let sliced = beyond.series.iter().filter_map(|slice| {
-        let mean_ms = slice.mean_wait_ns? / 1e6;
-        Some((mean_ms * slice.operations as f64, slice.operations))
-    });
-    let (sum, count) = sliced.fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-    let response = beyond.response_ns.as_ref().unwrap();
-    assert_eq!(count, response.count);
-    let mean_ms = response.mean / 1e6;
-    assert!((sum / count as f64 - mean_ms).abs() < 1.0, "{mean_ms} ms");
-    // What waits for the slot waits by the target's fault.
-    assert!(p("p50", open.target_lag_ns.as_ref()) > 100.0);
-}
-
-#[test]
-fn an_open_loop_sees_the_stalls_that_a_closed_loop_hides() {
-    let _alone = alone();
-    let stalls = |line: &str| points(line).remove(0);
-    let open = stalls("rate stall:200ms/1s --rate 200 -t 5 -w 64");
-    assert!(open.truth["stalls"] >= 5.0, "{:?}", open.truth);
-    assert!(open.truth["stall_min_ns"] >= 200e6, "{:?}", open.truth);
-    ledger(&open);
-    let response = p("p99", open.response_ns.as_ref());
-    assert!(response >= 150.0, "{response} ms");
-    // One worker that asks a thousand times a second meets each stall once.
-    let closed = stalls("contend stall:200ms/1s -w 1 -b 0 -i 1ms -t 5 --warmup 0");
-    assert!(closed.truth["stalls"] >= 4.0, "{:?}", closed.truth);
-    let waits = &closed.acquire_ns.as_ref().unwrap().granted;
-    assert!(waits.max as f64 > 50e6, "{waits:?}");
-    assert!(p("p99", Some(waits)) < 5.0, "{waits:?}");
-}
-
 /// The server that the keeper has launched.
 fn server(run: &mut Running) -> u32 {
     let keeper = run.keeper();
@@ -116,100 +47,6 @@ fn server(run: &mut Running) -> u32 {
             .filter(|child| !ours.contains(&child.name.as_str()));
         others.next().map(|child| child.pid)
     })
-}
-
-#[test]
-fn a_server_that_stands_still_is_late_by_its_own_fault_and_all_is_accounted_for() {
-    let _alone = alone();
-    // How long it stands still, and whether that is until after the end.
-    for (still, beyond_the_end) in [
-        (Duration::from_millis(900), false),
-        (Duration::from_secs(5), true),
-    ] {
-        let line = "rate lockd --rate 500 -t 3 --warmup 0.1 -w 8 --drop-after 0.3";
-        let place = Place::new();
-        let mut run = place
-            .jostle(&format!("{line} --runs 1 --format json"))
-            .in_background();
-        let server = server(&mut run);
-        run.until_workers(8);
-        run.after(Duration::from_millis(1_200));
-        processes::signal(server, Signal::STOP);
-        run.after(still);
-        processes::signal(server, Signal::CONT);
-        let point = run.end().leaves_nothing().point();
-        let open = ledger(&point);
-        assert_eq!(open.planned, 1_500);
-        assert!(open.dropped > 100, "{open:?}");
-        assert_eq!(open.dropped_with_slot, 0, "{open:?}");
-        match beyond_the_end {
-            true => assert_eq!(open.in_flight, 8, "{open:?}"),
-            false => assert_eq!(open.in_flight, 0, "{open:?}"),
-        }
-        assert_eq!(open.failed, 0, "{open:?}");
-        let lags = [&open.target_lag_ns, &open.generator_lag_ns].map(|lag| lag.as_ref().unwrap());
-        if !beyond_the_end {
-            assert!(lags[0].max >= 250_000_000, "{open:?}");
-        }
-        // Who is the limit then is a matter of thresholds, which planted records test.
-        assert!(lags[1].max < 250_000_000, "{open:?}");
-    }
-}
-
-#[test]
-fn a_generator_that_is_kept_from_its_cpu_is_late_and_a_free_one_is_not() {
-    let _alone = alone();
-    let cpu = jostle_sys::cpu::allowed()[0];
-    let line = format!("rate echo --rate 4000 -w 16 -t 1 --warmup 0.1 --place cpus:{cpu}");
-    let loops = Loops::on_cpu(cpu, "planted-loop", 120);
-    // The scheduler may favour whoever sleeps most of the time. Where it favours the loops,
-    // hardly a request is answered, so that no slot is free to be late with.
-    in_five_tries("a starved generator that is late or hardly runs", || {
-        let starved = points(&line).remove(0);
-        let open = ledger(&starved);
-        let limits = [Some(LimitedBy::Generator), Some(LimitedBy::Machine)];
-        let is_late =
-            reason(&starved, "lag").is_some() && limits.contains(&starved.verdict.limited_by);
-        let by_loops = reason(&starved, "neighbours")
-            .is_some_and(|found| found.is == Is::Invalid && found.text.contains("planted-loop"));
-        (is_late || (by_loops && open.done < open.planned / 2)).then_some(())
-    });
-    drop(loops);
-    in_five_tries("a clean run without lag", || {
-        let clean = points("rate delay:50ms --rate 100 -w 16 -t 1 --warmup 0.1").remove(0);
-        ledger(&clean);
-        reason(&clean, "lag").is_none().then_some(())
-    });
-}
-
-#[test]
-fn a_generator_that_pauses_is_late_itself_though_all_its_slots_were_taken() {
-    let _alone = alone();
-    let place = Place::new();
-    // So short that no worker is stopped within a request, which would look as if
-    // it had been served slowly.
-    let line = "rate delay:20us --rate 500 -w 4 -t 2 --warmup 0.1 --runs 1 --format json";
-    let mut run = place.jostle(line).in_background();
-    let workers = run.until_workers(4);
-    run.after(Duration::from_millis(800));
-    let to_all = |signal| {
-        workers
-            .iter()
-            .for_each(|w| processes::signal(w.pid, signal))
-    };
-    to_all(Signal::STOP);
-    run.after(Duration::from_millis(400));
-    to_all(Signal::CONT);
-    let point = run.end().leaves_nothing().point();
-    let open = ledger(&point);
-    assert_eq!(open.done, open.planned, "{open:?}");
-    let generator = p("p99", open.generator_lag_ns.as_ref());
-    assert!(generator > 200.0, "{generator} ms");
-    // Of 200 that were due meanwhile, only four were in a slot.
-    let target = p("p99", open.target_lag_ns.as_ref());
-    assert!(target < 100.0, "{target} ms");
-    assert_eq!(reason(&point, "lag").unwrap().is, Is::Invalid);
-    assert_eq!(point.verdict.limited_by, Some(LimitedBy::Generator));
 }
 
 #[test]
@@ -256,14 +93,184 @@ fn an_interrupt_ends_an_open_loop_at_once() {
         .ends_within(Duration::from_secs(6));
 }
 
-#[test]
-fn the_table_says_what_was_planned_and_where_the_knee_is() {
-    let _alone = alone();
-    jostle("rate delay:5ms -w 2 --rate 50:1000 -t 1 --warmup 0.1 --runs 1 --quiet")
-        .run()
-        .measures()
-        .prints("Ledger: 1,050 planned = ")
-        .prints("adds")
-        .prints("offered")
-        .leaves_nothing();
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_known_service_time_is_the_response_until_it_no_longer_fits() {
+        let _alone = alone();
+        // One slot and 5 ms: 200 a second fit.
+        let mut all_told = true;
+        let found = (0..5).find_map(|_| {
+            let mut found = points("rate delay:5ms -w 1 --rate 100:400 -t 2 --warmup 0.2");
+            // They are made in an order by the seed.
+            found.sort_by_key(|point| point.at.rate);
+            let late = p("p50", ledger(&found[1]).generator_lag_ns.as_ref());
+            let sent = ledger(&found[0]).done >= 195 && found[1].throughput_per_s >= 150.0;
+            let told = |check| found.iter().any(|point| reason(point, check).is_some());
+            all_told &= ["lag", "neighbours", "steal"].into_iter().any(told);
+            (sent && late < 5.0).then_some(found)
+        });
+        // Kept from its CPU in all of them, which each said by itself.
+        let Some(found) = found else {
+            assert!(all_told, "late, and no reason given");
+            return;
+        };
+        let (below, beyond) = (&found[0], &found[1]);
+        let open = ledger(below);
+        // A busy machine may hold the last ones up.
+        assert!(open.planned == 200 && open.done >= 195, "{open:?}");
+        let response = p("p50", below.response_ns.as_ref());
+        let service = p("p50", below.service_ns.as_ref());
+        assert!((5.0..5.6).contains(&service), "{service} ms");
+        assert!(
+            (response - service).abs() < 0.5,
+            "{response} and {service} ms"
+        );
+        let open = ledger(beyond);
+        assert_eq!(open.planned, 800);
+        // As many as the check allows where the machine stops for a while.
+        assert!(open.dropped_with_slot <= 8, "{open:?}");
+        assert!(beyond.throughput_per_s <= 201.0);
+        assert!(open.dropped > 200, "{open:?}");
+        // The course of the run is that of the response, not of the service.
+        let sliced = beyond.series.iter().filter_map(|slice| {
+            let mean_ms = slice.mean_wait_ns? / 1e6;
+            Some((mean_ms * slice.operations as f64, slice.operations))
+        });
+        let (sum, count) = sliced.fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let response = beyond.response_ns.as_ref().unwrap();
+        assert_eq!(count, response.count);
+        let mean_ms = response.mean / 1e6;
+        assert!((sum / count as f64 - mean_ms).abs() < 1.0, "{mean_ms} ms");
+        // What waits for the slot waits by the target's fault.
+        assert!(p("p50", open.target_lag_ns.as_ref()) > 100.0);
+    }
+
+    #[test]
+    fn an_open_loop_sees_the_stalls_that_a_closed_loop_hides() {
+        let _alone = alone();
+        let stalls = |line: &str| points(line).remove(0);
+        let open = stalls("rate stall:200ms/1s --rate 200 -t 5 -w 64");
+        assert!(open.truth["stalls"] >= 5.0, "{:?}", open.truth);
+        assert!(open.truth["stall_min_ns"] >= 200e6, "{:?}", open.truth);
+        ledger(&open);
+        let response = p("p99", open.response_ns.as_ref());
+        assert!(response >= 150.0, "{response} ms");
+        // One worker that asks a thousand times a second meets each stall once.
+        let closed = stalls("contend stall:200ms/1s -w 1 -b 0 -i 1ms -t 5 --warmup 0");
+        assert!(closed.truth["stalls"] >= 4.0, "{:?}", closed.truth);
+        let waits = &closed.acquire_ns.as_ref().unwrap().granted;
+        assert!(waits.max as f64 > 50e6, "{waits:?}");
+        assert!(p("p99", Some(waits)) < 5.0, "{waits:?}");
+    }
+
+    #[test]
+    fn a_server_that_stands_still_is_late_by_its_own_fault_and_all_is_accounted_for() {
+        let _alone = alone();
+        // How long it stands still, and whether that is until after the end.
+        for (still, beyond_the_end) in [
+            (Duration::from_millis(900), false),
+            (Duration::from_secs(5), true),
+        ] {
+            let line = "rate lockd --rate 500 -t 3 --warmup 0.1 -w 8 --drop-after 0.3";
+            let place = Place::new();
+            let mut run = place
+                .jostle(&format!("{line} --runs 1 --format json"))
+                .in_background();
+            let server = server(&mut run);
+            run.until_workers(8);
+            run.after(Duration::from_millis(1_200));
+            processes::signal(server, Signal::STOP);
+            run.after(still);
+            processes::signal(server, Signal::CONT);
+            let point = run.end().leaves_nothing().point();
+            let open = ledger(&point);
+            assert_eq!(open.planned, 1_500);
+            assert!(open.dropped > 100, "{open:?}");
+            assert_eq!(open.dropped_with_slot, 0, "{open:?}");
+            match beyond_the_end {
+                true => assert_eq!(open.in_flight, 8, "{open:?}"),
+                false => assert_eq!(open.in_flight, 0, "{open:?}"),
+            }
+            assert_eq!(open.failed, 0, "{open:?}");
+            let lags =
+                [&open.target_lag_ns, &open.generator_lag_ns].map(|lag| lag.as_ref().unwrap());
+            if !beyond_the_end {
+                assert!(lags[0].max >= 250_000_000, "{open:?}");
+            }
+            // Who is the limit then is a matter of thresholds, which planted records test.
+            assert!(lags[1].max < 250_000_000, "{open:?}");
+        }
+    }
+
+    #[test]
+    fn a_generator_that_is_kept_from_its_cpu_is_late_and_a_free_one_is_not() {
+        let _alone = alone();
+        let cpu = jostle_sys::cpu::allowed()[0];
+        let line = format!("rate echo --rate 4000 -w 16 -t 1 --warmup 0.1 --place cpus:{cpu}");
+        let loops = Loops::on_cpu(cpu, "planted-loop", 120);
+        // The scheduler may favour whoever sleeps most of the time. Where it favours the loops,
+        // hardly a request is answered, so that no slot is free to be late with.
+        in_five_tries("a starved generator that is late or hardly runs", || {
+            let starved = points(&line).remove(0);
+            let open = ledger(&starved);
+            let limits = [Some(LimitedBy::Generator), Some(LimitedBy::Machine)];
+            let is_late =
+                reason(&starved, "lag").is_some() && limits.contains(&starved.verdict.limited_by);
+            let by_loops = reason(&starved, "neighbours").is_some_and(|found| {
+                found.is == Is::Invalid && found.text.contains("planted-loop")
+            });
+            (is_late || (by_loops && open.done < open.planned / 2)).then_some(())
+        });
+        drop(loops);
+        in_five_tries("a clean run without lag", || {
+            let clean = points("rate delay:50ms --rate 100 -w 16 -t 1 --warmup 0.1").remove(0);
+            ledger(&clean);
+            reason(&clean, "lag").is_none().then_some(())
+        });
+    }
+
+    #[test]
+    fn a_generator_that_pauses_is_late_itself_though_all_its_slots_were_taken() {
+        let _alone = alone();
+        let place = Place::new();
+        // So short that no worker is stopped within a request, which would look as if
+        // it had been served slowly.
+        let line = "rate delay:20us --rate 500 -w 4 -t 2 --warmup 0.1 --runs 1 --format json";
+        let mut run = place.jostle(line).in_background();
+        let workers = run.until_workers(4);
+        run.after(Duration::from_millis(800));
+        let to_all = |signal| {
+            workers
+                .iter()
+                .for_each(|w| processes::signal(w.pid, signal))
+        };
+        to_all(Signal::STOP);
+        run.after(Duration::from_millis(400));
+        to_all(Signal::CONT);
+        let point = run.end().leaves_nothing().point();
+        let open = ledger(&point);
+        assert_eq!(open.done, open.planned, "{open:?}");
+        let generator = p("p99", open.generator_lag_ns.as_ref());
+        assert!(generator > 200.0, "{generator} ms");
+        // Of 200 that were due meanwhile, only four were in a slot.
+        let target = p("p99", open.target_lag_ns.as_ref());
+        assert!(target < 100.0, "{target} ms");
+        assert_eq!(reason(&point, "lag").unwrap().is, Is::Invalid);
+        assert_eq!(point.verdict.limited_by, Some(LimitedBy::Generator));
+    }
+
+    #[test]
+    fn the_table_says_what_was_planned_and_where_the_knee_is() {
+        let _alone = alone();
+        jostle("rate delay:5ms -w 2 --rate 50:1000 -t 1 --warmup 0.1 --runs 1 --quiet")
+            .run()
+            .measures()
+            .prints("Ledger: 1,050 planned = ")
+            .prints("adds")
+            .prints("offered")
+            .leaves_nothing();
+    }
 }

@@ -231,18 +231,23 @@ fn a_worker_that_is_killed_in_the_middle_makes_its_point_invalid_and_no_other() 
     }
 }
 
-#[test]
-fn a_service_beside_one_that_only_answers_is_told_what_bounds_it() {
-    let _alone = alone();
-    // A busy machine may leave too little; of a point that is INVALID nothing is said.
-    in_five_tries_unless_disturbed("a word on the path", || {
-        let line = "stream lockd echo -n 2000 -w 2 --names own --as tasks --runs 6 --quiet";
-        let done = jostle(line).run().measures().leaves_nothing();
-        let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        let found = text.contains("% of a server that only answers");
-        (done, found)
-    });
-    let alone = "stream lockd -n 200 -w 2 --names own --runs 1 --quiet";
-    let done = jostle(alone).run().measures();
-    assert!(!done.stdout.contains("only answers"), "{}", done.stdout);
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_service_beside_one_that_only_answers_is_told_what_bounds_it() {
+        let _alone = alone();
+        // A busy machine may leave too little; of a point that is INVALID nothing is said.
+        in_five_tries_unless_disturbed("a word on the path", || {
+            let line = "stream lockd echo -n 2000 -w 2 --names own --as tasks --runs 6 --quiet";
+            let done = jostle(line).run().measures().leaves_nothing();
+            let text = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+            let found = text.contains("% of a server that only answers");
+            (done, found)
+        });
+        let alone = "stream lockd -n 200 -w 2 --names own --runs 1 --quiet";
+        let done = jostle(alone).run().measures();
+        assert!(!done.stdout.contains("only answers"), "{}", done.stdout);
+    }
 }

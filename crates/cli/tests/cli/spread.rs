@@ -28,47 +28,6 @@ fn measured(line: &str) -> Point {
 }
 
 #[test]
-fn as_much_is_in_flight_as_was_asked_for_and_every_request_is_accounted_for() {
-    let _alone = alone();
-    for target in ["echo", "lockd", "delay:20ms", "exec:true"] {
-        let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
-        assert_eq!(point.at.generators, Some(3));
-        let spread = point.spread.as_deref().unwrap();
-        assert_eq!(spread.in_flight, 7, "{target}");
-        assert!(
-            spread.effective > 6.9 && spread.effective <= 7.01,
-            "{spread:?}"
-        );
-        assert!(spread.at_server.unwrap() < spread.effective);
-        // The window's end cut off a request of each worker, but of those who were
-        // just between two.
-        let cut_off = spread.response_ns.as_ref().unwrap().censored;
-        assert!((4..=7).contains(&cut_off), "{target}: {cut_off}");
-        let shares: Vec<(u64, u64)> = point
-            .generators
-            .iter()
-            .map(|g| (g.process.unwrap().workers, g.process.unwrap().operations))
-            .collect();
-        let workers: Vec<u64> = shares.iter().map(|(workers, _)| *workers).collect();
-        assert_eq!(workers, [2, 2, 3], "{target}");
-        let done: u64 = shares.iter().map(|(_, operations)| operations).sum();
-        assert_eq!(done, point.operations, "{target}");
-        assert!(done > 0);
-        for phase in &point.phases {
-            assert_eq!(phase.span.count, done, "{target} {phase:?}");
-        }
-        let sliced: u64 = point.series.iter().map(|slice| slice.operations).sum();
-        assert_eq!(sliced, done, "{target}");
-        assert_eq!(reason(&point, "concurrency"), None, "{target}");
-        // What is made in warm-up and after the window, the server counts as well.
-        let served = matches!(target, "echo" | "lockd");
-        assert_eq!(point.server.and_then(|s| s.difference), served.then_some(0));
-        let counted = point.server.and_then(|s| s.counted);
-        assert!(counted.is_none_or(|counted| counted > done), "{counted:?}");
-    }
-}
-
-#[test]
 fn every_request_of_every_generator_has_a_number_of_its_own() {
     let _beside = beside();
     let place = Place::new();
@@ -86,26 +45,6 @@ fn every_request_of_every_generator_has_a_number_of_its_own() {
     assert_eq!(different.len(), numbers.len(), "{numbers:?}");
 }
 
-#[test]
-fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
-    let _alone = alone();
-    let server = Serving::start("");
-    let line = format!(
-        "lockd://{} --in-flight 4 --generators 2 -t 1 --runs 1",
-        server.address
-    );
-    let mut run = spread(&line).in_background();
-    run.until_workers(2);
-    take_locks(&server.address, 2_000);
-    let point = run.end().measures().leaves_nothing().point();
-    assert!(
-        point.server.unwrap().difference.unwrap() >= 2_000,
-        "{:?}",
-        point.server
-    );
-    assert_eq!(reason(&point, "server_counts").unwrap().is, Is::Invalid);
-}
-
 /// So many locks are granted to one client, and end with its connection.
 fn take_locks(address: &str, count: usize) {
     let mut server = TcpStream::connect(address).unwrap();
@@ -118,130 +57,6 @@ fn take_locks(address: &str, count: usize) {
         let answer = answers.next().unwrap().unwrap();
         assert!(answer.starts_with(':'), "{nth}: {answer}");
     }
-}
-
-/// A stopped generator has its requests in flight by its stamps, and answers wait.
-#[test]
-fn little_s_law_catches_a_generator_that_pauses() {
-    let _alone = alone();
-    let line = "--runs 1 echo --in-flight 9 --generators 3 -t 2 --warmup 300ms";
-    let mut run = spread(line).in_background();
-    let generator = run.until_workers(3)[0].pid;
-    run.after(Duration::from_millis(900));
-    processes::signal(generator, Signal::STOP);
-    run.after(Duration::from_millis(600));
-    processes::signal(generator, Signal::CONT);
-    let paused = run.end().measures().leaves_nothing().point();
-    let found = reason(&paused, "concurrency").expect("a pause that was noticed");
-    assert_eq!(found.is, Is::Invalid);
-    assert!(found.text.contains("was stopped for up to"), "{found:?}");
-    let still: Vec<f64> = paused
-        .generators
-        .iter()
-        .map(|g| g.process.unwrap().still_share)
-        .collect();
-    let most = still.iter().copied().fold(0.0, f64::max);
-    assert!((0.25..=0.35).contains(&most), "600 ms of 2 s: {still:?}");
-    in_five_tries("a clean run of full concurrency", || {
-        let clean = measured("echo --in-flight 9 --generators 3 -t 1");
-        reason(&clean, "concurrency").is_none().then_some(())
-    });
-}
-
-/// One that is stopped and does not come back.
-#[test]
-fn a_generator_that_stands_still_at_the_end_is_missed_as_well() {
-    let _alone = alone();
-    let line = "--runs 1 echo --in-flight 9 --generators 3 -t 1 --warmup 300ms";
-    let mut run = spread(line).in_background();
-    let generator = run.until_workers(3)[0].pid;
-    run.after(Duration::from_millis(700));
-    processes::signal(generator, Signal::STOP);
-    let point = run.end().measures().leaves_nothing().point();
-    assert_eq!(reason(&point, "concurrency").unwrap().is, Is::Invalid);
-    assert!(reason(&point, "errors").is_some(), "{:?}", point.verdict);
-}
-
-#[test]
-fn weak_generators_are_flagged_and_their_lower_counts_are_printed() {
-    let _alone = alone();
-    let first = jostle_sys::cpu::allowed()[0];
-    let line = format!("echo --in-flight 12 --generators 3 -t 0.6 --place cpus:{first}");
-    // Where others take the CPU, the weak ones do not get even their tenth, and the strong
-    // ones little more.
-    let weak = in_five_tries("weak generators that use what they may and do less", || {
-        let strong = measured(&line);
-        let weak = measured(&format!("{line} --generator-cpu 0.1"));
-        let all = weak.generators.iter().all(|g| g.busy_share >= 0.9);
-        let is_disturbed = reason(&strong, "neighbours").is_some();
-        (all && (is_disturbed || weak.operations < strong.operations)).then_some(weak)
-    });
-    assert_eq!(weak.verdict.limited_by, Some(LimitedBy::Generator));
-    let found = reason(&weak, "generator").expect("a generator at its limit");
-    assert!(found.text.contains("at least this much"), "{found:?}");
-    for generator in &weak.generators {
-        let process = generator.process.unwrap();
-        assert!(
-            process.cpu_s.unwrap() < 0.075,
-            "a tenth of 0.6 s: {process:?}"
-        );
-        assert!(process.throttled_share.unwrap() > 0.5, "{process:?}");
-    }
-    let table = in_five_tries("a table of weak generators", || {
-        let line = format!("spread --quiet --runs 1 {line} --generator-cpu 0.1");
-        let done = jostle(&line).run_cleanly();
-        let told = done.stdout.contains("the generators were the limit");
-        (told || done.is_disturbed()).then_some(done)
-    });
-    let is_disturbed = table.is_disturbed();
-    let table = table.prints("acquire  release");
-    if !is_disturbed {
-        table.prints(">=");
-    }
-}
-
-/// Twice as many generators beside a server that is at its own limit bring nothing.
-/// Whether the server is named hangs on how steady the machine is (the rule itself is
-/// tested in `attribution`); that idle generators are not flagged does not.
-#[test]
-fn idle_generators_beside_a_server_at_its_limit_are_not_flagged() {
-    let _alone = alone();
-    let cpus = jostle_sys::cpu::allowed();
-    assert!(cpus.len() > 1, "this test needs two CPUs");
-    let group = Cgroup::with("cpu");
-    group.set(
-        &[("cpu.cfs_period_us", "20000"), ("cpu.cfs_quota_us", "2000")],
-        &[("cpu.max", "2000 20000")],
-    );
-    let server = Serving::start(&format!(
-        "{} && taskset -pc {} $$ >&2 &&",
-        group.enter(),
-        cpus[1]
-    ));
-    let line = format!(
-        "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
-        server.address, cpus[0]
-    );
-    in_five_tries_unless_disturbed("generators that are not flagged", || {
-        let done = spread(&line).run_cleanly().measures();
-        let points = done.points();
-        for point in &points {
-            let spread = point.spread.as_ref().unwrap();
-            assert_eq!(spread.disjoint, Some(true), "{}", spread.budgets);
-            assert!(
-                spread.budgets.contains("by placement"),
-                "{}",
-                spread.budgets
-            );
-        }
-        let text = table_of(&done.stdout);
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let said = words.join(" ");
-        let named = said.contains("with 2 and 4 generators the server was the limit")
-            || said.contains("it is undecided who was the limit");
-        let is_flagged = said.contains("the generators were the limit");
-        (done, named && !is_flagged)
-    });
 }
 
 /// The table of records.
@@ -270,33 +85,6 @@ fn under_way(place: &Place) -> Running {
     run.until_workers(3);
     run.after(Duration::from_millis(400));
     run
-}
-
-#[test]
-fn whatever_ends_it_leaves_neither_process_nor_group() {
-    let _alone = alone();
-    let place = Place::new();
-    let run = under_way(&place);
-    run.signal(Signal::INT);
-    run.end().exits(130).leaves_nothing();
-
-    let mut run = under_way(&place);
-    let keeper = run.keeper();
-    run.kill(keeper);
-    run.end().exits(1).leaves_nothing();
-
-    let run = under_way(&place);
-    run.signal(Signal::KILL);
-    run.end().exits(137).leaves_nothing();
-
-    // Nobody is left to clear away: the next start does.
-    let mut run = under_way(&place);
-    run.kill_all_at_once();
-    let done = run.end().exits(137);
-    let groups = crate::common::left::groups_of_the_dead();
-    assert!(!groups.is_empty(), "the groups of three generators");
-    jostle("contend null -w 1 -t 0.05 --runs 1 --quiet").run();
-    done.leaves_nothing();
 }
 
 #[test]
@@ -350,5 +138,222 @@ impl Drop for Serving {
         until("the server's end", Duration::from_secs(10), || {
             self.child.try_wait().unwrap()
         });
+    }
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn as_much_is_in_flight_as_was_asked_for_and_every_request_is_accounted_for() {
+        let _alone = alone();
+        for target in ["echo", "lockd", "delay:20ms", "exec:true"] {
+            let point = measured(&format!("{target} --in-flight 7 --generators 3 -t 0.4"));
+            assert_eq!(point.at.generators, Some(3));
+            let spread = point.spread.as_deref().unwrap();
+            assert_eq!(spread.in_flight, 7, "{target}");
+            assert!(
+                spread.effective > 6.9 && spread.effective <= 7.01,
+                "{spread:?}"
+            );
+            assert!(spread.at_server.unwrap() < spread.effective);
+            // The window's end cut off a request of each worker, but of those who were
+            // just between two.
+            let cut_off = spread.response_ns.as_ref().unwrap().censored;
+            assert!((4..=7).contains(&cut_off), "{target}: {cut_off}");
+            let shares: Vec<(u64, u64)> = point
+                .generators
+                .iter()
+                .map(|g| (g.process.unwrap().workers, g.process.unwrap().operations))
+                .collect();
+            let workers: Vec<u64> = shares.iter().map(|(workers, _)| *workers).collect();
+            assert_eq!(workers, [2, 2, 3], "{target}");
+            let done: u64 = shares.iter().map(|(_, operations)| operations).sum();
+            assert_eq!(done, point.operations, "{target}");
+            assert!(done > 0);
+            for phase in &point.phases {
+                assert_eq!(phase.span.count, done, "{target} {phase:?}");
+            }
+            let sliced: u64 = point.series.iter().map(|slice| slice.operations).sum();
+            assert_eq!(sliced, done, "{target}");
+            assert_eq!(reason(&point, "concurrency"), None, "{target}");
+            // What is made in warm-up and after the window, the server counts as well.
+            let served = matches!(target, "echo" | "lockd");
+            assert_eq!(point.server.and_then(|s| s.difference), served.then_some(0));
+            let counted = point.server.and_then(|s| s.counted);
+            assert!(counted.is_none_or(|counted| counted > done), "{counted:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_somebody_else_uses_counts_more_than_the_generators() {
+        let _alone = alone();
+        let server = Serving::start("");
+        let line = format!(
+            "lockd://{} --in-flight 4 --generators 2 -t 1 --runs 1",
+            server.address
+        );
+        let mut run = spread(&line).in_background();
+        run.until_workers(2);
+        take_locks(&server.address, 2_000);
+        let point = run.end().measures().leaves_nothing().point();
+        assert!(
+            point.server.unwrap().difference.unwrap() >= 2_000,
+            "{:?}",
+            point.server
+        );
+        assert_eq!(reason(&point, "server_counts").unwrap().is, Is::Invalid);
+    }
+
+    /// A stopped generator has its requests in flight by its stamps, and answers wait.
+    #[test]
+    fn little_s_law_catches_a_generator_that_pauses() {
+        let _alone = alone();
+        let line = "--runs 1 echo --in-flight 9 --generators 3 -t 2 --warmup 300ms";
+        let mut run = spread(line).in_background();
+        let generator = run.until_workers(3)[0].pid;
+        run.after(Duration::from_millis(900));
+        processes::signal(generator, Signal::STOP);
+        run.after(Duration::from_millis(600));
+        processes::signal(generator, Signal::CONT);
+        let paused = run.end().measures().leaves_nothing().point();
+        let found = reason(&paused, "concurrency").expect("a pause that was noticed");
+        assert_eq!(found.is, Is::Invalid);
+        assert!(found.text.contains("was stopped for up to"), "{found:?}");
+        let still: Vec<f64> = paused
+            .generators
+            .iter()
+            .map(|g| g.process.unwrap().still_share)
+            .collect();
+        let most = still.iter().copied().fold(0.0, f64::max);
+        assert!((0.25..=0.35).contains(&most), "600 ms of 2 s: {still:?}");
+        in_five_tries("a clean run of full concurrency", || {
+            let clean = measured("echo --in-flight 9 --generators 3 -t 1");
+            reason(&clean, "concurrency").is_none().then_some(())
+        });
+    }
+
+    /// One that is stopped and does not come back.
+    #[test]
+    fn a_generator_that_stands_still_at_the_end_is_missed_as_well() {
+        let _alone = alone();
+        let line = "--runs 1 echo --in-flight 9 --generators 3 -t 1 --warmup 300ms";
+        let mut run = spread(line).in_background();
+        let generator = run.until_workers(3)[0].pid;
+        run.after(Duration::from_millis(700));
+        processes::signal(generator, Signal::STOP);
+        let point = run.end().measures().leaves_nothing().point();
+        assert_eq!(reason(&point, "concurrency").unwrap().is, Is::Invalid);
+        assert!(reason(&point, "errors").is_some(), "{:?}", point.verdict);
+    }
+
+    #[test]
+    fn weak_generators_are_flagged_and_their_lower_counts_are_printed() {
+        let _alone = alone();
+        let first = jostle_sys::cpu::allowed()[0];
+        let line = format!("echo --in-flight 12 --generators 3 -t 0.6 --place cpus:{first}");
+        // Where others take the CPU, the weak ones do not get even their tenth, and the strong
+        // ones little more.
+        let weak = in_five_tries("weak generators that use what they may and do less", || {
+            let strong = measured(&line);
+            let weak = measured(&format!("{line} --generator-cpu 0.1"));
+            let all = weak.generators.iter().all(|g| g.busy_share >= 0.9);
+            let is_disturbed = reason(&strong, "neighbours").is_some();
+            (all && (is_disturbed || weak.operations < strong.operations)).then_some(weak)
+        });
+        assert_eq!(weak.verdict.limited_by, Some(LimitedBy::Generator));
+        let found = reason(&weak, "generator").expect("a generator at its limit");
+        assert!(found.text.contains("at least this much"), "{found:?}");
+        for generator in &weak.generators {
+            let process = generator.process.unwrap();
+            assert!(
+                process.cpu_s.unwrap() < 0.075,
+                "a tenth of 0.6 s: {process:?}"
+            );
+            assert!(process.throttled_share.unwrap() > 0.5, "{process:?}");
+        }
+        let table = in_five_tries("a table of weak generators", || {
+            let line = format!("spread --quiet --runs 1 {line} --generator-cpu 0.1");
+            let done = jostle(&line).run_cleanly();
+            let told = done.stdout.contains("the generators were the limit");
+            (told || done.is_disturbed()).then_some(done)
+        });
+        let is_disturbed = table.is_disturbed();
+        let table = table.prints("acquire  release");
+        if !is_disturbed {
+            table.prints(">=");
+        }
+    }
+
+    /// Twice as many generators beside a server that is at its own limit bring nothing.
+    /// Whether the server is named hangs on how steady the machine is (the rule itself is
+    /// tested in `attribution`); that idle generators are not flagged does not.
+    #[test]
+    fn idle_generators_beside_a_server_at_its_limit_are_not_flagged() {
+        let _alone = alone();
+        let cpus = jostle_sys::cpu::allowed();
+        assert!(cpus.len() > 1, "this test needs two CPUs");
+        let group = Cgroup::with("cpu");
+        group.set(
+            &[("cpu.cfs_period_us", "20000"), ("cpu.cfs_quota_us", "2000")],
+            &[("cpu.max", "2000 20000")],
+        );
+        let server = Serving::start(&format!(
+            "{} && taskset -pc {} $$ >&2 &&",
+            group.enter(),
+            cpus[1]
+        ));
+        let line = format!(
+            "lockd://{} --in-flight 8 --generators 2:4 -t 0.5 --warmup 100ms --runs 6 --place cpus:{}",
+            server.address, cpus[0]
+        );
+        in_five_tries_unless_disturbed("generators that are not flagged", || {
+            let done = spread(&line).run_cleanly().measures();
+            let points = done.points();
+            for point in &points {
+                let spread = point.spread.as_ref().unwrap();
+                assert_eq!(spread.disjoint, Some(true), "{}", spread.budgets);
+                assert!(
+                    spread.budgets.contains("by placement"),
+                    "{}",
+                    spread.budgets
+                );
+            }
+            let text = table_of(&done.stdout);
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let said = words.join(" ");
+            let named = said.contains("with 2 and 4 generators the server was the limit")
+                || said.contains("it is undecided who was the limit");
+            let is_flagged = said.contains("the generators were the limit");
+            (done, named && !is_flagged)
+        });
+    }
+
+    #[test]
+    fn whatever_ends_it_leaves_neither_process_nor_group() {
+        let _alone = alone();
+        let place = Place::new();
+        let run = under_way(&place);
+        run.signal(Signal::INT);
+        run.end().exits(130).leaves_nothing();
+
+        let mut run = under_way(&place);
+        let keeper = run.keeper();
+        run.kill(keeper);
+        run.end().exits(1).leaves_nothing();
+
+        let run = under_way(&place);
+        run.signal(Signal::KILL);
+        run.end().exits(137).leaves_nothing();
+
+        // Nobody is left to clear away: the next start does.
+        let mut run = under_way(&place);
+        run.kill_all_at_once();
+        let done = run.end().exits(137);
+        let groups = crate::common::left::groups_of_the_dead();
+        assert!(!groups.is_empty(), "the groups of three generators");
+        jostle("contend null -w 1 -t 0.05 --runs 1 --quiet").run();
+        done.leaves_nothing();
     }
 }

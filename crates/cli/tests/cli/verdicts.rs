@@ -91,107 +91,12 @@ fn among_burners_on<T>(
 }
 
 #[test]
-fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
-    let _alone = alone();
-    let cpu = jostle_sys::cpu::allowed()[0];
-    let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
-    // Four that never sleep want the generator's CPU as well.
-    let starved = in_five_tries("a generator that waits for its CPU", || {
-        let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
-        (starved.generators[0].runqueue_share > 0.4).then_some(starved)
-    });
-    flags(&starved, "generator", Is::Suspect, "at least this much");
-    assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
-    // One that waits for its server, and for nobody else.
-    passes("generator", || {
-        measured("contend lockd -w 4 -b 1ms -t 0.5 --as tasks")
-    });
-    passes("generator", || {
-        measured("stream lockd -n 3000 -w 1 --as tasks --place cross")
-    });
-}
-
-#[test]
-fn a_cpu_quota_that_stops_the_workers_is_noticed() {
-    let _alone = alone();
-    let group = Cgroup::with("cpu");
-    let quota = |us: &str| {
-        let max = format!("{us} 100000");
-        group.set(
-            &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", us)],
-            &[("cpu.max", &max)],
-        );
-    };
-    let run = || point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()));
-    quota("20000");
-    let stopped = run();
-    flags(
-        &stopped,
-        "throttled",
-        Is::Invalid,
-        "the cgroup's CPU quota stopped the workers",
-    );
-    assert!(stopped.machine.throttled_periods.unwrap() > 0);
-    // A quota that is never used up flags nothing: ten CPUs' worth.
-    quota("1000000");
-    let free = run();
-    assert_eq!(free.machine.throttled_periods, Some(0));
-    assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
-}
-
-#[test]
-fn workers_that_hardly_meet_are_noticed() {
-    let _alone = alone();
-    // They share a CPU, on which each spins between its locks: who sleeps wakes up in
-    // step with the other, and meets it.
-    let apart = measured("contend flock -w 2 -b -1us -i -500us --place same -t 1");
-    flags(&apart, "not_contended", Is::Suspect, "not contended");
-    let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
-    assert!(
-        reason(&together, "not_contended").is_none(),
-        "{:?}",
-        together.verdict
-    );
-    // Twenty times the share at which the check reports.
-    assert!(
-        together.blocked_share.unwrap() > 0.2,
-        "{:?}",
-        together.blocked_share
-    );
-}
-
-#[test]
 fn a_window_too_short_for_fairness_is_noticed_and_the_right_one_is_named() {
     let _beside = beside();
     let short = measured("contend flock -w 100 -b 1ms -t 0.3");
     flags(&short, "rotations", Is::Suspect, "fairness needs 10 (-t ");
     let long = measured("contend flock -w 4 -b 1ms -t 0.3");
     assert!(reason(&long, "rotations").is_none(), "{:?}", long.verdict);
-}
-
-#[test]
-fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
-    let _alone = alone();
-    // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
-    // short enough that the median of 1 s is known, also where it always does.
-    let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 20ms");
-    flags(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
-    // Ten times the hold: a neighbour or a slow wake-up is a small part of it.
-    passes("hold_accuracy", || {
-        measured("contend flock -w 2 -b 10ms -t 0.5")
-    });
-}
-
-/// Where sleeps end 150 us late, a hold that is cut short by that ends on time, and one
-/// of many that are held at the same time does not.
-#[test]
-fn a_sleeping_hold_ends_on_time_and_what_is_spun_for_that_is_stated() {
-    let _alone = alone();
-    for who in ["flock", "lockd --as tasks"] {
-        ends_on_time(&format!(
-            "contend {who} -w 8 -b 1ms -i 0 -t 0.5 --timer-slack 150us"
-        ));
-    }
 }
 
 fn ends_on_time(line: &str) {
@@ -252,19 +157,120 @@ fn calls_that_fail_within_the_window_are_noticed() {
     );
 }
 
-#[test]
-fn a_rate_that_drifts_is_noticed() {
-    let _alone = alone();
-    // Ever more programs share the CPUs with workers that spin.
-    let line = as_json("contend null -w 2 -b -100us -i 0 -t 2 --warmup 100ms");
-    let drifting = in_five_tries("a drift", || {
-        let mut run = jostle(&line).in_background();
-        run.until_workers(2);
-        let point = among_burners(10, Duration::from_millis(200), || {
-            run.end().measures().point()
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn a_generator_that_is_kept_from_its_cpu_is_noticed() {
+        let _alone = alone();
+        let cpu = jostle_sys::cpu::allowed()[0];
+        let line = format!("stream lockd -n 1000 -w 20 --names own --as tasks --place cpus:{cpu}");
+        // Four that never sleep want the generator's CPU as well.
+        let starved = in_five_tries("a generator that waits for its CPU", || {
+            let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
+            (starved.generators[0].runqueue_share > 0.4).then_some(starved)
         });
-        reason(&point, "steadiness").is_some().then_some(point)
-    });
-    flags(&drifting, "steadiness", Is::Suspect, "the rate falls by");
-    passes("steadiness", || point(jostle(&line)));
+        flags(&starved, "generator", Is::Suspect, "at least this much");
+        assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));
+        // One that waits for its server, and for nobody else.
+        passes("generator", || {
+            measured("contend lockd -w 4 -b 1ms -t 0.5 --as tasks")
+        });
+        passes("generator", || {
+            measured("stream lockd -n 3000 -w 1 --as tasks --place cross")
+        });
+    }
+
+    #[test]
+    fn a_cpu_quota_that_stops_the_workers_is_noticed() {
+        let _alone = alone();
+        let group = Cgroup::with("cpu");
+        let quota = |us: &str| {
+            let max = format!("{us} 100000");
+            group.set(
+                &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", us)],
+                &[("cpu.max", &max)],
+            );
+        };
+        let run =
+            || point(jostle(&as_json("contend null -w 2 -b -1ms -t 0.5")).after(&group.enter()));
+        quota("20000");
+        let stopped = run();
+        flags(
+            &stopped,
+            "throttled",
+            Is::Invalid,
+            "the cgroup's CPU quota stopped the workers",
+        );
+        assert!(stopped.machine.throttled_periods.unwrap() > 0);
+        // A quota that is never used up flags nothing: ten CPUs' worth.
+        quota("1000000");
+        let free = run();
+        assert_eq!(free.machine.throttled_periods, Some(0));
+        assert!(reason(&free, "throttled").is_none(), "{:?}", free.verdict);
+    }
+
+    #[test]
+    fn workers_that_hardly_meet_are_noticed() {
+        let _alone = alone();
+        // They share a CPU, on which each spins between its locks: who sleeps wakes up in
+        // step with the other, and meets it.
+        let apart = measured("contend flock -w 2 -b -1us -i -500us --place same -t 1");
+        flags(&apart, "not_contended", Is::Suspect, "not contended");
+        let together = measured("contend flock -w 4 -b 500us -i 10us -t 0.5");
+        assert!(
+            reason(&together, "not_contended").is_none(),
+            "{:?}",
+            together.verdict
+        );
+        // Twenty times the share at which the check reports.
+        assert!(
+            together.blocked_share.unwrap() > 0.2,
+            "{:?}",
+            together.blocked_share
+        );
+    }
+
+    #[test]
+    fn a_hold_that_was_not_the_one_asked_for_is_noticed() {
+        let _alone = alone();
+        // The kernel may let each sleep last 20 ms longer: far more than is cut off, and
+        // short enough that the median of 1 s is known, also where it always does.
+        let slack = measured("contend flock -w 2 -b 1ms -t 1 --timer-slack 20ms");
+        flags(&slack, "hold_accuracy", Is::Invalid, "instead of 1000 us");
+        // Ten times the hold: a neighbour or a slow wake-up is a small part of it.
+        passes("hold_accuracy", || {
+            measured("contend flock -w 2 -b 10ms -t 0.5")
+        });
+    }
+
+    /// Where sleeps end 150 us late, a hold that is cut short by that ends on time, and one
+    /// of many that are held at the same time does not.
+    #[test]
+    fn a_sleeping_hold_ends_on_time_and_what_is_spun_for_that_is_stated() {
+        let _alone = alone();
+        for who in ["flock", "lockd --as tasks"] {
+            ends_on_time(&format!(
+                "contend {who} -w 8 -b 1ms -i 0 -t 0.5 --timer-slack 150us"
+            ));
+        }
+    }
+
+    #[test]
+    fn a_rate_that_drifts_is_noticed() {
+        let _alone = alone();
+        // Ever more programs share the CPUs with workers that spin.
+        let line = as_json("contend null -w 2 -b -100us -i 0 -t 2 --warmup 100ms");
+        let drifting = in_five_tries("a drift", || {
+            let mut run = jostle(&line).in_background();
+            run.until_workers(2);
+            let point = among_burners(10, Duration::from_millis(200), || {
+                run.end().measures().point()
+            });
+            reason(&point, "steadiness").is_some().then_some(point)
+        });
+        flags(&drifting, "steadiness", Is::Suspect, "the rate falls by");
+        passes("steadiness", || point(jostle(&line)));
+    }
 }

@@ -369,18 +369,6 @@ fn quick_leaves_out_what_a_minute_does_not_hold_and_names_it() {
     }
 }
 
-#[test]
-fn the_first_command_answers_in_its_own_time() {
-    let _alone = alone();
-    let done = jostle("contend --quick -w 2:10").run_cleanly().measures();
-    let done = done
-        .prints("flock")
-        .prints("sysv")
-        .prints("Checked: ")
-        .prints("Next: jostle ");
-    done.does_not_say("panicked").says("runs, about");
-}
-
 /// It once failed at its first run here: an offset between clocks that nobody
 /// could measure was sent to the keeper as a time that it refused to read.
 #[test]
@@ -698,22 +686,6 @@ fn a_plan_that_is_wrong_is_told_where() {
     }
 }
 
-/// `-t 10m` took an hour "to fit the budget", and `stream lockd echo` twice its budget.
-#[test]
-fn a_budget_is_kept_or_said_not_to_be() {
-    let _alone = alone();
-    jostle("contend null -w 1 -b 1ms -t 1 --budget 1s")
-        .run()
-        .measures()
-        .says(
-            "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
-        )
-        .does_not_say("to fit the budget");
-    jostle("stream lockd echo --budget 10s")
-        .run()
-        .ends_within(Duration::from_secs(20));
-}
-
 #[test]
 fn the_manual_page_is_without_mistakes() {
     must_have("man", "man-db");
@@ -791,23 +763,6 @@ fn version_and_help_say_what_there_is() {
         .prints("1k..1Mx10");
 }
 
-/// It stood still for as long as a run took.
-#[test]
-fn progress_moves_every_second() {
-    must_have("script", "bsdutils");
-    let _alone = alone();
-    let shown = jostle("contend null -w 1 -b 1ms -t 5 --runs 1")
-        .after(r#"exec script -qec "$*" /dev/null"#)
-        .run()
-        .measures()
-        .stdout;
-    let frames = shown
-        .split('\r')
-        .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
-    let frames: std::collections::BTreeSet<&str> = frames.map(str::trim_end).collect();
-    assert!(frames.len() >= 4, "{frames:?}");
-}
-
 #[test]
 fn progress_is_for_terminals_and_quiet_is_quiet() {
     must_have("script", "bsdutils");
@@ -842,4 +797,54 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
         .measures()
         .says_nothing()
         .prints("null");
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn the_first_command_answers_in_its_own_time() {
+        let _alone = alone();
+        let done = jostle("contend --quick -w 2:10").run_cleanly().measures();
+        let done = done
+            .prints("flock")
+            .prints("sysv")
+            .prints("Checked: ")
+            .prints("Next: jostle ");
+        done.does_not_say("panicked").says("runs, about");
+    }
+
+    /// `-t 10m` took an hour "to fit the budget", and `stream lockd echo` twice its budget.
+    #[test]
+    fn a_budget_is_kept_or_said_not_to_be() {
+        let _alone = alone();
+        jostle("contend null -w 1 -b 1ms -t 1 --budget 1s")
+            .run()
+            .measures()
+            .says(
+                "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
+            )
+            .does_not_say("to fit the budget");
+        jostle("stream lockd echo --budget 10s")
+            .run()
+            .ends_within(Duration::from_secs(20));
+    }
+
+    /// It stood still for as long as a run took.
+    #[test]
+    fn progress_moves_every_second() {
+        must_have("script", "bsdutils");
+        let _alone = alone();
+        let shown = jostle("contend null -w 1 -b 1ms -t 5 --runs 1")
+            .after(r#"exec script -qec "$*" /dev/null"#)
+            .run()
+            .measures()
+            .stdout;
+        let frames = shown
+            .split('\r')
+            .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
+        let frames: std::collections::BTreeSet<&str> = frames.map(str::trim_end).collect();
+        assert!(frames.len() >= 4, "{frames:?}");
+    }
 }

@@ -71,10 +71,23 @@ fn all() -> Vec<Process> {
     pids.filter_map(Process::read).collect()
 }
 
-/// Those that live.
+/// The children of a process that live. Tests look every few milliseconds: only its own
+/// children are read, and not all processes of the machine.
 pub fn children(pid: u32) -> Vec<Process> {
-    all()
-        .into_iter()
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
+    let pids: Vec<u32> = listed
+        .flat_map(|text| {
+            text.unwrap_or_default()
+                .split(' ')
+                .map(str::parse)
+                .collect::<Vec<_>>()
+        })
+        .flatten()
+        .collect();
+    let children = pids.into_iter().filter_map(Process::read);
+    children
         .filter(|process| process.parent == pid && process.state != 'Z')
         .collect()
 }
