@@ -28,7 +28,6 @@ mod fuzz;
 mod hosts_task;
 mod long;
 mod options_page;
-mod programs;
 mod screens;
 
 use clap::{Parser, Subcommand};

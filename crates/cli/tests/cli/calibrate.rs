@@ -62,7 +62,9 @@ fn rows_rest_on_records_and_leave_nothing() {
     );
     let points: Vec<Point> = place.points("found.jsonl");
     let of = |target: &str| points.iter().filter(|point| point.target == target).count();
-    assert_eq!((of("delay:20us"), of("echo:lose=100")), (3, 1));
+    assert_eq!(of("echo:lose=100"), 1);
+    // A row that cannot tell is measured once more.
+    assert!([3, 6].contains(&of("delay:20us")));
     assert!(
         points
             .iter()
