@@ -55,11 +55,20 @@ fn main() {
         TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
         return;
     }
-    let word = arguments.iter().find(|argument| !argument.starts_with('-'));
+    // As libtest has them: `--skip` takes a word, and each other word is a filter.
+    let skips = |at: usize| at > 0 && arguments[at - 1] == "--skip";
+    let words = arguments.iter().enumerate();
+    let (skipped, filters): (Vec<_>, Vec<_>) = words
+        .filter(|(_, word)| !word.starts_with('-'))
+        .partition(|(at, _)| skips(*at));
+    let is_asked = |name: &str| {
+        let holds = |(_, word): &(usize, &String)| name.contains(word.as_str());
+        !skipped.iter().any(holds) && (filters.is_empty() || filters.iter().any(holds))
+    };
     let clock = Clock::new();
     let mut keepers = [(); 2].map(|()| Keeper::start(clock).unwrap());
     for (name, test) in TESTS {
-        if word.is_none_or(|word| name.contains(word.as_str())) {
+        if is_asked(name) {
             test(&mut keepers);
             println!("test {name} ... ok");
         }
