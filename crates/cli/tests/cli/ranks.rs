@@ -59,7 +59,7 @@ fn a_build_without_mpi_refuses_to_be_several_ranks_and_says_so_once() {
 #[cfg(feature = "mpi")]
 mod launched {
     use super::{JOSTLE, text};
-    use crate::common::alone;
+    use crate::common::{alone, beside, each_at_once};
     use serde_json::Value;
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Output, Stdio};
@@ -67,7 +67,7 @@ mod launched {
     use std::time::{Duration, Instant};
 
     /// On a busy machine too.
-    const LIMIT: Duration = Duration::from_secs(60);
+    const LIMIT: Duration = Duration::from_secs(120);
 
     /// A variable that every process of a job inherits.
     const MARK: &str = "JOSTLE_TEST_RUN";
@@ -213,7 +213,7 @@ mod launched {
 
     #[test]
     fn a_mistake_is_said_whoever_ends_first() {
-        let _alone = alone();
+        let _beside = beside();
         for _ in 0..2 {
             let output = Job::start("contend --nosuch").end();
             assert_eq!(output.status.code(), Some(2));
@@ -248,7 +248,7 @@ mod launched {
 
     #[test]
     fn so_many_ranks_take_part_as_generators_are_asked_for() {
-        let _alone = alone();
+        let _beside = beside();
         let server = Server::start();
         let line = format!(
             "spread lockd://{} --in-flight 6 --generators 1:3 -t 0.3 --runs 1",
@@ -288,7 +288,7 @@ mod launched {
 
     #[test]
     fn what_each_rank_did_alone_stands_in_the_record_and_in_the_table() {
-        let _alone = alone();
+        let _beside = beside();
         let server = Server::start();
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("spread.jsonl");
@@ -326,19 +326,20 @@ mod launched {
 
     #[test]
     fn a_rank_that_fails_ends_the_run_by_its_name_and_leaves_nothing() {
-        let _alone = alone();
+        let _beside = beside();
         let server = Server::start();
         let line = format!("contend lockd://{} -w 3 -t 20 --runs 1", server.address);
-        for (rank, name, signal, says) in [
+        let cases = [
             (1, "jostle-keeper", "-KILL", "ended unexpectedly (SIGKILL)"),
             (2, "jostle", "-TERM", "it was told to end (signal 15)"),
             (1, "jostle", "-STOP", "nothing was heard of it for 10 s"),
             (2, "jostle-keeper", "-STOP", "has stood still for"),
             (2, "jostle", "-KILL", "it does not answer any more"),
-        ] {
+        ];
+        each_at_once(&cases, |(rank, name, signal, says)| {
             let start = Instant::now();
             let job = Job::start(&line);
-            job.signal(rank, name, signal);
+            job.signal(*rank, name, signal);
             let output = job.end();
             let said = text(&output.stderr);
             let named = format!("(rank {rank}): ");
@@ -352,12 +353,12 @@ mod launched {
             );
             assert!(!output.status.success());
             assert!(start.elapsed() < LIMIT, "{signal} {name}");
-        }
+        });
     }
 
     #[test]
     fn the_user_ends_all_ranks() {
-        let _alone = alone();
+        let _beside = beside();
         let server = Server::start();
         let line = format!("contend lockd://{} -w 3 -t 20 --runs 1", server.address);
         let job = Job::start(&line);

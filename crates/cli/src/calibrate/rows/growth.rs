@@ -29,7 +29,7 @@ const CONTROL: &str = "delay:1us";
 
 /// Two decades, so that laws may be told apart; few locks are held in so short a
 /// time that starting weighs more than chains.
-const LONG: [u64; 6] = [2_000, 5_000, 12_000, 30_000, 80_000, 200_000];
+const LONG: [u64; 6] = [3_000, 8_000, 20_000, 50_000, 120_000, 300_000];
 
 /// On both sides of the edge.
 const SHORT: [u64; 6] = [800, 1_500, EDGE, 6_000, 12_000, 24_000];
