@@ -22,7 +22,27 @@ fn at_once(daemon: &Daemon, happen: impl FnOnce()) {
         std::fs::read_to_string(&stat).unwrap().contains(") T ")
     });
     happen();
+    common::eventually("what was sent has arrived", || all_has_arrived(daemon.port));
     daemon.signal("-CONT");
+}
+
+/// Whether the kernel has handed over what was sent to this port over IPv4, and
+/// that the sender has closed: on a busy machine it does so some time after the
+/// call that sent it. The table's fields are of proc_pid_net(5): the addresses,
+/// the state (04 is FIN_WAIT1: the end is not acknowledged) and the bytes that
+/// are not acknowledged.
+fn all_has_arrived(port: u16) -> bool {
+    let to = format!("0100007F:{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let fields = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    table
+        .lines()
+        .map(fields)
+        .all(|fields| fields[2] != to || (fields[3] != "04" && fields[4].starts_with("00000000:")))
 }
 
 #[test]

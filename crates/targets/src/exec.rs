@@ -9,7 +9,6 @@ use jostle_sys::process::{Ended, signal_name};
 use jostle_sys::signal;
 use jostle_sys::spawn::{Child, Program};
 use std::fs::File;
-use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -126,7 +125,7 @@ struct ExecCaller {
 impl Caller for ExecCaller {
     fn call(&mut self, nth: u64, phases: &mut Phases) -> Result<Answer, CallError> {
         let child = self.program.start(nth, self.worker);
-        let child = child.map_err(|error| failed("posix_spawn", &error))?;
+        let child = child.map_err(|error| CallError::from_system("posix_spawn", &error))?;
         phases.end(SPAWN);
         match self.await_end(&child) {
             Ok(()) => {}
@@ -136,7 +135,9 @@ impl Caller for ExecCaller {
             }
         }
         phases.end(RUN);
-        let ended = child.reap().map_err(|error| failed("wait4", &error))?;
+        let ended = child
+            .reap()
+            .map_err(|error| CallError::from_system("wait4", &error))?;
         phases.end(REAP);
         Ok(Answer {
             code: code(&ended),
@@ -156,7 +157,7 @@ impl ExecCaller {
                     return Err(CallError::new("poll", Errno::INTR));
                 }
                 Ok(false) => {}
-                Err(error) => return Err(failed("pidfd_open", &error)),
+                Err(error) => return Err(CallError::from_system("pidfd_open", &error)),
             }
             left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -167,14 +168,6 @@ impl ExecCaller {
                 });
             }
         }
-    }
-}
-
-fn failed(call: &'static str, error: &io::Error) -> CallError {
-    CallError {
-        call,
-        errno: error.raw_os_error().unwrap_or(0),
-        said: None,
     }
 }
 

@@ -189,6 +189,16 @@ impl CallError {
         }
     }
 
+    /// A call that the system refused.
+    #[cold]
+    pub fn from_system(call: &'static str, error: &io::Error) -> CallError {
+        CallError {
+            call,
+            errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+            said: None,
+        }
+    }
+
     /// For a wait that the table says the lock does not have.
     #[cold]
     fn unsupported(call: &'static str) -> CallError {

@@ -425,11 +425,7 @@ fn failed(call: &'static str, error: &io::Error) -> CallError {
             errno: Errno::TIMEDOUT.raw_os_error(),
             said: Some("the engine did not answer within --call-timeout"),
         },
-        _ => CallError {
-            call,
-            errno: error.raw_os_error().unwrap_or(0),
-            said: None,
-        },
+        _ => CallError::from_system(call, error),
     }
 }
 

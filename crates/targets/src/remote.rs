@@ -326,7 +326,7 @@ impl Client {
         self.waits = true;
         (&self.stream)
             .write_all(&self.request)
-            .map_err(|error| failed(name, &error))
+            .map_err(|error| CallError::from_system(name, &error))
     }
 
     /// Reads what has come. False where the keeper ended the wait.
@@ -347,7 +347,7 @@ impl Client {
                         return Ok(false);
                     }
                 }
-                Err(error) => return Err(failed(name, &error)),
+                Err(error) => return Err(CallError::from_system(name, &error)),
             }
         }
     }
@@ -406,16 +406,6 @@ fn connect_tcp(place: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-#[cold]
-fn failed(call: &'static str, error: &io::Error) -> CallError {
-    let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-    CallError {
-        call,
-        errno,
-        said: None,
-    }
-}
-
 /// One worker's lock on a service, waiting for each reply.
 #[derive(Debug)]
 pub struct RemoteLock<W> {
@@ -436,13 +426,7 @@ impl<W: Wire> RemoteLock<W> {
 
     #[inline]
     fn ask(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Option<Answer>, CallError> {
-        let asking = match wait {
-            Wait::Try => Asking::Try,
-            Wait::Block { .. } => Asking::Block,
-            Wait::Until(until) => Asking::Within {
-                left_ns: until.saturating_sub(clock::monotonic()),
-            },
-        };
+        let asking = Asking::from(wait);
         self.client.request.clear();
         self.wire
             .acquire(key, mode, asking, &mut self.client.request);

@@ -9,7 +9,7 @@ use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
 use crate::{CallError, Lock, Mode, Outcome, Wait};
 use jostle_sys::files::Errno;
-use jostle_sys::{clock, signal};
+use jostle_sys::signal;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ struct Socket {
 }
 
 /// How a read ended.
-enum Read_ {
+enum Heard {
     Bytes,
     Late,
     Interrupted,
@@ -67,14 +67,14 @@ impl<W: Wire> SteppedLock<W> {
         socket.send(name)?;
         loop {
             match socket.read(name, wire.patience_ns())? {
-                Read_::Bytes => {}
-                Read_::Late => {
+                Heard::Bytes => {}
+                Heard::Late => {
                     wire.due(&mut socket.out)?;
                     socket.send(name)?;
                     continue;
                 }
-                Read_::Interrupted if heeds && signal::interrupted() => return Ok(None),
-                Read_::Interrupted => continue,
+                Heard::Interrupted if heeds && signal::interrupted() => return Ok(None),
+                Heard::Interrupted => continue,
             }
             let whole: Decoded<'_> = wire.decode(&socket.input[..socket.filled], name);
             let Some((_, length)) = whole? else { continue };
@@ -98,14 +98,14 @@ impl Socket {
     fn send(&mut self, name: &'static str) -> Result<(), CallError> {
         let sent = (&self.stream).write_all(&self.out);
         self.out.clear();
-        sent.map_err(|error| failed(name, &error))
+        sent.map_err(|error| CallError::from_system(name, &error))
     }
 
-    fn read(&mut self, name: &'static str, patience_ns: Option<u64>) -> Result<Read_, CallError> {
+    fn read(&mut self, name: &'static str, patience_ns: Option<u64>) -> Result<Heard, CallError> {
         if self.patience_ns != patience_ns {
             self.stream
                 .set_patience(patience_ns.map(Duration::from_nanos))
-                .map_err(|error| failed(name, &error))?;
+                .map_err(|error| CallError::from_system(name, &error))?;
             self.patience_ns = patience_ns;
         }
         if self.filled == self.input.len() {
@@ -118,35 +118,20 @@ impl Socket {
             }),
             Ok(count) => {
                 self.filled += count;
-                Ok(Read_::Bytes)
+                Ok(Heard::Bytes)
             }
             Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted => Ok(Read_::Interrupted),
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(Read_::Late),
-                _ => Err(failed(name, &error)),
+                io::ErrorKind::Interrupted => Ok(Heard::Interrupted),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(Heard::Late),
+                _ => Err(CallError::from_system(name, &error)),
             },
         }
     }
 }
 
-#[cold]
-fn failed(call: &'static str, error: &io::Error) -> CallError {
-    CallError {
-        call,
-        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-        said: None,
-    }
-}
-
 impl<W: Wire> Lock for SteppedLock<W> {
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        let asking = match wait {
-            Wait::Try => Asking::Try,
-            Wait::Block { .. } => Asking::Block,
-            Wait::Until(until) => Asking::Within {
-                left_ns: until.saturating_sub(clock::monotonic()),
-            },
-        };
+        let asking = Asking::from(wait);
         self.wire.acquire(key, mode, asking, &mut self.socket.out);
         let mut heeds = true;
         loop {

@@ -7,8 +7,9 @@
 //!
 //! [`RemoteLock`]: crate::remote::RemoteLock
 
-use crate::{CallError, Mode};
+use crate::{CallError, Mode, Wait};
 use jostle_resp::token::{self, Token};
+use jostle_sys::clock;
 use jostle_sys::files::Errno;
 
 /// Longest reply that is waited for; the services' replies are shorter by far.
@@ -26,6 +27,20 @@ pub enum Asking {
         /// From now on.
         left_ns: u64,
     },
+}
+
+impl From<Wait> for Asking {
+    /// Time that is left is counted from now on.
+    #[inline]
+    fn from(wait: Wait) -> Asking {
+        match wait {
+            Wait::Try => Asking::Try,
+            Wait::Block { .. } => Asking::Block,
+            Wait::Until(until) => Asking::Within {
+                left_ns: until.saturating_sub(clock::monotonic()),
+            },
+        }
+    }
 }
 
 /// The two requests of a lock.

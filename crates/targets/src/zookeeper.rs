@@ -39,7 +39,7 @@ pub struct Zookeeper {
     /// What is asked for, and what was granted.
     asked: Duration,
     timeout: Duration,
-    /// Of a server that was launched: its process, and its tickTime.
+    /// Process and tickTime of a server that was launched.
     pid: Option<u32>,
     tick_ms: Option<u64>,
     version: Option<f64>,

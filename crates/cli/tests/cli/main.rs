@@ -8,6 +8,7 @@
 
 mod common;
 
+mod about;
 mod accounts;
 mod calibrate;
 mod calls;

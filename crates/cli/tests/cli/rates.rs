@@ -255,7 +255,7 @@ mod alone {
         assert_eq!(open.done, open.planned, "{open:?}");
         let generator = p("p99", open.generator_lag_ns.as_ref());
         assert!(generator > 200.0, "{generator} ms");
-        // Of 200 that were due meanwhile, only four were in a slot.
+        // Only four of the 200 that were due meanwhile were in a slot.
         let target = p("p99", open.target_lag_ns.as_ref());
         assert!(target < 100.0, "{target} ms");
         assert_eq!(reason(&point, "lag").unwrap().is, Is::Invalid);

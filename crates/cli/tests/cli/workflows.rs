@@ -1,6 +1,5 @@
 //! From question to answer and back, as a user goes: plan, run, result file,
-//! report, the same again; every format; what stands around it (doctor,
-//! completions, manual page); progress where somebody watches.
+//! report, the same again; every format; progress where somebody watches.
 
 use crate::common::{Place, alone, beside, jostle, must_have, reason};
 use jostle_model::plan::Plan;
@@ -8,7 +7,6 @@ use jostle_model::record::{Experiment, Record};
 use jostle_targets::TABLE;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// Quick to make, and several of everything.
@@ -19,20 +17,6 @@ fn experiment(result: &str) -> Experiment {
         Record::Experiment(experiment) => *experiment,
         other => panic!("the file begins with {other:?}"),
     }
-}
-
-/// Runs another program in the test's place; what it prints, and complains of.
-#[track_caller]
-fn program(place: &Place, line: &[&str]) -> (String, String) {
-    let output = Command::new(line[0])
-        .args(&line[1..])
-        .current_dir(place.path())
-        .output()
-        .unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{line:?}: {stdout}{stderr}");
-    (stdout, stderr)
 }
 
 #[test]
@@ -324,7 +308,7 @@ fn a_script_made_for_lockscale_plots_the_gnuplot_format() {
         stats 'locks.dat' index 1 using 1:(1e6*($3+$4)/$5) nooutput\n\
         print STATS_records, STATS_max_x\n";
     fs::write(place.file("locks.gp"), script).unwrap();
-    let (_, printed) = program(&place, &["gnuplot", "locks.gp"]);
+    let (_, printed) = place.program(&["gnuplot", "locks.gp"]);
     assert_eq!(printed.trim(), "3 8.0");
     let picture = fs::read(place.file("locks.png")).unwrap();
     assert!(
@@ -435,113 +419,6 @@ fn a_plain_user_measures_every_target() {
         .run_cleanly()
         .exits(0)
         .prints("own IPC namespace");
-}
-
-#[test]
-fn the_doctor_says_what_it_found_and_closes_with_a_sentence() {
-    let done = jostle("doctor").run_cleanly().exits(0).says_nothing();
-    for what in [
-        "CPUs",
-        "clock source",
-        "timer slack",
-        "processes",
-        "descriptors of a process",
-        "memory",
-    ] {
-        assert!(
-            done.stdout.contains(what),
-            "no {what}: {}",
-            done.transcript()
-        );
-    }
-    assert!(
-        done.stdout.trim_end().ends_with('.'),
-        "{}",
-        done.transcript()
-    );
-}
-
-/// Nothing but comments and commands, which a shell can read.
-#[test]
-fn the_doctor_prints_commands_for_a_shell_and_runs_none() {
-    let limits = "prlimit --nofile=512:600";
-    let done = jostle("doctor --fix").under(limits).run_cleanly().exits(0);
-    let done = done.says_nothing().prints("# jostle doctor --fix: ");
-    let mends = |line: &&str| {
-        line.starts_with("prlimit --pid ") && line.contains("--nofile=20000:20000  # ")
-    };
-    assert_eq!(
-        done.stdout.lines().filter(mends).count(),
-        1,
-        "{}",
-        done.transcript()
-    );
-    let script = done.place.file("fix.sh");
-    std::fs::write(&script, &done.stdout).unwrap();
-    let checked = std::process::Command::new("sh")
-        .arg("-n")
-        .arg(&script)
-        .status();
-    assert!(checked.unwrap().success(), "{}", done.transcript());
-}
-
-#[test]
-fn the_targets_are_listed_with_what_each_can_do() {
-    let text = jostle("targets").run().exits(0).says_nothing().stdout;
-    let markdown = jostle("targets --format markdown")
-        .run()
-        .exits(0)
-        .says_nothing()
-        .stdout;
-    for entry in TABLE {
-        assert!(text.contains(entry.summary), "{}", entry.name);
-        assert!(
-            markdown.contains(&format!("### `{}`", entry.name)),
-            "{}",
-            entry.name
-        );
-    }
-}
-
-#[test]
-fn one_target_is_shown_in_full() {
-    jostle("targets fcntl")
-        .run()
-        .exits(0)
-        .says_nothing()
-        .prints("ofd")
-        .prints("It has: shared, ranges, threads, survives owner; it has not: timeout");
-    jostle("targets flok")
-        .run()
-        .exits(2)
-        .prints_nothing()
-        .says("did you mean `flock` (a file lock)?");
-}
-
-/// clap takes `{n}` for a line break: the help spoke of the number of " and {worker}".
-#[test]
-fn the_place_of_a_number_stands_in_the_help() {
-    for verb in ["stream", "call", "rate", "spread"] {
-        let help = jostle(&format!("{verb} --help")).run().exits(0);
-        help.prints("{n} counts so many numbers");
-        let page = jostle(&format!("man {verb}")).run().exits(0);
-        page.prints("{n} counts so many numbers");
-    }
-    jostle("call --help").run().prints("{n} and {worker} in it");
-}
-
-#[test]
-fn hidden_verbs_are_not_offered() {
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = jostle(&format!("completions {shell}"))
-            .run()
-            .exits(0)
-            .stdout;
-        assert!(script.contains("calibrate"), "{shell}");
-        for hidden in ["disturb", "the keeper's business"] {
-            assert!(!script.contains(hidden), "{shell} offers {hidden}");
-        }
-    }
 }
 
 /// A result file that stops between two records is whole lines throughout: csv, json and
@@ -684,83 +561,6 @@ fn a_plan_that_is_wrong_is_told_where() {
             .prints_nothing()
             .says(said);
     }
-}
-
-#[test]
-fn the_manual_page_is_without_mistakes() {
-    must_have("man", "man-db");
-    let place = Place::new();
-    let page = place.jostle("man").run().exits(0).says_nothing().stdout;
-    fs::write(place.file("jostle.1"), page).unwrap();
-    let (shown, warnings) = program(&place, &["man", "--warnings", "-l", "jostle.1"]);
-    assert_eq!(warnings, "");
-    // Justified lines have several spaces between words.
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    for word in [
-        "NAME",
-        "SYNOPSIS",
-        "contend",
-        "report",
-        "doctor",
-        "Exit codes",
-    ] {
-        assert!(shown.contains(word), "no {word} in {shown}");
-    }
-}
-
-#[test]
-fn completions_are_scripts_that_their_shell_accepts() {
-    must_have("bash", "bash");
-    let place = Place::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = place
-            .jostle(&format!("completions {shell}"))
-            .run()
-            .exits(0)
-            .says_nothing()
-            .stdout;
-        assert!(script.contains("acquire-timeout"), "{shell}");
-        fs::write(place.file(shell), script).unwrap();
-    }
-    program(&place, &["bash", "-n", "bash"]);
-    let complete = "source ./bash; COMP_WORDS=(jostle cont); COMP_CWORD=1; _jostle jostle cont jostle; echo ${COMPREPLY[@]}";
-    assert_eq!(
-        program(&place, &["bash", "-c", complete]).0.trim(),
-        "contend"
-    );
-}
-
-#[test]
-fn version_and_help_say_what_there_is() {
-    jostle("--version")
-        .run()
-        .exits(0)
-        .prints(concat!("jostle ", env!("CARGO_PKG_VERSION")));
-    let help = jostle("--help")
-        .run()
-        .exits(0)
-        .says_nothing()
-        .prints("Start with: jostle contend");
-    for verb in [
-        "contend",
-        "run",
-        "report",
-        "targets",
-        "doctor",
-        "completions",
-        "man",
-    ] {
-        assert!(
-            help.stdout.contains(&format!("\n  {verb} ")),
-            "no {verb}: {}",
-            help.transcript()
-        );
-    }
-    jostle("contend --help")
-        .run()
-        .exits(0)
-        .prints("--acquire-timeout <TIME>")
-        .prints("1k..1Mx10");
 }
 
 #[test]

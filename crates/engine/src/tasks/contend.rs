@@ -94,24 +94,14 @@ impl<'a> Contending<'a> {
     }
 
     fn ask(&mut self, out: &mut Vec<u8>) -> Next {
-        let asking = match self.wait {
-            Wait::Try => Asking::Try,
-            Wait::Block { .. } => Asking::Block,
-            Wait::Until(until) => Asking::Within {
-                left_ns: until.saturating_sub(clock::monotonic()),
-            },
-        };
+        let asking = Asking::from(self.wait);
         self.wire.acquire(self.key, self.mode, asking, out);
         self.state = State::Asked;
         self.reply()
     }
 
-    /// Waits for a reply, for as long as the wire has patience.
     fn reply(&self) -> Next {
-        match self.wire.patience_ns() {
-            None => Next::Reply,
-            Some(patience_ns) => Next::At(self.notes.clock.now() + patience_ns),
-        }
+        Next::reply_to(&*self.wire, self.notes.clock)
     }
 
     fn go_on(&mut self, out: &mut Vec<u8>) -> Next {

@@ -1,8 +1,6 @@
 //! One task's connection: a socket that never waits, what is still to be sent,
 //! and the beginning of a reply whose rest has not come.
 
-use jostle_sys::files::Errno;
-use jostle_targets::CallError;
 use jostle_targets::remote::Stream;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -116,15 +114,5 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
-    }
-}
-
-/// In the name of a request.
-#[cold]
-pub fn failed(call: &'static str, error: &io::Error) -> CallError {
-    CallError {
-        call,
-        errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
-        said: None,
     }
 }

@@ -22,7 +22,7 @@ use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, files, futex, process, signal};
 use jostle_targets::wire::{Decoded, Wire};
 use jostle_targets::{CallError, Dialled, SetupError, Target, surplus};
-use link::{Arrived, Link, failed};
+use link::{Arrived, Link};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::io;
@@ -63,6 +63,16 @@ pub enum Next {
     Others,
     /// Nothing: it is done.
     Done,
+}
+
+impl Next {
+    /// A reply, for as long as the wire has patience.
+    fn reply_to(wire: &dyn Wire, clock: Clock) -> Next {
+        match wire.patience_ns() {
+            None => Next::Reply,
+            Some(patience_ns) => Next::At(clock.now() + patience_ns),
+        }
+    }
 }
 
 /// What a worker does, without its socket: requests go to the end of `out`.
@@ -500,8 +510,11 @@ impl<'a, J: Job> Generator<'a, J> {
                     })
             }
             Ok(Arrived::Nothing) => return,
-            Ok(Arrived::End) => Err(failed(job.name(), &io::ErrorKind::ConnectionReset.into())),
-            Err(error) => Err(failed(job.name(), &error)),
+            Ok(Arrived::End) => Err(CallError::from_system(
+                job.name(),
+                &io::ErrorKind::ConnectionReset.into(),
+            )),
+            Err(error) => Err(CallError::from_system(job.name(), &error)),
         };
         self.go_on(nth, heard);
     }
@@ -552,7 +565,9 @@ impl<'a, J: Job> Generator<'a, J> {
         let Task {
             link, job, full, ..
         } = &mut self.tasks[nth];
-        let sent = link.flush().map_err(|error| failed(job.name(), &error))?;
+        let sent = link
+            .flush()
+            .map_err(|error| CallError::from_system(job.name(), &error))?;
         if sent == *full {
             *full = !sent;
             let flags = match sent {
@@ -561,7 +576,7 @@ impl<'a, J: Job> Generator<'a, J> {
             };
             let data = epoll::EventData::new_u64(nth as u64);
             epoll::modify(&self.epoll, &*link, data, flags)
-                .map_err(|error| failed(job.name(), &error.into()))?;
+                .map_err(|error| CallError::from_system(job.name(), &error.into()))?;
         }
         Ok(())
     }

@@ -130,12 +130,8 @@ impl<'a> Steps<'a> {
         self.reply()
     }
 
-    /// Waits for a reply, for as long as the wire has patience.
     fn reply(&self) -> Next {
-        match self.wire.patience_ns() {
-            None => Next::Reply,
-            Some(patience_ns) => Next::At(self.notes.clock.now() + patience_ns),
-        }
+        Next::reply_to(&*self.wire, self.notes.clock)
     }
 
     fn give_back(&mut self, out: &mut Vec<u8>) -> Next {

@@ -59,11 +59,11 @@ fn threshold() -> String {
          by on this machine, and {suspect} of the response's p99: SUSPECT, above {invalid_us} us, \
          four times that lateness, and {invalid}, or over {} of the plan not sent although a slot \
          was free: INVALID; under 1000 requests the highest percentile that has ten beyond it \
-         in place of p99. {suspect_us} us and {suspect}, {invalid_us} us and {invalid}, of \
-         means, for the time that the generator's threads waited for a CPU for each request of a \
-         server, beyond two wake-ups on this machine (four for INVALID), against its time from \
-         sending to answer. A canary that is half as late beyond \
-         twice that lateness makes it the machine's",
+         in place of p99. The mean time that the generator's threads waited for a CPU for each \
+         request of a server: above {suspect_us} us, two wake-ups on this machine, and {suspect} \
+         of the mean time from sending to answer: SUSPECT, above {invalid_us} us, four wake-ups, \
+         and {invalid}: INVALID. A canary that is half as late beyond twice the lateness of sleeps \
+         makes it the machine's",
         percent(UNSENT)
     )
 }

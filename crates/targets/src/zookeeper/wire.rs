@@ -3,7 +3,7 @@
 
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use crate::names::Names;
-use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Mode, surplus};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -31,7 +31,7 @@ pub struct ZookeeperWire {
     key: usize,
     limit: Limit,
     gives_up: bool,
-    /// Of each lock, our node.
+    /// Our node of each lock.
     nodes: Vec<Node>,
     /// How many there were.
     count: u64,
@@ -327,10 +327,7 @@ fn complaint(call: &'static str, code: i32) -> CallError {
         error::EXPIRED => (Errno::TIMEDOUT, "the session has expired"),
         error::NO_NODE => (Errno::TIMEDOUT, "the node is gone"),
         error::NO_AUTH => (Errno::ACCESS, "the server lets nobody create nodes below /"),
-        _ => (
-            Errno::PROTO,
-            format!("the server's error {code}").leak() as &'static str,
-        ),
+        _ => return refused(call, format!("the server's error {code}").as_bytes()),
     };
     CallError {
         call,

@@ -30,7 +30,7 @@ const WITHIN: f64 = 0.05;
 
 fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
     let line =
-        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 20ms --warmup 10ms --runs 12");
+        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 20ms --warmup 10ms --runs 25");
     let base = bench.measure(&line(targets[0]))?;
     let new = bench.measure(&line(targets[1]))?;
     let told = told(&base, &new, targets)?;

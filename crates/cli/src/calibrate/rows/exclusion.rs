@@ -38,7 +38,7 @@ pub static KILLED: Row = Row {
 const WITHIN: f64 = 0.1;
 const AT_LEAST: f64 = 2.0;
 
-/// Of the lock without its fault, which needs no draws.
+/// The window of the lock without its fault, which needs no draws.
 const SOUND_S: f64 = 0.3;
 
 fn broken(bench: &mut Bench, target: &str, options: &str, seconds: f64) -> Result<Trial, Stop> {

@@ -158,6 +158,20 @@ impl Place {
         }
     }
 
+    /// Runs another program here; what it prints, and complains of.
+    #[track_caller]
+    pub fn program(&self, line: &[&str]) -> (String, String) {
+        let output = Command::new(line[0])
+            .args(&line[1..])
+            .current_dir(self.path())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{line:?}: {stdout}{stderr}");
+        (stdout, stderr)
+    }
+
     /// For runs by a user who is not root and whom no other process belongs to.
     pub fn of_a_plain_user() -> Place {
         static NEXT: AtomicU32 = AtomicU32::new(0);
