@@ -106,6 +106,8 @@ words! {
         Kill = "kill",
         /// The owner's process is stopped, and goes on later.
         Stop = "stop",
+        /// Nothing passes between the owner and the service, for a while.
+        Cut = "cut",
         /// All processes of the service are killed, and it is started again.
         ServerKill = "server-kill",
         /// All processes of the service are stopped, and go on later.
@@ -117,6 +119,11 @@ impl Fault {
     /// Whether it strikes the service, and not the owner.
     pub const fn is_of_server(self) -> bool {
         matches!(self, Fault::ServerKill | Fault::ServerStop)
+    }
+
+    /// Whether it makes sense only where a service keeps the lock.
+    pub const fn needs_service(self) -> bool {
+        self.is_of_server() || matches!(self, Fault::Cut)
     }
 }
 

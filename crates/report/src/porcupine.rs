@@ -120,6 +120,8 @@ fn expiry(recovery: &Recovery, client: u64, asked_ns: u64) -> Option<u64> {
         (OWNER, Fault::Kill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
         // What it held in memory is gone.
         (_, Fault::ServerKill) => Some(lease.map_or(struck, |lease| lease.min(struck))),
+        // The service may take it for a connection that has ended.
+        (OWNER, Fault::Cut) => Some(lease.unwrap_or(struck)),
         _ => lease,
     }
 }

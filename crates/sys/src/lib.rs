@@ -14,6 +14,7 @@ pub mod futex;
 pub mod ledger;
 pub mod library;
 pub mod limits;
+pub mod link;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod namespaces;

@@ -2,6 +2,7 @@
 
 use rustix::process::{Pid, Signal};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -157,6 +158,31 @@ pub fn print_to_stderr() -> io::Result<()> {
     match unsafe { libc::dup2(2, 1) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+/// Closes all files of this process but one; 0, 1 and 2 become /dev/null. For a process
+/// that was forked to wait, and must not be the one for whose end others wait.
+pub fn close_all_but(kept: &OwnedFd) {
+    if let Ok(null) = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+    {
+        for standard in 0..3 {
+            // SAFETY: a system call with plain numbers; whoever owns the descriptor keeps
+            // it, and finds another file behind it.
+            unsafe { libc::dup2(null.as_raw_fd(), standard) };
+        }
+    }
+    let kept = kept.as_raw_fd() as u32;
+    for (first, last) in [(3, kept.saturating_sub(1)), (kept.max(2) + 1, u32::MAX)] {
+        if first <= last {
+            // SAFETY: plain numbers (close_range(2), Linux 5.9); not by the C library's
+            // function, which an old one lacks. Whoever owns these descriptors in this
+            // process must not use them again: it only waits.
+            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        }
     }
 }
 

@@ -75,6 +75,11 @@ impl Entry {
         (facts != TargetFacts::default()).then_some(facts)
     }
 
+    /// Whether its workers reach a server over TCP.
+    pub fn is_over_tcp(&self) -> bool {
+        self.lock.remote && self.argument.is_some_and(|text| text.contains("//"))
+    }
+
     /// Whether it answers requests, and is no lock.
     pub fn is_asked(&self) -> bool {
         self.family == Family::Server

@@ -14,6 +14,7 @@ use jostle_sys::files::Errno;
 use jostle_sys::futex::{self, Waited};
 use jostle_sys::shared::{LINE, Region};
 use jostle_sys::signal;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -167,6 +168,7 @@ pub struct Unfair(Arc<Shared>);
 pub struct UnfairLock {
     shared: Arc<Shared>,
     worker: usize,
+    last_handoff_ns: Cell<Option<u64>>,
 }
 
 impl Target for Unfair {
@@ -186,7 +188,8 @@ impl Target for Unfair {
                   (`granted_worker_0`), the share of the even-numbered ones (`even_share`), all \
                   of them (`granted`), how many were handed to a waiter (`handed`), and, by \
                   CLOCK_MONOTONIC, how long that took from the start of the release to the \
-                  waiter's going on (`handoffs`, `handoff_sum_ns`).",
+                  waiter's going on (`handoffs`, `handoff_sum_ns`; without each worker's last, \
+                  which may come after the window).",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -221,6 +224,7 @@ impl Target for Unfair {
         Ok(UnfairLock {
             shared: Arc::clone(&self.0),
             worker,
+            last_handoff_ns: Cell::new(None),
         })
     }
 
@@ -281,15 +285,17 @@ impl UnfairLock {
         Outcome::Granted
     }
 
-    /// Only this worker's own release can write the key's time after this grant.
+    /// Notes the hand-off before this one: the last may come after the window, when
+    /// nobody measures it. Only this worker's own release can write the key's time after
+    /// this grant.
     fn note_handoff(&self, key: usize) {
         let began = self.shared.key(key).released_ns.load(Relaxed);
-        let tally = self.shared.tallies.of(self.worker);
-        add(&tally[HANDOFFS], 1);
-        add(
-            &tally[HANDOFFS_NS],
-            clock::monotonic().saturating_sub(began),
-        );
+        let took_ns = clock::monotonic().saturating_sub(began);
+        if let Some(took_ns) = self.last_handoff_ns.replace(Some(took_ns)) {
+            let tally = self.shared.tallies.of(self.worker);
+            add(&tally[HANDOFFS], 1);
+            add(&tally[HANDOFFS_NS], took_ns);
+        }
     }
 
     /// Sleeps until a release picks this worker.

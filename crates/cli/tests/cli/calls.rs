@@ -211,25 +211,39 @@ fn however_it_ends_no_process_is_left() {
 mod alone {
     use super::*;
 
+    fn both_sleeps(run: &mut Running) -> Vec<processes::Process> {
+        run.until("both sleeps", |run| {
+            let all = processes::marked(run.mark()).into_iter();
+            let sleeps: Vec<_> = all.filter(|process| process.name == "sleep").collect();
+            Some(sleeps).filter(|found| found.len() == 2)
+        })
+    }
+
+    fn sleeping(place: &Place) -> Running {
+        place
+            .jostle("call -n 1 -w 1 --runs 1 --call-timeout 60 --null none")
+            .word("sh -c 'sleep 61 & sleep 62'")
+            .in_background()
+    }
+
+    #[test]
+    fn a_command_does_not_outlive_parent_and_keeper() {
+        let _alone = alone();
+        for place in [Place::new(), Place::of_a_plain_user()] {
+            let mut run = sleeping(&place);
+            both_sleeps(&mut run);
+            run.kill_all_but_the_cleaner();
+            run.end().exits(137).leaves_nothing();
+        }
+    }
+
     /// Nobody was left who could have ended it.
     #[test]
-    fn a_command_that_outlives_parent_and_keeper_is_ended_by_the_next_start() {
+    fn a_command_that_outlives_the_cleaner_too_is_ended_by_the_next_start() {
         let _alone = alone();
         let place = Place::of_a_plain_user();
-        let command = "sh -c 'sleep 61 & sleep 62'";
-        let mut run = place
-            .jostle("call -n 1 -w 1 --runs 1 --call-timeout 60 --null none")
-            .word(command)
-            .in_background();
-        let sleeping = |run: &Running| {
-            let all = processes::marked(run.mark());
-            all.into_iter()
-                .filter(|p| p.name == "sleep")
-                .collect::<Vec<_>>()
-        };
-        let started = run.until("both sleeps", |run| {
-            Some(sleeping(&*run)).filter(|found| found.len() == 2)
-        });
+        let mut run = sleeping(&place);
+        let started = both_sleeps(&mut run);
         run.kill_all_at_once();
         let done = run.end().exits(137);
         assert!(

@@ -1,7 +1,7 @@
 //! `jostle recover`, by the whole binary: what strikes, who is granted the lock next, who
 //! is told, and what a checker of linearizability says of the histories.
 
-use crate::common::{Done, Place, Signal, beside, jostle, must_have, reason};
+use crate::common::{Done, Place, Signal, beside, jostle, must_be_root, must_have, reason};
 use jostle_model::plan::Fault;
 use jostle_model::record::{Is, Point, Recovery, What};
 use std::process::{Command, Stdio};
@@ -64,7 +64,7 @@ fn a_lock_of_the_kernel_is_free_when_its_owner_is_killed_and_kept_while_it_is_st
 fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
     let _beside = beside();
     let points = recovers("lockd --runs 1 --waiters 3 --pause 400ms --within 30s");
-    assert_eq!(points.len(), 4);
+    assert_eq!(points.len(), 5);
     points.iter().for_each(is_sound);
     let killed = of(&points, "lockd", Fault::Kill);
     assert!(killed.next_grant_ns.is_some() && killed.served == 3);
@@ -74,6 +74,11 @@ fn jostled_is_asked_again_whatever_strikes_and_its_tokens_fence() {
         (stopped.next_grant_ns, stopped.in_order),
         (None, Some(true))
     );
+    // The daemon holds a connection for as long as it has not ended.
+    let cut = of(&points, "lockd", Fault::Cut);
+    assert_eq!((cut.next_grant_ns, cut.served, cut.told), (None, 3, None));
+    assert!(cut.after_release_ns.is_some(), "{cut:?}");
+    assert!(cut.returned_at_ns.unwrap() - cut.struck_at_ns >= 400 * MS);
     let frozen = of(&points, "lockd", Fault::ServerStop);
     assert_eq!((frozen.next_grant_ns, frozen.served), (None, 3));
     // What a connection owned is gone with the server; its owner hears of it late.
@@ -122,6 +127,48 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
     assert!(ran <= believed, "{stopped:?}");
     let said = stopped.history.iter().find_map(|event| event.said.clone());
     assert!(said.unwrap().contains("the lease was over"));
+}
+
+/// It hears nothing, and goes on as if it owned.
+#[test]
+fn an_owner_whose_connection_is_cut_loses_its_lease_and_hears_of_it_when_it_releases() {
+    let _beside = beside();
+    must_be_root("cut a connection");
+    must_have("redis-server", "redis-server");
+    let place = Place::new();
+    let line = "recover redis --fault cut --runs 1 --waiters 2 --lease 1s --pause 300ms";
+    let done = place
+        .jostle(&format!("{line} --within 20s -o r.jsonl"))
+        .run();
+    done.measures()
+        .leaves_nothing()
+        .prints("while its owner's connection was cut the next grant came within");
+    let points = place.points("r.jsonl");
+    points.iter().for_each(is_sound);
+    let cut = of(&points, "redis", Fault::Cut);
+    assert!(cut.after_lease_ns.unwrap() >= 0, "{cut:?}");
+    assert_eq!((cut.served, cut.told), (2, Some(true)), "{cut:?}");
+    // It ran all the while.
+    assert!(cut.two_believed_ns.is_some(), "{cut:?}");
+    assert_eq!(cut.two_ran_ns, cut.two_believed_ns);
+}
+
+/// Some kernels let a plain user attach a filter to a socket, others do not.
+#[test]
+fn a_plain_user_cuts_a_connection_or_is_told_before_anything_starts() {
+    let _beside = beside();
+    let place = Place::of_a_plain_user();
+    let line = "recover lockd --runs 1 --waiters 1 --pause 100ms";
+    let asked = place.jostle(&format!("{line} --fault cut")).run();
+    let only_root = "this kernel lets only root cut a connection";
+    let usual = |done: Done| done.measures().leaves_nothing();
+    match asked.code() {
+        2 => {
+            asked.says(only_root).prints_nothing().leaves_nothing();
+            usual(place.jostle(line).run()).says(&format!("cut is left out: {only_root}"));
+        }
+        _ => drop(usual(asked)),
+    }
 }
 
 #[test]
@@ -234,6 +281,10 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     refuses(
         "redis://127.0.0.1:1 --fault server-stop",
         &["only a server that jostle launches can be struck"],
+    );
+    refuses(
+        "lockd+unix --fault cut",
+        &["there is no network between its workers and their server"],
     );
     refuses("flock --fault murder", &["`murder` is none of: kill, stop"]);
     refuses("exec:true", &["is no lock"]);

@@ -1,6 +1,6 @@
 //! The keeper: a process forked before any thread, runtime or library that
 //! minds forking. It spawns every worker and server, and on its end, or its
-//! parent's, kills and removes everything.
+//! parent's, kills and removes everything; should both be killed, the cleaner does.
 //!
 //! This file is the parent's side: a socket, and what the parent cleans up
 //! should the keeper itself be killed. `serve` is the keeper's life, `run`
@@ -8,6 +8,7 @@
 
 mod accounts;
 mod anchor;
+mod cleaner;
 mod collect;
 mod connect;
 mod connect_crew;
@@ -34,6 +35,7 @@ use crate::order::{
     Closed, CostOrder, Reached, RecoverOrder, RecoverYield, Reply, Request, RunOrder, Running,
     SweepOrder, Yield,
 };
+use cleaner::Cleaner;
 use jostle_model::Nanos;
 use jostle_model::record::Latencies;
 use jostle_sys::clock::Clock;
@@ -76,6 +78,7 @@ pub struct Keeper {
     stream: UnixStream,
     pid: u32,
     gone: bool,
+    _cleaner: Cleaner,
     costs: Recent<CostOrder, Vec<[f64; 4]>>,
     latencies: Recent<Nanos, Latencies>,
 }
@@ -89,6 +92,7 @@ impl Keeper {
         let forker = Forker::new().map_err(KeeperError::Start)?;
         // Should the keeper be killed, what workers have started comes to us.
         process::adopt_orphans().map_err(KeeperError::Start)?;
+        let cleaner = Cleaner::start(&forker).map_err(KeeperError::Start)?;
         let (ours, theirs) = UnixStream::pair().map_err(KeeperError::Start)?;
         let mut ours = Some(ours);
         let pid = forker
@@ -106,6 +110,7 @@ impl Keeper {
             stream,
             pid: pid.as_raw_nonzero().get() as u32,
             gone: false,
+            _cleaner: cleaner,
             costs: Recent::new(),
             latencies: Recent::new(),
         };

@@ -11,6 +11,7 @@ use jostle_model::plan::{Carrier, Fault, Range};
 use jostle_model::record::{Event, What};
 use jostle_stats::rng::Rng;
 use jostle_sys::ledger::Ledger;
+use jostle_sys::link::Link;
 use jostle_sys::{clock, cpu, process};
 use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Setup, Spec, Target};
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct Recovery<'a, T> {
     deaths: Vec<String>,
     /// What the keeper itself did.
     own: Vec<Event>,
+    /// Between the owner and the service, while it is cut.
+    link: Option<Link>,
     lease_ns: Option<u64>,
 }
 
@@ -83,6 +86,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             alive: BTreeMap::new(),
             deaths: Vec::new(),
             own: Vec::new(),
+            link: None,
             lease_ns,
         })
     }
@@ -176,37 +180,59 @@ impl<'a, T: Target> Recovery<'a, T> {
 
     /// Stamps around the moment at which it strikes.
     fn strike(&mut self) -> Result<(u64, u64), Aborted> {
-        let owner = self.alive.iter().find(|(_, number)| **number == OWNER);
-        let owner = owner.map(|(pid, _)| *pid).ok_or_else(|| {
+        let owner = self.owner().ok_or_else(|| {
             Aborted(format!(
                 "{}: the owner ended before the fault struck",
                 self.order.target
             ))
         })?;
-        let struck = match self.order.fault.is_of_server() {
-            true => self.servers.processes(),
-            false => vec![owner],
+        let servers = || self.servers.processes();
+        let (before, after) = match self.order.fault {
+            Fault::Kill => at_once(&[owner], process::kill),
+            Fault::Stop => at_once(&[owner], process::stop),
+            Fault::Cut => self.cut(owner)?,
+            Fault::ServerKill => at_once(&servers(), process::kill),
+            Fault::ServerStop => at_once(&servers(), process::stop),
         };
-        type Strike = (fn(u32), fn(&Servers<'_>));
-        let (signal, rest): Strike = match self.order.fault {
-            Fault::Kill => (process::kill, |_| {}),
-            Fault::Stop => (process::stop, |_| {}),
-            // Whoever was started meanwhile.
-            Fault::ServerKill => (process::kill, |servers| servers.kill_all()),
-            Fault::ServerStop => (process::stop, |servers| servers.stop_all()),
-        };
-        let (before, after) = cpu::undisturbed(|| {
-            let before = clock::monotonic();
-            struck.into_iter().for_each(signal);
-            (before, clock::monotonic())
-        });
-        rest(self.servers);
+        // Whoever was started meanwhile.
+        match self.order.fault {
+            Fault::ServerKill => self.servers.kill_all(),
+            Fault::ServerStop => self.servers.stop_all(),
+            Fault::Kill | Fault::Stop | Fault::Cut => {}
+        }
         self.note(before, What::Fault);
         if self.order.fault == Fault::Kill {
             // Its death is no loss of the run.
             self.alive.remove(&owner);
         }
         Ok((before, after))
+    }
+
+    fn owner(&self) -> Option<u32> {
+        let owner = self.alive.iter().find(|(_, number)| **number == OWNER);
+        owner.map(|(pid, _)| *pid)
+    }
+
+    /// Cuts the owner's connection to the service; it stays so until the link is mended.
+    fn cut(&mut self, owner: u32) -> Result<(u64, u64), Aborted> {
+        let target = &self.order.target;
+        let refused = |error: std::io::Error| {
+            Aborted(format!(
+                "{target}: cannot cut the owner's connection: {error}; that takes the right to \
+                 trace the service's processes (as root, CAP_SYS_PTRACE)"
+            ))
+        };
+        let owners = process::with_descendants(owner);
+        let mut link = Link::between(&owners, &self.servers.processes()).map_err(refused)?;
+        if link.is_empty() {
+            return Err(Aborted(format!(
+                "{target}: the owner has no TCP connection to the service that could be cut"
+            )));
+        }
+        let mut done = Ok(());
+        let stamps = stamped(|| done = link.cut());
+        self.link = Some(link);
+        done.map(|()| stamps).map_err(refused)
     }
 
     fn note(&mut self, at_ns: u64, what: What) {
@@ -227,25 +253,32 @@ impl<'a, T: Target> Recovery<'a, T> {
         let lag = self.target.facts().get(LEASE_LAG_FACT).copied();
         let lease = self.lease_ns.unwrap_or(0) + lag.unwrap_or(0.0) as u64;
         let limit = |from: u64, least: u64| (from + least).min(within.max(from));
+        // An owner comes back at the earliest when its lease has ended.
+        let away = match lease {
+            0 => pause,
+            lease => lease + pause,
+        };
         match self.order.fault {
             Fault::Kill => {
                 self.await_next(within)?;
                 Ok(None)
             }
             Fault::Stop => {
-                let leased = match lease {
-                    0 => 0,
-                    lease => lease + pause,
-                };
-                self.await_next(limit(struck, pause.max(leased)))?;
-                let owner = self.alive.iter().find(|(_, number)| **number == OWNER);
-                let owner = owner.map(|(pid, _)| *pid);
+                self.await_next(limit(struck, away))?;
+                let owner = self.owner();
                 self.board.set_goes_on(OWNER);
                 let returned = clock::monotonic();
                 owner.into_iter().for_each(process::go_on);
                 self.note(returned, What::Return);
                 let awake = |board: &Board| has(board, OWNER, |what| what == What::Awake);
                 self.await_until(clock::monotonic() + OWNER_PATIENCE_NS, awake)?;
+                Ok(Some(returned))
+            }
+            Fault::Cut => {
+                self.await_next(limit(struck, away))?;
+                let returned = clock::monotonic();
+                self.link = None;
+                self.note(returned, What::Return);
                 Ok(Some(returned))
             }
             Fault::ServerKill => {
@@ -397,6 +430,19 @@ impl<'a, T: Target> Recovery<'a, T> {
             }
         }
     }
+}
+
+/// Stamps around what is done to all of them.
+fn at_once(struck: &[u32], act: fn(u32)) -> (u64, u64) {
+    stamped(|| struck.iter().copied().for_each(act))
+}
+
+fn stamped(act: impl FnOnce()) -> (u64, u64) {
+    cpu::undisturbed(|| {
+        let before = clock::monotonic();
+        act();
+        (before, clock::monotonic())
+    })
 }
 
 fn is_grant(what: What) -> bool {

@@ -3,6 +3,7 @@
 use super::{Resolved, UsageError, named, refuse, specs};
 use jostle_model::plan::{Fault, Plan};
 use jostle_model::{Nanos, defaults};
+use jostle_sys::link;
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 
@@ -38,27 +39,46 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> 
     })
 }
 
-/// Whether a fault can strike this target: a service is killed or stopped only if jostle
-/// has launched it.
+/// Whether a fault can strike this target: a service is killed, stopped or cut off only
+/// if jostle has launched it.
 pub fn makes_sense(fault: Fault, spec: &Spec) -> bool {
-    !fault.is_of_server() || spec.entry.is_remote() && spec.argument.is_none()
+    let is_launched = spec.entry.is_remote() && spec.argument.is_none();
+    match fault {
+        Fault::Kill | Fault::Stop => true,
+        Fault::Cut => is_launched && spec.entry.is_over_tcp() && link::may_cut(),
+        Fault::ServerKill | Fault::ServerStop => is_launched,
+    }
 }
 
 /// A note for each fault that was left out of a target.
 pub fn notes(resolved: &Resolved) -> Vec<String> {
     let faults = resolved.plan.fault.iter().flatten();
+    // What makes no sense for any target is not in the plan; this one does, elsewhere.
+    let over_tcp = |spec: &&Spec| spec.argument.is_none() && spec.entry.is_over_tcp();
+    let chosen = !resolved.given.iter().any(|option| option == "--fault");
+    let uncut = resolved.specs.iter().find(over_tcp).filter(|_| chosen && !link::may_cut());
+    let uncut = uncut.map(|spec| format!("cut is left out: {}", why(Fault::Cut, spec)));
     let left_out = faults.flat_map(|fault| {
         let without = resolved
             .specs
             .iter()
             .filter(|spec| !makes_sense(*fault, spec));
-        without.map(move |spec| format!("{fault} is left out of {}: {}", spec.typed, why(spec)))
+        without.map(move |spec| {
+            let why = why(*fault, spec);
+            format!("{fault} is left out of {}: {why}", spec.typed)
+        })
     });
-    left_out.collect()
+    uncut.into_iter().chain(left_out).collect()
 }
 
-fn why(spec: &Spec) -> String {
+fn why(fault: Fault, spec: &Spec) -> String {
     match spec.entry.is_remote() {
+        true if fault == Fault::Cut && !spec.entry.is_over_tcp() => {
+            "there is no network between its workers and their server".to_owned()
+        }
+        true if fault == Fault::Cut && spec.argument.is_none() && !link::may_cut() => {
+            "this kernel lets only root cut a connection".to_owned()
+        }
         true => format!(
             "only a server that jostle launches can be struck (`{}` without an address)",
             spec.entry.name
@@ -111,7 +131,7 @@ fn check_asked(faults: &[Fault], specs: &[Spec]) -> Result<(), UsageError> {
         Some((fault, spec)) => refuse(format!(
             "{} --fault {fault}: {}; --fault kill,stop strikes the owner",
             spec.typed,
-            why(spec)
+            why(*fault, spec)
         )),
     }
 }
@@ -165,6 +185,7 @@ mod tests {
             (0, Fault::Stop),
             (1, Fault::Kill),
             (1, Fault::Stop),
+            (1, Fault::Cut),
             (1, Fault::ServerKill),
             (1, Fault::ServerStop),
         ];
@@ -172,6 +193,7 @@ mod tests {
         assert_eq!(
             notes(&resolved),
             [
+                "cut is left out of flock: no server keeps it",
                 "server-kill is left out of flock: no server keeps it",
                 "server-stop is left out of flock: no server keeps it"
             ]
@@ -198,6 +220,12 @@ mod tests {
             named.contains("only a server that jostle launches"),
             "{named}"
         );
+        assert_eq!(
+            refused(&["lockd+unix"], &[Fault::Cut]).unwrap(),
+            "lockd+unix --fault cut: there is no network between its workers and their server; \
+             --fault kill,stop strikes the owner"
+        );
+        assert!(refused(&["redis://localhost:6379"], &[Fault::Cut]).is_some());
         assert!(refused(&["flock", "lockd"], &[Fault::ServerKill]).is_some());
         assert!(refused(&["flock", "lockd"], &[Fault::Kill, Fault::ServerKill]).is_none());
         let twice = refused(&["flock"], &[Fault::Kill, Fault::Kill]).unwrap();

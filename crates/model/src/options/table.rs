@@ -125,7 +125,7 @@ options! {
     }
     fault: Vec<Fault> = "fault", value("LIST") {
         Recover
-            => Swept("kill,stop,server-kill,server-stop"), "What strikes while one owns the lock, a list";
+            => Swept("kill,stop,cut,server-kill,server-stop"), "What strikes while one owns the lock, a list";
     }
     waiters: u64 = "waiters", between(1, 1_000) {
         Recover => Fixed("3"), "Processes that wait for the lock when the fault strikes";
@@ -135,7 +135,7 @@ options! {
     }
     // Longer than a client's usual patience of a second, and than the default lease.
     pause: Nanos = "pause" {
-        Recover => Fixed("3s"), "How long stop and server-stop last; stop longer, until a lease has ended";
+        Recover => Fixed("3s"), "How long stop, cut and server-stop last; the first two longer, until a lease has ended";
     }
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" {

@@ -174,7 +174,7 @@ impl Value for Vec<Nanos> {
 
 /// As the help of `jostle recover` has them: with commas.
 impl Value for Vec<Fault> {
-    const KIND: Kind = Kind::Form("kill, stop, server-kill, server-stop");
+    const KIND: Kind = Kind::Form("kill, stop, cut, server-kill, server-stop");
     const EXAMPLE: &'static str = "kill,stop";
 
     fn read(typed: &str, _: Unit) -> Result<Vec<Fault>, String> {

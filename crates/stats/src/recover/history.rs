@@ -167,6 +167,8 @@ fn entitled_until(seen: &Seen<'_>, hold: &Hold) -> u64 {
             struck.max(hold.granted)
         }
         (OWNER, _) if seen.may_lapse => struck,
+        // No service can tell a cut connection from one that has ended.
+        (OWNER, Fault::Cut) if seen.lease_ns.is_none() => struck,
         (OWNER, _) => of_lease(seen.leased_at_ns.unwrap_or(hold.asked)),
         _ => of_lease(hold.asked),
     };
@@ -428,6 +430,26 @@ mod tests {
         assert_eq!(twice(500, Fault::Kill, false), 0);
         assert_eq!(twice(1_300, Fault::ServerKill, false), 0);
         assert_eq!(twice(1_300, Fault::ServerStop, false), 1);
+        // A service may take a connection that is cut for one that has ended.
+        assert_eq!(twice(60, Fault::Cut, false), 1);
+        assert_eq!(twice(500, Fault::Cut, false), 0);
+        assert_eq!(twice(500, Fault::Cut, true), 1);
+        assert_eq!(twice(1_001, Fault::Cut, true), 0);
+    }
+
+    #[test]
+    fn an_owner_that_is_cut_off_goes_on_in_its_belief() {
+        let history = and([
+            event(1_100, 1, What::Granted),
+            event(1_300, 0, What::Release),
+            event(1_310, 0, What::NotReleased),
+            event(1_400, 1, What::Release),
+        ]);
+        let (recovery, exclusion) = found(&seen(Fault::Cut, true, &history));
+        assert_eq!(exclusion.violations, 0);
+        assert_eq!(recovery.two_believed_ns, Some(210 * MS));
+        assert_eq!(recovery.two_ran_ns, recovery.two_believed_ns);
+        assert_eq!(recovery.told, Some(true));
     }
 
     #[test]

@@ -28,6 +28,7 @@ fn after(fault: Fault) -> &'static str {
     match fault {
         Fault::Kill => "after its owner was killed",
         Fault::Stop => "while its owner was stopped",
+        Fault::Cut => "while its owner's connection was cut",
         Fault::ServerKill => "after the service was killed and started again",
         Fault::ServerStop => "after the service was stopped for a while",
     }

@@ -30,7 +30,7 @@ const WITHIN: f64 = 0.05;
 
 fn trial(bench: &mut Bench, targets: [&str; 2]) -> Result<Trial, Stop> {
     let line =
-        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 20ms --warmup 10ms --runs 25");
+        |target: &str| format!("contend {target} -w 1 -b 0 -i 0 -t 20ms --warmup 10ms --runs 20");
     let base = bench.measure(&line(targets[0]))?;
     let new = bench.measure(&line(targets[1]))?;
     let told = told(&base, &new, targets)?;
@@ -90,7 +90,7 @@ fn mean(set: &ResultSet, target: &str) -> f64 {
 fn judge(truths: [f64; 2], told: &Told, itself: &Told) -> Trial {
     use comparison::Said as Compared;
     let slower = truths[1] / truths[0];
-    let is_same = (1.0 / (1.0 + WITHIN / 5.0)..=1.0 + WITHIN / 5.0).contains(&slower);
+    let is_same = (1.0 / (1.0 + WITHIN / 2.0)..=1.0 + WITHIN / 2.0).contains(&slower);
     let is_worse = slower > 1.0 + WITHIN;
     let said = match (told.said, is_same, is_worse) {
         _ if matches!(itself.said, Compared::Worse | Compared::Better) => {

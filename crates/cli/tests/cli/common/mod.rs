@@ -428,17 +428,17 @@ impl Running {
         )
     }
 
-    fn living_keeper(&self) -> Option<u32> {
+    fn child_named(&self, name: &str) -> Option<u32> {
         processes::children(self.pid())
             .into_iter()
-            .find(|p| p.name == "jostle-keeper")
-            .map(|p| p.pid)
+            .find(|child| child.name == name)
+            .map(|child| child.pid)
     }
 
     /// The keeper's process; waits until it is there.
     pub fn keeper(&mut self) -> u32 {
         if self.keeper.is_none() {
-            self.keeper = Some(self.until("a keeper", |run| run.living_keeper()));
+            self.keeper = Some(self.until("a keeper", |run| run.child_named("jostle-keeper")));
         }
         self.keeper.unwrap()
     }
@@ -523,21 +523,28 @@ impl Running {
         self
     }
 
-    /// The user's process, the keeper and every worker, as one blow.
+    /// The user's process, the keeper, the cleaner and every worker, as one blow.
     pub fn kill_all_at_once(&mut self) {
+        let cleaner = self.child_named("jostle-cleaner");
+        let cleaner = cleaner.expect("a cleaner");
+        self.kill_at_once(&[cleaner]);
+    }
+
+    /// The same, but for the process that clears away then.
+    pub fn kill_all_but_the_cleaner(&mut self) {
+        self.kill_at_once(&[]);
+    }
+
+    fn kill_at_once(&mut self, others: &[u32]) {
         let keeper = self.keeper();
         let workers = self.workers();
+        let victims = workers.iter().map(|w| w.pid).chain(others.iter().copied());
+        let victims: Vec<u32> = [keeper, self.pid()].into_iter().chain(victims).collect();
         // Stopped first, so that none of them sees another one die.
-        for pid in [self.pid(), keeper]
-            .into_iter()
-            .chain(workers.iter().map(|w| w.pid))
-        {
-            processes::signal(pid, Signal::STOP);
+        for pid in &victims {
+            processes::signal(*pid, Signal::STOP);
         }
-        for pid in [keeper, self.pid()]
-            .into_iter()
-            .chain(workers.iter().map(|w| w.pid))
-        {
+        for pid in victims {
             processes::signal(pid, Signal::KILL);
         }
     }

@@ -1,0 +1,81 @@
+//! The cleaner: a process that clears away when keeper and parent are killed at once
+//! (`kill -9` of a process group, the kernel for want of memory). Either alone is
+//! survived by the other, which does it.
+//!
+//! It sleeps in a read of a pipe whose other end both hold, and whoever the keeper forks,
+//! which dies with the keeper. It is in a session of its own, and holds no file of theirs.
+
+use jostle_sys::ledger;
+use jostle_sys::process::{self, Forker};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long a killed process may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// When to look for ledgers of the dead, after the pipe's end: a process closes its files
+/// a moment before it counts as dead.
+const LOOKS: [Duration; 5] = [
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(500),
+];
+
+/// A parent's cleaner; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Cleaner {
+    pid: u32,
+    _held: OwnedFd,
+}
+
+impl Cleaner {
+    /// Forks it. The keeper must be forked afterwards, so that it holds the pipe too.
+    ///
+    /// # Errors
+    /// The system's, for a pipe or a process.
+    pub fn start(forker: &Forker) -> io::Result<Cleaner> {
+        let (ends, held) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut held = Some(held);
+        let pid = forker.fork(|| {
+            drop(held.take());
+            clean_at_the_end_of(&ends)
+        })?;
+        let held = held.ok_or_else(|| io::Error::other("no pipe to the cleaner"))?;
+        Ok(Cleaner {
+            pid: pid.as_raw_nonzero().get() as u32,
+            _held: held,
+        })
+    }
+}
+
+impl Drop for Cleaner {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        // Asked first: a number whose process was taken already may be another's.
+        while !process::is_gone(self.pid) && begun.elapsed() < PATIENCE {
+            process::kill(self.pid);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
+
+/// The cleaner's own life. Returns the exit code.
+fn clean_at_the_end_of(pipe: &OwnedFd) -> i32 {
+    process::set_name("jostle-cleaner");
+    // It goes on where a group is killed, and keeps nobody waiting for the end of a file.
+    let _ = rustix::process::setsid();
+    process::close_all_but(pipe);
+    while rustix::io::read(pipe, &mut [0]) == Err(Errno::INTR) {}
+    for look in LOOKS {
+        std::thread::sleep(look);
+        if ledger::sweep_dead().is_ok_and(|swept| swept > 0) {
+            break;
+        }
+    }
+    0
+}

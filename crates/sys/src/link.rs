@@ -1,0 +1,268 @@
+//! TCP connections between processes, cut and mended: a filter on the sockets of both
+//! sides drops whatever arrives (socket(7), SO_ATTACH_FILTER), so that neither hears the
+//! other, nor of its end. What is sent meanwhile is sent again by TCP.
+//!
+//! Needs the rights over the processes (pidfd_getfd(2), Linux 5.6), and where the kernel is
+//! set up so, CAP_BPF ([`may_cut`]). Changes nothing for other connections of the machine;
+//! one that is made later is not cut.
+
+use rustix::net::{AddressFamily, SocketType, getpeername, getsockname};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+
+/// The connections between two sides. While this lives, no socket of them is really
+/// closed.
+#[derive(Debug)]
+pub struct Link {
+    sockets: Vec<OwnedFd>,
+    cut: bool,
+}
+
+/// A connected socket of another process: our descriptor of it, and its two addresses.
+struct Connected {
+    socket: OwnedFd,
+    own: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Link {
+    /// Finds the TCP connections between processes of one side and of another; there may
+    /// be none.
+    ///
+    /// # Errors
+    /// EPERM where the processes are not ours; else the system's. A process or socket
+    /// that is gone meanwhile is no error.
+    pub fn between(one: &[u32], other: &[u32]) -> io::Result<Link> {
+        let (ones, others) = (connected(one)?, connected(other)?);
+        let pairs = |of: &Connected, with: &[Connected]| {
+            with.iter().any(|w| w.own == of.peer && w.peer == of.own)
+        };
+        let found: Vec<bool> = (ones.iter().map(|of| pairs(of, &others)))
+            .chain(others.iter().map(|of| pairs(of, &ones)))
+            .collect();
+        let all = ones.into_iter().chain(others).zip(found);
+        let sockets = all.filter(|(_, found)| *found).map(|(of, _)| of.socket);
+        Ok(Link {
+            sockets: sockets.collect(),
+            cut: false,
+        })
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// Nothing gets through from now on, until it is mended or dropped.
+    ///
+    /// # Errors
+    /// The system's; what was cut by then stays cut.
+    pub fn cut(&mut self) -> io::Result<()> {
+        self.cut = true;
+        self.sockets.iter().try_for_each(drop_all)
+    }
+
+    /// Lets everything through again.
+    pub fn mend(&mut self) {
+        if std::mem::take(&mut self.cut) {
+            self.sockets.iter().for_each(take_all);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.mend();
+    }
+}
+
+/// Whether this user may attach a filter to a socket at all.
+pub fn may_cut() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+        socket.is_ok_and(|socket| drop_all(&socket).is_ok())
+    })
+}
+
+fn connected(pids: &[u32]) -> io::Result<Vec<Connected>> {
+    let mut found = Vec::new();
+    for pid in pids {
+        found.extend(connected_of(*pid)?);
+    }
+    Ok(found)
+}
+
+fn connected_of(pid: u32) -> io::Result<Vec<Connected>> {
+    let Some(handle) = Pid::from_raw(pid as i32) else {
+        return Ok(Vec::new());
+    };
+    let process = match pidfd_open(handle, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(rustix::io::Errno::SRCH) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let entries = match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let is_socket =
+            fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"));
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(number) = number.filter(|_| is_socket) else {
+            continue;
+        };
+        let number: RawFd = number;
+        match pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) {
+            Ok(socket) => found.extend(tcp(socket)),
+            // Closed meanwhile, or its process ended.
+            Err(rustix::io::Errno::BADF | rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+/// Nothing for a socket that is not of TCP, or not connected.
+fn tcp(socket: OwnedFd) -> Option<Connected> {
+    let address = |address| {
+        let address = SocketAddr::try_from(address).ok()?;
+        // A server on an IPv6 socket has its IPv4 peers as mapped addresses.
+        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    };
+    let is_stream =
+        rustix::net::sockopt::socket_type(&socket) == Ok(SocketType::STREAM);
+    let own = address(getsockname(&socket).ok()?)?;
+    let peer = address(getpeername(&socket).ok()??)?;
+    is_stream.then_some(Connected { socket, own, peer })
+}
+
+fn drop_all(socket: &OwnedFd) -> io::Result<()> {
+    // A program of one instruction: keep 0 bytes of each packet (Linux,
+    // Documentation/networking/filter.rst).
+    let mut nothing = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut nothing,
+    };
+    // SAFETY: both pointers are to live locals of the lengths given, which the kernel
+    // only reads; the descriptor is open.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// One that has no filter is let through already.
+fn take_all(socket: &OwnedFd) {
+    let unused: libc::c_int = 0;
+    // SAFETY: the pointer is to a live local of the length given; the descriptor is open.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_FILTER,
+            (&raw const unused).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    /// A child that has a connection for its standard input and output, and its other end.
+    fn echo() -> (std::process::Child, TcpStream) {
+        let listener = TcpListener::bind("[::ffff:127.0.0.1]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = OwnedFd::from(accepted);
+        let child = Command::new("cat")
+            .stdin(Stdio::from(accepted.try_clone().unwrap()))
+            .stdout(Stdio::from(accepted))
+            .spawn()
+            .unwrap();
+        (child, client)
+    }
+
+    #[test]
+    fn nothing_gets_through_a_link_that_is_cut_until_it_is_mended() {
+        let (mut child, mut client) = echo();
+        let own = std::process::id();
+        let mut link = Link::between(&[own], &[child.id()]).unwrap();
+        // Both ends; the other's is there twice.
+        assert_eq!(link.sockets.len(), 3);
+        let mut byte = [0];
+        client.write_all(b"a").unwrap();
+        client.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"a");
+
+        link.cut().unwrap();
+        client.write_all(b"b").unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
+        let silent = client.read(&mut byte).unwrap_err();
+        assert!(
+            matches!(silent.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+            "{silent}"
+        );
+        link.mend();
+        client
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        client.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"b");
+
+        drop(link);
+        drop(client);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn strangers_have_no_link() {
+        let (mut child, client) = echo();
+        let (mut other, others) = echo();
+        let link = Link::between(&[other.id()], &[child.id()]).unwrap();
+        assert!(link.is_empty(), "{link:?}");
+        // Nor has who is gone.
+        assert!(
+            Link::between(&[4_194_305], &[child.id()])
+                .unwrap()
+                .is_empty()
+        );
+        drop((client, others));
+        child.wait().unwrap();
+        other.wait().unwrap();
+    }
+}
