@@ -83,16 +83,18 @@ Each point has one verdict, the worst of its reasons; table, csv, json, markdown
 `compare` print the same one. `jostle explain CHECK` prints a section of this page.
 
 - **VALID**: no check found anything against the figures. It claims no more than that: each section says what
-  fools its check.
-- **SUSPECT**: something may have bent a figure. The reason says what, by how much where that is known, and what
+  fools its check, and a check without enough data judges nothing.
+- **SUSPECT**: something may have distorted a figure. The reason says what, by how much where that is known, and what
   to type.
 - **INVALID**: the figures must not be used. They are not printed, and no sentence, fit, knee or limit is drawn from
-  them. A lower bound (`>=`) may stand in their place.
+  them. A lower bound (`>=`) may stand in their place. Points of the same blocks are compared all the same, where no
+  reason touches `ratio`.
 
 A reason has a *severity* (SUSPECT or INVALID), the *claims* that it touches (`absolute`: a figure by itself;
-`ratio`: one figure against another of the same blocks; `distribution`: percentiles and fairness), what was
+`ratio`: one figure against another of the same blocks; `distribution`: percentiles and fairness; all three, unless
+the check's threshold says otherwise), what was
 *measured* and the *limit* that it crossed, both in a *unit*, and a *remedy*: a command, or an option with its
-value, which stands in brackets behind the sentence. A *bound*, where there is one, says where the figure would lie
+value, which stands in brackets behind the sentence where there is one. A *bound*, where there is one, says where the figure would lie
 without what was found, as multiples of the measured one. [results.md](results.md) lists the fields.
 
 In a result file each run has a verdict of its own too (`run_verdict`), which judges that run alone.

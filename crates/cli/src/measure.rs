@@ -446,6 +446,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
         ranks: one.ranks,
         carrier,
         generator_threads: plan.generator_threads.unwrap_or(1),
+        started_each: spec.entry.lock.starts,
         descriptors_each: match () {
             () if files => keys,
             () if carrier == Carrier::Tasks => 1,

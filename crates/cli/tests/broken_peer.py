@@ -41,7 +41,7 @@ if kind == "is another program":
 elif kind == "early":
     say("READY\nG\n")
 elif kind != "mute":
-    say("READY token\n" if kind == "no token" else "READY\n")
+    say("READY token\n" if "token" in kind else "READY\n")
 
 since = None
 while True:
@@ -57,6 +57,8 @@ while True:
             say("you have it \x1b[31m\n")
         elif kind == "twice":
             say("G\nG\n")
+        elif kind == "same token":
+            say("G 7\n")
         elif kind == "half":
             say("G")
             time.sleep(60)

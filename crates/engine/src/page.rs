@@ -9,6 +9,7 @@
 
 use jostle_stats::histogram;
 use jostle_sys::shared::{LINE, Region};
+use jostle_targets::Traffic;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Slices of the window.
@@ -134,6 +135,14 @@ pub enum Word {
     Idled,
     /// How many they were.
     Idles,
+    /// Fencing tokens that were compared with those before them.
+    Tokens,
+    /// Those that were not greater.
+    TokensBehind,
+    /// Times that it asked its server, over its whole life.
+    RoundTrips,
+    /// Bytes that it and its server have sent each other meanwhile.
+    Carried,
     /// How many there are.
     End,
 }
@@ -231,6 +240,12 @@ impl<'a> Page<'a> {
         if value > self.get(word) {
             self.set(word, value);
         }
+    }
+
+    /// Writes what the worker and its server have said to each other.
+    pub fn note_traffic(&self, traffic: Traffic) {
+        self.set(Word::RoundTrips, traffic.round_trips);
+        self.set(Word::Carried, traffic.bytes);
     }
 
     fn own(&self, index: usize) -> &AtomicU64 {

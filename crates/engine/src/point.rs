@@ -5,7 +5,7 @@ use crate::order::{Merged, RunOrder, Yield};
 use crate::{requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
-use jostle_model::record::{At, Exclusion, Generator, Point, Server, Workers};
+use jostle_model::record::{At, Exclusion, Generator, Point, Server, ServerTraffic, Workers};
 use jostle_stats::{censor, fairness};
 
 /// Which run of which point this is.
@@ -89,6 +89,15 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     }
     cpu(&mut point, data);
     point.server = server(order, operations, data);
+    // Not of requests, which may be locks of a service too: an operation is one of them.
+    point.traffic = data
+        .traffic
+        .filter(|_| data.requests.is_none())
+        .map(|(round_trips, bytes)| ServerTraffic {
+            grants: data.received,
+            round_trips,
+            bytes,
+        });
     if let Some(requests) = &data.requests {
         requested::fill_in(&mut point, requests, data, over);
         point.spread = data.spread.as_deref().map(|spread| {
@@ -295,6 +304,8 @@ fn exclusion(point: &Point, data: &Yield) -> Exclusion {
         violations: data.violations,
         holder_died: data.holder_died,
         lost_updates: data.lost_updates,
+        tokens_checked: (data.tokens.0 > 0).then_some(data.tokens.0),
+        tokens_out_of_order: (data.tokens.1 > 0).then_some(data.tokens.1),
         reader_coverage: data.reader_coverage,
         inner_interval_ns: point
             .hold_ns

@@ -303,6 +303,22 @@ fn check_place(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     Ok(())
 }
 
+/// A cluster can be launched only of what is one, and where no servers are named.
+fn check_members(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+    let name = &spec.typed;
+    match plan.members {
+        None | Some(0 | 1) => Ok(()),
+        Some(members) if !spec.entry.lock.clusters => refuse(format!(
+            "{name} --members {members}: no cluster of it can be launched; of etcd and zookeeper it can"
+        )),
+        Some(members) if spec.argument.is_some() => refuse(format!(
+            "{name} --members {members}: these servers run already; `{}` without an address launches a cluster",
+            spec.entry.name
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
 /// Whether this target can do what the options ask of it.
 fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if plan.workload == Workload::Rate {
@@ -311,6 +327,7 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if spec.entry.is_asked() {
         return requests::check_target(plan, spec);
     }
+    check_members(plan, spec)?;
     let (name, can) = (&spec.typed, &spec.entry.lock);
     if spec.entry.family == Family::Connection {
         return refuse(format!(

@@ -45,6 +45,8 @@ enum Of {
     StreakLast,
     /// On the line after: the latest release stamp of a reader.
     ReaderRelease = LINE / 8,
+    /// The greatest fencing token of an exclusive grant.
+    Token,
 }
 
 /// Bytes of a lock's two lines.
@@ -279,6 +281,22 @@ impl<'a> Guard<'a> {
         true
     }
 
+    /// Compares the fencing token of an exclusive grant with those before it; called while
+    /// we hold.
+    #[inline(always)]
+    pub fn look_at_token(&self, key: usize, mode: Mode, token: u64) {
+        if mode == Mode::Shared || self.trespassing || self.witness.cover != Cover::Key {
+            return;
+        }
+        let line = self.line(key);
+        let before = line.get(Of::Token);
+        self.page.add(Word::Tokens, 1);
+        if token <= before {
+            self.page.add(Word::TokensBehind, 1);
+        }
+        line.set(Of::Token, token.max(before));
+    }
+
     /// Takes our mark away, before the release.
     #[inline(always)]
     pub fn leave(&mut self, key: usize, mode: Mode) {
@@ -401,6 +419,24 @@ mod tests {
         let shared_memory = Shared::new(3).unwrap();
         let witness = Witness::new(1, 3, range, true, shared).unwrap();
         body(&witness, &shared_memory);
+    }
+
+    #[test]
+    fn a_fencing_token_that_does_not_grow_is_counted() {
+        run(Range::Same, false, |witness, shared| {
+            let tokens = [(0, 5), (1, 6), (0, 6), (1, 2), (0, 7)];
+            for (worker, token) in tokens {
+                let page = shared.page(worker);
+                let mut guard = witness.guard(worker, page, 1);
+                guard.enter(0, Mode::Exclusive);
+                guard.look_at_token(0, Mode::Exclusive, token);
+                guard.leave(0, Mode::Exclusive);
+                // Readers share one.
+                guard.look_at_token(0, Mode::Shared, 1);
+            }
+            let sum = |word| shared.page(0).get(word) + shared.page(1).get(word);
+            assert_eq!((sum(Word::Tokens), sum(Word::TokensBehind)), (5, 2));
+        });
     }
 
     #[test]

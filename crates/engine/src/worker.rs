@@ -78,6 +78,9 @@ impl<T: Target> Crew<'_, T> {
         };
         if self.order.is_counted() {
             let well = self.counted(worker, || self.course(worker, &mut lock));
+            lock.traffic()
+                .into_iter()
+                .for_each(|said| page.note_traffic(said));
             return self.part(&page, well, || lock.part());
         }
         self.wait_for_start(&page);
@@ -91,6 +94,9 @@ impl<T: Target> Crew<'_, T> {
             worker,
         );
         let done = contender.run(Probe::from(self.order.measure), u64::MAX);
+        lock.traffic()
+            .into_iter()
+            .for_each(|said| page.note_traffic(said));
         let well = self.leave(&page, done);
         self.part(&page, well, || lock.part())
     }

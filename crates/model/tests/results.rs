@@ -236,6 +236,8 @@ fn exclusion() -> Exclusion {
         checked: 1,
         violations: 1,
         holder_died: 1,
+        tokens_checked: Some(90),
+        tokens_out_of_order: Some(1),
         lost_updates: 1,
         reader_coverage: Some(1.0),
         inner_interval_ns: Some(1),
@@ -392,6 +394,11 @@ fn point() -> Point {
             budgets: "by placement".to_owned(),
             by_address: true,
         })),
+        traffic: Some(ServerTraffic {
+            grants: 100,
+            round_trips: 200,
+            bytes: 6_400,
+        }),
         server: Some(Server {
             counted: Some(1),
             difference: Some(1),

@@ -123,6 +123,15 @@ fn exclusion(set: &ResultSet, counts: bool) -> Vec<String> {
     }
     said.push('.');
     let mut sentences = vec![said];
+    let tokens = sum(|e| e.tokens_checked.unwrap_or(0));
+    let behind = sum(|e| e.tokens_out_of_order.unwrap_or(0));
+    sentences.extend((tokens > 0).then(|| {
+        format!(
+            "{} compared, {} out of order.",
+            counted(tokens, "fencing token"),
+            grouped(behind)
+        )
+    }));
     sentences.extend(watched(&seen));
     sentences.extend(coverage(&seen));
     sentences.extend(across(&seen));

@@ -120,6 +120,16 @@ pub const fn server_cpu(title: [&'static str; 2]) -> Column {
     })
 }
 
+/// How often a worker asked its server for each lock.
+pub const ROUND_TRIPS: Column = figure(["round", "trips"], |point| {
+    Some(significant(point.round_trips_per_grant?.median, 3))
+});
+
+/// Bytes that they sent each other for it.
+pub const NETWORK: Column = figure(["network", "B/lock"], |point| {
+    Some(significant(point.bytes_per_grant?.median, 3))
+});
+
 /// Nanoseconds as microseconds.
 pub fn micros(nanos: Option<Estimate>) -> Option<String> {
     Some(significant(nanos?.median / 1e3, 2))

@@ -1,8 +1,9 @@
 //! The headline table: one row for each point, and the notes at its foot.
 
 use crate::columns::{
-    Column, HALF_INTERVAL, PLUS_MINUS, Shown, TARGET, UNDISTURBED, WORKERS, always, at_least, cpu,
-    figure, half_interval, measured_by, micros, once, server_cpu, throughput,
+    Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED, WORKERS,
+    always, at_least, cpu, figure, half_interval, measured_by, micros, once, server_cpu,
+    throughput,
 };
 use crate::connect;
 use crate::footnotes::Footnotes;
@@ -42,6 +43,8 @@ static COLUMNS: &[Column] = &[
     }),
     cpu(["CPU us", "/lock"]),
     server_cpu(["server", "us/lock"]),
+    ROUND_TRIPS,
+    NETWORK,
     figure(["longest", "wait"], |point| {
         Some(time(point.longest_wait_ns? as f64))
     }),
@@ -92,6 +95,8 @@ static COUNTED: &[Column] = &[
     figure(["", "p99 us"], |point| micros(point.batch_p99_ns)),
     cpu(["CPU us", "/op"]),
     server_cpu(["server", "us/op"]),
+    ROUND_TRIPS,
+    NETWORK,
     figure(["bytes", "/lock"], |point| {
         Some(significant(point.server_bytes_per_held_lock?.median, 2))
     }),
@@ -207,7 +212,7 @@ mod tests {
     use super::*;
     use crate::ResultSet;
     use crate::made;
-    use jostle_model::record::Server;
+    use jostle_model::record::{Server, ServerTraffic};
     use jostle_stats::summary::summarize;
 
     fn of(set: &ResultSet) -> Headline {
@@ -237,6 +242,11 @@ mod tests {
                 cpu_us_per_operation: Some(13.0),
                 ..Server::default()
             });
+            point.traffic = Some(ServerTraffic {
+                grants: 100,
+                round_trips: 200,
+                bytes: 6_400,
+            });
         });
         let all = titles(&served);
         // Nobody disturbed it.
@@ -244,7 +254,8 @@ mod tests {
         let counts = titles(&made::counts_only());
         let gone: Vec<_> = all.iter().filter(|t| !counts.contains(t)).collect();
         // A single run has no spread either.
-        assert_eq!(gone, [PLUS_MINUS, "ideal", "us/lock", "wait"]);
+        let without = [PLUS_MINUS, "ideal", "us/lock", "trips", "B/lock", "wait"];
+        assert_eq!(gone, without);
     }
 
     #[test]

@@ -61,6 +61,11 @@ pub struct PointSummary<'a> {
     pub server_cpu_us_per_operation: Option<Estimate>,
     /// The server's memory for each lock held.
     pub server_bytes_per_held_lock: Option<Estimate>,
+    /// How often a worker asked its server for each grant, and the bytes of both
+    /// directions.
+    pub round_trips_per_grant: Option<Estimate>,
+    /// See `round_trips_per_grant`.
+    pub bytes_per_grant: Option<Estimate>,
     /// Median time of an acquisition, and its 99th percentile.
     pub acquire_p50_ns: Option<Estimate>,
     /// See `acquire_p50_ns`.
@@ -257,6 +262,8 @@ fn summary<'a>(
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
         server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
+        round_trips_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.0)),
+        bytes_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.1)),
         acquire_p50_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p50")),
         acquire_p99_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p99")),
         release_p50_ns: over_runs(|run| percentile(run.release_ns.as_ref()?, "p50")),

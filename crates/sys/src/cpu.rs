@@ -18,7 +18,10 @@ pub fn allowed() -> Vec<usize> {
 pub fn allowed_of(pid: u32) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
-        let text = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        // A thread that has ended since it was listed has none to tell.
+        let Ok(text) = std::fs::read_to_string(task.ok()?.path().join("status")) else {
+            continue;
+        };
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;

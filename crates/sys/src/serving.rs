@@ -126,14 +126,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Port(listener.local_addr().unwrap().port());
         assert!(is_served(&address));
-        assert_eq!(serving(&address), [std::process::id()]);
+        // Children that other tests fork hold it too, for a moment.
+        let is_ours = || serving(&address).contains(&std::process::id());
+        assert!(is_ours());
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap();
         // Both ends and the listener, at least: other tests have sockets too.
         assert!(sockets_of(std::process::id()).len() >= 3);
         drop(listener);
-        assert!(!is_served(&address));
-        assert_eq!(serving(&address), [std::process::id()]);
+        let is_closed = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            !is_served(&address)
+        };
+        assert!((0..500).any(is_closed));
+        assert!(is_ours());
         drop((client, accepted));
     }
 

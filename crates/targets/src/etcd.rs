@@ -9,12 +9,13 @@ mod messages;
 mod rpc;
 
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, text};
+use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
 use crate::{
-    CallError, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Wait,
+    CallError, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Traffic,
+    Wait,
 };
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -46,7 +47,8 @@ const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 /// An etcd.
 #[derive(Debug)]
 pub struct Etcd {
-    address: Address,
+    /// The members that workers take in turn.
+    servers: Vec<Address>,
     names: Names,
     ttl_s: i64,
     /// Its process, where it was launched.
@@ -63,18 +65,21 @@ impl Target for Etcd {
     const ENTRY: Entry = Entry {
         name: "etcd",
         aliases: &[],
-        argument: Some("//HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        argument: Some("//HOST:PORT[,HOST:PORT...]"),
+        check_argument: |argument| {
+            argument.map_or(Ok(()), |place| Address::several(place).map(|_| ()))
+        },
         family: Family::Service,
         summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
-        details: "Without an address, a server launched for the run (Debian package etcd-server). \
-                  As concurrency.Mutex of etcd's library: one session for each worker, a lease of \
-                  60 s that is kept alive every 20 s; a transaction puts the worker's key, if it is \
-                  not there, and gets the oldest; a worker that is not first watches the key just \
-                  before its own, and then gets both again; release deletes the key. Durable; \
-                  replicated where the server is a cluster's; the create revision is the fencing \
-                  token; served in order of revision. The lease frees a dead owner's lock. A worker \
-                  that holds for longer than its lease loses the lock. No authentication, no TLS.",
+        details: "Without an address, a server launched for the run (Debian package etcd-server), or \
+                  a cluster of as many as --members says; workers take its members in turn. As \
+                  concurrency.Mutex of etcd's library: one session for each worker, a lease of 60 s \
+                  that is kept alive every 20 s; a transaction puts the worker's key, if it is not \
+                  there, and gets the oldest; a worker that is not first watches the key just before \
+                  its own, and then gets both again; release deletes the key. Durable; replicated \
+                  where the server is a cluster's; the create revision is the fencing token; served \
+                  in order of revision. The lease frees a dead owner's lock. A worker that holds for \
+                  longer than its lease loses the lock. No authentication, no TLS.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -82,6 +87,7 @@ impl Target for Etcd {
             remote: true,
             durable: true,
             replicated: true,
+            clusters: true,
             fenced: true,
             ..LockCapabilities::NONE
         },
@@ -90,7 +96,8 @@ impl Target for Etcd {
 
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
-            status(&Address::tcp(place).map_err(SetupError)?).map(drop)
+            let servers = Address::several(place).map_err(SetupError)?;
+            any(&servers, 0, status).map(drop)
         })
     }
 
@@ -99,16 +106,20 @@ impl Target for Etcd {
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
-        let (address, pid) = match setup.argument {
-            Some(place) => (Address::tcp(place).map_err(SetupError)?, None),
+        let (servers, pid) = match setup.argument {
+            Some(place) => (Address::several(place).map_err(SetupError)?, None),
             None => {
-                let launched = setup.launcher.follow(&Launch)?;
-                (Address::Tcp(launched.address), Some(launched.pid))
+                let members = Launch::members(setup.members)?;
+                let recipes: Vec<&dyn Recipe> = members.iter().map(|one| one as _).collect();
+                let launched = setup.launcher.follow_all(&recipes)?;
+                let pid = launched.first().map(|first| first.pid);
+                let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
+                (addresses.collect(), pid)
             }
         };
-        let told = status(&address)?;
+        let told = any(&servers, 0, status)?;
         Ok(Etcd {
-            address,
+            servers,
             names: Names::new(setup)?,
             ttl_s: setup.lease.map_or(TTL_S, |lease| {
                 lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
@@ -118,8 +129,10 @@ impl Target for Etcd {
         })
     }
 
-    fn join(&self, _worker: usize) -> Result<EtcdLock, SetupError> {
-        EtcdLock::open(&self.address, self.names, self.ttl_s)
+    fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
+        any(&self.servers, worker, |server| {
+            EtcdLock::open(server, self.names, self.ttl_s)
+        })
     }
 
     /// What a worker held that was killed would stay until its lease is over.
@@ -129,11 +142,11 @@ impl Target for Etcd {
             range_end: after(&prefix),
             key: prefix,
         };
-        let channel = Channel::open(&self.address)?;
-        let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
-        removed
-            .map(drop)
-            .map_err(|failure| told(&self.address, &failure))
+        any(&self.servers, 0, |server| {
+            let channel = Channel::open(server)?;
+            let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
+            removed.map(drop).map_err(|failure| told(server, &failure))
+        })
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -150,6 +163,22 @@ impl Target for Etcd {
             .map(|version| ("server_version".to_owned(), version));
         version.into_iter().chain([lease]).collect()
     }
+}
+
+/// What the first server gives that gives anything, from one of them on.
+fn any<T>(
+    servers: &[Address],
+    from: usize,
+    ask: impl Fn(&Address) -> Result<T, SetupError>,
+) -> Result<T, SetupError> {
+    let mut refused = Vec::new();
+    for nth in 0..servers.len() {
+        match ask(&servers[(from + nth) % servers.len()]) {
+            Ok(given) => return Ok(given),
+            Err(SetupError(said)) => refused.push(said),
+        }
+    }
+    Err(SetupError(refused.join("; ")))
 }
 
 fn status(address: &Address) -> Result<StatusResponse, SetupError> {
@@ -181,6 +210,8 @@ pub struct EtcdLock {
     renewal: Duration,
     renewed_ns: u64,
     token: Option<u64>,
+    /// What was said before the first lock.
+    before: Traffic,
 }
 
 impl EtcdLock {
@@ -191,6 +222,7 @@ impl EtcdLock {
         let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
         let granted = granted.map_err(|failure| told(address, &failure))?;
         Ok(EtcdLock {
+            before: channel.traffic(),
             channel,
             names,
             lease: granted.id,
@@ -442,6 +474,14 @@ impl Lock for EtcdLock {
         Some(self.renewed_ns)
     }
 
+    fn traffic(&self) -> Option<Traffic> {
+        let now = self.channel.traffic();
+        Some(Traffic {
+            round_trips: now.round_trips - self.before.round_trips,
+            bytes: now.bytes - self.before.bytes,
+        })
+    }
+
     /// Ends the session.
     fn part(&mut self) -> Result<(), CallError> {
         let request = LeaseRequest { id: self.lease };
@@ -460,7 +500,27 @@ static PROGRAM: Program = Program {
 
 /// One server, as it comes.
 #[derive(Debug)]
-pub struct Launch;
+pub struct Launch {
+    /// Its place in the cluster, from 0.
+    number: usize,
+    /// The ports by which its members hear each other; 0 of one that is alone.
+    ports: Vec<u16>,
+}
+
+impl Launch {
+    fn members(count: usize) -> Result<Vec<Launch>, SetupError> {
+        let ports = match count {
+            // Nobody is to be heard: any port.
+            0 | 1 => vec![0],
+            _ => free_ports(count)?,
+        };
+        let member = |number| Launch {
+            number,
+            ports: ports.clone(),
+        };
+        Ok((0..ports.len()).map(member).collect())
+    }
+}
 
 impl Recipe for Launch {
     fn program(&self) -> &'static Program {
@@ -468,20 +528,26 @@ impl Recipe for Launch {
     }
 
     fn arguments(&self, ground: &Ground) -> Words {
-        // For other members of a cluster, of which there are none: any port.
-        const PEERS: &str = "http://127.0.0.1:0";
         let here = format!("http://{}", ground.address());
+        let heard = |number: usize| format!("http://127.0.0.1:{}", self.ports[number]);
+        let each = (0..self.ports.len()).map(|nth| format!("member{nth}={}", heard(nth)));
+        let all: Vec<String> = each.collect();
+        let peers = heard(self.number);
         vec![
             format!("--data-dir={}", text(&ground.directory.join("data"))),
             format!("--listen-client-urls={here}"),
             format!("--advertise-client-urls={here}"),
-            format!("--listen-peer-urls={PEERS}"),
-            format!("--initial-advertise-peer-urls={PEERS}"),
-            format!("--initial-cluster=default={PEERS}"),
+            format!("--name=member{}", self.number),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster={}", all.join(",")),
         ]
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        status(&Address::Tcp(ground.address())).map(drop)
+        match status(&Address::Tcp(ground.address()))?.leader {
+            0 => Err(SetupError("its cluster has no leader yet".to_owned())),
+            _ => Ok(()),
+        }
     }
 }

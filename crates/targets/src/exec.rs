@@ -32,7 +32,10 @@ pub static TARGET: RequestTarget = RequestTarget {
                   signal are errors; a command that takes longer than `--call-timeout` is killed \
                   with its process group and is one too. Whatever it has started and left behind \
                   is ended with the run.",
-        lock: LockCapabilities::NONE,
+        lock: LockCapabilities {
+            starts: 1,
+            ..LockCapabilities::NONE
+        },
         no_threads: None,
     },
     reach: |argument| command::found(NAME, argument).map(drop),

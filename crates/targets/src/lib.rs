@@ -265,6 +265,12 @@ pub trait Lock {
         None
     }
 
+    /// What it and its server have said to each other for its locks; None where there is
+    /// no server.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+
     /// Ends what the handle has with a server, once the run is over and every clock
     /// has been read. An answer that is still to come was never asked for.
     ///
@@ -296,6 +302,30 @@ pub trait Lock {
             }
         }
         Ok(Outcome::Granted)
+    }
+}
+
+/// What a worker and its server have said to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Times that the worker sent something, to be answered.
+    pub round_trips: u64,
+    /// Bytes of both directions, without the headers of TCP and below.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// So much was sent.
+    #[inline]
+    pub fn sent(&mut self, bytes: usize) {
+        self.round_trips += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// So much came back.
+    #[inline]
+    pub fn received(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
     }
 }
 
@@ -363,6 +393,8 @@ pub struct Setup<'a> {
     pub open_each: bool,
     /// Semaphores that several keys are hashed to.
     pub slots: usize,
+    /// Servers of the cluster, where a launched service is one.
+    pub members: usize,
     /// Whether a worker holds many of the locks at the same time.
     pub holds_many: bool,
     /// The lease that locks should have, where the target's have one; None: the
@@ -395,6 +427,20 @@ pub trait Launcher: std::fmt::Debug {
     /// # Errors
     /// In words for the user, with what the server logged last.
     fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError>;
+
+    /// The same with the servers of a cluster, each of which may wait for the others.
+    ///
+    /// # Errors
+    /// In words for the user, with what a server logged last.
+    fn follow_all(&self, recipes: &[&dyn Recipe]) -> Result<Vec<Launched>, SetupError> {
+        recipes.iter().map(|recipe| self.follow(*recipe)).collect()
+    }
+
+    /// The processes of what it has launched and that still run, without their
+    /// descendants.
+    fn launched(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// The words of the program that only answers lines, as `echo+pipe` starts it.
     fn answering_program(&self) -> Vec<String>;

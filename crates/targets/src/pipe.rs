@@ -24,6 +24,8 @@ pub const LOCK: LockCapabilities = LockCapabilities {
     timeout: true,
     excludes: true,
     survives_owner: true,
+    // The program, and the thread that reads its standard error.
+    starts: 2,
     ..LockCapabilities::NONE
 };
 

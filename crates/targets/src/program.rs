@@ -8,6 +8,7 @@ use crate::SetupError;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt::Debug;
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
@@ -82,10 +83,21 @@ impl Ground {
 /// # Errors
 /// In words for the user.
 pub fn free_port() -> Result<u16, SetupError> {
-    let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    bound
-        .map(|address| address.port())
-        .map_err(|error| SetupError(format!("cannot find a free port: {error}")))
+    free_ports(1).map(|ports| ports[0])
+}
+
+/// So many of them, each another.
+///
+/// # Errors
+/// In words for the user.
+pub fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
+    let bind = |_| TcpListener::bind(("127.0.0.1", 0));
+    let bound: io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();
+    let ports = bound.and_then(|bound| {
+        let port = |listener: &TcpListener| Ok(listener.local_addr()?.port());
+        bound.iter().map(port).collect()
+    });
+    ports.map_err(|error: io::Error| SetupError(format!("cannot find a free port: {error}")))
 }
 
 /// A command: a program and its arguments.

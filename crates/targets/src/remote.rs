@@ -9,7 +9,7 @@
 use crate::surplus;
 use crate::whereabouts::is_here;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
-use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Wait};
+use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
@@ -42,6 +42,12 @@ impl Address {
             return Err("write //HOST:PORT, such as //127.0.0.1:6379".to_owned());
         }
         Ok(Address::Tcp(place.to_owned()))
+    }
+
+    /// The servers of `//HOST:PORT[,HOST:PORT...]`.
+    pub fn several(argument: &str) -> Result<Vec<Address>, String> {
+        let places = argument.strip_prefix("//").unwrap_or(argument);
+        places.split(',').map(Address::tcp).collect()
     }
 }
 
@@ -180,6 +186,7 @@ pub struct Client {
     filled: usize,
     /// A request was sent and not answered.
     waits: bool,
+    traffic: Traffic,
 }
 
 impl Client {
@@ -194,6 +201,7 @@ impl Client {
             input: vec![0; 4096],
             filled: 0,
             waits: false,
+            traffic: Traffic::default(),
         })
     }
 
@@ -324,6 +332,7 @@ impl Client {
     fn send(&mut self, name: &'static str) -> Result<(), CallError> {
         self.filled = 0;
         self.waits = true;
+        self.traffic.sent(self.request.len());
         (&self.stream)
             .write_all(&self.request)
             .map_err(|error| CallError::from_system(name, &error))
@@ -340,6 +349,7 @@ impl Client {
                 Ok(0) => return Err(CallError::new(name, Errno::CONNRESET)),
                 Ok(count) => {
                     self.filled += count;
+                    self.traffic.received(count);
                     return Ok(true);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -416,7 +426,9 @@ pub struct RemoteLock<W> {
 
 impl<W: Wire> RemoteLock<W> {
     /// On this connection, in this protocol.
-    pub fn new(client: Client, wire: W) -> RemoteLock<W> {
+    pub fn new(mut client: Client, wire: W) -> RemoteLock<W> {
+        // What was said so far was for no lock.
+        client.traffic = Traffic::default();
         RemoteLock {
             client,
             wire,
@@ -494,6 +506,10 @@ impl<W: Wire> Lock for RemoteLock<W> {
     #[inline]
     fn token(&self) -> Option<u64> {
         self.token
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.client.traffic)
     }
 
     fn part(&mut self) -> Result<(), CallError> {
@@ -582,6 +598,16 @@ mod tests {
         assert_eq!(Address::tcp("//[::1]:80"), tcp("[::1]:80"));
         for sad in ["", "//", "//host", "//:80", "//host:", "//host:99999"] {
             assert!(Address::tcp(sad).is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn servers_of_a_cluster_are_read_as_typed() {
+        let count = |text: &str| Address::several(text).map(|servers| servers.len());
+        assert_eq!(count("//a:2181"), Ok(1));
+        assert_eq!(count("//a:2181,b:2181,[::1]:2182"), Ok(3));
+        for sad in ["", "//a", "//a:1,", "//a:1,b"] {
+            assert!(Address::several(sad).is_err(), "{sad}");
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::remote::Stream;
 use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
-use crate::{CallError, Lock, Mode, Outcome, Wait};
+use crate::{CallError, Lock, Mode, Outcome, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use std::io::{self, Read, Write};
@@ -29,6 +29,7 @@ struct Socket {
     filled: usize,
     /// How long a read waits.
     patience_ns: Option<u64>,
+    traffic: Traffic,
 }
 
 /// How a read ended.
@@ -48,6 +49,7 @@ impl<W: Wire> SteppedLock<W> {
                 input: vec![0; 4096],
                 filled: 0,
                 patience_ns: None,
+                traffic: Traffic::default(),
             },
             wire,
             token: None,
@@ -96,7 +98,11 @@ impl<W: Wire> SteppedLock<W> {
 
 impl Socket {
     fn send(&mut self, name: &'static str) -> Result<(), CallError> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
         let sent = (&self.stream).write_all(&self.out);
+        self.traffic.sent(self.out.len());
         self.out.clear();
         sent.map_err(|error| CallError::from_system(name, &error))
     }
@@ -118,6 +124,7 @@ impl Socket {
             }),
             Ok(count) => {
                 self.filled += count;
+                self.traffic.received(count);
                 Ok(Heard::Bytes)
             }
             Err(error) => match error.kind() {
@@ -171,6 +178,10 @@ impl<W: Wire> Lock for SteppedLock<W> {
 
     fn leased_at_ns(&self) -> Option<u64> {
         self.wire.sent_ns()
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.socket.traffic)
     }
 
     /// Ends the session, and waits until the server has.

@@ -177,12 +177,16 @@ pub struct LockCapabilities {
     pub durable: bool,
     /// Several servers can agree on what is granted.
     pub replicated: bool,
+    /// A cluster of it can be launched.
+    pub clusters: bool,
     /// Each grant comes with a fencing token ([`crate::Lock::token`]).
     pub fenced: bool,
     /// The target that only answers, reached by the same path in the same protocol.
     pub answering: Option<&'static str>,
     /// What that path costs alone is measured before the first run, in turns with it.
     pub path_alone: bool,
+    /// Processes and threads that each worker starts for itself, at least.
+    pub starts: u64,
     /// It uses up System V semaphores, which `kernel.sem` limits.
     pub semaphore_sets: bool,
 }
@@ -202,9 +206,11 @@ impl LockCapabilities {
         tasks: false,
         durable: false,
         replicated: false,
+        clusters: false,
         fenced: false,
         answering: None,
         path_alone: false,
+        starts: 0,
         semaphore_sets: false,
     };
 

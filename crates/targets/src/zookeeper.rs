@@ -12,7 +12,7 @@ mod session;
 mod wire;
 
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, text};
+use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::Address;
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
@@ -52,20 +52,23 @@ impl Target for Zookeeper {
         name: "zookeeper",
         aliases: &[],
         argument: Some("//HOST:PORT[,HOST:PORT...]"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| servers(place).map(|_| ())),
+        check_argument: |argument| {
+            argument.map_or(Ok(()), |place| Address::several(place).map(|_| ()))
+        },
         family: Family::Service,
         summary: "ZooKeeper by Curator's recipe: a sequential node, waits for the node before it",
-        details: "Without an address, a server launched for the run (Debian package zookeeper), with a \
-                  tickTime of 2 s, or of half the lease that --lease asks for (`lease_lag_ns` in the \
-                  result). As Curator's InterProcessMutex: a worker creates an ephemeral sequential \
-                  node whose name has a GUID, and lists the nodes of the lock; if its own is not the \
-                  first, it reads the one before with a watch, and lists again when that is gone; \
-                  release deletes the node. One session for each worker, of 60 s or what the server \
-                  grants, with a ping every third of it while a worker waits. Durable; replicated by \
-                  an ensemble, whose servers the workers take in turn; the czxid is the fencing \
-                  token; served in order of creation. The session's end frees a dead owner's lock, at \
-                  most a tickTime later. A worker that holds for longer than its session loses the \
-                  lock. No authentication, no TLS.",
+        details: "Without an address, a server launched for the run (Debian package zookeeper), or \
+                  an ensemble of as many as --members says, with a tickTime of 2 s, or of half the \
+                  lease that --lease asks for (`lease_lag_ns` in the result). As Curator's \
+                  InterProcessMutex: a worker creates an ephemeral sequential node whose name has a \
+                  GUID, and lists the nodes of the lock; if its own is not the first, it reads the \
+                  one before with a watch, and lists again when that is gone; release deletes the \
+                  node. One session for each worker, of 60 s or what the server grants, with a ping \
+                  every third of it while a worker waits. Durable; replicated by an ensemble, whose \
+                  servers the workers take in turn; the czxid is the fencing token; served in order \
+                  of creation. The session's end frees a dead owner's lock, at most a tickTime \
+                  later. A worker that holds for longer than its session loses the lock. No \
+                  authentication, no TLS.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -74,6 +77,7 @@ impl Target for Zookeeper {
             tasks: true,
             durable: true,
             replicated: true,
+            clusters: true,
             fenced: true,
             ..LockCapabilities::NONE
         },
@@ -82,7 +86,7 @@ impl Target for Zookeeper {
 
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
-            let servers = servers(place).map_err(SetupError)?;
+            let servers = Address::several(place).map_err(SetupError)?;
             Session::open(&servers, 0, TIMEOUT)?.close()
         })
     }
@@ -94,12 +98,14 @@ impl Target for Zookeeper {
     fn prepare(setup: &Setup<'_>) -> Result<Zookeeper, SetupError> {
         let asked = setup.lease.unwrap_or(TIMEOUT);
         let (servers, pid, tick_ms) = match setup.argument {
-            Some(place) => (servers(place).map_err(SetupError)?, None, None),
+            Some(place) => (Address::several(place).map_err(SetupError)?, None, None),
             None => {
-                let recipe = Launch::of(asked);
-                let launched = setup.launcher.follow(&recipe)?;
-                let address = Address::Tcp(launched.address);
-                (vec![address], Some(launched.pid), Some(recipe.tick_ms))
+                let members = Launch::members(setup.members, asked)?;
+                let recipes: Vec<&dyn Recipe> = members.iter().map(|one| one as _).collect();
+                let launched = setup.launcher.follow_all(&recipes)?;
+                let pid = launched.first().map(|first| first.pid);
+                let addresses = launched.into_iter().map(|one| Address::Tcp(one.address));
+                (addresses.collect(), pid, Some(tick_ms(asked)))
             }
         };
         let names = Names::new(setup)?;
@@ -204,12 +210,6 @@ impl Zookeeper {
     }
 }
 
-/// The servers of `//HOST:PORT[,HOST:PORT...]`.
-fn servers(argument: &str) -> Result<Vec<Address>, String> {
-    let places = argument.strip_prefix("//").unwrap_or(argument);
-    places.split(',').map(Address::tcp).collect()
-}
-
 /// The nodes below which workers create theirs: containers, which the server removes by
 /// itself when they have been empty for a while.
 fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<(), SetupError> {
@@ -246,15 +246,50 @@ static JAVA: Program = Program {
 #[derive(Debug)]
 pub struct Launch {
     /// Its unit of time.
-    pub tick_ms: u64,
+    tick_ms: u64,
+    /// Its place in the ensemble, from 0.
+    number: usize,
+    /// The ports by which each member hears the others: as a follower, and in elections.
+    /// Empty: it is alone.
+    ports: Vec<(u16, u16)>,
+}
+
+/// The unit of time for sessions that live so long.
+fn tick_ms(lease: Duration) -> u64 {
+    let ticks = lease.as_millis() as u64 / TICKS_OF_LEAST_SESSION;
+    ticks.clamp(1, TICK_MS)
 }
 
 impl Launch {
-    /// For sessions that live so long.
-    fn of(lease: Duration) -> Launch {
-        let ticks = lease.as_millis() as u64 / TICKS_OF_LEAST_SESSION;
-        Launch {
-            tick_ms: ticks.clamp(1, TICK_MS),
+    /// The members of an ensemble for sessions that live so long.
+    ///
+    /// # Errors
+    /// No free ports.
+    pub fn members(count: usize, lease: Duration) -> Result<Vec<Launch>, SetupError> {
+        let ports = match count {
+            0 | 1 => Vec::new(),
+            _ => free_ports(2 * count)?,
+        };
+        let ports: Vec<(u16, u16)> = ports.chunks_exact(2).map(|two| (two[0], two[1])).collect();
+        let member = |number| Launch {
+            tick_ms: tick_ms(lease),
+            number,
+            ports: ports.clone(),
+        };
+        Ok((0..count.max(1)).map(member).collect())
+    }
+
+    /// What its settings say of the ensemble; numbers there begin at 1.
+    fn ensemble(&self) -> String {
+        let each = self.ports.iter().zip(1..);
+        let servers: String = each
+            .map(|((follow, elect), number)| {
+                format!("server.{number}=127.0.0.1:{follow}:{elect}\n")
+            })
+            .collect();
+        match servers.as_str() {
+            "" => servers,
+            _ => format!("initLimit=20\nsyncLimit=20\n{servers}"),
         }
     }
 }
@@ -271,17 +306,22 @@ impl Recipe for Launch {
     fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
         let settings = format!(
             "tickTime={}\ndataDir={}\nclientPortAddress=127.0.0.1\nclientPort={}\n\
-             maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n",
+             maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=srvr\n{}",
             self.tick_ms,
-            text(&ground.directory.join("data")),
-            ground.port
+            text(&ground.directory),
+            ground.port,
+            self.ensemble()
         );
         // What it logs goes to its output.
         let logs = "log4j.rootLogger=WARN, out\n\
                     log4j.appender.out=org.apache.log4j.ConsoleAppender\n\
                     log4j.appender.out.layout=org.apache.log4j.PatternLayout\n\
                     log4j.appender.out.layout.ConversionPattern=%p %c{1}: %m%n\n";
-        vec![("zoo.cfg", settings), ("log4j.properties", logs.to_owned())]
+        vec![
+            ("zoo.cfg", settings),
+            ("log4j.properties", logs.to_owned()),
+            ("myid", format!("{}\n", self.number + 1)),
+        ]
     }
 
     fn arguments(&self, ground: &Ground) -> Words {
@@ -313,20 +353,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_as_typed() {
-        let count = |text: &str| servers(text).map(|servers| servers.len());
-        assert_eq!(count("//a:2181"), Ok(1));
-        assert_eq!(count("//a:2181,b:2181,[::1]:2182"), Ok(3));
-        for sad in ["", "//a", "//a:1,", "//a:1,b"] {
-            assert!(servers(sad).is_err(), "{sad}");
+    fn no_session_is_shorter_than_the_server_grants() {
+        for (lease_s, tick_ms) in [(60, 2_000), (4, 2_000), (2, 1_000), (1, 500)] {
+            assert_eq!(super::tick_ms(Duration::from_secs(lease_s)), tick_ms);
         }
     }
 
     #[test]
-    fn no_session_is_shorter_than_the_server_grants() {
-        for (lease_s, tick_ms) in [(60, 2_000), (4, 2_000), (2, 1_000), (1, 500)] {
-            let launch = Launch::of(Duration::from_secs(lease_s));
-            assert_eq!(launch.tick_ms, tick_ms, "{lease_s} s");
-        }
+    fn members_of_an_ensemble_know_each_other_by_ports_of_their_own() {
+        let alone = Launch::members(1, TIMEOUT).unwrap();
+        assert_eq!((alone.len(), alone[0].ensemble()), (1, String::new()));
+        let three = Launch::members(3, TIMEOUT).unwrap();
+        assert_eq!(three.len(), 3);
+        assert!(
+            three
+                .iter()
+                .all(|one| one.ensemble() == three[0].ensemble())
+        );
+        let ports = three[0].ports.iter().flat_map(|(a, b)| [*a, *b]);
+        assert_eq!(ports.collect::<std::collections::BTreeSet<u16>>().len(), 6);
+        assert_eq!(three[0].ensemble().matches("server.").count(), 3);
     }
 }

@@ -27,7 +27,11 @@ struct Server {
 
 impl Server {
     fn start(tick_ms: u64) -> Server {
-        let launched = servers::InProcess.follow(&Launch { tick_ms }).unwrap();
+        // The shortest session lasts two ticks.
+        let alone = Launch::members(1, Duration::from_millis(2 * tick_ms))
+            .unwrap()
+            .remove(0);
+        let launched = servers::InProcess.follow(&alone).unwrap();
         Server {
             address: launched.address,
             asked: AtomicI64::new(0),

@@ -135,6 +135,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         range: Range::Same,
         open_each: false,
         slots: 64,
+        members: 1,
         holds_many: false,
         lease: None,
         common_name: None,

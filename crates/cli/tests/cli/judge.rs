@@ -7,7 +7,7 @@
 use crate::common::cgroup::Cgroup;
 use crate::common::loops::Loops;
 use crate::common::processes::{Signal, lives, marked};
-use crate::common::{Done, Place, alone, beside, in_five_tries, must_have, until};
+use crate::common::{Done, Place, alone, beside, in_five_tries, must_be_root, must_have, until};
 use jostle_model::judged::{Limit, Watched};
 use jostle_model::record::Record;
 use std::net::{TcpListener, TcpStream};
@@ -393,5 +393,71 @@ mod alone {
             (found && doubled.low > 1.3 && doubled.high < 2.6).then_some(())
         });
         drop(server);
+    }
+
+    /// What the page asks for, each at the port that its commands name.
+    const SERVERS: &str = "set -e; ip link set lo up
+redis-server --port 6379 --save '' --appendonly no >/dev/null &
+echo 'pid nginx.pid; error_log stderr; events {} http { access_log off; server { listen 8080; return 200 x; } }' > nginx.conf
+nginx -p . -c nginx.conf -g 'daemon off;' 2>/dev/null &
+bin=$(ls -d /usr/lib/postgresql/*/bin | tail -n 1)
+as='setpriv --reuid=postgres --regid=postgres --clear-groups'
+mkdir data; chown postgres . data
+$as $bin/initdb -D data -A trust >/dev/null
+$as $bin/postgres -D data -k '' -h 127.0.0.1 >/dev/null 2>&1 &
+export PGUSER=postgres
+until redis-cli ping; do sleep 0.1; done >/dev/null 2>&1
+until curl -s http://127.0.0.1:8080/; do sleep 0.1; done >/dev/null
+until $bin/pg_isready -q -h 127.0.0.1; do sleep 0.1; done
+$bin/pgbench -q -i -h 127.0.0.1 >/dev/null 2>&1
+PATH=$PATH:$bin
+";
+
+    #[test]
+    #[ignore = "cargo xtask long"]
+    fn the_commands_of_the_page_run_as_they_stand() {
+        let _alone = alone();
+        must_be_root("make a network and processes of its own");
+        for (program, package) in [
+            ("redis-benchmark", "redis-tools"),
+            ("nginx", "nginx-light"),
+            ("wrk", "wrk"),
+            ("ab", "apache2-utils"),
+            ("curl", "curl"),
+        ] {
+            must_have(program, package);
+        }
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let page = std::fs::read_to_string(format!("{root}/docs/judge.md")).unwrap();
+        let blocks = page.split("```sh\n").skip(1);
+        let commands: Vec<&str> = blocks
+            .flat_map(|block| block.split("```").next().unwrap().lines())
+            .collect();
+        assert_eq!(commands.len(), 6, "{commands:?}");
+        let place = Place::new();
+        // 3: the generator was the limit.
+        let each: String = commands
+            .iter()
+            .map(|command| {
+                format!(
+                    "{command} >&2 || [ $? = 3 ] || {{ echo \"failed: {command}\"; exit 1; }}\n"
+                )
+            })
+            .collect();
+        let binary = std::path::Path::new(env!("CARGO_BIN_EXE_jostle"));
+        let path = std::env::var("PATH").unwrap();
+        let done = Command::new("unshare")
+            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["sh", "-c", &format!("{SERVERS}{each}")])
+            .current_dir(place.path())
+            .env(
+                "PATH",
+                format!("{}:{path}", binary.parent().unwrap().display()),
+            )
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{:?}\n{said}", done.status);
+        assert_eq!(said.matches("limit: ").count(), commands.len(), "{said}");
     }
 }

@@ -372,7 +372,8 @@ impl Browser {
         let ask = serde_json::json!({
             "id": 1,
             "method": "Runtime.evaluate",
-            "params": { "expression": "document.documentElement.outerHTML" },
+            // None while the page is still loading.
+            "params": { "expression": "document.documentElement?.outerHTML ?? ''" },
         });
         let text = ask.to_string();
         // One frame of text; a mask of zeros leaves it as it is.

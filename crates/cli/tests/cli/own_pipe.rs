@@ -22,6 +22,23 @@ fn run(line: &str, target: &str) -> Done {
 }
 
 #[test]
+fn a_fencing_token_that_does_not_grow_is_told() {
+    let _beside = beside();
+    let line = "contend -w 1 -b 1ms -t 0.3 --runs 1 --format json";
+    let point = run(line, &broken("same token")).exits(3).point();
+    let told = reason(&point, "exclusion").unwrap();
+    assert_eq!(told.is, Is::Invalid);
+    assert!(told.text.contains("it fences off nobody"), "{}", told.text);
+    let seen = point.exclusion.unwrap();
+    // The first has none before it.
+    assert_eq!(
+        seen.tokens_out_of_order,
+        Some(seen.tokens_checked.unwrap() - 1)
+    );
+    assert_eq!(seen.violations, 0);
+}
+
+#[test]
 fn programs_that_break_the_protocol_are_quoted_before_the_window() {
     let _beside = beside();
     for (kind, says) in [

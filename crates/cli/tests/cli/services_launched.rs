@@ -80,6 +80,76 @@ fn the_cpu_time_of_a_server_is_that_of_all_its_processes() {
     assert!(server_s > 6_000.0 * 5e-6, "{server_s} s for 6000 pairs");
 }
 
+/// A cluster of three agrees on each grant, and dies with the run.
+fn three_servers_agree(name: &str) {
+    let line = format!("contend {name} --members 3 -w 6 -b 1ms -i 0 -t 1 --warmup 500ms");
+    let done = as_json(&line).within(Duration::from_secs(180)).run();
+    let point = done.measures().leaves_nothing().point();
+    is_faultless(&point);
+    assert!(point.operations > 0, "{point:?}");
+    // Each of three processes has worked for it.
+    let server_s = point.accounts.unwrap().server_s.unwrap();
+    assert!(server_s > 0.0, "{server_s}");
+}
+
+#[test]
+fn a_cluster_of_etcd_is_launched() {
+    let _beside = beside();
+    three_servers_agree("etcd");
+    for (line, says) in [
+        (
+            "contend redis --members 3",
+            "no cluster of it can be launched",
+        ),
+        (
+            "contend etcd://127.0.0.1:1 --members 3",
+            "these servers run already",
+        ),
+        (
+            "recover flock --members 2",
+            "no cluster of it can be launched",
+        ),
+    ] {
+        jostle(line).run().exits(2).says(says).prints_nothing();
+    }
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn an_ensemble_of_zookeeper_is_launched() {
+    let _beside = beside();
+    three_servers_agree("zookeeper");
+}
+
+/// The recipes' own numbers: one request to acquire and one to release, unless it takes more
+/// to know who is first.
+#[test]
+fn round_trips_are_those_of_the_recipe() {
+    let _beside = beside();
+    for (target, expected) in [
+        ("redis", 2.0),
+        ("lockd", 2.0),
+        ("etcd", 2.0),
+        ("zookeeper", 3.0),
+    ] {
+        for carrier in ["processes", "tasks"] {
+            if (target, carrier) == ("etcd", "tasks") {
+                continue;
+            }
+            let line = format!("stream {target} -n 500 -w 1 --as {carrier}");
+            let point = as_json(&line).run().measures().leaves_nothing().point();
+            is_faultless(&point);
+            let traffic = point.traffic.unwrap();
+            assert_eq!(traffic.grants, 500, "{line}");
+            let (round_trips, bytes) = traffic.for_each_grant().unwrap();
+            // A session is kept alive now and then.
+            let is_as_expected = (expected..expected + 0.02).contains(&round_trips);
+            assert!(is_as_expected, "{line}: {round_trips}");
+            assert!((40.0..2_000.0).contains(&bytes), "{line}: {bytes}");
+        }
+    }
+}
+
 #[test]
 fn a_service_that_queues_takes_many_requests_at_once() {
     let _beside = beside();

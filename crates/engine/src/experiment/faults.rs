@@ -66,6 +66,7 @@ impl Course<'_, '_> {
             within: plan.within.unwrap_or_default(),
             pause: plan.pause.unwrap_or_default(),
             lease: plan.lease.unwrap_or_default(),
+            members: plan.members.unwrap_or(1) as usize,
             timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
             seed: rng.next_u64(),
         };

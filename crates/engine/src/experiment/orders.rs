@@ -137,6 +137,7 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         acquire_timeout: plan.acquire_timeout,
         open_each: plan.open_each.unwrap_or(false),
         slots: plan.slots.unwrap_or(1) as usize,
+        members: plan.members.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         wake_early: Nanos::ZERO,
         during: None,

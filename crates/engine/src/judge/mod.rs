@@ -183,7 +183,7 @@ impl<'a> Sampler<'a> {
 
     /// Looks for the server's processes.
     fn know(&mut self, at: &ServerAt) {
-        let server = Server::of(Some(at), "", None);
+        let server = Server::of(Some(at), "", &[]);
         server.look();
         self.kin.serve(&server.roots());
         self.found = Some((server, at.to_string()));

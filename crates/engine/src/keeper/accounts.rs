@@ -124,13 +124,13 @@ pub fn busy_ns() -> Option<u64> {
 
 impl Books {
     /// Before the first worker exists.
-    pub fn open(order: &RunOrder, embedded: Option<u32>) -> Books {
+    pub fn open(order: &RunOrder, embedded: &[u32]) -> Books {
         let server = Server::of(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
-            (Some(_), _) => ours(&order.cpus, &order.server_cpus),
+            ([_, ..], _) => ours(&order.cpus, &order.server_cpus),
             // Somebody else's runs where it likes.
-            (None, true) => Vec::new(),
-            (None, false) => order.cpus.clone(),
+            ([], true) => Vec::new(),
+            ([], false) => order.cpus.clone(),
         };
         Books::with(server, cpus, order.share.is_some())
     }

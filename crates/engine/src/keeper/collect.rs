@@ -45,6 +45,9 @@ pub fn collect<T: Work>(
         ..Yield::default()
     };
     data.received = pages.iter().map(|page| page.get(Word::Total)).sum();
+    let sum = |word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    let traffic = (sum(Word::RoundTrips), sum(Word::Carried));
+    data.traffic = (traffic.0 > 0).then_some(traffic);
     data.server_counted = seen.server.grants;
     data.server_binds = seen.server.binds;
     data.server_unbinds = seen.server.unbinds;
@@ -364,6 +367,7 @@ fn exclusion(data: &mut Yield, pages: &[Page<'_>], witness: &Witness, dead: &BTr
     // A worker that dies between the two counters leaves them one apart.
     let apart = sum(Word::Witnessed).abs_diff(witness.counted());
     data.lost_updates = apart.saturating_sub(dead.len() as u64);
+    data.tokens = (sum(Word::Tokens), sum(Word::TokensBehind));
     let (seen, all) = (sum(Word::ReadersSeen), sum(Word::ReadersAll));
     data.reader_coverage = (all > 0).then(|| seen as f64 / all as f64);
 }

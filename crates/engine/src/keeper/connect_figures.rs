@@ -57,7 +57,7 @@ impl Figures {
     /// Before the first connection.
     pub fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
         let order = sweep.order;
-        let server = Server::of(order.server.as_ref(), &order.target, None);
+        let server = Server::of(order.server.as_ref(), &order.target, &[]);
         let mut figures = Figures {
             ramp_ns,
             memory: KernelMemory::read(),

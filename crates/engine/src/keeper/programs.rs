@@ -58,6 +58,26 @@ pub struct Restart {
     pub quits: bool,
 }
 
+/// One that was started, and may not be ready yet.
+struct Begun {
+    ground: Ground,
+    pid: u32,
+}
+
+impl Begun {
+    fn launched(self) -> Launched {
+        Launched {
+            address: self.ground.address(),
+            secret: self.ground.secret,
+            pid: self.pid,
+        }
+    }
+}
+
+fn failed(what: &str, recipe: &dyn Recipe, said: &str) -> SetupError {
+    SetupError(format!("{what} {}: {said}", recipe.program().file))
+}
+
 impl Site<'_> {
     /// Follows a recipe to its end. `started` hears of the process at once, so that it is
     /// ended whatever comes.
@@ -69,62 +89,79 @@ impl Site<'_> {
         recipe: &dyn Recipe,
         mut started: impl FnMut(Started),
     ) -> Result<Launched, SetupError> {
-        let program = recipe.program().find()?;
-        let file = recipe.program().file;
-        let failed = |what: &str, said: String| SetupError(format!("{what} {file}: {said}"));
         let mut tries = 0..PORTS;
         loop {
             tries.next();
-            let ground = Ground {
-                program: program.clone(),
-                directory: self.make_directory().map_err(|error| {
-                    let text = format!("cannot make a directory for it: {error}");
-                    failed(
-                        "cannot launch",
-                        format!("{text}; is $TMPDIR or /var/tmp writable?"),
-                    )
-                })?,
-                port: free_port()?,
-                secret: secret()?,
-            };
-            let user = self.furnish(recipe, &ground);
-            let user = user.map_err(|error| failed("cannot prepare", error.to_string()))?;
-            for words in recipe.before(&ground) {
-                self.run_to_its_end(&words, &ground.directory, user)
-                    .map_err(|said| failed("cannot prepare", said))?;
-            }
-            let words = [
-                vec![first_word(recipe, &ground)?],
-                recipe.arguments(&ground),
-            ]
-            .concat();
-            let pid = self
-                .spawn(&words, &ground.directory, user)
-                .map_err(|error| failed("cannot start", error.to_string()))?;
-            started(Started {
-                pid,
-                restart: Restart {
-                    words,
-                    directory: ground.directory.clone(),
-                    user,
-                    address: ground.address(),
-                    quits: recipe.quits(),
-                },
-            });
-            match self.until_ready(recipe, &ground, pid) {
-                Ok(()) => {
-                    let address = ground.address();
-                    let secret = ground.secret;
-                    return Ok(Launched {
-                        address,
-                        secret,
-                        pid,
-                    });
-                }
+            let begun = self.begin(recipe, &mut started)?;
+            match self.until_ready(recipe, &begun) {
+                Ok(()) => return Ok(begun.launched()),
                 Err(said) if is_taken(&said) && !tries.is_empty() => {}
-                Err(said) => return Err(failed("cannot launch", said)),
+                Err(said) => return Err(failed("cannot launch", recipe, &said)),
             }
         }
+    }
+
+    /// Follows those of a cluster, none of which may be ready before all are there.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn follow_all(
+        &self,
+        recipes: &[&dyn Recipe],
+        mut started: impl FnMut(Started),
+    ) -> Result<Vec<Launched>, SetupError> {
+        let all = recipes.iter();
+        let begun: Vec<Begun> = all
+            .map(|recipe| self.begin(*recipe, &mut started))
+            .collect::<Result<_, _>>()?;
+        for (recipe, begun) in recipes.iter().zip(&begun) {
+            self.until_ready(*recipe, begun)
+                .map_err(|said| failed("cannot launch", *recipe, &said))?;
+        }
+        Ok(begun.into_iter().map(Begun::launched).collect())
+    }
+
+    /// Starts what a recipe describes, on a ground of its own.
+    fn begin(
+        &self,
+        recipe: &dyn Recipe,
+        started: &mut impl FnMut(Started),
+    ) -> Result<Begun, SetupError> {
+        let ground = Ground {
+            program: recipe.program().find()?,
+            directory: self.make_directory().map_err(|error| {
+                let text = format!("cannot make a directory for it: {error}");
+                let text = format!("{text}; is $TMPDIR or /var/tmp writable?");
+                failed("cannot launch", recipe, &text)
+            })?,
+            port: free_port()?,
+            secret: secret()?,
+        };
+        let user = self.furnish(recipe, &ground);
+        let user = user.map_err(|error| failed("cannot prepare", recipe, &error.to_string()))?;
+        for words in recipe.before(&ground) {
+            self.run_to_its_end(&words, &ground.directory, user)
+                .map_err(|said| failed("cannot prepare", recipe, &said))?;
+        }
+        let words = [
+            vec![first_word(recipe, &ground)?],
+            recipe.arguments(&ground),
+        ]
+        .concat();
+        let pid = self
+            .spawn(&words, &ground.directory, user)
+            .map_err(|error| failed("cannot start", recipe, &error.to_string()))?;
+        started(Started {
+            pid,
+            restart: Restart {
+                words,
+                directory: ground.directory.clone(),
+                user,
+                address: ground.address(),
+                quits: recipe.quits(),
+            },
+        });
+        Ok(Begun { ground, pid })
     }
 
     /// Starts a server again that was killed. Returns its process.
@@ -181,11 +218,12 @@ impl Site<'_> {
         }
     }
 
-    fn until_ready(&self, recipe: &dyn Recipe, ground: &Ground, pid: u32) -> Result<(), String> {
+    fn until_ready(&self, recipe: &dyn Recipe, begun: &Begun) -> Result<(), String> {
+        let Begun { ground, pid } = begun;
         let deadline = Instant::now() + PATIENCE;
         let mut missing;
         loop {
-            if process::is_gone(pid) {
+            if process::is_gone(*pid) {
                 return Err(format!("it ended: {}", last_words(&ground.directory)));
             }
             match recipe.ready(ground) {

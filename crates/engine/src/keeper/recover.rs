@@ -66,6 +66,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             range: Range::Same,
             open_each: false,
             slots: 1,
+            members: order.members,
             holds_many: false,
             lease: Some(Duration::from_nanos(order.lease.0)),
             common_name: None,

@@ -208,6 +208,16 @@ impl<'a> Servers<'a> {
         }
     }
 
+    fn note(&self, Started { pid, restart }: Started) {
+        self.running.borrow_mut().push(Running {
+            pid,
+            stop: Stop::Kill {
+                quits: restart.quits,
+            },
+            again: Some(Again::Followed(restart)),
+        });
+    }
+
     fn start(&self, server: &str) -> Result<String, String> {
         let directory = match self.lasting {
             true => Some(self.ledger.make_directory().map_err(|error| {
@@ -315,16 +325,21 @@ impl Launcher for Servers<'_> {
     }
 
     fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
-        let note = |Started { pid, restart }: Started| {
-            self.running.borrow_mut().push(Running {
-                pid,
-                stop: Stop::Kill {
-                    quits: restart.quits,
-                },
-                again: Some(Again::Followed(restart)),
-            });
-        };
-        self.site().follow(recipe, note)
+        self.site().follow(recipe, |started| self.note(started))
+    }
+
+    fn follow_all(&self, recipes: &[&dyn Recipe]) -> Result<Vec<Launched>, SetupError> {
+        match recipes {
+            [one] => Ok(vec![self.follow(*one)?]),
+            _ => self
+                .site()
+                .follow_all(recipes, |started| self.note(started)),
+        }
+    }
+
+    fn launched(&self) -> Vec<u32> {
+        let running = self.running.borrow();
+        running.iter().map(|running| running.pid).collect()
     }
 
     fn answering_program(&self) -> Vec<String> {

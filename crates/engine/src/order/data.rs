@@ -75,6 +75,10 @@ pub struct Yield {
     pub holder_died: u64,
     /// What the holder's counter lost.
     pub lost_updates: u64,
+    /// Fencing tokens that were compared with those before them, and those that were not
+    /// greater.
+    #[serde(default)]
+    pub tokens: (u64, u64),
     /// Share of the readers that writers looked at.
     pub reader_coverage: Option<f64>,
     /// The first few overlaps, in words.
@@ -113,6 +117,9 @@ pub struct Yield {
     pub server_unbinds: Option<u64>,
     /// Grants that the workers received in the run, warm-up and drain included.
     pub received: u64,
+    /// How often workers asked their server in the run, and the bytes of both directions.
+    #[serde(default)]
+    pub traffic: Option<(u64, u64)>,
     /// CPU time of the server within the window, where its process is ours to
     /// look at.
     pub server_cpu_ns: Option<u64>,

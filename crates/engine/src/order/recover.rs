@@ -21,6 +21,8 @@ pub struct RecoverOrder {
     pub pause: Nanos,
     /// The lease of locks that have one.
     pub lease: Nanos,
+    /// Servers of a cluster that is launched.
+    pub members: usize,
     /// Slack of each process's timers.
     pub timer_slack: Nanos,
     /// The seed of the time at which the fault strikes.

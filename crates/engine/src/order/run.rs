@@ -61,6 +61,8 @@ pub struct RunOrder {
     pub open_each: bool,
     /// Semaphores for several keys.
     pub slots: usize,
+    /// Servers of a cluster that is launched.
+    pub members: usize,
     /// Slack of each worker's timers.
     pub timer_slack: Nanos,
     /// By how much the sleep of a hold is cut short; the rest is spun.

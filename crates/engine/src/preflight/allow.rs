@@ -22,6 +22,8 @@ pub struct Need {
     pub carrier: Carrier,
     /// Threads that carry tasks.
     pub generator_threads: u64,
+    /// Processes and threads that each worker starts for itself.
+    pub started_each: u64,
     /// Descriptors that each worker opens for itself.
     pub descriptors_each: u64,
     /// System V semaphores, in one set; 0 for targets that use none.
@@ -43,7 +45,7 @@ pub struct Refusal {
     pub text: String,
 }
 
-/// Tasks of jostle itself beside the workers: the keeper, and a spare one.
+/// Tasks of jostle itself beside the workers: the keeper, and the cleaner.
 const OWN_TASKS: u64 = 2;
 
 /// Descriptors of a worker beside its target's: the three standard ones, pipes,
@@ -91,6 +93,14 @@ pub fn fits(need: &Need, machine: &Machine) -> Result<(), Refusal> {
 }
 
 impl Need {
+    /// Tasks of jostle itself; the first thread of a process of threads is no worker.
+    fn own_tasks(&self) -> u64 {
+        match self.carrier {
+            Carrier::Processes => OWN_TASKS,
+            Carrier::Threads | Carrier::Tasks => OWN_TASKS + 1,
+        }
+    }
+
     /// `10000 worker processes`.
     fn carriers(&self) -> String {
         match (self.workers, self.carrier) {
@@ -212,12 +222,13 @@ fn raise_rlimit(flag: &str, option: &str, hard: Option<u64>, to: u64) -> String 
 }
 
 fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
+    let each = 1 + need.started_each;
     let carriers = match need.carrier {
-        Carrier::Processes | Carrier::Threads => need.workers,
+        Carrier::Processes | Carrier::Threads => need.workers.saturating_mul(each),
         Carrier::Tasks => need.generator_threads,
     };
     let more = carriers
-        .saturating_add(OWN_TASKS)
+        .saturating_add(need.own_tasks())
         .saturating_mul(need.ranks);
     // The tightest, so that what `at most` promises holds for all of them.
     let tightest = task_limits(machine, more)
@@ -234,7 +245,7 @@ fn tasks(need: &Need, machine: &Machine) -> Result<(), Refusal> {
                 limit.max,
                 limit.used,
                 limit.remedy,
-                need.or_fewer((limit.room() / need.ranks).saturating_sub(OWN_TASKS)),
+                need.or_fewer((limit.room() / need.ranks).saturating_sub(need.own_tasks()) / each),
             ),
         }),
         _ => Ok(()),

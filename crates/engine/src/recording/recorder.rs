@@ -183,6 +183,12 @@ impl<'a> Recorder<'a> {
         }
     }
 
+    /// The grant came with this fencing token; we still hold.
+    #[inline(always)]
+    pub fn came_with(&self, key: usize, mode: Mode, token: u64) {
+        self.guard.look_at_token(key, mode, token);
+    }
+
     /// Whether the owner still does what it wanted the lock for. A grant that
     /// came after the window is given back at once.
     #[inline(always)]

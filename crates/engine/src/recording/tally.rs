@@ -170,6 +170,14 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// The grant came with this fencing token; the lock is not released yet.
+    #[inline(always)]
+    pub fn came_with(&self, key: usize, token: u64) {
+        if self.full {
+            self.guard.look_at_token(key, Mode::Exclusive, token);
+        }
+    }
+
     /// Whether grants are logged.
     #[inline(always)]
     pub fn logs(&self) -> bool {

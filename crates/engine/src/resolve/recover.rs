@@ -17,7 +17,10 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> 
         plan.targets = named(defaults::targets(plan.workload));
     }
     let specs = specs(&plan)?;
-    specs.iter().try_for_each(check_target)?;
+    for spec in &specs {
+        check_target(spec)?;
+        super::check_members(&plan, spec)?;
+    }
     if let Some(asked) = &plan.fault {
         check_asked(asked, &specs)?;
     }
@@ -56,7 +59,11 @@ pub fn notes(resolved: &Resolved) -> Vec<String> {
     // What makes no sense for any target is not in the plan; this one does, elsewhere.
     let over_tcp = |spec: &&Spec| spec.argument.is_none() && spec.entry.is_over_tcp();
     let chosen = !resolved.given.iter().any(|option| option == "--fault");
-    let uncut = resolved.specs.iter().find(over_tcp).filter(|_| chosen && !link::may_cut());
+    let uncut = resolved
+        .specs
+        .iter()
+        .find(over_tcp)
+        .filter(|_| chosen && !link::may_cut());
     let uncut = uncut.map(|spec| format!("cut is left out: {}", why(Fault::Cut, spec)));
     let left_out = faults.flat_map(|fault| {
         let without = resolved

@@ -145,6 +145,9 @@ impl<'a> Contending<'a> {
                     self.notes
                         .granted::<true>(self.key, self.mode, self.attempt, self.stamped);
                 self.grant = Some(grant);
+                if let Some(token) = self.token {
+                    self.notes.came_with(self.key, self.mode, token);
+                }
                 self.notes.holds(&grant)
             }
             false => self.counted(),
@@ -236,7 +239,7 @@ impl Job for Contending<'_> {
             }
             _ => {
                 let answer = self.wire.acquired(self.key, reply)?;
-                if answer == Answer::Granted && self.notes.logs() {
+                if answer == Answer::Granted {
                     self.token = self.wire.token(reply);
                 }
                 self.answered(answer, out)

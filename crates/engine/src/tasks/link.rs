@@ -1,6 +1,7 @@
 //! One task's connection: a socket that never waits, what is still to be sent,
 //! and the beginning of a reply whose rest has not come.
 
+use jostle_targets::Traffic;
 use jostle_targets::remote::Stream;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,6 +17,7 @@ pub struct Link {
     out: Vec<u8>,
     sent: usize,
     kept: Vec<u8>,
+    traffic: Traffic,
 }
 
 /// What a reading came to.
@@ -41,6 +43,7 @@ impl Link {
             out: Vec::new(),
             sent: 0,
             kept: Vec::new(),
+            traffic: Traffic::default(),
         })
     }
 
@@ -65,6 +68,9 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
+        if self.sent > 0 {
+            self.traffic.sent(self.sent);
+        }
         self.out.clear();
         self.sent = 0;
         Ok(true)
@@ -87,6 +93,7 @@ impl Link {
             return match (&self.stream).read(&mut room[kept..]) {
                 Ok(0) => Ok(Arrived::End),
                 Ok(count) => {
+                    self.traffic.received(count);
                     self.kept.clear();
                     Ok(Arrived::Bytes(kept + count))
                 }
@@ -103,6 +110,11 @@ impl Link {
         if !rest.is_empty() {
             self.kept.extend_from_slice(rest);
         }
+    }
+
+    /// What was said so far.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
     }
 
     /// Ends the connection: the server gives up what it waited for.

@@ -593,6 +593,7 @@ impl<'a, J: Job> Generator<'a, J> {
             false => State::Over,
         };
         task.job.ended(well);
+        task.job.page().note_traffic(task.link.traffic());
         self.timers.set(nth, 0);
         // Its end would be reported again and again.
         let _ = epoll::delete(&self.epoll, &task.link);

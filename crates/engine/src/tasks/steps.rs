@@ -143,6 +143,9 @@ impl<'a> Steps<'a> {
     fn acquired(&mut self, out: &mut Vec<u8>) -> Next {
         if self.kind == Kind::Pairs {
             self.pair = self.notes.passes(self.first, self.begun);
+            if let Some(token) = self.token {
+                self.notes.came_with(self.first, token);
+            }
             return self.give_back(out);
         }
         self.notes.granted();
@@ -193,9 +196,7 @@ impl Job for Steps<'_> {
         } else {
             match self.wire.acquired(self.key(), reply)? {
                 Answer::Granted => {
-                    if self.notes.logs() {
-                        self.token = self.wire.token(reply);
-                    }
+                    self.token = self.wire.token(reply);
                     self.acquired(out)
                 }
                 Answer::Taken => self.taken()?,

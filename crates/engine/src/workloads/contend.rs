@@ -178,6 +178,9 @@ impl<'a, L: Lock> Contender<'a, L> {
         stamped: bool,
     ) -> Result<bool, CallError> {
         let mut grant = self.notes.granted::<WITNESS>(key, mode, attempt, stamped);
+        if WITNESS && let Some(token) = self.lock.token() {
+            self.notes.came_with(key, mode, token);
+        }
         if self.notes.holds(&grant) {
             self.hold();
         }

@@ -59,6 +59,9 @@ impl<'a, L: Lock> Course<'a, L> {
                 return Ok(false);
             }
             let pair = self.notes.passes(key, attempt);
+            if let Some(token) = self.lock.token() {
+                self.notes.came_with(key, token);
+            }
             self.lock.release(key, Mode::Exclusive)?;
             if self.notes.logs() {
                 self.notes.log(key, &pair, self.lock.token());

@@ -57,6 +57,7 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         violations: sum(|one| one.violations),
         holder_died: sum(|one| one.holder_died),
         lost_updates: sum(|one| one.lost_updates),
+        tokens: (sum(|one| one.tokens.0), sum(|one| one.tokens.1)),
         reader_coverage: reader_coverage(whole, parts),
         cpu_ns: known(|one| one.cpu_ns),
         spun_ns: sum(|one| one.spun_ns),
@@ -74,6 +75,9 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         server_unbinds: all().find_map(|one| one.server_unbinds),
         server_cpu_ns: all().filter_map(|one| one.server_cpu_ns).max(),
         received: sum(|one| one.received),
+        traffic: all()
+            .filter_map(|one| one.traffic)
+            .reduce(|one, other| (one.0 + other.0, one.1 + other.1)),
         errors: counted(all().map(|one| &one.errors)),
         setup: agreed(parts, |one| &one.setup),
         // The pulse belongs to one machine, and is compared with itself only.

@@ -141,6 +141,10 @@ options! {
     lease: Nanos = "lease" {
         Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
     }
+    members: u64 = "members", between(1, 9) {
+        Contend | Stream | Hold | Rate | Spread | Recover
+            => Absent, "Servers of the cluster that is launched (etcd, zookeeper)";
+    }
     timer_slack: Nanos = "timer-slack", unit(Unit::Micros), under(Measuring) {
         Contend | Stream | Hold | Rate | Spread
             => Fixed("1ns"), "The kernel's timer slack of each worker";

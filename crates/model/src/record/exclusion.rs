@@ -13,6 +13,12 @@ pub struct Exclusion {
     pub holder_died: u64,
     /// Acquisitions that the holder's counter lost.
     pub lost_updates: u64,
+    /// Fencing tokens of exclusive grants that were compared with those before them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tokens_checked: Option<u64>,
+    /// Those that were not greater.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tokens_out_of_order: Option<u64>,
     /// Share of the readers that writers looked at, where not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reader_coverage: Option<f64>,

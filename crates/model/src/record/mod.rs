@@ -26,7 +26,9 @@ pub use exclusion::{Across, Exclusion};
 pub use facts::TargetFacts;
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
-pub use point::{Anchor, Machine, Null, PerWorker, Phase, Point, Server, Slice, Workers};
+pub use point::{
+    Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
+};
 pub use recovery::{Event, Recovery, What};
 pub use spread::{Generator, GeneratorProcess, Spread};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};

@@ -209,6 +209,9 @@ pub struct Point {
     /// What a fault led to (`recover`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery: Option<Box<Recovery>>,
+    /// What workers and the server of a lock service said to each other.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traffic: Option<ServerTraffic>,
     /// What the server of a lock service did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
@@ -370,6 +373,26 @@ pub struct Server {
     /// each of them; absent where it does not count.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes_per_held_lock: Option<f64>,
+}
+
+/// What workers and a server said to each other over the whole run, from the start of the
+/// workers to their end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerTraffic {
+    /// Grants in that time.
+    pub grants: u64,
+    /// Times that a worker sent something, to be answered.
+    pub round_trips: u64,
+    /// Bytes of both directions, without the headers of TCP and below.
+    pub bytes: u64,
+}
+
+impl ServerTraffic {
+    /// Round trips and bytes for each grant.
+    pub fn for_each_grant(&self) -> Option<(f64, f64)> {
+        let each = |total: u64| total as f64 / self.grants as f64;
+        (self.grants > 0).then(|| (each(self.round_trips), each(self.bytes)))
+    }
 }
 
 /// A part of a request.

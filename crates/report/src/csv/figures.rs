@@ -355,6 +355,12 @@ fn costs() -> Vec<Figure> {
         Figure::new("server_cpu", "us_per_operation", Interval, |run| {
             run.server?.cpu_us_per_operation
         }),
+        Figure::new("round_trips", "per_grant", Interval, |run| {
+            Some(run.traffic?.for_each_grant()?.0)
+        }),
+        Figure::new("network", "bytes_per_grant", Interval, |run| {
+            Some(run.traffic?.for_each_grant()?.1)
+        }),
         Figure::new("server_memory", "bytes_per_held_lock", Interval, |run| {
             run.server?.bytes_per_held_lock
         }),

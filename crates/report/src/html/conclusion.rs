@@ -110,7 +110,7 @@ fn of_set(chapter: &Chapter<'_>, of: &str, at: usize, set: &ResultSet, page: &Pa
                 // It tells when and where, since there are several.
                 false => p.note.intro { (page.intro) },
             }
-            p.next { "Next: " code { (page.next) } }
+            p.next { "Next: " code { (words(&page.next)) } }
         }
     }
 }
@@ -185,6 +185,16 @@ fn when(stamp: &str) -> String {
         Some(format!("{day} {minutes} UTC"))
     };
     minutes().unwrap_or_else(|| stamp.to_owned())
+}
+
+/// A command that breaks between its words, and not behind a hyphen of an option.
+fn words(command: &str) -> Markup {
+    html! {
+        @for (nth, word) in command.split(' ').enumerate() {
+            @if nth > 0 { " " }
+            span { (word) }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,11 @@ fn words(page: &str) -> String {
         text += part.1;
         text.push(' ');
     }
-    text.replace("&lt;", "<")
+    // A word of a command is an element.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words
+        .join(" ")
+        .replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&")
         .replace("&quot;", "\"")
@@ -348,6 +352,6 @@ fn files_are_labelled_by_what_differs_between_them() {
 fn the_page_names_the_command_that_makes_it_again_and_its_plan() {
     let text = words(&page(&[made::set()]));
     assert!(text.contains("jostle contend flock sysv -w 10:1000 -t 5 --runs 6 --seed 42"));
-    assert!(text.contains("[[experiment]]\nworkload = \"contend\"\n"));
+    assert!(text.contains("[[experiment]] workload = \"contend\" "));
     assert!(text.contains("Pentium IV"));
 }

@@ -15,7 +15,8 @@ pub static CHECK: Check = Check {
         format!(
             "only where generators and server have disjoint CPU budgets; of pairs of runs with k \
              and at least 2k generators, six blocks or more: a lower bound of the ratio of their \
-             rates above {MORE}: SUSPECT, the generators are the limit; an interval within {} to \
+             rates above {MORE}: SUSPECT for `absolute` and `distribution`, the generators are the \
+             limit; an interval within {} to \
              {} and all generators busy at most {IDLE_ENOUGH}: the server is; otherwise undecided",
             SAME.0, SAME.1
         )

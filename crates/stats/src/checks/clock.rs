@@ -19,7 +19,7 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "above {} of the hand-offs: INVALID; not judged where owners overlapped, which \
+            "above {} of the hand-offs: INVALID for `distribution`; not judged where owners overlapped, which \
              explains it without the clocks",
             percent(MOST)
         )

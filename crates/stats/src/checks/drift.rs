@@ -18,7 +18,8 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "over the tenths of a run {} of the mean time: SUSPECT; judged from \
+            "over the tenths of a run {} of the mean time: SUSPECT for `absolute` and \
+             `distribution`; judged from \
              {LEAST_PER_SLICE} requests a tenth on",
             trending::threshold()
         )

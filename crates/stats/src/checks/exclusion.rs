@@ -25,7 +25,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let sum = |figure: fn(&Exclusion) -> u64| evidence.exclusions().map(figure).sum::<u64>();
     let violations = sum(|exclusion| exclusion.violations);
     if violations == MOST {
-        return across(evidence);
+        return behind(evidence).or_else(|| across(evidence));
     }
     let example = evidence.exclusions().flat_map(|seen| &seen.examples).next();
     Some(reason(
@@ -51,6 +51,20 @@ fn reason(violations: u64, seen: String) -> Reason {
 
 fn such_as(example: Option<&String>) -> String {
     example.map_or(String::new(), |example| format!(" ({example})"))
+}
+
+/// A token that does not grow fences off nobody, however well the lock excludes.
+fn behind(evidence: &Evidence<'_>) -> Option<Reason> {
+    let sum = |figure: fn(&Exclusion) -> Option<u64>| -> u64 {
+        evidence.exclusions().filter_map(figure).sum()
+    };
+    let behind = sum(|exclusion| exclusion.tokens_out_of_order);
+    let said = format!(
+        "{behind} of {} exclusive grants came with a fencing token that was not greater than those \
+         before it: it fences off nobody",
+        sum(|exclusion| exclusion.tokens_checked)
+    );
+    (behind > MOST).then(|| reason(behind, said))
 }
 
 /// What only the logs of several hosts together show.
@@ -120,6 +134,22 @@ mod tests {
             reason.text,
             "2 of 9450 acquisitions found another owner inside: \
              this lock does not exclude (worker 3 met worker 5 on key 0)"
+        );
+    }
+
+    #[test]
+    fn one_token_that_did_not_grow_is_flagged() {
+        let judged = |behind: Option<u64>| {
+            let mut run = point();
+            let exclusion = run.exclusion.as_mut().unwrap();
+            (exclusion.tokens_checked, exclusion.tokens_out_of_order) = (Some(500), behind);
+            judge(&CHECK, &[run]).map(|reason| reason.text)
+        };
+        assert_eq!(judged(None), None);
+        assert_eq!(
+            judged(Some(1)).unwrap(),
+            "1 of 500 exclusive grants came with a fencing token that was not greater than those \
+             before it: it fences off nobody"
         );
     }
 

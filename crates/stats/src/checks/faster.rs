@@ -16,7 +16,8 @@ pub static CHECK: Check = Check {
     unit: "ratio",
     threshold: || {
         format!(
-            "a median under {SUSPICIOUS} times that of the point before, median over the runs: SUSPECT"
+            "a median under {SUSPICIOUS} times that of the point before, median over the runs: \
+             SUSPECT for `absolute` and `distribution`"
         )
     },
     source: "nothing that the kernel does for a connection gets cheaper with their number; its \

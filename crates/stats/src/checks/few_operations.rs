@@ -13,7 +13,12 @@ pub static CHECK: Check = Check {
     name: "few_operations",
     asks: "Did enough happen within the window to speak of a rate?",
     unit: "operations",
-    threshold: || format!("a run with fewer than {LEAST} grants: SUSPECT, without any: INVALID"),
+    threshold: || {
+        format!(
+            "the run with the fewest has fewer than {LEAST} grants: SUSPECT for `absolute`; it has \
+             none: INVALID"
+        )
+    },
     source: "where a window's edges fall among the grants decides about one of them: of 30 \
              that is 3 %",
     fooled_by: "many grants in one burst; see `steadiness`",

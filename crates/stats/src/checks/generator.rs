@@ -28,14 +28,15 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "(CPU time + time runnable but not running) / wall time of the busiest generator \
-             thread, or of the busiest worker that has its own, median over the runs, at {BUSY} \
-             and above: SUSPECT, and the rate is a lower bound; so are generator threads \
-             (--as tasks), and workers that do not outnumber their CPUs, that were runnable \
-             and not running for {QUEUED} of their time, and generators (spread) that kept their \
-             requests waiting for a CPU for {WAITING} of the time in flight; judged for closed \
-             loops over a network, and of generators with a CPU quota also by the share of it \
-             that they used"
+            "judged for closed loops over a network; never INVALID. A thread is busy for its CPU \
+             time and the time that it was runnable but not running. The busiest one (a worker, or \
+             a generator thread of --as tasks), median over the runs, was busy for {BUSY} of the \
+             time or more: SUSPECT for `absolute` and `ratio`, and the rate is a lower bound. A \
+             generator with a CPU quota also counts as busy by the share of its quota that it used. \
+             SUSPECT for the same too: a generator thread, or a worker where workers do not \
+             outnumber their CPUs, was runnable and not running for {QUEUED} of the time. SUSPECT: \
+             in `spread`, requests in flight waited for a CPU of their generator for {WAITING} of \
+             their time"
         )
     },
     source: "a worker that never waits for the server cannot ask for more (utilisation law: \

@@ -24,7 +24,7 @@ pub static CHECK: Check = Check {
         let us = LEAST_NS / 1e3;
         format!(
             "median hold off by more than {} and {us} us: SUSPECT, by more than {} and {us} us: \
-             INVALID; what sleeps are late by on this machine itself (median, at most 200 us) does \
+             INVALID, both for `absolute` and `distribution`; what sleeps are late by on this machine itself (median, at most 200 us) does \
              not count; a hold of 0 is not judged",
             percent(SUSPECT),
             percent(INVALID)

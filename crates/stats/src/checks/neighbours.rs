@@ -21,11 +21,11 @@ pub static CHECK: Check = Check {
         format!(
             "the time that work was kept from its CPUs is x = (min(CPU time of others, time that \
              ours waited for a CPU) + steal) / (window times \
-             the CPUs that the work needs at once); the undisturbed figure lies between X / (1 + x \
+             the CPUs that the work can use at once); the undisturbed figure lies between X / (1 + x \
              (R - 1)) and X / (1 - x), where X is the measured figure and R, at most 8, the factor \
              by which a neighbour can make the work quicker. The upper end is {0} off or more: SUSPECT, with both ends; \
              then, either end is more than {1} off: INVALID, printed as `>=` and the lower end \
-             where that is at least three quarters of X",
+             where that is at least three quarters of X. Both are for `absolute` and `distribution`",
             percent(BEARABLE),
             percent(INVALID)
         )

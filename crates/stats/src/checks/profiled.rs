@@ -12,7 +12,9 @@ pub static CHECK: Check = Check {
     name: "profiled",
     asks: "Did a profiler or tracer run along (--during)?",
     unit: "runs",
-    threshold: || format!("more than {MOST} runs with it: SUSPECT"),
+    threshold: || {
+        format!("more than {MOST} runs with it: SUSPECT for `absolute` and `distribution`")
+    },
     source: "what looks at every call, or interrupts many times a second, takes time of what it \
              looks at",
     fooled_by: "a profiler that somebody else started; `neighbours` may see it",

@@ -16,7 +16,7 @@ pub static CHECK: Check = Check {
     threshold: || {
         format!(
             "under {LEAST} rotations (acquisitions for each worker, mean over the runs) with \
-             several workers: SUSPECT"
+             several workers: SUSPECT for `distribution`"
         )
     },
     source: "a perfect queue gives counts that differ by 1, at the window's edges: of 10 turns \

@@ -13,9 +13,9 @@ pub static CHECK: Check = Check {
     unit: "blocks",
     threshold: || {
         format!(
-            "fewer than {ENOUGH} blocks in which other programs and the hypervisor took at most \
-             10 % of the CPUs, so that all are counted: SUSPECT; so is a median of all runs \
-             outside of the quiet blocks' interval"
+            "of {ENOUGH} blocks or more, fewer than {ENOUGH} in which other programs and the \
+             hypervisor each took at most 10 % of the CPUs, so that all are counted: SUSPECT \
+             for `absolute`; so is a median of all runs outside of the quiet blocks' interval"
         )
     },
     source: "blocks are chosen by what others used, never by their figure; where the choice moves \

@@ -16,7 +16,7 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "over ten slices {} of the mean: SUSPECT; judged from {LEAST_PER_SLICE} acquisitions \
+            "over ten slices {} of the mean: SUSPECT for `absolute` and `distribution`; judged from {LEAST_PER_SLICE} acquisitions \
              a slice on",
             trending::threshold()
         )

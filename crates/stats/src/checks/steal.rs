@@ -19,7 +19,8 @@ pub static CHECK: Check = Check {
     unit: "share",
     threshold: || {
         format!(
-            "stolen / (busy + stolen) above {}: SUSPECT, above {}: INVALID; judged from \
+            "stolen / (busy + stolen) above {}: SUSPECT for `absolute`, above {}: INVALID for that and \
+             `distribution`; judged from \
              {LEAST_TICKS} ticks on, pooled over the runs",
             percent(SUSPECT),
             percent(INVALID)

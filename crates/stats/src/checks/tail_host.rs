@@ -14,7 +14,7 @@ pub static CHECK: Check = Check {
         format!(
             "a host with at least {} times its share of the requests beyond the 99th percentile \
              of all hosts, and with more than chance explains (binomial, p < {} over the number \
-             of hosts), pooled over the runs: SUSPECT",
+             of hosts), pooled over the runs: SUSPECT for `distribution`",
             tail::TIMES_ITS_SHARE,
             tail::P
         )

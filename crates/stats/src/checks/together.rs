@@ -18,7 +18,8 @@ pub static CHECK: Check = Check {
     threshold: || {
         format!(
             "between the first host's start and the last one's, the uncertainty of their clocks \
-             added, median over the runs, above {} of the window: SUSPECT, above {}: INVALID",
+             added, median over the runs, above {} of the window: SUSPECT for `absolute`, above \
+             {}: INVALID",
             percent(SUSPECT),
             percent(INVALID)
         )

@@ -206,6 +206,9 @@ pub struct StatusResponse {
     pub version: String,
     #[prost(int64, tag = "3")]
     pub database_bytes: i64,
+    /// The member that leads; 0 for none.
+    #[prost(uint64, tag = "4")]
+    pub leader: u64,
 }
 
 #[cfg(test)]

@@ -5,18 +5,23 @@
 //! where a server is gone; and a thread for each of a thousand workers is what they
 //! would take. HTTP/2 is the crate `h2`'s, the messages are `prost`'s.
 
-use crate::SetupError;
 use crate::remote::{Address, Stream};
+use crate::{SetupError, Traffic};
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest;
 use h2::{RecvStream, SendStream};
 use http::Request;
 use jostle_sys::signal;
 use prost::Message;
+use std::cell::Cell;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
@@ -62,6 +67,8 @@ pub struct Channel {
     requests: SendRequest<Bytes>,
     bell: UnixStream,
     authority: String,
+    calls: Cell<u64>,
+    carried: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -84,8 +91,12 @@ impl Channel {
         stream.set_nonblocking(true).map_err(system)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
+        let carried = Arc::new(AtomicU64::new(0));
         let (requests, bell) = runtime.block_on(async {
-            let stream = tokio::net::TcpStream::from_std(stream).map_err(system)?;
+            let stream = Counted {
+                stream: tokio::net::TcpStream::from_std(stream).map_err(system)?,
+                carried: Arc::clone(&carried),
+            };
             let shake = tokio::time::timeout(PATIENCE, h2::client::handshake(stream)).await;
             let (requests, connection) = shake
                 .map_err(|_| say(Failure::Late.to_string()))?
@@ -104,7 +115,18 @@ impl Channel {
             requests,
             bell,
             authority: address.to_string(),
+            calls: Cell::new(0),
+            carried,
         })
+    }
+
+    /// What was said so far, with the frames of HTTP/2 around it. What came while no call
+    /// was awaited is not read yet.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            round_trips: self.calls.get(),
+            bytes: self.carried.load(Relaxed),
+        }
     }
 
     /// One request, one answer. `heeds`: whether it ends when the keeper says so; a call
@@ -184,6 +206,7 @@ impl Channel {
             .body(())
             .map_err(|error| Failure::Said(error.to_string()))?;
         let mut requests = self.requests.clone().ready().await?;
+        self.calls.set(self.calls.get() + 1);
         let (response, mut sender) = requests.send_request(head, false)?;
         sender.send_data(framed(request), ends)?;
         let response = response.await?;
@@ -212,6 +235,68 @@ impl Channel {
                 }
             }
         }
+    }
+}
+
+/// A connection whose bytes of both directions are counted.
+struct Counted {
+    stream: tokio::net::TcpStream,
+    carried: Arc<AtomicU64>,
+}
+
+impl Counted {
+    fn count(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(count)) = written {
+            self.carried.fetch_add(*count as u64, Relaxed);
+        }
+    }
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        let came = into.filled().len() - before;
+        self.carried.fetch_add(came as u64, Relaxed);
+        read
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.count(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.count(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

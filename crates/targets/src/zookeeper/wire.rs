@@ -558,6 +558,7 @@ mod tests {
             range: jostle_model::plan::Range::Same,
             open_each: false,
             slots: 1,
+            members: 1,
             holds_many: false,
             lease: None,
             common_name: Some(7),

@@ -54,6 +54,7 @@ impl<'a> Bench<'a> {
             range: self.range,
             open_each: self.open_each,
             slots: self.slots,
+            members: 1,
             holds_many: self.holds_many,
             lease: None,
             common_name: None,

@@ -49,14 +49,15 @@ pub struct Reading {
 }
 
 impl Server {
-    /// The server of a target. `embedded`: the process that it has named itself, if it has.
-    pub fn of(named: Option<&ServerAt>, target: &str, embedded: Option<u32>) -> Server {
+    /// The server of a target. `embedded`: its processes, where it has named them itself or
+    /// they were launched.
+    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
         let spec = Spec::parse(target).ok();
         let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
         let (how, known) = match (named, embedded) {
             (Some(named), _) => by_name(named),
-            (None, Some(pid)) => (How::Processes, vec![pid]),
-            (None, None) => (typed().unwrap_or_default(), Vec::new()),
+            (None, [_, ..]) => (How::Processes, embedded.to_vec()),
+            (None, []) => (typed().unwrap_or_default(), Vec::new()),
         };
         Server {
             how,
@@ -167,7 +168,7 @@ fn is_server(pid: u32) -> bool {
 /// The processes of a target's server on this machine, without their descendants; for
 /// those who look before a run. Empty where none is known.
 pub fn processes(named: Option<&ServerAt>, target: &str) -> Vec<u32> {
-    let server = Server::of(named, target, None);
+    let server = Server::of(named, target, &[]);
     server.look();
     server.roots()
 }
@@ -262,16 +263,12 @@ mod tests {
     fn a_server_is_found_by_the_address_of_its_target() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = Server::of(None, &format!("tcp://127.0.0.1:{port}"), None);
+        let server = Server::of(None, &format!("tcp://127.0.0.1:{port}"), &[]);
         assert_eq!(server.roots(), [0; 0]);
         server.look();
         assert_eq!(server.roots(), [std::process::id()]);
         let (from, to) = (server.read(), server.read());
         assert_eq!(server.used(&from, &to, 7), Some(7));
-        assert!(
-            Server::of(None, "flock", None)
-                .used(&from, &to, 0)
-                .is_none()
-        );
+        assert!(Server::of(None, "flock", &[]).used(&from, &to, 0).is_none());
     }
 }

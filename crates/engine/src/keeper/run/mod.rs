@@ -126,6 +126,7 @@ impl<'a, T: Work> Run<'a, T> {
             range: order.range,
             open_each: order.open_each,
             slots: order.slots,
+            members: order.members,
             holds_many: order.workload == Workload::Hold && order.operations > 1,
             lease: None,
             common_name: order.share.map(|share| share.names),
@@ -137,12 +138,18 @@ impl<'a, T: Work> Run<'a, T> {
         let logs = Logs::new(order, target.excludes()).map_err(no_memory)?;
         let asks = order.together.is_none_or(|together| together.asks_server);
         let server = asks.then(|| asked(&target, order)).transpose()?.flatten();
+        let own = server.and_then(|figures| figures.pid).into_iter().collect();
+        let processes: Vec<u32> = match launcher.launched() {
+            // A cluster; a single server is the one that it names.
+            several if several.len() > 1 => several,
+            _ => own,
+        };
         Ok(Run {
             desk,
             order,
             target,
             server,
-            books: Books::open(order, server.and_then(|figures| figures.pid)),
+            books: Books::open(order, &processes),
             queues: RefCell::default(),
             shared,
             witness,

@@ -41,6 +41,7 @@ fn need(workers: u64) -> Need {
         ranks: 1,
         carrier: Carrier::Processes,
         generator_threads: 1,
+        started_each: 0,
         descriptors_each: 1,
         semaphores: 16_384,
         memory_each_bytes: 200 << 10,
@@ -166,6 +167,26 @@ fn threads_share_one_table_of_descriptors() {
     };
     let (_, text) = refusal(&many, |m| m.status.sys_admin = true);
     assert!(text.contains("sysctl -w fs.nr_open=2000032"), "{text}");
+}
+
+#[test]
+fn what_workers_start_counts_among_their_tasks() {
+    let short = |m: &mut Machine| m.cgroup.tasks = bound("pids.max", 1000, 100);
+    let programs = Need {
+        started_each: 2,
+        ..need(400)
+    };
+    let (limit, text) = refusal(&programs, short);
+    assert_eq!(limit, "pids.max");
+    assert!(
+        text.starts_with("400 worker processes need 1202 pids"),
+        "{text}"
+    );
+    // 900 are free, of which two are jostle's own.
+    assert!(text.ends_with("or -w at most 299"), "{text}");
+    let mut machine = roomy();
+    short(&mut machine);
+    assert_eq!(fits(&need(400), &machine), Ok(()));
 }
 
 #[test]
