@@ -7,9 +7,7 @@
 
 use jostle_sys::clock;
 use jostle_sys::process::{self, Forker};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgrp, getpid, kill_process, setpgid, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, setpgid, waitid};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -161,7 +159,7 @@ fn report(mut to: &UnixStream, news: &News) -> io::Result<()> {
 
 /// The guard's life.
 fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
-    let group = getpgrp();
+    let group = process::group();
     process::set_name("jostle-guard");
     process::adopt_orphans()?;
     process::leave_group()?;
@@ -179,12 +177,14 @@ fn live(parent: &UnixStream, words: &[String]) -> io::Result<()> {
 }
 
 /// Starts the command; the system's own number tells why it could not be.
-fn start(words: &[String], group: Pid) -> io::Result<Pid> {
+fn start(words: &[String], group: Option<Pid>) -> io::Result<Pid> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (mut ours, theirs) = UnixStream::pair()?;
     let guard = getpid();
     let pid = Forker::new()?.fork(|| {
-        let prepared = setpgid(None, Some(group))
+        // Without one it stays in the guard's.
+        let joined = group.map_or(Ok(()), |group| setpgid(None, Some(group)));
+        let prepared = joined
             .map_err(io::Error::from)
             .and_then(|()| process::die_with(guard));
         let error = match prepared {
