@@ -296,9 +296,28 @@ fn of_every_recorded_point() {
 
 #[test]
 fn of_every_point_of_a_thousand_random_results() {
-    let mut rng = Rng::new(14);
+    // The slowest test here: as many threads as the smallest machine has CPUs.
+    let seen = std::thread::scope(|scope| {
+        let halves = [14, 15].map(|seed| scope.spawn(move || verdicts_and_checks(seed, 500)));
+        let mut seen = BTreeMap::<String, usize>::new();
+        for (name, count) in halves.into_iter().flat_map(|half| half.join().unwrap()) {
+            *seen.entry(name).or_default() += count;
+        }
+        seen
+    });
+    // Chance reaches every verdict, and most checks.
+    for is in ["VALID", "SUSPECT", "INVALID"] {
+        assert!(seen[is] > 100, "{seen:?}");
+    }
+    let reached = CHECKS.iter().filter(|check| seen.contains_key(check.name));
+    assert!(reached.count() > 20, "{seen:?}");
+}
+
+/// How often each came, in so many random results on which all writers agree.
+fn verdicts_and_checks(seed: u64, results: u32) -> BTreeMap<String, usize> {
+    let mut rng = Rng::new(seed);
     let mut seen = BTreeMap::<String, usize>::new();
-    for _ in 0..1_000 {
+    for _ in 0..results {
         let set = random(&mut rng);
         agree(&set);
         for point in judged(&set) {
@@ -308,12 +327,7 @@ fn of_every_point_of_a_thousand_random_results() {
             }
         }
     }
-    // Chance reaches every verdict, and most checks.
-    for is in ["VALID", "SUSPECT", "INVALID"] {
-        assert!(seen[is] > 100, "{seen:?}");
-    }
-    let reached = CHECKS.iter().filter(|check| seen.contains_key(check.name));
-    assert!(reached.count() > 20, "{seen:?}");
+    seen
 }
 
 /// One of the made-up results with some runs left out, and others spoilt.

@@ -6,12 +6,13 @@
 //! set up so, CAP_BPF ([`may_cut`]). Changes nothing for other connections of the machine;
 //! one that is made later is not cut.
 
+use crate::socket::set;
 use rustix::net::{AddressFamily, SocketType, getpeername, getsockname};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
 /// The connections between two sides. While this lives, no socket of them is really
@@ -159,36 +160,23 @@ fn drop_all(socket: &OwnedFd) -> io::Result<()> {
         len: 1,
         filter: &raw mut nothing,
     };
-    // SAFETY: both pointers are to live locals of the lengths given, which the kernel
-    // only reads; the descriptor is open.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast(),
-            size_of::<libc::sock_fprog>() as libc::socklen_t,
-        )
-    };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_FILTER,
+        program,
+    )
 }
 
 /// One that has no filter is let through already.
 fn take_all(socket: &OwnedFd) {
     let unused: libc::c_int = 0;
-    // SAFETY: the pointer is to a live local of the length given; the descriptor is open.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_DETACH_FILTER,
-            (&raw const unused).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
+    let _ = set(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_DETACH_FILTER,
+        unused,
+    );
 }
 
 #[cfg(test)]

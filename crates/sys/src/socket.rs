@@ -8,16 +8,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// linux/in.h; since Linux 6.3.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
 
-fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: u32) -> io::Result<()> {
-    // SAFETY: the pointer is to a live local of the length given, and the
-    // descriptor is open as long as it is borrowed.
+/// A value of another type than the option's is the system's error: it copies `value`, and
+/// follows a pointer in it, with checks of its own.
+pub(crate) fn set<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: the pointer is to a live local of the length given, which the kernel only
+    // reads; the descriptor is open as long as it is borrowed.
     let done = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
             level,
             option,
             (&raw const value).cast(),
-            size_of::<u32>() as libc::socklen_t,
+            size_of::<T>() as libc::socklen_t,
         )
     };
     match done {
@@ -32,7 +39,7 @@ fn set(fd: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: u32) 
 /// # Errors
 /// The system's; ENOPROTOOPT before Linux 4.2.
 pub fn bind_address_no_port(fd: BorrowedFd<'_>) -> io::Result<()> {
-    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+    set(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1_u32)
 }
 
 /// Narrows the ports that the kernel may choose for this socket (ip(7),

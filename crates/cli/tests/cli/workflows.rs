@@ -626,9 +626,9 @@ mod alone {
                 "3 runs, about 3 s, more than is left of the budget of 1 s, since -t and -w are given",
             )
             .does_not_say("to fit the budget");
-        jostle("stream lockd echo --budget 10s")
+        jostle("stream lockd echo --budget 5s")
             .run()
-            .ends_within(Duration::from_secs(20));
+            .ends_within(Duration::from_secs(12));
     }
 
     /// It stood still for as long as a run took.
@@ -636,7 +636,7 @@ mod alone {
     fn progress_moves_every_second() {
         must_have("script", "bsdutils");
         let _alone = alone();
-        let shown = jostle("contend null -w 1 -b 1ms -t 5 --runs 1")
+        let shown = jostle("contend null -w 1 -b 1ms -t 4 --runs 1")
             .after(r#"exec script -qec "$*" /dev/null"#)
             .run()
             .measures()
@@ -645,6 +645,6 @@ mod alone {
             .split('\r')
             .filter(|frame| frame.contains("point 1 of 1, run 1 of 1, "));
         let frames: std::collections::BTreeSet<&str> = frames.map(str::trim_end).collect();
-        assert!(frames.len() >= 4, "{frames:?}");
+        assert!(frames.len() >= 3, "{frames:?}");
     }
 }

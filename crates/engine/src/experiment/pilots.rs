@@ -23,6 +23,10 @@ const FEWEST: u64 = 5;
 /// What a run of a few operations should take, so that they tell more than its start.
 const FEW_TAKE_NS: f64 = 50e6;
 
+/// From one run of a few operations to the next, at most: the start of a run makes its
+/// operations look slower than they are, which only makes the next run shorter.
+const GROWTH: u64 = 32;
+
 /// What a run of a few operations has told.
 #[derive(Clone, Copy, Debug)]
 struct Few {
@@ -77,33 +81,52 @@ impl Course<'_, '_> {
         Ok(timings)
     }
 
-    /// A run of a few operations of each worker.
+    /// Runs of ever more operations of each worker, until they take long enough to tell: what
+    /// one alone costs may be a thousandth of what it takes beside busy neighbours.
     fn few(&mut self, target: usize, at: At, calibration: &Calibration) -> Result<Few, Stop> {
         let spec = &self.resolved.specs[target];
-        let plan = &self.resolved.plan;
+        let depth = self.resolved.plan.pipeline.unwrap_or(1);
         (self.hooks.progress)(Progress::Pilot(&spec.typed, at));
         let workers = at.workers.unwrap_or(1);
-        let depth = plan.pipeline.unwrap_or(1);
         let alone_ns = calibration
             .own_cost
             .get(&spec.typed)
             .map(|cost| cost.pair_ns);
         let wanted = match alone_ns {
-            Some(pair_ns) => enough(pipelined(pair_ns, depth) * workers as f64).max(depth),
+            Some(pair_ns) => enough(pipelined(pair_ns, depth) * workers as f64),
             // The own cost is measured for locks alone.
             None => FEWEST,
         };
-        let each = at.operations.or(at.keys).unwrap_or(1);
+        let most = wanted
+            .max(depth)
+            .min(at.operations.or(at.keys).unwrap_or(1));
+        let mut operations = first(most).max(depth).min(most);
+        loop {
+            let few = self.run_of(operations, target, at, calibration)?;
+            match more(operations, most, few.each_ns * workers as f64) {
+                Some(next) => operations = next,
+                None => return Ok(few),
+            }
+        }
+    }
+
+    fn run_of(
+        &mut self,
+        operations: u64,
+        target: usize,
+        at: At,
+        calibration: &Calibration,
+    ) -> Result<Few, Stop> {
         let mut order = self.order(target, at, 0, 0, calibration);
-        order.operations = wanted.min(each);
-        order.window = plan.duration.unwrap_or(PILOT);
+        order.operations = operations;
+        order.window = self.resolved.plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
-        let few = order.operations;
         let began = Instant::now();
         let data = self.ask(&order)?.data;
         let took_ns = began.elapsed().as_nanos() as u64;
+        let all = operations * at.workers.unwrap_or(1);
         Ok(Few {
-            each_ns: data.window_ns as f64 / (few * workers) as f64,
+            each_ns: data.window_ns as f64 / all as f64,
             overhead: Nanos(took_ns.saturating_sub(data.window_ns)),
         })
     }
@@ -148,6 +171,19 @@ fn enough(round_ns: f64) -> u64 {
     ((FEW_TAKE_NS / round_ns.max(1.0)) as u64).max(FEWEST)
 }
 
+/// Of the operations that are wanted at most, those of the first run.
+fn first(most: u64) -> u64 {
+    (most / (GROWTH * GROWTH)).max(FEWEST)
+}
+
+/// How many the next run is of, after one of `operations` that took `round_ns` for one of
+/// each worker; none where that run tells enough.
+fn more(operations: u64, most: u64, round_ns: f64) -> Option<u64> {
+    let is_enough = operations as f64 * round_ns >= FEW_TAKE_NS / 2.0;
+    let next = enough(round_ns).min(operations * GROWTH).min(most);
+    (!is_enough && next > operations).then_some(next)
+}
+
 /// What a pair takes with so many on their way: the way to the server is shared,
 /// but not what it does.
 fn pipelined(pair_ns: f64, depth: u64) -> f64 {
@@ -168,6 +204,27 @@ mod tests {
         assert_eq!(enough(50_000.0), 1_000);
         assert_eq!(enough(1e9), FEWEST);
         assert_eq!(enough(0.0), 50_000_000);
+    }
+
+    /// However wrong the first guess, in a few runs, of which none takes much longer than
+    /// it should.
+    #[test]
+    fn runs_grow_until_they_tell_and_no_further() {
+        for each_ns in [100.0, 30e3, 5e6, 1e9] {
+            for most in [1, FEWEST, 1_000, enough(500.0)] {
+                let mut took = vec![first(most).min(most)];
+                while let Some(next) = more(*took.last().unwrap(), most, each_ns) {
+                    took.push(next);
+                }
+                let last = *took.last().unwrap();
+                assert!(took.len() <= 4, "{each_ns} {most}: {took:?}");
+                assert!(took.is_sorted(), "{took:?}");
+                let tells = last as f64 * each_ns >= FEW_TAKE_NS / 2.0;
+                assert!(tells || last == most, "{each_ns} {most}: {took:?}");
+                let bound = FEW_TAKE_NS.max((FEWEST.max(most / 1_024)) as f64 * each_ns);
+                assert!(last as f64 * each_ns <= bound, "{each_ns} {most}: {took:?}");
+            }
+        }
     }
 
     #[test]

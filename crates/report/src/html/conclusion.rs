@@ -101,14 +101,14 @@ fn of_set(chapter: &Chapter<'_>, of: &str, at: usize, set: &ResultSet, page: &Pa
             @if !of.is_empty() { h2 { (of) } }
             (verdict(set))
             @if let Some(ended) = &page.ended { p.warning { (ended) } }
-            @for note in &set.notes { p.warning { (note) "." } }
+            @for note in &set.notes { p.warning { (prose(note)) "." } }
             (sentences(chapter, at, page))
-            @for comparison in &page.comparisons { p { (comparison) } }
-            @if let Some(checked) = &page.checked { p.note { (checked) } }
+            @for comparison in &page.comparisons { p { (prose(comparison)) } }
+            @if let Some(checked) = &page.checked { p.note { (prose(checked)) } }
             @match of.is_empty() {
                 true => (facts(set, page)),
                 // It tells when and where, since there are several.
-                false => p.note.intro { (page.intro) },
+                false => p.note.intro { (prose(&page.intro)) },
             }
             p.next { "Next: " code { (words(&page.next)) } }
         }
@@ -133,10 +133,10 @@ fn sentences(chapter: &Chapter<'_>, at: usize, page: &Page) -> Markup {
         @if !targets.is_empty() {
             dl.sentences { @for target in targets {
                 dt { (super::mark_of(chapter, at, target)) (target) }
-                dd { @for sentence in of(target) { p { (sentence) } } }
+                dd { @for sentence in of(target) { p { (prose(sentence)) } } }
             } }
         }
-        @for sentence in of("") { p.note { (sentence) } }
+        @for sentence in of("") { p.note { (prose(sentence)) } }
     }
 }
 
@@ -189,10 +189,21 @@ fn when(stamp: &str) -> String {
 
 /// A command that breaks between its words, and not behind a hyphen of an option.
 fn words(command: &str) -> Markup {
+    broken_between_words(command, |_| true)
+}
+
+/// The same for a sentence with options in it.
+fn prose(sentence: &str) -> Markup {
+    broken_between_words(sentence, |word| {
+        word.trim_start_matches(['(', '`']).starts_with('-')
+    })
+}
+
+fn broken_between_words(text: &str, is_whole: fn(&str) -> bool) -> Markup {
     html! {
-        @for (nth, word) in command.split(' ').enumerate() {
+        @for (nth, word) in text.split(' ').enumerate() {
             @if nth > 0 { " " }
-            span { (word) }
+            @if is_whole(word) { span.whole { (word) } } @else { (word) }
         }
     }
 }
@@ -221,6 +232,13 @@ mod tests {
             text.contains("invalid") && text.contains("INVALID"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn options_in_a_sentence_are_not_broken() {
+        let text = prose("as measured (--runs 6 would do)").into_string();
+        let whole = "<span class=\"whole\">(--runs</span>";
+        assert_eq!(text, format!("as measured {whole} 6 would do)"));
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub fn sentence(plan: &Plan, fit: &Fit) -> String {
             times(fit.ratio),
             2 * fit.runs.max(LEAST_RUNS as u64)
         )
+    } else if is(Finding::Laws) && is_mostly_constant(fit.ratio) {
+        format!(
+            "{what} grows {range}{}, as a constant with a part like {}",
+            times(fit.ratio),
+            laws(&fit.laws)
+        )
     } else if is(Finding::Laws) {
         format!(
             "{what} grows like {}{} {range}",
@@ -171,6 +177,11 @@ fn exponent(exponent: Option<Interval>) -> String {
     })
 }
 
+/// What has not even doubled is no N^2 to a reader, whatever law its growth follows.
+fn is_mostly_constant(ratio: Option<Interval>) -> bool {
+    ratio.is_some_and(|ratio| ratio.estimate < 2.0)
+}
+
 fn has_constant(laws: &[FitLaw]) -> bool {
     laws.iter().any(|law| law.law == "1")
 }
@@ -215,6 +226,11 @@ fn of_part(part: &FitPart) -> String {
         found if has_constant(found) => {
             format!("{range} it changes little or not{}", times(part.ratio))
         }
+        found if is_mostly_constant(part.ratio) => format!(
+            "{range} it grows{}, as a constant with a part like {}",
+            times(part.ratio),
+            laws(found)
+        ),
         found => format!("{range} it grows like {}", laws(found)),
     }
 }
@@ -296,7 +312,15 @@ mod tests {
 
     #[test]
     fn each_finding_has_its_sentence() {
+        let times = |estimate: f64| {
+            Some(Interval {
+                estimate,
+                low: 0.976 * estimate,
+                high: 1.031 * estimate,
+            })
+        };
         let laws = |names: &[&str]| Fit {
+            ratio: times(97.0),
             laws: names.iter().map(|name| law(name)).collect(),
             exponent: Some(Interval {
                 estimate: 1.02,
@@ -325,7 +349,18 @@ mod tests {
                  tell apart (exponent 0.97 to 1.08) from 10 to 1,000 workers",
             ),
             (
-                laws(&["1", "log N"]),
+                Fit {
+                    ratio: times(1.3),
+                    ..laws(&["N^2"])
+                },
+                "time per lock grows from 10 to 1,000 workers (1.27 to 1.34 times), as a constant \
+                 with a part like N^2",
+            ),
+            (
+                Fit {
+                    ratio: times(1.0),
+                    ..laws(&["1", "log N"])
+                },
                 "whether time per lock grows from 10 to 1,000 workers these data cannot tell \
                  (0.98 to 1.03 times); more runs might (--runs 12)",
             ),
@@ -361,7 +396,8 @@ mod tests {
             [(
                 "flock".to_owned(),
                 "time per lock is constant from 10 to 1,000 workers (0.98 to 1.03 times); CPU per \
-                 lock grows like N from 10 to 1,000 workers."
+                 lock grows from 10 to 1,000 workers (0.98 to 1.03 times), as a constant with a \
+                 part like N."
                     .to_owned()
             )]
         );

@@ -1,140 +1,12 @@
-//! docs/results.md and its parts name every field that a result file can have.
-//!
-//! The records here are complete: every option is set and nothing is taken from
-//! a default, so that a new field does not compile until it stands here, and
-//! does not pass until it stands there.
+//! A point with the figures of every workload, and what stands behind the points.
 
-#![allow(clippy::unwrap_used, reason = "every function here is of a test")]
-
+use super::map;
 use jostle_model::Remedy;
 use jostle_model::connect::*;
-use jostle_model::hosts::{HostCeiling, HostHere, HostPart};
-use jostle_model::judged::{self, Doubled, Finding, Limit, Thread, Traffic, Turn, Watched};
+use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::options::OPTIONS;
-use jostle_model::plan::{Fault, Plan, Workload};
+use jostle_model::plan::Fault;
 use jostle_model::record::*;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-
-/// Their keys are data (targets, times, limits, errors), not names of fields.
-const KEYED_BY_DATA: [&str; 15] = [
-    "codes",
-    "decades",
-    "errors",
-    "file_systems",
-    "hash_sizes",
-    "histograms",
-    "limits",
-    "settings",
-    "over",
-    "own_cost",
-    "setup",
-    "slab_caches",
-    "sockstat",
-    "target_facts",
-    "truth",
-];
-
-fn map<V>(key: &str, value: V) -> BTreeMap<String, V> {
-    BTreeMap::from([(key.to_owned(), value)])
-}
-
-/// Every option set: each has an example.
-fn plan() -> Plan {
-    let mut plan = Plan {
-        workload: Workload::Contend,
-        targets: vec!["flock".to_owned()],
-        optional: vec!["redis".to_owned()],
-        ..Plan::of(Workload::Contend)
-    };
-    for option in OPTIONS {
-        option.set(&mut plan, option.example).unwrap();
-    }
-    plan
-}
-
-fn environment() -> Environment {
-    Environment {
-        host: "host".to_owned(),
-        kernel: "Linux".to_owned(),
-        cpu_model: "model".to_owned(),
-        cores: 2,
-        governor: Some("performance".to_owned()),
-        kernel_clock_source: Some("tsc".to_owned()),
-        cpu_accounting: "exact".to_owned(),
-        memory_bytes: 1,
-        memory_available_bytes: 1,
-        steal_share_since_boot: Some(0.0),
-        limits: map("pids.max", "500".to_owned()),
-        settings: map("preemption", "full".to_owned()),
-        cgroup: Some("v2 /".to_owned()),
-        file_systems: map("flock", "tmpfs".to_owned()),
-        hash_sizes: map("TCP bind", 65_536),
-        hosts: vec![HostHere {
-            host: "host".to_owned(),
-            cpus: 2,
-            machine: 0,
-            jostle: "0.1.0".to_owned(),
-        }],
-        jostle: "0.1.0".to_owned(),
-        libc: "glibc".to_owned(),
-    }
-}
-
-fn calibration() -> Calibration {
-    let cost = OwnCost {
-        pair_ns: 1.0,
-        full_ns: 1.0,
-        no_stamps_ns: 1.0,
-        no_witness_ns: 1.0,
-        added_ns: 1.0,
-        added_range_ns: [1.0, 1.0],
-        stamp_every: 1,
-    };
-    Calibration {
-        clock: "rdtscp".to_owned(),
-        stamp_ns: 1.0,
-        clock_uncertainty_ns: Some(1.0),
-        latencies: Some(Latencies {
-            sleep_late_p50_ns: 1.0,
-            sleep_late_p90_ns: 1.0,
-            wake_same_cpu_ns: 1.0,
-            wake_other_cpu_ns: Some(1.0),
-            clock_step_ns: 1.0,
-        }),
-        own_cost: map("flock", cost),
-        specimens: None,
-        host_ceilings: vec![HostCeiling {
-            target: "lockd".to_owned(),
-            rank: 0,
-            host: "host".to_owned(),
-            workers: 1,
-            throughput_per_s: 1.0,
-            of_median: 1.0,
-            busy_share: Some(1.0),
-        }],
-    }
-}
-
-fn experiment() -> Experiment {
-    Experiment {
-        schema: SCHEMA.to_owned(),
-        plan: plan(),
-        environment: environment(),
-        calibration: calibration(),
-        target_facts: map(
-            "pipe:lock",
-            TargetFacts {
-                answering: Some("echo+pipe".to_owned()),
-                path_alone: true,
-                descriptor_each: true,
-            },
-        ),
-        started_at: "2026-01-01T00:00:00Z".to_owned(),
-    }
-}
 
 fn open_loop() -> OpenLoop {
     OpenLoop {
@@ -258,7 +130,7 @@ fn exclusion() -> Exclusion {
     }
 }
 
-fn verdict() -> Verdict {
+pub fn verdict() -> Verdict {
     let reason = Reason {
         check: "neighbours".to_owned(),
         is: Is::Invalid,
@@ -282,7 +154,7 @@ fn verdict() -> Verdict {
     }
 }
 
-fn point() -> Point {
+pub fn point() -> Point {
     Point {
         target: "flock".to_owned(),
         workload: "contend".to_owned(),
@@ -543,7 +415,7 @@ fn connections() -> Connections {
     }
 }
 
-fn closing() -> Closing {
+pub fn closing() -> Closing {
     Closing {
         target: "tcp".to_owned(),
         at: At::default(),
@@ -565,7 +437,7 @@ fn interval() -> Interval {
     }
 }
 
-fn fit() -> Fit {
+pub fn fit() -> Fit {
     let law = FitLaw {
         law: "N".to_owned(),
         a: 1.0,
@@ -604,211 +476,4 @@ fn fit() -> Fit {
         peak: Some(10),
         text: "it grows".to_owned(),
     }
-}
-
-fn judged() -> Judged {
-    Judged {
-        target: "flock".to_owned(),
-        at: At::default(),
-        figure: Some(Figure {
-            of: "throughput_per_s".to_owned(),
-            median: 2.0,
-            low: 1.0,
-            high: 3.0,
-            runs: 6,
-        }),
-        verdict: verdict(),
-    }
-}
-
-fn watched_side() -> judged::Side {
-    judged::Side {
-        processes: 1,
-        threads: 1,
-        cpu_s: vec![0.1],
-        queued_s: Some(vec![0.0]),
-        stopped_s: vec![0.0],
-        throttled_s: Some(vec![0.0]),
-        quota_cpus: Some(0.5),
-        quota_group: Some("/g".to_owned()),
-        busiest: vec![Thread {
-            name: "wrk".to_owned(),
-            pid: 7,
-            tid: 8,
-            cpu_s: vec![0.1],
-            queued_s: vec![0.0],
-        }],
-    }
-}
-
-fn traffic() -> Traffic {
-    Traffic {
-        port: 80,
-        bytes: vec![1.0],
-        segments: vec![1.0],
-        retransmitted: vec![0.0],
-        connections: vec![1.0],
-        opened: vec![1.0],
-        generator_unread_bytes: vec![0.0],
-        server_unread_bytes: Some(vec![0.0]),
-        backlog: Some(vec![0.0]),
-        backlog_limit: Some(511),
-        time_wait: vec![0.0],
-        ports_left: vec![28_000.0],
-        ports: 28_232,
-    }
-}
-
-fn watched() -> Watched {
-    Watched {
-        schema: SCHEMA.to_owned(),
-        command: vec!["wrk".to_owned()],
-        server_at: Some(":80".to_owned()),
-        environment: environment(),
-        started_at: "2026-11-22T00:00:00Z".to_owned(),
-        elapsed_s: 1.0,
-        exit: Some(0),
-        signal: Some("SIGKILL".to_owned()),
-        interrupted: true,
-        pair: Some(Turn {
-            block: 1,
-            load: 50,
-            doubled: true,
-        }),
-        end_s: vec![0.1],
-        span_s: vec![0.1],
-        generator: watched_side(),
-        seen_share: Some(1.0),
-        server: Some(watched_side()),
-        traffic: Some(traffic()),
-        machine: judged::Machine {
-            cpus: 2,
-            stolen_s: vec![0.0],
-            others_s: Some(vec![0.0]),
-            tool_s: vec![0.0],
-            neighbours: vec![Neighbour::default()],
-        },
-        finding: Finding {
-            limit: Limit::Generator,
-            since_s: Some(0.1),
-            from_s: 0.1,
-            to_s: 0.9,
-            generator_busy_share: Some(0.95),
-            server_busy_share: Some(0.5),
-            reasons: vec!["busy".to_owned()],
-            meaning: "at least".to_owned(),
-            next: Some("jostle judge".to_owned()),
-        },
-    }
-}
-
-fn doubled() -> Doubled {
-    Doubled {
-        command: vec!["wrk".to_owned()],
-        loads: [50, 100],
-        measure: "bytes".to_owned(),
-        rates_per_s: vec![[1.0, 2.0]],
-        ratio: 2.0,
-        low: 1.9,
-        high: 2.1,
-        limit: Limit::Generator,
-        reason: "twice the work".to_owned(),
-        meaning: "at least".to_owned(),
-    }
-}
-
-fn records() -> [Value; 8] {
-    let end = End {
-        exit: 0,
-        error: Some("interrupted".to_owned()),
-        elapsed_s: 1.0,
-    };
-    [
-        Record::Experiment(Box::new(experiment())),
-        Record::Point(Box::new(point())),
-        Record::Closing(Box::new(closing())),
-        Record::Verdict(Box::new(judged())),
-        Record::Fit(Box::new(fit())),
-        Record::End(end),
-        Record::Judged(Box::new(watched())),
-        Record::Doubled(Box::new(doubled())),
-    ]
-    .map(|record| serde_json::to_value(record).unwrap())
-}
-
-fn names(value: &Value, are_fields: bool, into: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(object) => {
-            for (key, value) in object {
-                if are_fields {
-                    into.insert(key.clone());
-                }
-                names(value, !KEYED_BY_DATA.contains(&key.as_str()), into);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| names(value, true, into)),
-        _ => {}
-    }
-}
-
-/// docs/results.md and the pages of its parts, one after the other; the options of a plan
-/// have a generated page.
-const PAGES: [&str; 11] = [
-    "results.md",
-    "results-plan.md",
-    "results-machine.md",
-    "results-point.md",
-    "results-recover.md",
-    "results-hosts.md",
-    "results-judge.md",
-    "results-locks.md",
-    "results-requests.md",
-    "results-verdicts.md",
-    "options.md",
-];
-
-fn page() -> String {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    PAGES
-        .iter()
-        .map(|name| {
-            let path = docs.join(name);
-            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-        })
-        .collect()
-}
-
-#[test]
-fn every_field_is_described() {
-    let page = page();
-    let mut fields = BTreeSet::new();
-    for record in records() {
-        names(&record, true, &mut fields);
-    }
-    assert!(fields.len() > 100, "{}", fields.len());
-    let missing: Vec<_> = fields
-        .iter()
-        .filter(|field| !page.contains(&format!("`{field}`")))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "docs/results*.md and docs/options.md do not describe these fields: {missing:?}"
-    );
-}
-
-#[test]
-fn the_page_is_of_this_version() {
-    assert!(page().contains(&format!("`schema` is `{SCHEMA}`")));
-}
-
-#[test]
-fn the_example_shows_no_field_that_a_point_does_not_have() {
-    let page = page();
-    let (_, example) = page.split_once("```json\n").unwrap();
-    let example: Value = serde_json::from_str(example.lines().next().unwrap()).unwrap();
-    let [_, point, ..] = records();
-    let (mut shown, mut known) = (BTreeSet::new(), BTreeSet::new());
-    names(&example, true, &mut shown);
-    names(&point, true, &mut known);
-    assert!(shown.is_subset(&known), "{:?}", &shown - &known);
 }

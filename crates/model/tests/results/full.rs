@@ -1,0 +1,37 @@
+//! A record of every kind with every field set: nothing is taken from a default, so that a
+//! new field does not compile until it stands here.
+
+mod experiment;
+mod judge;
+mod point;
+
+use experiment::experiment;
+use jostle_model::record::*;
+use judge::{doubled, judged, watched};
+use point::{closing, fit, point};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+fn map<V>(key: &str, value: V) -> BTreeMap<String, V> {
+    BTreeMap::from([(key.to_owned(), value)])
+}
+
+/// One of each kind.
+pub fn records() -> [Value; 8] {
+    let end = End {
+        exit: 0,
+        error: Some("interrupted".to_owned()),
+        elapsed_s: 1.0,
+    };
+    [
+        Record::Experiment(Box::new(experiment())),
+        Record::Point(Box::new(point())),
+        Record::Closing(Box::new(closing())),
+        Record::Verdict(Box::new(judged())),
+        Record::Fit(Box::new(fit())),
+        Record::End(end),
+        Record::Judged(Box::new(watched())),
+        Record::Doubled(Box::new(doubled())),
+    ]
+    .map(|record| serde_json::to_value(record).unwrap())
+}

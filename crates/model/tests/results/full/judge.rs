@@ -1,0 +1,117 @@
+//! What `judge` writes.
+
+use super::experiment::environment;
+use super::point::verdict;
+use jostle_model::judged::{self, Doubled, Finding, Limit, Thread, Traffic, Turn, Watched};
+use jostle_model::record::*;
+
+pub fn judged() -> Judged {
+    Judged {
+        target: "flock".to_owned(),
+        at: At::default(),
+        figure: Some(Figure {
+            of: "throughput_per_s".to_owned(),
+            median: 2.0,
+            low: 1.0,
+            high: 3.0,
+            runs: 6,
+        }),
+        verdict: verdict(),
+    }
+}
+
+fn watched_side() -> judged::Side {
+    judged::Side {
+        processes: 1,
+        threads: 1,
+        cpu_s: vec![0.1],
+        queued_s: Some(vec![0.0]),
+        stopped_s: vec![0.0],
+        throttled_s: Some(vec![0.0]),
+        quota_cpus: Some(0.5),
+        quota_group: Some("/g".to_owned()),
+        busiest: vec![Thread {
+            name: "wrk".to_owned(),
+            pid: 7,
+            tid: 8,
+            cpu_s: vec![0.1],
+            queued_s: vec![0.0],
+        }],
+    }
+}
+
+fn traffic() -> Traffic {
+    Traffic {
+        port: 80,
+        bytes: vec![1.0],
+        segments: vec![1.0],
+        retransmitted: vec![0.0],
+        connections: vec![1.0],
+        opened: vec![1.0],
+        generator_unread_bytes: vec![0.0],
+        server_unread_bytes: Some(vec![0.0]),
+        backlog: Some(vec![0.0]),
+        backlog_limit: Some(511),
+        time_wait: vec![0.0],
+        ports_left: vec![28_000.0],
+        ports: 28_232,
+    }
+}
+
+pub fn watched() -> Watched {
+    Watched {
+        schema: SCHEMA.to_owned(),
+        command: vec!["wrk".to_owned()],
+        server_at: Some(":80".to_owned()),
+        environment: environment(),
+        started_at: "2026-11-22T00:00:00Z".to_owned(),
+        elapsed_s: 1.0,
+        exit: Some(0),
+        signal: Some("SIGKILL".to_owned()),
+        interrupted: true,
+        pair: Some(Turn {
+            block: 1,
+            load: 50,
+            doubled: true,
+        }),
+        end_s: vec![0.1],
+        span_s: vec![0.1],
+        generator: watched_side(),
+        seen_share: Some(1.0),
+        server: Some(watched_side()),
+        traffic: Some(traffic()),
+        machine: judged::Machine {
+            cpus: 2,
+            stolen_s: vec![0.0],
+            others_s: Some(vec![0.0]),
+            tool_s: vec![0.0],
+            neighbours: vec![Neighbour::default()],
+        },
+        finding: Finding {
+            limit: Limit::Generator,
+            since_s: Some(0.1),
+            from_s: 0.1,
+            to_s: 0.9,
+            generator_busy_share: Some(0.95),
+            server_busy_share: Some(0.5),
+            reasons: vec!["busy".to_owned()],
+            meaning: "at least".to_owned(),
+            next: Some("jostle judge".to_owned()),
+        },
+    }
+}
+
+pub fn doubled() -> Doubled {
+    Doubled {
+        command: vec!["wrk".to_owned()],
+        loads: [50, 100],
+        measure: "bytes".to_owned(),
+        rates_per_s: vec![[1.0, 2.0]],
+        ratio: 2.0,
+        low: 1.9,
+        high: 2.1,
+        limit: Limit::Generator,
+        reason: "twice the work".to_owned(),
+        meaning: "at least".to_owned(),
+    }
+}
