@@ -176,7 +176,8 @@ fn sweep_ns(plan: &Plan, target: &str) -> u64 {
 }
 
 /// Makes of these plans a look of less than a minute: three short runs of each point, and
-/// where that takes longer, fewer points. Returns what was left out, as typed.
+/// where that takes longer, fewer points, then fewer targets. Returns what was left out, as
+/// typed.
 pub fn quicken(plans: &mut [Plan]) -> Vec<String> {
     plans.iter_mut().for_each(crate::resolve::quicken);
     if takes(plans) > QUICK {
@@ -184,19 +185,20 @@ pub fn quicken(plans: &mut [Plan]) -> Vec<String> {
         plans.iter_mut().for_each(fill);
     }
     let mut left_out = Vec::new();
-    while takes(plans) > QUICK {
-        let longest = plans.iter_mut().filter(|plan| can_be_thinned(plan));
-        let Some(plan) = longest.max_by_key(|plan| of_plan(plan)) else {
-            break;
-        };
-        left_out.extend(thin(plan));
+    for thin in [thin_points, thin_targets] {
+        while takes(plans) > QUICK {
+            let can_be_thinned = |plan: &&mut Plan| thin(&mut (**plan).clone()).is_some();
+            let Some(plan) = plans
+                .iter_mut()
+                .filter(can_be_thinned)
+                .max_by_key(|p| of_plan(p))
+            else {
+                break;
+            };
+            left_out.extend(thin(plan));
+        }
     }
     left_out
-}
-
-fn can_be_thinned(plan: &Plan) -> bool {
-    let list = swept(&mut plan.clone()).map(|(_, list)| list.0.len());
-    list.is_some_and(|length| length > 1)
 }
 
 fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
@@ -213,10 +215,16 @@ fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
     Some((option, list?))
 }
 
-/// Leaves out every second one of many values, and the greatest of few.
-fn thin(plan: &mut Plan) -> Option<String> {
+/// Leaves out every second one of many values, and the greatest of few; the last of
+/// several faults. One always stays.
+fn thin_points(plan: &mut Plan) -> Option<String> {
     const MANY: usize = 12;
     let workload = plan.workload;
+    if workload == Workload::Recover {
+        let faults = plan.fault.as_mut().filter(|faults| faults.len() > 1)?;
+        let last = faults.pop()?;
+        return Some(format!("--quick leaves out --fault {last} of {workload}"));
+    }
     let (option, list) = swept(plan)?;
     let last = list.0.len().checked_sub(1)?;
     if list.0.len() > MANY {
@@ -229,11 +237,23 @@ fn thin(plan: &mut Plan) -> Option<String> {
             "--quick: {workload} has every second {option} only"
         ));
     }
-    let greatest = *list.0.iter().max()?;
+    let (least, greatest) = (*list.0.iter().min()?, *list.0.iter().max()?);
+    if least == greatest {
+        return None;
+    }
     list.0.retain(|value| *value != greatest);
     Some(format!(
         "--quick leaves out {option} {greatest} of {workload}"
     ))
+}
+
+/// Leaves out the last of several targets.
+fn thin_targets(plan: &mut Plan) -> Option<String> {
+    let last = match plan.targets.len() {
+        0 | 1 => None,
+        _ => plan.targets.pop(),
+    }?;
+    Some(format!("--quick leaves out {last} of {}", plan.workload))
 }
 
 #[cfg(test)]
@@ -311,6 +331,30 @@ mod tests {
         let mut alone = [alone];
         assert_eq!(quicken(&mut alone), [""; 0]);
         assert_eq!(alone[0].runs, Some(3));
+    }
+
+    #[test]
+    fn faults_go_next_and_then_targets_but_never_the_only_one() {
+        let mut plan = Plan::of(Workload::Recover);
+        plan.targets = ["redis", "lockd", "memcached"].map(str::to_owned).to_vec();
+        plan.lease = Some(Nanos(6_000_000_000));
+        let mut plans = [plan];
+        let left_out = quicken(&mut plans);
+        assert!(takes(&plans) <= QUICK);
+        let [plan] = plans;
+        assert_eq!(plan.fault, Some(vec![Fault::Kill]));
+        assert_eq!(plan.targets, ["redis", "lockd"]);
+        assert_eq!(left_out.len(), 5, "{left_out:?}");
+        assert_eq!(
+            left_out[0],
+            "--quick leaves out --fault server-stop of recover"
+        );
+        assert_eq!(left_out[4], "--quick leaves out memcached of recover");
+        let mut alone = Plan::of(Workload::Recover);
+        alone.targets = vec!["redis".to_owned()];
+        alone.lease = Some(Nanos(600_000_000_000));
+        alone.fault = Some(vec![Fault::Kill]);
+        assert_eq!(quicken(&mut [alone]), [""; 0]);
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn unknown(name: &str, typed: &str) -> String {
         Some(near) => format!("; did you mean {near}?"),
         None => ".".to_owned(),
     };
-    let shown = redacted(name);
+    let shown = begun(&redacted(name));
     let mut text = format!("there is no target `{shown}`{hint} The targets are:");
     for family in Family::ALL {
         let members = all().filter(|entry| entry.family == family);
@@ -161,6 +161,15 @@ fn unknown(name: &str, typed: &str) -> String {
     }
     text + "\nA lock of your own is lib:PATH.so (a shared library) or pipe:COMMAND (a program that \
             answers lines). `jostle targets NAME` describes one target."
+}
+
+/// A file that was pasted in the place of a name fills no terminal.
+fn begun(name: &str) -> String {
+    const LONGEST: usize = 60;
+    match name.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &name[..end]),
+        None => name.to_owned(),
+    }
 }
 
 fn with_aliases(entry: &Entry) -> String {
@@ -253,6 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said() {
+        let long = "x".repeat(70_000);
         let table = [
             (
                 "flok",
@@ -284,6 +294,7 @@ mod tests {
                 "A lock of your own is lib:PATH.so (a shared library) or pipe:",
             ),
             ("", "there is no target ``. The targets are"),
+            (&long, "x...`. The targets are"),
             ("futex:1", "`futex:1`: it takes no argument"),
             ("flock:", "`flock:`: nothing follows the colon"),
             ("delay:soon", "`delay:soon`: `soon` is not a time"),
@@ -293,6 +304,7 @@ mod tests {
         for (text, part) in table {
             let error = Spec::parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
+            assert!(error.len() < 2_000, "{text}");
         }
     }
 }
