@@ -93,12 +93,11 @@ impl Course<'_, '_> {
             // The own cost is measured for locks alone.
             None => FEWEST,
         };
-        let each = at.operations.or(at.keys).unwrap_or(1);
         let mut order = self.order(target, at, 0, 0, calibration);
-        order.operations = wanted.min(each);
+        order.workload = order.workload.of_at_most(wanted);
         order.window = plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
-        let few = order.operations;
+        let few = order.workload.operations().unwrap_or(1);
         let began = Instant::now();
         let data = self.ask(&order)?.data;
         let took_ns = began.elapsed().as_nanos() as u64;

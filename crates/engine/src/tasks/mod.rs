@@ -16,8 +16,10 @@ mod steps;
 mod timers;
 
 use crate::crew::{Crew, Used};
+use crate::order::ContendOrder;
 use crate::page::{Page, Stage, Word, phase};
-use jostle_model::plan::{Measure, Workload};
+use crate::workloads::locking::{Does, Locking};
+use jostle_model::plan::Measure;
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, files, futex, process, signal};
 use jostle_targets::wire::{Decoded, Wire};
@@ -136,7 +138,7 @@ fn only<'a>(
     }
 }
 
-impl<T: Target> Crew<'_, T> {
+impl<T: Target> Crew<'_, Locking<'_, T>> {
     /// A process whose generator threads carry all workers. Returns its exit
     /// code.
     pub fn worker_tasks(&self) -> i32 {
@@ -148,9 +150,9 @@ impl<T: Target> Crew<'_, T> {
         // What is missing shows when a connection cannot be made.
         let _ = files::raise_descriptor_limit();
         let well = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.order.generators)
+            let threads: Vec<_> = (0..self.order.generator_threads)
                 .map(|nth| {
-                    let workers = self.order.generator(nth);
+                    let workers = self.order.tasks_of(nth);
                     let first = workers.start;
                     let thread = std::thread::Builder::new()
                         .stack_size(STACK)
@@ -197,14 +199,16 @@ impl<T: Target> Crew<'_, T> {
             .clone()
             .for_each(|worker| self.make_ready(&self.shared.page(worker)));
         self.await_start();
-        match (self.order.workload, self.order.pipeline) {
-            (Workload::Contend, _) => self.contend(workers, dialled),
-            (_, 0 | 1) => self.carry(workers, dialled, |crew, worker, first, wire| {
-                steps::Steps::new(crew, worker, first, wire)
-            }),
-            _ => self.carry(workers, dialled, |crew, worker, first, wire| {
-                pipelined::Pipelined::new(crew, worker, first, wire)
-            }),
+        match self.target.does {
+            Does::Contend(contend) => self.contend(contend, workers, dialled),
+            Does::Counted(counted) => match counted.pipeline() {
+                0 | 1 => self.carry(workers, dialled, |crew, worker, first, wire| {
+                    steps::Steps::new(crew, counted, worker, first, wire)
+                }),
+                _ => self.carry(workers, dialled, |crew, worker, first, wire| {
+                    pipelined::Pipelined::new(crew, counted, worker, first, wire)
+                }),
+            },
         }
     }
 
@@ -223,20 +227,28 @@ impl<T: Target> Crew<'_, T> {
     }
 
     fn dial(&self, worker: usize) -> Result<Dialled, SetupError> {
-        self.target.dial(self.order.number(worker))?.ok_or_else(|| {
-            SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
-        })
+        self.target
+            .target
+            .dial(self.order.number(worker))?
+            .ok_or_else(|| {
+                SetupError("it has no protocol that tasks could speak; --as processes".to_owned())
+            })
     }
 
     /// Each task arrives when it begins, so that the window opens when the last
     /// one has.
-    fn contend(&self, workers: Range<usize>, dialled: Vec<Dialled>) -> bool {
+    fn contend(
+        &self,
+        contend: &ContendOrder,
+        workers: Range<usize>,
+        dialled: Vec<Dialled>,
+    ) -> bool {
         let first = workers.start;
         let tasks = workers.clone().zip(dialled).map(|(worker, dialled)| {
-            let job = contend::Contending::new(self, worker, first, dialled.wire);
+            let job = contend::Contending::new(self, contend, worker, first, dialled.wire);
             (dialled.stream, job)
         });
-        let mut generator = match Generator::new(self, first, tasks.collect()) {
+        let mut generator = match Generator::new(self, Some(contend), first, tasks.collect()) {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
@@ -259,7 +271,7 @@ impl<T: Target> Crew<'_, T> {
         let tasks = workers.clone().zip(dialled);
         let tasks =
             tasks.map(|(worker, dialled)| (dialled.stream, job(self, worker, first, dialled.wire)));
-        let mut generator = match Generator::new(self, first, tasks.collect()) {
+        let mut generator = match Generator::new(self, None, first, tasks.collect()) {
             Ok(generator) => generator,
             Err(error) => return self.cannot_drive(workers, &error),
         };
@@ -349,6 +361,7 @@ struct Generator<'a, J> {
 impl<'a, J: Job> Generator<'a, J> {
     fn new<T>(
         crew: &Crew<'a, T>,
+        contend: Option<&ContendOrder>,
         first: usize,
         tasks: Vec<(jostle_targets::remote::Stream, J)>,
     ) -> io::Result<Generator<'a, J>> {
@@ -368,7 +381,7 @@ impl<'a, J: Job> Generator<'a, J> {
         Ok(Generator {
             clock: crew.clock,
             shared: crew.shared,
-            windowed: (crew.order.workload == Workload::Contend).then_some(crew.order.measure),
+            windowed: contend.map(|_| crew.order.measure),
             tasks: tasks.collect::<io::Result<_>>()?,
             working: count,
             waiting: 0,
@@ -378,7 +391,7 @@ impl<'a, J: Job> Generator<'a, J> {
             timers: Timers::new(count),
             alarms: Timers::new(count),
             awake_until: 0,
-            wake_early: crew.order.wake_early.0,
+            wake_early: contend.map_or(0, |contend| contend.wake_early.0),
             page: crew.shared.page(first),
             room: Vec::new(),
         })
