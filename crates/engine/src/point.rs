@@ -5,7 +5,7 @@ use crate::order::{ContendOrder, Merged, RunOrder, WorkloadOrder, Yield};
 use crate::{requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range};
-use jostle_model::record::{At, Exclusion, Generator, Point, Server, ServerTraffic, Workers};
+use jostle_model::record::{At, Exclusion, Point, Server, ServerTraffic, ThreadLoad, Workers};
 use jostle_stats::{censor, fairness};
 
 /// Which run of which point this is.
@@ -64,9 +64,9 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         },
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
-        generators: match &data.spread {
-            Some(spread) => spread::generators(order, spread, data.window_ns),
-            None => data.thread_loads.iter().copied().map(generator).collect(),
+        thread_loads: match &data.spread {
+            Some(spread) => spread::thread_loads(order, spread, data.window_ns),
+            None => data.thread_loads.iter().copied().map(thread_load).collect(),
         },
         workers: Some(Workers {
             operations: data.operations.clone(),
@@ -150,8 +150,8 @@ fn is_witnessed(order: &RunOrder) -> bool {
     }
 }
 
-fn generator((busy_share, runqueue_share): (f64, f64)) -> Generator {
-    Generator {
+fn thread_load((busy_share, runqueue_share): (f64, f64)) -> ThreadLoad {
+    ThreadLoad {
         busy_share,
         runqueue_share,
         process: None,

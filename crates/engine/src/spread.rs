@@ -3,14 +3,14 @@
 
 use crate::budgets::budgets;
 use crate::order::{GeneratorYield, RunOrder, SpreadYield, WorkloadOrder, Yield};
-use jostle_model::record::{Generator, GeneratorProcess, Spread, Waits};
+use jostle_model::record::{GeneratorProcess, Spread, ThreadLoad, Waits};
 use jostle_sys::cpu;
 
-/// The generators, one after the other.
-pub fn generators(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<Generator> {
+/// How busy the generators were, one after the other.
+pub fn thread_loads(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<ThreadLoad> {
     let shared = of_cpus(order, spread, window_ns as f64);
     let each = spread.generators.iter();
-    each.map(|generator| self::generator(order, generator, shared, window_ns as f64))
+    each.map(|generator| thread_load(order, generator, shared, window_ns as f64))
         .collect()
 }
 
@@ -25,17 +25,17 @@ fn of_cpus(order: &RunOrder, spread: &SpreadYield, window_ns: f64) -> f64 {
     used as f64 / (cpus.max(1) as f64 * window_ns.max(1.0))
 }
 
-fn generator(
+fn thread_load(
     order: &RunOrder,
     generator: &GeneratorYield,
     shared: f64,
     window_ns: f64,
-) -> Generator {
+) -> ThreadLoad {
     let (busiest, queued) = generator.busiest.unwrap_or_default();
     let throttled_share = generator
         .periods
         .map(|(periods, throttled)| throttled as f64 / periods.max(1) as f64);
-    Generator {
+    ThreadLoad {
         busy_share: busiest
             .max(of_quota(order, generator, window_ns))
             .max(generator.of_cpus.unwrap_or(shared)),
@@ -138,7 +138,7 @@ mod tests {
         };
         let record = record(&order, &spread, &data, None);
         assert_eq!((record.effective, record.at_server), (4.5, Some(3.5)));
-        let busy: Vec<f64> = generators(&order, &spread, 1_000)
+        let busy: Vec<f64> = thread_loads(&order, &spread, 1_000)
             .iter()
             .map(|generator| generator.busy_share)
             .collect();

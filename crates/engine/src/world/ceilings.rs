@@ -61,9 +61,9 @@ pub fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
         throughput_per_s: point.throughput_per_s,
         of_median: point.throughput_per_s / usual,
         busy_share: point
-            .generators
+            .thread_loads
             .iter()
-            .map(|g| g.busy_share)
+            .map(|load| load.busy_share)
             .reduce(f64::max),
     })
     .collect()

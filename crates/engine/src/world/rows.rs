@@ -53,7 +53,11 @@ pub fn row<D>(
         throughput_per_s: own.throughput_per_s,
         cpu_s: own.cpu_s,
         cpu_us_per_operation: own.cpu_us_per_operation,
-        busy_share: own.generators.iter().map(|g| g.busy_share).reduce(f64::max),
+        busy_share: own
+            .thread_loads
+            .iter()
+            .map(|g| g.busy_share)
+            .reduce(f64::max),
         runqueue_share: own
             .runqueue_wait_s
             .filter(|_| worked_s > 0.0)
