@@ -11,10 +11,10 @@
 use jostle_engine::grants::unpacked;
 use jostle_engine::hosts::{Host, HostYield, Offset};
 use jostle_engine::keeper::Keeper;
-use jostle_engine::order::{RunOrder, Share, Yield};
+use jostle_engine::order::{ContendOrder, RunOrder, Share, StreamOrder, WorkloadOrder, Yield};
 use jostle_engine::{experiment, grants};
-use jostle_model::plan::{Carrier, Plan, Workload};
-use jostle_model::record::Across;
+use jostle_model::plan::{Carrier, Names, Plan, Workload};
+use jostle_model::record::{Across, At};
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
 use jostle_targets::Launcher;
@@ -78,13 +78,31 @@ fn main() {
 /// Three workers of each host want one lock, which they hold for half a millisecond.
 fn order(target: &str) -> RunOrder {
     RunOrder {
-        hold: Busy::Sleep(Nanos::from_micros(500)),
-        idle: Busy::Sleep(Nanos::from_micros(100)),
+        workload: WorkloadOrder::Contend(ContendOrder {
+            hold: Busy::Sleep(Nanos::from_micros(500)),
+            idle: Busy::Sleep(Nanos::from_micros(100)),
+            ..ContendOrder::BARE
+        }),
         window: Nanos::from_millis(400),
         clock_uncertainty: Nanos(1_000),
         log_grants: 10_000,
-        ..experiment::order(&Plan::of(Workload::Contend), target, 3, 7)
+        ..experiment::order(&Plan::of(Workload::Contend), target, At::default(), 3, 7)
     }
+}
+
+/// The same, carried by that, for another workload.
+fn order_of(target: &str, workload: Workload, carrier: Carrier) -> RunOrder {
+    let mut order = order(target);
+    order.carrier = carrier;
+    if workload == Workload::Stream {
+        order.workload = WorkloadOrder::Stream(StreamOrder {
+            operations: 300,
+            names: Names::One,
+            pipeline: 1,
+        });
+        (order.window, order.warmup) = (Nanos::from_millis(60_000), Nanos::ZERO);
+    }
+    order
 }
 
 /// Both hosts do it at the same time.
@@ -183,12 +201,7 @@ fn one_lock_of_both_hosts_passes(keepers: &mut [Keeper; 2]) {
         (redis, Workload::Stream, Carrier::Processes, false),
     ] {
         let what = format!("{target} {workload:?} {carrier:?}");
-        let mut order = order(&target);
-        (order.workload, order.carrier) = (workload, carrier);
-        if workload == Workload::Stream {
-            (order.operations, order.window) = (300, Nanos::from_millis(60_000));
-            order.warmup = Nanos::ZERO;
-        }
+        let order = order_of(&target, workload, carrier);
         let found = judge_within(run_together(keepers, &order), LOOSE_NS);
         let faults = [
             found.violations,
@@ -214,12 +227,7 @@ fn tokens_of_one_daemon_only_grow(keepers: &mut [Keeper; 2]) {
         (Carrier::Threads, Workload::Stream),
         (Carrier::Tasks, Workload::Stream),
     ] {
-        let mut order = order(&lockd);
-        (order.carrier, order.workload) = (carrier, workload);
-        if workload == Workload::Stream {
-            (order.operations, order.window) = (300, Nanos::from_millis(60_000));
-            order.warmup = Nanos::ZERO;
-        }
+        let order = order_of(&lockd, workload, carrier);
         let yields = run(keepers, &order);
         for data in &yields {
             let mut grants = unpacked(&data.grants).unwrap();

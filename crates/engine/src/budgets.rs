@@ -40,7 +40,7 @@ fn of_machine(sides: &Sides) -> Budgets {
         let text = "the target works within the generators themselves";
         return found(Some(false), text.to_owned());
     }
-    let Some(server) = &sides.server else {
+    let Some(server) = &sides.server_cpus else {
         return match sides.elsewhere {
             true => Budgets {
                 disjoint: Some(true),
@@ -55,15 +55,15 @@ fn of_machine(sides: &Sides) -> Budgets {
             ),
         };
     };
-    let [ours, theirs] = [&sides.generators, server].map(|cpus| list(cpus));
-    if sides.generators.iter().all(|cpu| !server.contains(cpu)) {
+    let [ours, theirs] = [&sides.generator_cpus, server].map(|cpus| list(cpus));
+    if sides.generator_cpus.iter().all(|cpu| !server.contains(cpu)) {
         let text = format!("by placement: generators on CPU {ours}, the server on CPU {theirs}");
         return found(Some(true), text);
     }
-    let mut both = [&sides.generators[..], server].concat();
+    let mut both = [&sides.generator_cpus[..], server].concat();
     both.sort_unstable();
     both.dedup();
-    match sides.generators_quota.zip(sides.server_quota) {
+    match sides.generator_quota.zip(sides.server_quota) {
         Some((ours, theirs)) if ours + theirs <= both.len() as f64 => found(
             Some(true),
             format!(
@@ -94,18 +94,18 @@ mod tests {
     fn budgets_are_apart_by_placement_or_by_quotas_that_fit_beside_each_other() {
         let both = Sides {
             remote: true,
-            generators: vec![0, 1],
-            server: Some(vec![0, 1]),
+            generator_cpus: vec![0, 1],
+            server_cpus: Some(vec![0, 1]),
             ..Sides::default()
         };
         let quotas = |ours, theirs| Sides {
-            generators_quota: ours,
+            generator_quota: ours,
             server_quota: theirs,
             ..both.clone()
         };
         let placed = Sides {
-            generators: vec![0],
-            server: Some(vec![1]),
+            generator_cpus: vec![0],
+            server_cpus: Some(vec![1]),
             ..both.clone()
         };
         let table = [
@@ -128,7 +128,7 @@ mod tests {
             ),
             (
                 Sides {
-                    server: None,
+                    server_cpus: None,
                     ..both.clone()
                 },
                 None,
@@ -136,7 +136,7 @@ mod tests {
             ),
             (
                 Sides {
-                    server: None,
+                    server_cpus: None,
                     elsewhere: true,
                     ..both.clone()
                 },
@@ -181,8 +181,8 @@ mod tests {
             ..apart.clone()
         };
         let shared = Sides {
-            generators: vec![0],
-            server: Some(vec![0]),
+            generator_cpus: vec![0],
+            server_cpus: Some(vec![0]),
             ..apart.clone()
         };
         for (one, other, all) in [

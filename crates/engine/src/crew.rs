@@ -3,12 +3,13 @@
 //! its last words in its page.
 
 use crate::grants::Logs;
-use crate::order::RunOrder;
+use crate::order::{ContendOrder, RunOrder, WorkloadOrder};
 use crate::page::{Page, Shared, Stage, Word};
+use crate::recording::Common;
 use crate::recording::recorder::Recorder;
-use crate::recording::tally::Tally;
+use crate::recording::tally::{Counted, Tally};
 use crate::witness::Witness;
-use jostle_model::plan::{Carrier, Workload};
+use jostle_model::plan::Carrier;
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, futex, process, signal, stat};
 use jostle_targets::{CallError, SetupError};
@@ -23,7 +24,7 @@ use std::sync::atomic::{
 pub struct Crew<'a, T> {
     /// What to do.
     pub order: &'a RunOrder,
-    /// What they contend for.
+    /// What they work on, and how.
     pub target: &'a T,
     /// The scale of their stamps.
     pub clock: Clock,
@@ -40,19 +41,23 @@ pub struct Crew<'a, T> {
 impl<'a, T> Crew<'a, T> {
     /// What worker number `worker`, of a thread whose first is `first`, notes of its
     /// grants.
-    pub fn recorder(&self, worker: usize, first: usize) -> Recorder<'a> {
-        let (shared, witness) = (self.shared, self.witness);
-        Recorder::new(
-            self.order, self.clock, shared, witness, self.logs, worker, first,
-        )
+    pub fn recorder(&self, contend: &'a ContendOrder, worker: usize, first: usize) -> Recorder<'a> {
+        Recorder::new(self.common(), contend, worker, first)
     }
 
     /// The same where the number of operations ends the run.
-    pub fn tally(&self, worker: usize, first: usize) -> Tally<'a> {
-        let (shared, witness) = (self.shared, self.witness);
-        Tally::new(
-            self.order, self.clock, shared, witness, self.logs, worker, first,
-        )
+    pub fn tally(&self, counted: Counted<'a>, worker: usize, first: usize) -> Tally<'a> {
+        Tally::new(self.common(), counted, worker, first)
+    }
+
+    fn common(&self) -> Common<'a> {
+        Common {
+            order: self.order,
+            clock: self.clock,
+            shared: self.shared,
+            witness: self.witness,
+            logs: self.logs,
+        }
     }
 }
 
@@ -76,7 +81,8 @@ impl<T> Crew<'_, T> {
             Used::read(&page).less(&before).leave(&page);
         }
         // Who could not come so far is counted too: nobody waits for it.
-        if self.order.workload == Workload::Hold && page.get(Word::HeldAt) == 0 {
+        let holds = matches!(self.order.workload, WorkloadOrder::Hold(_));
+        if holds && page.get(Word::HeldAt) == 0 {
             self.count(self.shared.midway());
         }
         self.count(self.shared.finished());

@@ -2,18 +2,30 @@
 //! that it can be sent to a process here, and to other hosts.
 
 mod connect;
+mod contend;
 mod data;
+mod hold;
+mod rate;
 mod recover;
 mod requests;
 mod run;
 mod running;
+mod spread;
+mod stream;
+mod workload;
 
 pub use connect::{Closed, Demand, Lost, Reached, SideYield, SweepOrder};
-pub use data::{GeneratorYield, GrantLog, Merged, Sides, SpreadYield, Yield};
+pub use contend::ContendOrder;
+pub use data::{GrantLog, Merged, Yield};
+pub use hold::HoldOrder;
+pub use rate::{OpenLoopOrder, OpenLoopYield, RateOrder};
 pub use recover::{RecoverOrder, RecoverYield};
-pub use requests::{OpenLoopOrder, OpenLoopYield, RequestOrder, RequestYield};
+pub use requests::{RequestOrder, RequestYield};
 pub use run::{CostOrder, RunOrder, Share, Together};
 pub use running::{Running, SHARES, Used, shares};
+pub use spread::{GeneratorYield, Sides, SpreadOrder, SpreadYield};
+pub use stream::{AskOrder, StreamOrder};
+pub use workload::{Wants, WorkloadOrder};
 
 use jostle_model::plan::Place;
 use jostle_model::record::Latencies;

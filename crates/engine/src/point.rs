@@ -1,11 +1,11 @@
 //! From what a generator's workers measured to the record of a point.
 
 use crate::merged::{histogram, series};
-use crate::order::{Merged, RunOrder, Yield};
+use crate::order::{ContendOrder, Merged, RunOrder, WorkloadOrder, Yield};
 use crate::{requested, spread};
 use jostle_model::Nanos;
-use jostle_model::plan::{Measure, Place, Plan, Range, Workload};
-use jostle_model::record::{At, Exclusion, Generator, Point, Server, ServerTraffic, Workers};
+use jostle_model::plan::{Measure, Place, Plan, Range};
+use jostle_model::record::{At, Exclusion, Point, Server, ServerTraffic, ThreadLoad, Workers};
 use jostle_stats::{censor, fairness};
 
 /// Which run of which point this is.
@@ -32,11 +32,13 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         0.0
     };
     let idle_mean_ns = (data.idled.1 > 0).then(|| data.idled.0 as f64 / data.idled.1 as f64);
-    let ceiling_per_s = ceiling(order, data.excludes, idle_mean_ns);
+    let contend = contended(order);
+    let ceiling_per_s =
+        contend.and_then(|contend| ceiling(order, contend, data.excludes, idle_mean_ns));
     let full = order.measure == Measure::Full;
     let mut point = Point {
         target: place.target.to_owned(),
-        workload: order.workload.to_string(),
+        workload: order.workload.word().to_string(),
         at: place.at,
         run: place.run,
         block: place.block,
@@ -53,14 +55,18 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         placement: plan.place.as_ref().unwrap_or(&Place::None).to_string(),
         machine: data.machine,
         accounts: data.accounts.clone(),
-        per_worker: per_worker(order, data),
-        names: (order.workload == Workload::Stream && order.requests.is_none())
-            .then(|| order.names.to_string()),
+        // Elsewhere all get the same number whatever the lock does, or what is due when
+        // they are free.
+        per_worker: contend.and_then(|contend| per_worker(order, contend, data)),
+        names: match &order.workload {
+            WorkloadOrder::Stream(stream) => Some(stream.names.to_string()),
+            _ => None,
+        },
         acquire_phase_s: data.phases_ns.map(|(acquiring, _)| acquiring as f64 / 1e9),
         release_phase_s: data.phases_ns.map(|(_, releasing)| releasing as f64 / 1e9),
-        generators: match &data.spread {
-            Some(spread) => spread::generators(order, spread, data.window_ns),
-            None => data.generators.iter().copied().map(generator).collect(),
+        thread_loads: match &data.spread {
+            Some(spread) => spread::thread_loads(order, spread, data.window_ns),
+            None => data.thread_loads.iter().copied().map(thread_load).collect(),
         },
         workers: Some(Workers {
             operations: data.operations.clone(),
@@ -72,7 +78,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
             elapsed_ns: data.elapsed_ns.clone(),
             throughput_per_s: rates(data),
         }),
-        timeouts: order.acquire_timeout.map(|_| data.timeouts),
+        timeouts: contend.and_then(|contend| contend.acquire_timeout.map(|_| data.timeouts)),
         errors: data.errors.clone(),
         messages: data.messages.clone(),
         deaths: data.deaths.clone(),
@@ -82,7 +88,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
         anchor: data.anchor,
         ..Point::default()
     };
-    if order.try_only {
+    if contend.is_some_and(|contend| contend.try_only) {
         point
             .setup
             .insert("refused_tries".to_owned(), data.refusals as f64);
@@ -108,7 +114,7 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     } else if full {
         distributions(&mut point, order, data, over);
         // Pipelined requests have a stamp for every batch.
-        point.stamp_every = Some(match order.pipeline {
+        point.stamp_every = Some(match order.workload.pipeline() {
             0 | 1 => order.stamp_every,
             _ => 1,
         });
@@ -119,22 +125,33 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
     point
 }
 
-/// With many requests on their way nobody knows who holds what; who holds
-/// different locks meets nobody.
-fn is_witnessed(order: &RunOrder) -> bool {
-    match order.workload {
-        Workload::Contend => true,
-        Workload::Stream => order.pipeline <= 1,
-        Workload::Hold
-        | Workload::Connect
-        | Workload::Rate
-        | Workload::Spread
-        | Workload::Recover => false,
+/// What workers that contended were to do.
+fn contended(order: &RunOrder) -> Option<&ContendOrder> {
+    match &order.workload {
+        WorkloadOrder::Contend(contend) => Some(contend),
+        WorkloadOrder::Stream(_)
+        | WorkloadOrder::Ask(_)
+        | WorkloadOrder::Hold(_)
+        | WorkloadOrder::Rate(_)
+        | WorkloadOrder::Spread(_) => None,
     }
 }
 
-fn generator((busy_share, runqueue_share): (f64, f64)) -> Generator {
-    Generator {
+/// With many requests on their way nobody knows who holds what; who holds
+/// different locks meets nobody.
+fn is_witnessed(order: &RunOrder) -> bool {
+    match &order.workload {
+        WorkloadOrder::Contend(_) => true,
+        WorkloadOrder::Stream(stream) => stream.pipeline <= 1,
+        WorkloadOrder::Ask(_)
+        | WorkloadOrder::Hold(_)
+        | WorkloadOrder::Rate(_)
+        | WorkloadOrder::Spread(_) => false,
+    }
+}
+
+fn thread_load((busy_share, runqueue_share): (f64, f64)) -> ThreadLoad {
+    ThreadLoad {
         busy_share,
         runqueue_share,
         process: None,
@@ -153,14 +170,19 @@ fn rates(data: &Yield) -> Vec<f64> {
 /// hold b, idle i, w workers, K keys. Holds end on time; of sleeping idles, which do
 /// not, the mean as it was. None where nothing bounds it: without a hold, or where
 /// owners share.
-fn ceiling(order: &RunOrder, excludes: bool, idle_mean_ns: Option<f64>) -> Option<f64> {
-    let hold = order.hold.span().0 as f64 / 1e9;
-    let idle = idle_mean_ns.unwrap_or(order.idle.span().0 as f64) / 1e9;
-    if hold == 0.0 || order.shared > 0.0 || order.range == Range::Overlap {
+fn ceiling(
+    order: &RunOrder,
+    contend: &ContendOrder,
+    excludes: bool,
+    idle_mean_ns: Option<f64>,
+) -> Option<f64> {
+    let hold = contend.hold.span().0 as f64 / 1e9;
+    let idle = idle_mean_ns.unwrap_or(contend.idle.span().0 as f64) / 1e9;
+    if hold == 0.0 || contend.shared > 0.0 || contend.range == Range::Overlap {
         return None;
     }
     let workers = order.workers as f64;
-    let owners = match order.range {
+    let owners = match contend.range {
         Range::Disjoint => workers,
         _ if !excludes => workers,
         _ => order.keys as f64,
@@ -168,12 +190,11 @@ fn ceiling(order: &RunOrder, excludes: bool, idle_mean_ns: Option<f64>) -> Optio
     Some((owners / hold).min(workers / (hold + idle)))
 }
 
-fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::PerWorker> {
-    if order.workload != Workload::Contend {
-        // All get the same number whatever the lock does, or what is due when they
-        // are free.
-        return None;
-    }
+fn per_worker(
+    order: &RunOrder,
+    contend: &ContendOrder,
+    data: &Yield,
+) -> Option<jostle_model::record::PerWorker> {
     let mut shares = fairness::per_worker(&data.operations)?;
     if order.measure == Measure::Full {
         let longest = data
@@ -187,7 +208,7 @@ fn per_worker(order: &RunOrder, data: &Yield) -> Option<jostle_model::record::Pe
         // Nor does a host know whom another host let in meanwhile.
         let alone = order.stamp_every == 1 && !order.meets_others();
         let streaks = data.excludes && order.workers > 1 && alone;
-        if streaks && order.range == Range::Same && order.shared == 0.0 {
+        if streaks && contend.range == Range::Same && contend.shared == 0.0 {
             shares.longest_streak = Some(data.streak);
             shares.longest_streak_while_waited = Some(data.streak_waited);
         }
@@ -233,7 +254,7 @@ fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
             binds: data.server_binds,
             unbinds: data.server_unbinds,
             bytes_per_held_lock: data.held_bytes.map(|bytes| {
-                let held = order.workers as u64 * order.operations;
+                let held = order.workers as u64 * order.workload.operations().unwrap_or(1);
                 bytes as f64 / held.max(1) as f64
             }),
         }
@@ -243,14 +264,14 @@ fn server(order: &RunOrder, operations: u64, data: &Yield) -> Option<Server> {
 fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nanos]) {
     let empty = Merged::default();
     let figure = |name: &str| data.figures.get(name).unwrap_or(&empty);
-    if order.pipeline > 1 {
+    if order.workload.pipeline() > 1 {
         return batches(point, data, over);
     }
     let acquire = histogram(figure("acquire_ns"));
     point.acquire_ns = censor::waits(&acquire, &histogram(&data.censored), over);
     point.hold_ns = histogram(figure("hold_ns")).distribution(over);
     point.release_ns = histogram(figure("release_ns")).distribution(over);
-    if order.try_only {
+    if contended(order).is_some_and(|contend| contend.try_only) {
         point.failed_try_ns = histogram(figure("refused_ns")).distribution(over);
     }
     // Across hosts nobody knows who had the lock before.
@@ -322,41 +343,44 @@ mod tests {
     use jostle_model::time::Busy;
 
     fn order(workers: usize, hold_us: u64, idle_us: u64) -> RunOrder {
-        let mut order = crate::experiment::tests::order("null");
-        order.workers = workers;
-        order.hold = Busy::Sleep(Nanos::from_micros(hold_us));
-        order.idle = Busy::Sleep(Nanos::from_micros(idle_us));
-        order
+        RunOrder {
+            workload: WorkloadOrder::Contend(ContendOrder {
+                hold: Busy::Sleep(Nanos::from_micros(hold_us)),
+                idle: Busy::Sleep(Nanos::from_micros(idle_us)),
+                ..ContendOrder::BARE
+            }),
+            workers,
+            ..crate::experiment::tests::order("null")
+        }
+    }
+
+    fn ceiling(order: &RunOrder, excludes: bool, idle_mean_ns: Option<f64>) -> Option<f64> {
+        super::ceiling(order, contended(order).unwrap(), excludes, idle_mean_ns)
     }
 
     #[test]
     fn the_ideal_is_bounded_by_the_lock_or_by_the_workers() {
         // workers, hold us, idle us -> a second
-        for (workers, hold, idle, ceiling) in [
+        for (workers, hold, idle, expected) in [
             (10, 1_000, 10, Some(1_000.0)), // the lock
             (1, 1_000, 1_000, Some(500.0)), // the worker
             (10, 0, 10, None),              // nothing
         ] {
-            assert_eq!(
-                super::ceiling(&order(workers, hold, idle), true, None),
-                ceiling
-            );
+            let found = ceiling(&order(workers, hold, idle), true, None);
+            assert_eq!(found, expected);
         }
         let mut keys = order(10, 1_000, 10);
         keys.keys = 4;
-        assert_eq!(super::ceiling(&keys, true, None), Some(4_000.0));
-        assert_eq!(
-            super::ceiling(&order(10, 1_000, 0), false, None),
-            Some(10_000.0)
-        );
+        assert_eq!(ceiling(&keys, true, None), Some(4_000.0));
+        assert_eq!(ceiling(&order(10, 1_000, 0), false, None), Some(10_000.0));
     }
 
     #[test]
     fn the_ideal_takes_idles_as_they_were() {
         let one = order(1, 1_000, 960);
-        assert_eq!(super::ceiling(&one, true, Some(1_000_000.0)), Some(500.0));
+        assert_eq!(ceiling(&one, true, Some(1_000_000.0)), Some(500.0));
         // Where the lock is the bound, idles make no difference.
         let many = order(10, 1_000, 10);
-        assert_eq!(super::ceiling(&many, true, Some(50_000.0)), Some(1_000.0));
+        assert_eq!(ceiling(&many, true, Some(50_000.0)), Some(1_000.0));
     }
 }

@@ -2,14 +2,16 @@
 //! that do nothing beside them, and what their yield adds to a record.
 
 use crate::merged::{histogram, series};
-use crate::order::{OpenLoopOrder, OpenLoopYield, RequestOrder, RequestYield, RunOrder, Yield};
+use crate::order::{
+    AskOrder, OpenLoopOrder, OpenLoopYield, RequestOrder, RequestYield, RunOrder, WorkloadOrder,
+    Yield,
+};
 use jostle_model::open_loop::OpenLoop;
-use jostle_model::plan::{Arrivals, Workload};
+use jostle_model::plan::Arrivals;
 use jostle_model::record::{At, Null, Phase, Point};
 use jostle_model::text::redacted;
 use jostle_model::{Nanos, Plan, defaults};
 use jostle_stats::censor;
-use jostle_targets::Spec;
 
 /// Requests of each worker beside a run that do nothing: more would cost more than they
 /// tell. The mean of so many spawns is known to one or two percent.
@@ -23,12 +25,9 @@ pub fn nulls(plan: &Plan, operations: u64) -> u64 {
     }
 }
 
-/// What a run of this target is told about requests; None of a lock.
-pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
-    let spec = Spec::parse(target).ok()?;
-    // A lock is asked, too, where requests come at a rate or are spread.
-    let asked = spec.entry.is_asked() || matches!(plan.workload, Workload::Rate | Workload::Spread);
-    asked.then(|| RequestOrder {
+/// What a run is told about requests.
+pub fn order(plan: &Plan) -> RequestOrder {
+    RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
         timeout: plan.call_timeout.unwrap_or_default(),
         output: plan.command_output.clone(),
@@ -36,31 +35,33 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         connection: plan.connection,
         credentials: plan.credentials.clone(),
         server_log: plan.server_log.clone(),
-        open_loop: None,
-    })
+    }
 }
 
-/// How requests come at this point; None where the answer to one is what starts
-/// the next.
-pub fn open_loop(plan: &Plan, at: At) -> Option<OpenLoopOrder> {
-    Some(OpenLoopOrder {
-        per_s: at.rate?,
+/// When requests are due at this point.
+pub fn open_loop(plan: &Plan, at: At) -> OpenLoopOrder {
+    OpenLoopOrder {
+        per_s: at.rate.unwrap_or(1),
         arrivals: plan.arrivals.unwrap_or(Arrivals::Constant),
-        drop_after: plan.drop_after?,
+        drop_after: plan.drop_after.unwrap_or_default(),
         first_after: Nanos::ZERO,
-    })
+    }
 }
 
 /// The run of requests that do nothing that belongs to this one.
 pub fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
     let null = plan.null.as_deref()?;
-    let request = order.requests.as_ref()?;
+    let WorkloadOrder::Ask(ask) = &order.workload else {
+        return None;
+    };
     (null != defaults::NO_NULL).then(|| RunOrder {
         target: null.to_owned(),
-        operations: nulls(plan, order.operations),
-        requests: Some(RequestOrder {
-            timeout: request.timeout,
-            ..RequestOrder::default()
+        workload: WorkloadOrder::Ask(AskOrder {
+            operations: nulls(plan, ask.operations),
+            requests: RequestOrder {
+                timeout: ask.requests.timeout,
+                ..RequestOrder::default()
+            },
         }),
         ..order.clone()
     })

@@ -2,15 +2,15 @@
 //! yield adds to a record.
 
 use crate::budgets::budgets;
-use crate::order::{GeneratorYield, RunOrder, SpreadYield, Yield};
-use jostle_model::record::{Generator, GeneratorProcess, Spread, Waits};
+use crate::order::{GeneratorYield, RunOrder, SpreadYield, WorkloadOrder, Yield};
+use jostle_model::record::{GeneratorProcess, Spread, ThreadLoad, Waits};
 use jostle_sys::cpu;
 
-/// The generators, one after the other.
-pub fn generators(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<Generator> {
+/// How busy the generators were, one after the other.
+pub fn thread_loads(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<ThreadLoad> {
     let shared = of_cpus(order, spread, window_ns as f64);
     let each = spread.generators.iter();
-    each.map(|generator| self::generator(order, generator, shared, window_ns as f64))
+    each.map(|generator| thread_load(order, generator, shared, window_ns as f64))
         .collect()
 }
 
@@ -25,17 +25,17 @@ fn of_cpus(order: &RunOrder, spread: &SpreadYield, window_ns: f64) -> f64 {
     used as f64 / (cpus.max(1) as f64 * window_ns.max(1.0))
 }
 
-fn generator(
+fn thread_load(
     order: &RunOrder,
     generator: &GeneratorYield,
     shared: f64,
     window_ns: f64,
-) -> Generator {
+) -> ThreadLoad {
     let (busiest, queued) = generator.busiest.unwrap_or_default();
     let throttled_share = generator
         .periods
         .map(|(periods, throttled)| throttled as f64 / periods.max(1) as f64);
-    Generator {
+    ThreadLoad {
         busy_share: busiest
             .max(of_quota(order, generator, window_ns))
             .max(generator.of_cpus.unwrap_or(shared)),
@@ -54,11 +54,22 @@ fn generator(
 /// Share of its quota that a generator used; what is throttled waits for no CPU by
 /// the scheduler's count.
 fn of_quota(order: &RunOrder, generator: &GeneratorYield, window_ns: f64) -> f64 {
-    let used = order
-        .generator_cpu
+    let used = quota(order)
         .zip(generator.cpu_ns)
         .map(|(quota, cpu_ns)| cpu_ns as f64 / (quota * window_ns.max(1.0)));
     used.unwrap_or(0.0)
+}
+
+/// CPUs' worth of time that each generator gets; None: no limit.
+fn quota(order: &RunOrder) -> Option<f64> {
+    match &order.workload {
+        WorkloadOrder::Spread(spread) => spread.generator_cpu,
+        WorkloadOrder::Contend(_)
+        | WorkloadOrder::Stream(_)
+        | WorkloadOrder::Ask(_)
+        | WorkloadOrder::Hold(_)
+        | WorkloadOrder::Rate(_) => None,
+    }
 }
 
 /// What keeping so many in flight was like.
@@ -86,7 +97,7 @@ pub fn record(
         effective: (in_flight - still).max(0.0) / window_ns,
         at_server: own
             .map(|(cpu, queued)| (in_flight - still - (cpu + queued) as f64).max(0.0) / window_ns),
-        generator_cpu: order.generator_cpu,
+        generator_cpu: quota(order),
         response_ns,
         disjoint: budgets.disjoint,
         budgets: budgets.text,
@@ -97,12 +108,15 @@ pub fn record(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::tests::order_of;
+    use jostle_model::plan::Workload;
 
     #[test]
     fn what_stands_still_keeps_nothing_in_flight() {
-        let mut order = crate::experiment::tests::order("null");
-        order.workers = 6;
-        order.generator_cpu = Some(0.5);
+        let mut order = order_of(Workload::Spread, "null", 6);
+        if let WorkloadOrder::Spread(spread) = &mut order.workload {
+            spread.generator_cpu = Some(0.5);
+        }
         order.cpus = vec![0];
         let generator = |still_ns, cpu_ns| GeneratorYield {
             workers: 3,
@@ -124,7 +138,7 @@ mod tests {
         };
         let record = record(&order, &spread, &data, None);
         assert_eq!((record.effective, record.at_server), (4.5, Some(3.5)));
-        let busy: Vec<f64> = generators(&order, &spread, 1_000)
+        let busy: Vec<f64> = thread_loads(&order, &spread, 1_000)
             .iter()
             .map(|generator| generator.busy_share)
             .collect();

@@ -2,11 +2,12 @@
 //! itself to the keeper, makes its handle, works, and parts with its server.
 
 use crate::crew::Crew;
-use crate::order::CostOrder;
+use crate::order::ContendOrder;
+use crate::page::Page;
 use crate::work::Work;
 use crate::workloads::contend::{Contender, Probe};
 use crate::workloads::counted::Course;
-use jostle_model::plan::Workload;
+use crate::workloads::locking::{Does, Locking};
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process;
 use jostle_targets::{CallError, Lock, ServerFigures, SetupError, Target};
@@ -65,55 +66,35 @@ impl<T: Work> Crew<'_, T> {
     }
 }
 
-impl<T: Target> Crew<'_, T> {
+impl<T: Target> Crew<'_, Locking<'_, T>> {
     /// The life of a worker with a lock. True if all went well.
     pub(crate) fn live_with_lock(&self, worker: usize) -> bool {
         let page = self.shared.page(worker);
-        let mut lock = match self.settle(worker, || self.target.join(self.order.number(worker))) {
+        let mut lock = match self.settle(worker, || {
+            self.target.target.join(self.order.number(worker))
+        }) {
             Ok(lock) => lock,
             Err(error) => {
                 self.give_up(&page, 0, &error.to_string());
                 return false;
             }
         };
-        if self.order.is_counted() {
-            let well = self.counted(worker, || self.course(worker, &mut lock));
-            lock.traffic()
-                .into_iter()
-                .for_each(|said| page.note_traffic(said));
-            return self.part(&page, well, || lock.part());
-        }
-        self.wait_for_start(&page);
-        let mut contender = Contender::new(
-            &mut lock,
-            self.order,
-            self.clock,
-            self.shared,
-            self.witness,
-            self.logs,
-            worker,
-        );
-        let done = contender.run(Probe::from(self.order.measure), u64::MAX);
-        lock.traffic()
-            .into_iter()
-            .for_each(|said| page.note_traffic(said));
-        let well = self.leave(&page, done);
-        self.part(&page, well, || lock.part())
-    }
-
-    fn course(&self, worker: usize, lock: &mut T::Lock) -> Result<bool, CallError> {
-        let mut course = Course::new(
-            lock,
-            self.order,
-            self.clock,
-            self.shared,
-            self.witness,
-            self.logs,
-            worker,
-        );
-        match self.order.workload {
-            Workload::Hold => course.hold(),
-            _ => course.stream(),
+        match self.target.does {
+            Does::Counted(counted) => {
+                let well = self.counted(worker, || {
+                    Course::new(self, counted, &mut lock, worker).run()
+                });
+                note_traffic(&page, &lock);
+                self.part(&page, well, || lock.part())
+            }
+            Does::Contend(contend) => {
+                self.wait_for_start(&page);
+                let mut contender = Contender::new(self, contend, &mut lock, worker);
+                let done = contender.run(Probe::from(self.order.measure), u64::MAX);
+                note_traffic(&page, &lock);
+                let well = self.leave(&page, done);
+                self.part(&page, well, || lock.part())
+            }
         }
     }
 
@@ -121,17 +102,22 @@ impl<T: Target> Crew<'_, T> {
     /// reverse order of the one before, so that a drift of the machine falls on
     /// all alike. Writes nanoseconds a pair, as the bits of an f64, four to a
     /// block. Returns its exit code.
-    pub fn cost_process(&self, cost: &CostOrder, results: &[AtomicU64]) -> i32 {
+    pub fn cost_process(
+        &self,
+        contend: &ContendOrder,
+        blocks: usize,
+        results: &[AtomicU64],
+    ) -> i32 {
         process::set_name("jostle-cost");
         if process::die_with(self.keeper).is_err() {
             return 1;
         }
         let page = self.shared.page(0);
         let measured = self
-            .settle(0, || self.target.join(0))
+            .settle(0, || self.target.target.join(0))
             .map_err(|e| e.to_string())
             .and_then(|mut lock| {
-                self.measure_cost(&mut lock, cost, results)
+                self.measure_cost(&mut lock, contend, blocks, results)
                     .map_err(|e| e.to_string())
             });
         if let Err(message) = &measured {
@@ -143,7 +129,8 @@ impl<T: Target> Crew<'_, T> {
     fn measure_cost(
         &self,
         lock: &mut T::Lock,
-        cost: &CostOrder,
+        contend: &ContendOrder,
+        blocks: usize,
         results: &[AtomicU64],
     ) -> Result<(), CallError> {
         const PROBES: [Probe; 4] = [
@@ -156,15 +143,7 @@ impl<T: Target> Crew<'_, T> {
         const PASS_NS: f64 = 2_000_000.0;
         self.shared.opens().store(0, Relaxed);
         let mut pass = |probe: Probe, pairs: u64| {
-            let mut contender = Contender::new(
-                lock,
-                self.order,
-                self.clock,
-                self.shared,
-                self.witness,
-                self.logs,
-                0,
-            );
+            let mut contender = Contender::new(self, contend, lock, 0);
             let start = self.clock.now();
             contender.run(probe, pairs)?;
             Ok((self.clock.now() - start) as f64 / pairs as f64)
@@ -180,7 +159,7 @@ impl<T: Target> Crew<'_, T> {
         for probe in PROBES {
             pass(probe, pairs)?;
         }
-        for (block, into) in results.chunks_exact(4).take(cost.blocks).enumerate() {
+        for (block, into) in results.chunks_exact(4).take(blocks).enumerate() {
             for nth in 0..4 {
                 let which = if block % 2 == 0 { nth } else { 3 - nth };
                 into[which].store(pass(PROBES[which], pairs)?.to_bits(), Relaxed);
@@ -190,7 +169,14 @@ impl<T: Target> Crew<'_, T> {
     }
 }
 
-impl<T: Target> Work for T {
+/// How often a worker asked its server, where its handle knows.
+fn note_traffic(page: &Page<'_>, lock: &impl Lock) {
+    if let Some(traffic) = lock.traffic() {
+        page.note_traffic(traffic);
+    }
+}
+
+impl<T: Target> Work for Locking<'_, T> {
     const THREAD_STACK: usize = <T as Target>::THREAD_STACK;
 
     fn excludes(&self) -> bool {
@@ -202,26 +188,26 @@ impl<T: Target> Work for T {
     }
 
     fn counts(&self) -> Result<Option<ServerFigures>, SetupError> {
-        self.server()
+        self.target.server()
     }
 
     fn clear(&self) -> Result<(), SetupError> {
-        self.remove_leftovers()
+        self.target.remove_leftovers()
     }
 
     fn finish(&self) -> Result<(), SetupError> {
-        Target::finish(self)
+        self.target.finish()
     }
 
     fn known(&self) -> (BTreeMap<String, f64>, BTreeMap<String, f64>) {
-        (self.truth(), self.facts())
+        (self.target.truth(), self.target.facts())
     }
 
-    fn live(crew: &Crew<'_, T>, worker: usize) -> bool {
+    fn live(crew: &Crew<'_, Self>, worker: usize) -> bool {
         crew.live_with_lock(worker)
     }
 
-    fn live_as_tasks(crew: &Crew<'_, T>) -> i32 {
+    fn live_as_tasks(crew: &Crew<'_, Self>) -> i32 {
         crew.worker_tasks()
     }
 }

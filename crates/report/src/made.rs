@@ -5,7 +5,7 @@ use jostle_model::connect::{Accept, Close, Connections, NextLimit, Stopped};
 use jostle_model::plan::{Carrier, Fault, Measure, Place, Range, Workload};
 use jostle_model::record::{
     At, Buckets, Calibration, Distribution, End, Environment, Event, Exclusion, Experiment,
-    Generator, Machine, Null, OwnCost, Phase, Point, SCHEMA, Server, Slice, Spread, Waits, What,
+    Machine, Null, OwnCost, Phase, Point, SCHEMA, Server, Slice, Spread, ThreadLoad, Waits, What,
     Workers,
 };
 use jostle_model::{Busy, List, Nanos, Plan, Remedy};
@@ -683,8 +683,8 @@ fn spread_over(generators: u64, run: u32, rate: f64, busy_share: f64, effective:
             })
             .into(),
         series: (0..10).map(tenth).collect(),
-        generators: (0..generators)
-            .map(|_| Generator {
+        thread_loads: (0..generators)
+            .map(|_| ThreadLoad {
                 busy_share,
                 runqueue_share: 0.1,
                 process: None,

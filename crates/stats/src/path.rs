@@ -97,7 +97,7 @@ mod tests {
     use crate::fixtures;
     use crate::summary::summarize;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{At, Generator, Point, Server};
+    use jostle_model::record::{At, Point, Server, ThreadLoad};
 
     const ECHO: &str = "echo";
 
@@ -179,10 +179,10 @@ mod tests {
     fn a_generator_at_its_limit_is_the_limit() {
         let mut runs = runs(&[0.97; 6]);
         for run in &mut runs {
-            run.generators = vec![Generator {
+            run.thread_loads = vec![ThreadLoad {
                 busy_share: 0.97,
                 runqueue_share: 0.0,
-                ..Generator::default()
+                ..ThreadLoad::default()
             }];
         }
         let (limit, clause) = said(&runs);

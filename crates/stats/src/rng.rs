@@ -1,4 +1,4 @@
-//! Random choices from a printed seed: a small generator for the measured loop.
+//! Random choices from a printed seed: a small random number generator for the measured loop.
 //!
 //! xoshiro256++ 1.0 (Blackman & Vigna, Scrambled linear pseudorandom number
 //! generators, ACM TOMS 47, 2021), seeded by SplitMix64 (Steele, Lea & Flood,
@@ -17,14 +17,14 @@ fn splitmix64(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The generator. Cloning it repeats its future.
+/// A random number generator. Cloning it repeats its future.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// The generator of a seed; any seed will do, zero too.
+    /// That of a seed; any seed will do, zero too.
     pub fn new(seed: u64) -> Rng {
         let mut mix = seed;
         Rng {
@@ -32,7 +32,7 @@ impl Rng {
         }
     }
 
-    /// The generator number `stream` of a seed, so that each worker draws
+    /// Number `stream` of those of a seed, so that each worker draws
     /// numbers of its own: both words pass through SplitMix64, since seeds that
     /// were merely added would give worker 1 of seed 7 what worker 0 of seed 8
     /// draws.

@@ -186,7 +186,10 @@ fn pair(few: &PointSummary<'_>, many: &PointSummary<'_>) -> Option<Pair> {
 /// How busy the busiest generator was; the median over the runs.
 pub fn busy(point: &PointSummary<'_>) -> Option<f64> {
     let busiest = point.runs.iter().filter_map(|run| {
-        let shares = run.generators.iter().map(|generator| generator.busy_share);
+        let shares = run
+            .thread_loads
+            .iter()
+            .map(|generator| generator.busy_share);
         shares.reduce(f64::max)
     });
     median(&busiest.collect::<Vec<_>>())
@@ -308,7 +311,7 @@ mod tests {
     use crate::summary::summarize;
     use jostle_model::hosts::HostPart;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{At, Claim, Experiment, Generator, Is, Point, Reason, Spread};
+    use jostle_model::record::{At, Claim, Experiment, Is, Point, Reason, Spread, ThreadLoad};
 
     fn experiment() -> Experiment {
         let mut experiment = fixtures::experiment();
@@ -341,9 +344,9 @@ mod tests {
                 block: block as u32 + 1,
                 throughput_per_s: rate,
                 spread: Some(Box::new(spread)),
-                generators: vec![Generator {
+                thread_loads: vec![ThreadLoad {
                     busy_share,
-                    ..Generator::default()
+                    ..ThreadLoad::default()
                 }],
                 ..fixtures::point()
             }

@@ -139,7 +139,7 @@ fn thousands_of_tasks_wait_in_order_for_one_lock() {
         "{:?}",
         point.blocked_share
     );
-    assert_eq!(point.generators.len(), 1, "{:?}", point.generators);
+    assert_eq!(point.thread_loads.len(), 1, "{:?}", point.thread_loads);
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn each_generator_thread_is_accounted_for() {
     ] {
         let point = as_json(line).run().measures().leaves_nothing().point();
         is_faultless(&point);
-        assert_eq!(point.generators.len(), 3, "{line}");
-        for generator in &point.generators {
+        assert_eq!(point.thread_loads.len(), 3, "{line}");
+        for generator in &point.thread_loads {
             let busy = generator.busy_share;
             assert!(busy > 0.0 && busy < 1.3, "{line}: {generator:?}");
             assert!(generator.runqueue_share <= busy, "{line}: {generator:?}");

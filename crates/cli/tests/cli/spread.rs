@@ -163,7 +163,7 @@ mod alone {
             let cut_off = spread.response_ns.as_ref().unwrap().censored;
             assert!((4..=7).contains(&cut_off), "{target}: {cut_off}");
             let shares: Vec<(u64, u64)> = point
-                .generators
+                .thread_loads
                 .iter()
                 .map(|g| (g.process.unwrap().workers, g.process.unwrap().operations))
                 .collect();
@@ -222,7 +222,7 @@ mod alone {
         assert_eq!(found.is, Is::Invalid);
         assert!(found.text.contains("was stopped for up to"), "{found:?}");
         let still: Vec<f64> = paused
-            .generators
+            .thread_loads
             .iter()
             .map(|g| g.process.unwrap().still_share)
             .collect();
@@ -258,14 +258,14 @@ mod alone {
         let weak = in_five_tries("weak generators that use what they may and do less", || {
             let strong = measured(&line);
             let weak = measured(&format!("{line} --generator-cpu 0.1"));
-            let all = weak.generators.iter().all(|g| g.busy_share >= 0.9);
+            let all = weak.thread_loads.iter().all(|g| g.busy_share >= 0.9);
             let is_disturbed = reason(&strong, "neighbours").is_some();
             (all && (is_disturbed || weak.operations < strong.operations)).then_some(weak)
         });
         assert_eq!(weak.verdict.limited_by, Some(LimitedBy::Generator));
         let found = reason(&weak, "generator").expect("a generator at its limit");
         assert!(found.text.contains("at least this much"), "{found:?}");
-        for generator in &weak.generators {
+        for generator in &weak.thread_loads {
             let process = generator.process.unwrap();
             assert!(
                 process.cpu_s.unwrap() < 0.075,

@@ -169,7 +169,7 @@ mod alone {
         // Four that never sleep want the generator's CPU as well.
         let starved = in_five_tries("a generator that waits for its CPU", || {
             let starved = among_burners_on(&[cpu], 4, Duration::ZERO, || measured(&line));
-            (starved.generators[0].runqueue_share > 0.4).then_some(starved)
+            (starved.thread_loads[0].runqueue_share > 0.4).then_some(starved)
         });
         flags(&starved, "generator", Is::Suspect, "at least this much");
         assert_eq!(starved.verdict.limited_by, Some(LimitedBy::Generator));

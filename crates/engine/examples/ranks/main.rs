@@ -22,12 +22,13 @@ mod local;
 
 use jostle_engine::experiment;
 use jostle_engine::keeper::Keeper;
-use jostle_engine::order::RunOrder;
+use jostle_engine::order::{ContendOrder, RunOrder, WorkloadOrder};
 use jostle_engine::{
     hosts::HostYield,
     world::{self, Hosts, Joined, Rank},
 };
 use jostle_model::plan::{Plan, Workload};
+use jostle_model::record::At;
 use jostle_model::time::{Busy, Nanos};
 use jostle_sys::clock::Clock;
 use local::{Ranks, Thread};
@@ -168,9 +169,18 @@ fn tell_clocks(yields: &[HostYield], hosts: &dyn Hosts) {
 
 fn order(workers: usize, window_ms: u64, seed: u64) -> RunOrder {
     RunOrder {
-        hold: Busy::Sleep(Nanos::from_millis(1)),
-        idle: Busy::Sleep(Nanos::from_millis(1)),
         window: Nanos::from_millis(window_ms),
-        ..experiment::order(&Plan::of(Workload::Contend), "null", workers, seed)
+        workload: WorkloadOrder::Contend(ContendOrder {
+            hold: Busy::Sleep(Nanos::from_millis(1)),
+            idle: Busy::Sleep(Nanos::from_millis(1)),
+            ..ContendOrder::BARE
+        }),
+        ..experiment::order(
+            &Plan::of(Workload::Contend),
+            "null",
+            At::default(),
+            workers,
+            seed,
+        )
     }
 }

@@ -2,7 +2,10 @@
 
 use super::Course;
 use super::pilots::{PILOT, PILOT_WARMUP};
-use crate::order::{RunOrder, cpus};
+use crate::order::{
+    AskOrder, ContendOrder, HoldOrder, RateOrder, RunOrder, SpreadOrder, StreamOrder,
+    WorkloadOrder, cpus,
+};
 use crate::requested;
 use jostle_model::Nanos;
 use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
@@ -10,6 +13,7 @@ use jostle_model::record::{At, Calibration};
 use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
 use jostle_stats::sleeping;
+use jostle_targets::Spec;
 
 /// Where the offset between CPUs could not be bounded (one CPU, or no quiet
 /// moment), no hand-off is called too early. A day is the longest time that an
@@ -34,22 +38,7 @@ impl Course<'_, '_> {
         )
         .next_u64();
         let workers = at.workers.or(plan.in_flight).unwrap_or(1);
-        let mut order = order(plan, spec.whole(), workers as usize, seed);
-        let each = at.operations.or(at.keys).unwrap_or(1);
-        order.operations = each;
-        order.keys = match (plan.workload, order.names) {
-            (Workload::Hold, _) => order.workers * each as usize,
-            (Workload::Stream | Workload::Rate, Names::Own) | (Workload::Spread, _) => {
-                order.workers
-            }
-            _ => order.keys,
-        };
-        if let Some(request) = &mut order.requests {
-            request.open_loop = requested::open_loop(plan, at);
-        }
-        if let Some(generators) = at.generators {
-            order.generators = generators as usize;
-        }
+        let mut order = order(plan, spec.whole(), at, workers as usize, seed);
         order.stamp_every = calibration
             .own_cost
             .get(&spec.typed)
@@ -62,20 +51,23 @@ impl Course<'_, '_> {
         );
         let latencies = calibration.latencies.as_ref();
         let excludes = spec.entry.lock.excludes;
-        order.wake_early = match order.hold {
-            Busy::Sleep(span) if spares_cpus(&order, excludes) => {
-                sleeping::wake_early(latencies, span)
-            }
-            _ => Nanos::ZERO,
+        let spares = match &order.workload {
+            WorkloadOrder::Contend(contend) => spares_cpus(&order, contend, excludes),
+            _ => false,
         };
+        if let WorkloadOrder::Contend(contend) = &mut order.workload
+            && let (true, Busy::Sleep(span)) = (spares, contend.hold)
+        {
+            contend.wake_early = sleeping::wake_early(latencies, span);
+        }
         order
     }
 }
 
 /// Whether all who may hold a lock at one time have a CPU each: what they spin then
 /// keeps no other holder from its own end.
-fn spares_cpus(order: &RunOrder, excludes: bool) -> bool {
-    let one_by_one = excludes && order.shared == 0.0 && order.range == Range::Same;
+fn spares_cpus(order: &RunOrder, contend: &ContendOrder, excludes: bool) -> bool {
+    let one_by_one = excludes && contend.shared == 0.0 && contend.range == Range::Same;
     let holders = match one_by_one {
         true => order.keys.min(order.workers),
         false => order.workers,
@@ -87,23 +79,20 @@ fn spares_cpus(order: &RunOrder, excludes: bool) -> bool {
     holders <= cpus
 }
 
-/// A run by the plan; windows, stamps and clock are the caller's to set.
-pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
+/// A run by the plan at these swept values; windows, stamps and clock are the caller's
+/// to set.
+pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> RunOrder {
     let allowed = jostle_sys::cpu::allowed();
     let cpus = cpus(plan.place.as_ref().unwrap_or(&Place::None), &allowed);
     RunOrder {
         target: target.to_owned(),
-        workload: plan.workload,
+        workload: workload(plan, target, at),
         workers,
-        operations: 1,
-        names: plan.names.unwrap_or(Names::One),
-        pipeline: plan.pipeline.unwrap_or(1) as usize,
         carrier: match plan.workload {
             Workload::Spread => Carrier::Threads,
             _ => plan.carrier.unwrap_or(Carrier::Processes),
         },
-        generators: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
-        generator_cpu: plan.generator_cpu,
+        generator_threads: plan.generator_threads.unwrap_or(1).min(workers as u64) as usize,
         server_cpus: match (&plan.server_place, &plan.place, plan.workload) {
             (Some(asked), ..) => crate::order::cpus(asked, &allowed),
             // Apart from the workers, where there is a CPU left: a server that may
@@ -116,40 +105,89 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
             _ => Vec::new(),
         },
         cpus,
-        hold: plan.hold.unwrap_or(Busy::Sleep(Nanos::ZERO)),
-        idle: plan.idle.unwrap_or(Busy::Sleep(Nanos::ZERO)),
         warmup: PILOT_WARMUP,
         window: PILOT,
         measure: plan.measure.unwrap_or(Measure::Full),
         stamp_every: 1,
-        keys: match plan.workload {
-            Workload::Contend => plan.key_count() as usize,
-            Workload::Stream
-            | Workload::Hold
-            | Workload::Connect
-            | Workload::Rate
-            | Workload::Spread
-            | Workload::Recover => 1,
-        },
-        shared: plan.shared.unwrap_or(0.0),
-        range: plan.range.unwrap_or(Range::Same),
-        try_only: plan.try_only.unwrap_or(false),
-        acquire_timeout: plan.acquire_timeout,
-        open_each: plan.open_each.unwrap_or(false),
+        keys: keys(plan, at, workers),
         slots: plan.slots.unwrap_or(1) as usize,
         members: plan.members.unwrap_or(1) as usize,
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
-        wake_early: Nanos::ZERO,
         during: None,
         server: plan.server.clone(),
         clock_uncertainty: Nanos::ZERO,
-        requests: requested::order(plan, target),
         log_grants: 0,
         watched: false,
         together: None,
         place: plan.place.clone().unwrap_or(Place::None),
         share: None,
         seed,
+    }
+}
+
+/// What the workers of a plan do on this target.
+fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
+    match plan.workload {
+        Workload::Stream if is_asked(target) => WorkloadOrder::Ask(AskOrder {
+            operations: each(at),
+            requests: requested::order(plan),
+        }),
+        Workload::Stream => WorkloadOrder::Stream(StreamOrder {
+            operations: each(at),
+            names: plan.names.unwrap_or(Names::One),
+            pipeline: plan.pipeline.unwrap_or(1) as usize,
+        }),
+        Workload::Hold => WorkloadOrder::Hold(HoldOrder {
+            operations: each(at),
+            pipeline: plan.pipeline.unwrap_or(1) as usize,
+        }),
+        Workload::Rate => WorkloadOrder::Rate(RateOrder {
+            requests: requested::order(plan),
+            open_loop: requested::open_loop(plan, at),
+        }),
+        Workload::Spread => WorkloadOrder::Spread(SpreadOrder {
+            requests: requested::order(plan),
+            generators: at.generators.unwrap_or(1) as usize,
+            generator_cpu: plan.generator_cpu,
+        }),
+        // The other two have no workers, and orders of their own.
+        Workload::Contend | Workload::Connect | Workload::Recover => {
+            WorkloadOrder::Contend(contend(plan))
+        }
+    }
+}
+
+/// What workers that contend do, as far as the plan says so.
+pub(super) fn contend(plan: &Plan) -> ContendOrder {
+    ContendOrder {
+        hold: plan.hold.unwrap_or(ContendOrder::BARE.hold),
+        idle: plan.idle.unwrap_or(ContendOrder::BARE.idle),
+        shared: plan.shared.unwrap_or(0.0),
+        range: plan.range.unwrap_or(Range::Same),
+        try_only: plan.try_only.unwrap_or(false),
+        acquire_timeout: plan.acquire_timeout,
+        open_each: plan.open_each.unwrap_or(false),
+        wake_early: Nanos::ZERO,
+    }
+}
+
+fn is_asked(target: &str) -> bool {
+    Spec::parse(target).is_ok_and(|spec| spec.entry.is_asked())
+}
+
+/// Operations of each worker.
+fn each(at: At) -> u64 {
+    at.operations.or(at.keys).unwrap_or(1)
+}
+
+/// Locks of all workers.
+fn keys(plan: &Plan, at: At, workers: usize) -> usize {
+    match (plan.workload, plan.names.unwrap_or(Names::One)) {
+        (Workload::Contend, _) => plan.key_count() as usize,
+        (Workload::Hold, _) => workers * each(at) as usize,
+        (Workload::Stream | Workload::Rate, Names::Own) | (Workload::Spread, _) => workers,
+        (Workload::Stream | Workload::Rate, Names::One)
+        | (Workload::Connect | Workload::Recover, _) => 1,
     }
 }
 
@@ -172,9 +210,14 @@ mod tests {
         ];
         for (workers, keys, shared, range, excludes, cpus, spares) in table {
             let mut order = order("flock");
-            (order.workers, order.keys, order.shared, order.range) = (workers, keys, shared, range);
+            (order.workers, order.keys) = (workers, keys);
             order.cpus = (0..cpus).collect();
-            let found = spares_cpus(&order, excludes);
+            let contend = ContendOrder {
+                shared,
+                range,
+                ..ContendOrder::BARE
+            };
+            let found = spares_cpus(&order, &contend, excludes);
             assert_eq!(
                 found, spares,
                 "{workers} {keys} {shared} {range:?} {excludes}"
@@ -189,7 +232,7 @@ mod tests {
         let cpus = |workload, place: Option<Place>, server_place: Option<Place>| {
             let mut plan = Plan::of(workload);
             (plan.place, plan.server_place) = (place, server_place);
-            super::order(&plan, "lockd", 1, 7).server_cpus
+            super::order(&plan, "lockd", At::default(), 1, 7).server_cpus
         };
         use Workload::{Rate, Spread, Stream};
         let on_first = || Some(Place::Cpus(vec![*first]));
@@ -200,6 +243,95 @@ mod tests {
         assert_eq!(cpus(Stream, on_first(), Some(Place::Same)), [*first]);
         assert_eq!(cpus(Stream, on_first(), Some(Place::Cross)), allowed);
         assert_eq!(cpus(Spread, on_first(), Some(Place::None)), [0; 0]);
+    }
+
+    #[test]
+    fn each_workload_has_an_order_of_its_own_and_so_many_locks() {
+        let at = At {
+            operations: Some(500),
+            rate: Some(70),
+            generators: Some(3),
+            ..At::default()
+        };
+        type Is = fn(&WorkloadOrder) -> bool;
+        let table: [(Workload, &str, Names, Is, usize); 8] = [
+            (
+                Workload::Contend,
+                "flock",
+                Names::One,
+                |w| matches!(w, WorkloadOrder::Contend(_)),
+                1,
+            ),
+            (
+                Workload::Stream,
+                "flock",
+                Names::One,
+                |w| matches!(w, WorkloadOrder::Stream(s) if s.operations == 500),
+                1,
+            ),
+            (
+                Workload::Stream,
+                "flock",
+                Names::Own,
+                |w| matches!(w, WorkloadOrder::Stream(s) if s.names == Names::Own),
+                4,
+            ),
+            // What is asked is no lock, whatever the word of the workload.
+            (
+                Workload::Stream,
+                "exec:true",
+                Names::One,
+                |w| matches!(w, WorkloadOrder::Ask(a) if a.operations == 500),
+                1,
+            ),
+            (
+                Workload::Hold,
+                "lockd",
+                Names::One,
+                |w| matches!(w, WorkloadOrder::Hold(h) if h.operations == 500),
+                2_000,
+            ),
+            (
+                Workload::Rate,
+                "lockd",
+                Names::Own,
+                |w| matches!(w, WorkloadOrder::Rate(r) if r.open_loop.per_s == 70),
+                4,
+            ),
+            (
+                Workload::Rate,
+                "exec:true",
+                Names::One,
+                |w| matches!(w, WorkloadOrder::Rate(_)),
+                1,
+            ),
+            (
+                Workload::Spread,
+                "lockd",
+                Names::One,
+                |w| matches!(w, WorkloadOrder::Spread(s) if s.generators == 3),
+                4,
+            ),
+        ];
+        for (word, target, names, is, keys) in table {
+            let mut plan = Plan::of(word);
+            plan.names = Some(names);
+            let order = super::order(&plan, target, at, 4, 7);
+            assert!(is(&order.workload), "{word} {target}: {order:?}");
+            assert_eq!(
+                (order.workload.word(), order.keys),
+                (word, keys),
+                "{target}"
+            );
+            let counted = matches!(word, Workload::Stream | Workload::Hold);
+            assert_eq!(
+                order.workload.operations(),
+                counted.then_some(500),
+                "{target}"
+            );
+            let few = order.workload.of_at_most(9).operations();
+            assert_eq!(few, counted.then_some(9), "{target}");
+        }
     }
 
     /// 10^18 ns was once refused as longer than a day, and every run of a busy

@@ -1,12 +1,12 @@
 //! What the tool itself adds to a cycle of each lock, before the first run, and how
 //! seldom operations are stamped therefore.
 
-use super::orders::order;
+use super::orders::{contend, order};
 use super::{Course, Progress, Stop};
-use crate::order::CostOrder;
+use crate::order::{ContendOrder, CostOrder, RunOrder, WorkloadOrder};
 use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
-use jostle_model::record::{Calibration, Latencies, OwnCost};
+use jostle_model::record::{At, Calibration, Latencies, OwnCost};
 use jostle_model::time::Busy;
 use jostle_stats::intervals;
 use jostle_sys::clock;
@@ -75,9 +75,16 @@ impl Course<'_, '_> {
     }
 
     fn cost_order(&self, target: &str, blocks: usize) -> CostOrder {
-        let mut run = order(&self.resolved.plan, target, 1, 0);
-        (run.hold, run.idle, run.shared) =
-            (Busy::Sleep(Nanos::ZERO), Busy::Sleep(Nanos::ZERO), 0.0);
+        let plan = &self.resolved.plan;
+        let run = RunOrder {
+            workload: WorkloadOrder::Contend(ContendOrder {
+                hold: ContendOrder::BARE.hold,
+                idle: ContendOrder::BARE.idle,
+                shared: 0.0,
+                ..contend(plan)
+            }),
+            ..order(plan, target, At::default(), 1, 0)
+        };
         CostOrder { run, blocks }
     }
 

@@ -118,13 +118,14 @@ impl Course<'_, '_> {
         calibration: &Calibration,
     ) -> Result<Few, Stop> {
         let mut order = self.order(target, at, 0, 0, calibration);
-        order.operations = operations;
+        order.workload = order.workload.of_at_most(operations);
         order.window = self.resolved.plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
         let began = Instant::now();
         let data = self.ask(&order)?.data;
         let took_ns = began.elapsed().as_nanos() as u64;
-        let all = operations * at.workers.unwrap_or(1);
+        let each = order.workload.operations().unwrap_or(1);
+        let all = each * at.workers.unwrap_or(1);
         Ok(Few {
             each_ns: data.window_ns as f64 / all as f64,
             overhead: Nanos(took_ns.saturating_sub(data.window_ns)),

@@ -2,11 +2,11 @@
 
 use super::accounts::{Books, Known};
 use super::run::{Reading, Seen, how_it_ended};
-use crate::order::{Merged, RunOrder, Yield};
+use crate::order::{Merged, RunOrder, WorkloadOrder, Yield};
 use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use crate::witness::Witness;
 use crate::work::Work;
-use jostle_model::plan::{Carrier, Measure, Workload};
+use jostle_model::plan::{Carrier, Measure};
 use jostle_model::record::{Buckets, Machine};
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, Scheduled};
@@ -62,9 +62,10 @@ pub fn collect<T: Work>(
         exclusion(&mut data, &pages, witness, &dead);
     }
     cpu(&mut data, order, &pages, &seen, target.is_remote());
-    if order.workload == Workload::Spread {
+    if let WorkloadOrder::Spread(spread) = &order.workload {
         data.spread = Some(Box::new(super::spread::collect(
             order,
+            spread,
             &pages,
             &seen,
             &books.server,
@@ -170,7 +171,7 @@ fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, 
         };
         (page.get(Word::Cpu) + queued, queued, elapsed)
     });
-    data.generators = shares(order, loads.collect());
+    data.thread_loads = shares(order, loads.collect());
     if let Some(peak) = seen.peak {
         let held = pages.iter().map(|page| page.get(Word::HeldAt)).max();
         let acquiring = held.unwrap_or(0).saturating_sub(opens);
@@ -184,7 +185,7 @@ fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, 
 
 /// The longest time among the tasks whose thread this worker stands for.
 fn longest_of(order: &RunOrder, worker: usize, elapsed_ns: &[u64]) -> u64 {
-    let mut threads = (0..order.generators).map(|nth| order.generator(nth));
+    let mut threads = (0..order.generator_threads).map(|nth| order.tasks_of(nth));
     let tasks = threads.find(|tasks| tasks.start == worker);
     let times = tasks.and_then(|tasks| elapsed_ns.get(tasks));
     times.and_then(|t| t.iter().max().copied()).unwrap_or(0)
@@ -420,7 +421,7 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
                 let ran = ran.saturating_sub(page.get(Word::Spun));
                 (ran + queued, queued, between)
             });
-            data.generators = shares(order, loads.collect());
+            data.thread_loads = shares(order, loads.collect());
         }
     }
     let carriers = seen.children.ended.iter();

@@ -7,9 +7,11 @@ use super::recover::Recovery;
 use super::run::{Aborted, Run};
 use super::servers::Servers;
 use super::{readable, receive, send};
-use crate::order::{CostOrder, RecoverOrder, Reply, Request, RequestOrder, RunOrder, SweepOrder};
+use crate::order::{RecoverOrder, Reply, Request, RunOrder, SweepOrder, WorkloadOrder};
+use crate::recording::tally::Counted;
 use crate::work::Work;
-use crate::workloads::requests::Requesting;
+use crate::workloads::locking::{self, Locking};
+use crate::workloads::requests::{self, Requesting};
 use jostle_sys::clock::Clock;
 use jostle_sys::cpu;
 use jostle_sys::ledger::{self, Ledger};
@@ -78,7 +80,7 @@ impl Desk {
         loop {
             let reply = match receive::<Request>(&mut stream) {
                 Ok(Request::Run(order)) => self.visit(&order, None),
-                Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(&cost)),
+                Ok(Request::Cost(cost)) => self.visit(&cost.run, Some(cost.blocks)),
                 Ok(Request::Sweep(sweep)) => self.sweep(&sweep),
                 Ok(Request::Recover(order)) => self.recover(&order),
                 Ok(Request::Latencies { timer_slack }) => {
@@ -98,7 +100,8 @@ impl Desk {
         }
     }
 
-    fn visit(&self, order: &RunOrder, cost: Option<&CostOrder>) -> Reply {
+    /// A run, or so many blocks of the tool's own cost.
+    fn visit(&self, order: &RunOrder, cost_blocks: Option<usize>) -> Reply {
         let order = &order.clone().here(&cpu::allowed());
         let (spec, ledger) = match opened(&order.target) {
             Ok(opened) => opened,
@@ -109,11 +112,22 @@ impl Desk {
             ledger: &ledger,
             order,
             spec: &spec,
-            cost,
         };
-        let reply = match &order.requests {
-            Some(request) => visitor.request(request),
-            None => visit(spec.entry, visitor),
+        let lock = |does| {
+            let visitor = VisitLock {
+                visit: &visitor,
+                does,
+                cost_blocks,
+            };
+            visit(spec.entry, visitor)
+        };
+        let reply = match &order.workload {
+            WorkloadOrder::Contend(contend) => lock(locking::Does::Contend(contend)),
+            WorkloadOrder::Stream(stream) => lock(locking::Does::Counted(Counted::Stream(stream))),
+            WorkloadOrder::Hold(hold) => lock(locking::Does::Counted(Counted::Hold(hold))),
+            WorkloadOrder::Ask(ask) => visitor.request(requests::Does::Ask(ask)),
+            WorkloadOrder::Rate(rate) => visitor.request(requests::Does::Rate(rate)),
+            WorkloadOrder::Spread(spread) => visitor.request(requests::Does::Spread(spread)),
         };
         swept(&ledger, reply)
     }
@@ -247,12 +261,19 @@ struct Visit<'a> {
     ledger: &'a Ledger,
     order: &'a RunOrder,
     spec: &'a Spec,
-    cost: Option<&'a CostOrder>,
+}
+
+/// A run of a lock.
+struct VisitLock<'a> {
+    visit: &'a Visit<'a>,
+    does: locking::Does<'a>,
+    /// Instead of a run, what the tool itself costs.
+    cost_blocks: Option<usize>,
 }
 
 impl Visit<'_> {
     /// A run of requests.
-    fn request(self, request: &RequestOrder) -> Reply {
+    fn request(&self, does: requests::Does<'_>) -> Reply {
         // As below.
         let servers = Servers::new(self.desk, self.ledger, &self.order.server_cpus);
         let (order, entry) = (self.order, self.spec.entry);
@@ -262,7 +283,7 @@ impl Visit<'_> {
             &servers,
             order,
             self.spec,
-            |setup| Requesting::prepare(entry, setup, order, request),
+            |setup| Requesting::prepare(entry, setup, order, does),
         );
         match run.and_then(|run| self.anchored(&run)) {
             Ok(reply) => reply,
@@ -284,23 +305,25 @@ impl Visit<'_> {
     }
 }
 
-impl Visitor for Visit<'_> {
+impl Visitor for VisitLock<'_> {
     type Out = Reply;
 
     fn visit<T: Target>(self) -> Reply {
+        let Visit {
+            desk,
+            ledger,
+            order,
+            spec,
+        } = *self.visit;
         // Declared before the run, so that the servers outlive it.
-        let servers = Servers::new(self.desk, self.ledger, &self.order.server_cpus);
-        let run = Run::<T>::prepare(
-            self.desk,
-            self.ledger,
-            &servers,
-            self.order,
-            self.spec,
-            T::prepare,
-        );
-        let done = run.and_then(|run| match self.cost {
-            None => self.anchored(&run),
-            Some(cost) => run.cost(cost).map(Reply::Cost),
+        let servers = Servers::new(desk, ledger, &order.server_cpus);
+        let does = self.does;
+        let run = Run::prepare(desk, ledger, &servers, order, spec, |setup| {
+            T::prepare(setup).map(|target| Locking { target, does })
+        });
+        let done = run.and_then(|run| match self.cost_blocks {
+            None => self.visit.anchored(&run),
+            Some(blocks) => run.cost(blocks).map(Reply::Cost),
         });
         match done {
             Ok(reply) => reply,

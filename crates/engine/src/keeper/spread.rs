@@ -3,7 +3,7 @@
 
 use super::accounts::Server;
 use super::run::{Reading, Seen};
-use crate::order::{GeneratorYield, RunOrder, Sides, SpreadYield};
+use crate::order::{GeneratorYield, RunOrder, Sides, SpreadOrder, SpreadYield};
 use crate::page::{Page, Word};
 use crate::workloads::requests::standstill;
 use jostle_sys::cpu;
@@ -14,18 +14,19 @@ use std::ops::Range;
 /// What the generators did in the window from the first stamp to the second.
 pub fn collect(
     order: &RunOrder,
+    spread: &SpreadOrder,
     pages: &[Page<'_>],
     seen: &Seen,
     server: &Server,
     window: (u64, u64),
     remote: bool,
 ) -> SpreadYield {
-    let generators =
-        (0..order.generators).map(|nth| generator(nth, order.generator(nth), pages, seen, window));
+    let of = spread.generators;
+    let generators = (0..of).map(|nth| generator(nth, order.dealt(nth, of), pages, seen, window));
     SpreadYield {
         generators: generators.collect(),
         in_flight_ns: pages.iter().map(|page| in_flight(page, window)).sum(),
-        sides: vec![sides(order, server, remote)],
+        sides: vec![sides(order, spread, server, remote)],
     }
 }
 
@@ -97,7 +98,7 @@ fn busiest(workers: Range<usize>, from: &Reading, to: &Reading, wall: f64) -> Op
     shares.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
-fn sides(order: &RunOrder, server: &Server, remote: bool) -> Sides {
+fn sides(order: &RunOrder, spread: &SpreadOrder, server: &Server, remote: bool) -> Sides {
     let group = server.group();
     let roots = server.roots();
     let quota = match group {
@@ -107,17 +108,17 @@ fn sides(order: &RunOrder, server: &Server, remote: bool) -> Sides {
     Sides {
         remote,
         elsewhere: Spec::parse(&order.target).is_ok_and(|spec| spec.is_elsewhere()),
-        generators: match order.cpus.is_empty() {
+        generator_cpus: match order.cpus.is_empty() {
             true => cpu::allowed(),
             false => order.cpus.clone(),
         },
-        server: match group {
+        server_cpus: match group {
             Some(group) => group.cpus(),
             None => allowed_of(&roots),
         },
-        generators_quota: order
+        generator_quota: spread
             .generator_cpu
-            .map(|cpus| cpus * order.generators as f64),
+            .map(|cpus| cpus * spread.generators as f64),
         server_quota: quota.map(|quota| quota.cpus),
     }
 }

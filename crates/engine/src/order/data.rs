@@ -1,6 +1,6 @@
 //! What a run yields on one host.
 
-use super::RequestYield;
+use super::{RequestYield, SpreadYield};
 use jostle_model::record::{Accounts, Across, Anchor, Buckets, Machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub struct Yield {
     pub elapsed_ns: Vec<u64>,
     /// Load of each generator thread, or else of the busiest worker: CPU time with time
     /// on the run queue, and the latter alone, as shares of its wall time.
-    pub generators: Vec<(f64, f64)>,
+    pub thread_loads: Vec<(f64, f64)>,
     /// Until all locks were held, and from the first release to the end.
     pub phases_ns: Option<(u64, u64)>,
     /// What the server's memory grew by until all locks were held.
@@ -147,59 +147,6 @@ pub struct Yield {
     /// What came of that comparison, once the hosts are one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub across: Option<Box<Across>>,
-}
-
-/// The generators over which requests were spread, within the window. Those of
-/// several hosts follow each other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SpreadYield {
-    /// One after the other.
-    pub generators: Vec<GeneratorYield>,
-    /// Time that requests were in flight, all workers together.
-    pub in_flight_ns: u64,
-    /// What is known of the CPUs of generators and server, of each machine with
-    /// generators.
-    pub sides: Vec<Sides>,
-}
-
-/// What is known on one machine of the CPUs of generators and server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sides {
-    /// Whether a server answers at all.
-    pub remote: bool,
-    /// Whether its address is another machine's, by all that can be seen.
-    pub elsewhere: bool,
-    /// CPUs of the generators.
-    pub generators: Vec<usize>,
-    /// CPUs of the server; None: its process is not known, or not here.
-    pub server: Option<Vec<usize>>,
-    /// CPUs' worth of time that the generators have together, at most.
-    pub generators_quota: Option<f64>,
-    /// The same of the server.
-    pub server_quota: Option<f64>,
-}
-
-/// One of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GeneratorYield {
-    /// Rank of its host, where there are several.
-    pub rank: Option<u64>,
-    /// Share of their CPUs that all generators of its machine used together; None:
-    /// those of this yield are all.
-    pub of_cpus: Option<f64>,
-    /// Its workers.
-    pub workers: u64,
-    /// Requests that they completed.
-    pub operations: u64,
-    /// CPU time of its process.
-    pub cpu_ns: Option<u64>,
-    /// Load of its busiest thread: CPU time with time on the run queue, and the latter
-    /// alone, as shares of the window.
-    pub busiest: Option<(f64, f64)>,
-    /// Periods of its quota, and those in which it ran out.
-    pub periods: Option<(u64, u64)>,
-    /// Time in which it stood still.
-    pub still_ns: u64,
 }
 
 /// The grants of one host's workers within its window. Times are its

@@ -1,12 +1,12 @@
 //! The order for one run: what the workers of one host do, and which part of a run over
 //! several hosts that is.
 
-use super::{RequestOrder, cpus};
+use super::{WorkloadOrder, cpus};
 use jostle_model::ServerAt;
-use jostle_model::plan::{Carrier, Measure, Names, Place, Range, Workload};
-use jostle_model::time::{Busy, Nanos};
-use jostle_targets::Requests;
+use jostle_model::plan::{Carrier, Measure, Place, Range};
+use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
+use std::ops::Range as Span;
 
 /// One run of one point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,34 +14,20 @@ pub struct RunOrder {
     /// The target as typed.
     pub target: String,
     /// What the workers do.
-    pub workload: Workload,
-    /// Contending workers.
+    pub workload: WorkloadOrder,
+    /// Workers.
     pub workers: usize,
-    /// Operations of each worker, where their number ends the run: pairs of a
-    /// stream, locks that each holds.
-    pub operations: u64,
-    /// Whether the workers of a stream share one lock.
-    pub names: Names,
-    /// Pairs or locks that are sent at once.
-    pub pipeline: usize,
     /// What carries them.
     pub carrier: Carrier,
-    /// Threads that carry tasks, or, where requests are spread, processes that
-    /// carry threads.
-    pub generators: usize,
-    /// CPUs' worth of time that each of these processes gets; None: no limit.
-    pub generator_cpu: Option<f64>,
+    /// Threads that carry tasks.
+    pub generator_threads: usize,
     /// The CPUs they are dealt round robin; empty: wherever they like.
     pub cpus: Vec<usize>,
     /// The CPUs of servers that targets bring along; empty: wherever they like.
     pub server_cpus: Vec<usize>,
-    /// While holding.
-    pub hold: Busy,
-    /// Between operations.
-    pub idle: Busy,
     /// From the last arrival to the window.
     pub warmup: Nanos,
-    /// The window.
+    /// The window, or the most that a run may take that ends with its operations.
     pub window: Nanos,
     /// How much is recorded.
     pub measure: Measure,
@@ -49,25 +35,12 @@ pub struct RunOrder {
     pub stamp_every: u64,
     /// Locks.
     pub keys: usize,
-    /// Share of shared acquisitions.
-    pub shared: f64,
-    /// Byte ranges.
-    pub range: Range,
-    /// Try instead of waiting.
-    pub try_only: bool,
-    /// Give up after.
-    pub acquire_timeout: Option<Nanos>,
-    /// Open the file for each acquisition.
-    pub open_each: bool,
     /// Semaphores for several keys.
     pub slots: usize,
     /// Servers of a cluster that is launched.
     pub members: usize,
     /// Slack of each worker's timers.
     pub timer_slack: Nanos,
-    /// By how much the sleep of a hold is cut short; the rest is spun.
-    #[serde(default)]
-    pub wake_early: Nanos,
     /// A profiler or tracer that runs along.
     pub during: Option<String>,
     /// The server's processes, where they cannot be found behind our connections.
@@ -75,8 +48,6 @@ pub struct RunOrder {
     pub server: Option<ServerAt>,
     /// Bound on the offset between CPUs' clocks; earlier hand-offs are faults.
     pub clock_uncertainty: Nanos,
-    /// Workers send requests instead of taking locks.
-    pub requests: Option<RequestOrder>,
     /// Grants that each worker logs at most, to be compared with those of other
     /// hosts; zero: none.
     #[serde(default)]
@@ -124,21 +95,6 @@ pub struct Share {
 }
 
 impl RunOrder {
-    /// Whether an answer with this code is a success.
-    pub fn expects(&self, target: &dyn Requests, code: u32) -> bool {
-        let request = self.requests.as_ref();
-        match request.and_then(|request| request.expect.as_ref()) {
-            Some(codes) => codes.contains(&u64::from(code)),
-            None => target.is_success(code),
-        }
-    }
-
-    /// How long a worker may be at one request.
-    pub fn call_timeout(&self) -> Nanos {
-        let request = self.requests.as_ref();
-        request.map_or(Nanos::ZERO, |request| request.timeout)
-    }
-
     /// The number of a worker of this host among those of all hosts.
     pub fn number(&self, worker: usize) -> usize {
         worker + self.share.map_or(0, |share| share.first_worker)
@@ -162,12 +118,12 @@ impl RunOrder {
     /// does not see who had a lock before.
     pub fn meets_others(&self) -> bool {
         let several = self.share.is_some_and(|share| share.hosts > 1);
-        several && (self.workload == Workload::Contend || self.names == Names::One)
+        several && self.workload.meets()
     }
 
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
-        !self.workload.has_window()
+        !self.workload.word().has_window()
     }
 
     /// The workers that stand for the threads of all: each its own, or the first
@@ -175,15 +131,20 @@ impl RunOrder {
     pub fn threads(&self) -> Vec<usize> {
         match self.carrier {
             Carrier::Processes | Carrier::Threads => (0..self.workers).collect(),
-            Carrier::Tasks => (0..self.generators)
-                .map(|nth| self.generator(nth).start)
+            Carrier::Tasks => (0..self.generator_threads)
+                .map(|nth| self.tasks_of(nth).start)
                 .collect(),
         }
     }
 
-    /// The workers that generator number `nth` carries.
-    pub fn generator(&self, nth: usize) -> std::ops::Range<usize> {
-        let edge = |nth: usize| nth * self.workers / self.generators.max(1);
+    /// The workers that generator thread number `nth` carries as tasks.
+    pub fn tasks_of(&self, nth: usize) -> Span<usize> {
+        self.dealt(nth, self.generator_threads)
+    }
+
+    /// The workers of part number `nth` of so many about equal ones.
+    pub fn dealt(&self, nth: usize, parts: usize) -> Span<usize> {
+        let edge = |nth: usize| nth * self.workers / parts.max(1);
         edge(nth)..edge(nth + 1)
     }
 
@@ -193,8 +154,8 @@ impl RunOrder {
     /// parts cost more than they bring.
     pub fn sent_together(&self) -> u64 {
         const LEAST: u64 = 25;
-        let depth = self.pipeline as u64;
-        match self.workers.div_ceil(self.generators.max(1)) {
+        let depth = self.workload.pipeline() as u64;
+        match self.workers.div_ceil(self.generator_threads.max(1)) {
             0 | 1 => depth.div_ceil(4).max(LEAST).min(depth),
             _ => depth,
         }
@@ -203,47 +164,30 @@ impl RunOrder {
     /// Whether workers log their grants: where owners exclude each other one by one,
     /// and each grant is stamped by itself.
     pub fn logs_grants(&self) -> bool {
-        let one_by_one = match self.workload {
-            Workload::Contend => true,
-            Workload::Stream => self.names == Names::One && self.pipeline <= 1,
-            Workload::Hold
-            | Workload::Connect
-            | Workload::Rate
-            | Workload::Spread
-            | Workload::Recover => false,
-        };
-        let full = self.measure == Measure::Full && self.range == Range::Same;
-        self.log_grants > 0 && one_by_one && full && self.requests.is_none()
+        let one_by_one = self.workload.meets() && self.workload.wants().range == Range::Same;
+        self.log_grants > 0 && one_by_one && self.measure == Measure::Full
     }
 
     /// Whether it is a stream whose workers wait for each other, one request at
     /// a time, so that there are hand-offs to be seen.
     pub fn is_contended_stream(&self) -> bool {
-        let stream = self.workload == Workload::Stream && self.pipeline <= 1;
-        stream && self.names == Names::One && self.workers > 1
-    }
-
-    /// How long workers may finish what they are at, after the window's end, before
-    /// their waits are ended. A request that is cut off may have been served all the
-    /// same, and counted.
-    pub fn grace(&self) -> Nanos {
-        match self.workload {
-            Workload::Rate | Workload::Spread => Nanos::from_millis(1_000),
-            _ => Nanos::ZERO,
-        }
+        let stream = matches!(self.workload, WorkloadOrder::Stream(_));
+        stream && self.workload.meets() && self.workers > 1
     }
 
     /// The longest that a worker may need after the window's end: it finishes
     /// its hold.
     pub fn patience(&self) -> Nanos {
-        Nanos(2_000_000_000 + 2 * self.hold.span().0 + self.grace().0)
+        let (hold, grace) = (self.workload.longest_hold(), self.workload.grace());
+        Nanos(2_000_000_000 + 2 * hold.0 + grace.0)
     }
 }
 
 /// What the tool costs on one target: interleaved blocks of one worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostOrder {
-    /// The run that it stands for, with one worker and without hold and idle.
+    /// The run that it stands for, as one of `contend` with one worker and without hold
+    /// and idle.
     pub run: RunOrder,
     /// Blocks.
     pub blocks: usize,

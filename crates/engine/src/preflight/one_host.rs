@@ -87,11 +87,10 @@ fn deal(list: &mut Option<List>, hosts: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{OpenLoopOrder, RequestOrder, RunOrder};
+    use crate::experiment::tests::order_of;
+    use crate::order::{RunOrder, WorkloadOrder};
     use crate::world::split::split;
     use crate::world::sweeps;
-    use jostle_model::Nanos;
-    use jostle_model::plan::Arrivals;
     use proptest::prelude::*;
 
     fn list(values: &[u64]) -> Option<List> {
@@ -210,28 +209,20 @@ mod tests {
 
     /// The order of one point.
     fn order(workload: Workload, workers: u64, second: u64) -> RunOrder {
-        let mut order = crate::experiment::tests::order("lockd://server:2626");
-        (order.workload, order.workers) = (workload, workers as usize);
-        match workload {
-            Workload::Spread => order.generators = second as usize,
-            Workload::Rate => {
-                order.requests = Some(RequestOrder {
-                    open_loop: Some(OpenLoopOrder {
-                        per_s: second,
-                        arrivals: Arrivals::Constant,
-                        drop_after: Nanos(1),
-                        first_after: Nanos::ZERO,
-                    }),
-                    ..RequestOrder::default()
-                });
-            }
+        let mut order = order_of(workload, "lockd://server:2626", workers as usize);
+        match &mut order.workload {
+            WorkloadOrder::Spread(spread) => spread.generators = second as usize,
+            WorkloadOrder::Rate(rate) => rate.open_loop.per_s = second,
             _ => {}
         }
         order
     }
 
     fn per_s(order: &RunOrder) -> Option<u64> {
-        Some(order.requests.as_ref()?.open_loop?.per_s)
+        match &order.workload {
+            WorkloadOrder::Rate(rate) => Some(rate.open_loop.per_s),
+            _ => None,
+        }
     }
 
     proptest! {

@@ -5,10 +5,11 @@
 //! and not granted; each is compiled for what is recorded, so that what is not
 //! costs nothing.
 
-use crate::grants::{Logs, Pen};
-use crate::order::RunOrder;
+use super::Common;
+use crate::grants::Pen;
+use crate::order::{ContendOrder, RunOrder};
 use crate::page::{Figure, Page, SLICES, Shared, Word, phase};
-use crate::witness::{Before, Guard, Witness};
+use crate::witness::{Before, Guard};
 use jostle_stats::rng::Rng;
 use jostle_sys::clock::{Clock, UNKNOWN_CPU};
 use jostle_targets::{Mode, Wait};
@@ -16,8 +17,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// One worker's notes.
 pub struct Recorder<'a> {
-    /// What to do.
+    /// The run.
     pub order: &'a RunOrder,
+    /// What to do.
+    pub contend: &'a ContendOrder,
     /// The scale of the stamps.
     pub clock: Clock,
     /// The run's memory.
@@ -55,17 +58,22 @@ impl<'a> Recorder<'a> {
     /// The recorder of worker number `worker`, which folds its distributions into the
     /// page of worker `figures`.
     pub fn new(
-        order: &'a RunOrder,
-        clock: Clock,
-        shared: &'a Shared,
-        witness: &'a Witness,
-        logs: &'a Logs,
+        common: Common<'a>,
+        contend: &'a ContendOrder,
         worker: usize,
         figures: usize,
     ) -> Recorder<'a> {
+        let Common {
+            order,
+            clock,
+            shared,
+            witness,
+            logs,
+        } = common;
         let page = shared.page(worker);
         Recorder {
             order,
+            contend,
             clock,
             shared,
             page,
@@ -103,7 +111,7 @@ impl<'a> Recorder<'a> {
             1 => 0,
             keys => self.rng.below(keys as u64) as usize,
         };
-        let mode = match self.order.shared {
+        let mode = match self.contend.shared {
             share if share > 0.0 && self.rng.unit_f64() < share => Mode::Shared,
             _ => Mode::Exclusive,
         };
@@ -113,7 +121,7 @@ impl<'a> Recorder<'a> {
     /// How long an attempt may wait that began at this stamp, if it has one.
     #[inline(always)]
     pub fn patience(&self, attempt: u64) -> Wait {
-        match (self.order.try_only, self.order.acquire_timeout) {
+        match (self.contend.try_only, self.contend.acquire_timeout) {
             (true, _) => Wait::Try,
             (false, None) => self.block(),
             (false, Some(timeout)) => {
@@ -319,7 +327,7 @@ impl<'a> Recorder<'a> {
         if now < self.shared.opens().load(Relaxed) || now >= self.closes() {
             return;
         }
-        let word = match self.order.try_only {
+        let word = match self.contend.try_only {
             true => Word::Refusals,
             false => Word::Timeouts,
         };

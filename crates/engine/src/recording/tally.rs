@@ -1,20 +1,70 @@
 //! What a worker of `stream` or `hold` records of its operations: everything but
 //! the calls themselves and the waiting, which differ by carrier.
 
+use super::Common;
 use super::recorder::handed_over;
-use crate::grants::{Logs, Pen};
-use crate::order::RunOrder;
-use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
-use crate::witness::{Before, Guard, Witness};
-use jostle_model::plan::{Measure, Names, Workload};
+use crate::grants::Pen;
+use crate::order::{HoldOrder, RunOrder, StreamOrder};
+use crate::page::{Figure, Page, SLICES, Stage, Word};
+use crate::witness::{Before, Guard};
+use jostle_model::plan::{Measure, Names};
 use jostle_stats::rng::Rng;
 use jostle_sys::clock::{Clock, UNKNOWN_CPU};
 use jostle_targets::{Kind, Mode};
 
+/// What a worker does that ends with its operations.
+#[derive(Clone, Copy, Debug)]
+pub enum Counted<'a> {
+    /// Pairs.
+    Stream(&'a StreamOrder),
+    /// All acquisitions, and then all releases.
+    Hold(&'a HoldOrder),
+}
+
+impl Counted<'_> {
+    /// Operations of each worker.
+    pub fn operations(self) -> u64 {
+        match self {
+            Counted::Stream(stream) => stream.operations,
+            Counted::Hold(hold) => hold.operations,
+        }
+    }
+
+    /// Requests that are sent at once.
+    pub fn pipeline(self) -> usize {
+        match self {
+            Counted::Stream(stream) => stream.pipeline,
+            Counted::Hold(hold) => hold.pipeline,
+        }
+    }
+
+    /// The calls with which it begins.
+    pub fn first_kind(self) -> Kind {
+        match self {
+            Counted::Stream(_) => Kind::Pairs,
+            Counted::Hold(_) => Kind::Acquires,
+        }
+    }
+
+    /// The lock of worker `number` of all hosts, or the first of those that it holds.
+    fn first_key(self, number: usize) -> usize {
+        match self {
+            Counted::Stream(stream) => match stream.names {
+                Names::One => 0,
+                Names::Own => number,
+            },
+            Counted::Hold(hold) => number * hold.operations as usize,
+        }
+    }
+}
+
 /// One worker's notes.
 pub struct Tally<'a> {
+    order: &'a RunOrder,
     /// What to do.
-    pub order: &'a RunOrder,
+    pub counted: Counted<'a>,
+    /// Operations of each worker.
+    pub operations: u64,
     /// The scale of the stamps.
     pub clock: Clock,
     /// The worker's own counters.
@@ -71,19 +121,25 @@ impl<'a> Tally<'a> {
     /// The tally of worker number `worker`, which folds its distributions into the page
     /// of worker `figures`.
     pub fn new(
-        order: &'a RunOrder,
-        clock: Clock,
-        shared: &'a Shared,
-        witness: &'a Witness,
-        logs: &'a Logs,
+        common: Common<'a>,
+        counted: Counted<'a>,
         worker: usize,
         figures: usize,
     ) -> Tally<'a> {
+        let Common {
+            order,
+            clock,
+            shared,
+            witness,
+            logs,
+        } = common;
         let page = shared.page(worker);
         page.set(Word::Stage, Stage::Working as u64);
         let full = order.measure == Measure::Full;
         Tally {
             order,
+            counted,
+            operations: counted.operations(),
             clock,
             page,
             figures: shared.page(figures),
@@ -102,12 +158,7 @@ impl<'a> Tally<'a> {
 
     /// The lock of a stream, or the first of those that are held.
     pub fn first_key(&self) -> usize {
-        let number = self.order.number(self.worker);
-        match (self.order.workload, self.order.names) {
-            (Workload::Hold, _) => number * self.order.operations as usize,
-            (_, Names::One) => 0,
-            (_, Names::Own) => number,
-        }
+        self.counted.first_key(self.order.number(self.worker))
     }
 
     /// The stamp of a call that begins; zero where this one has none.
@@ -259,7 +310,7 @@ impl<'a> Tally<'a> {
     /// Which tenth of the worker's operations number `nth` belongs to.
     #[inline(always)]
     fn slice(&self, nth: u64) -> usize {
-        slice_of(nth, self.order.operations)
+        slice_of(nth, self.operations)
     }
 }
 

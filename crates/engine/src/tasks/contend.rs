@@ -2,6 +2,7 @@
 
 use super::{Job, Next, only};
 use crate::crew::Crew;
+use crate::order::ContendOrder;
 use crate::page::{Page, Stage, Word, phase};
 use crate::recording::recorder::{Grant, Recorder};
 use jostle_model::plan::Measure;
@@ -50,11 +51,12 @@ impl<'a> Contending<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
     pub fn new<T>(
         crew: &Crew<'a, T>,
+        contend: &'a ContendOrder,
         worker: usize,
         first: usize,
         wire: Box<dyn Wire>,
     ) -> Contending<'a> {
-        let notes = crew.recorder(worker, first);
+        let notes = crew.recorder(contend, worker, first);
         Contending {
             wait: notes.block(),
             notes,
@@ -152,7 +154,7 @@ impl<'a> Contending<'a> {
             }
             false => self.counted(),
         };
-        match self.notes.order.hold.span().0 {
+        match self.notes.contend.hold.span().0 {
             span if span > 0 && holds => {
                 self.state = State::Holding;
                 Next::Sharp(self.notes.clock.now() + span)
@@ -209,7 +211,7 @@ impl<'a> Contending<'a> {
 
     fn idle(&mut self, out: &mut Vec<u8>) -> Next {
         self.state = State::Idle;
-        match self.notes.order.idle.span().0 {
+        match self.notes.contend.idle.span().0 {
             _ if self.over => Next::Done,
             0 => self.begin(out),
             span => {

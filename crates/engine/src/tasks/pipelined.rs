@@ -5,11 +5,10 @@ use super::steps::Finish;
 use super::{Job, Next};
 use crate::crew::Crew;
 use crate::page::{Page, Word};
-use crate::recording::tally::Tally;
-use jostle_model::plan::Workload;
+use crate::recording::tally::{Counted, Tally};
 use jostle_targets::remote::granted_at_once;
 use jostle_targets::wire::{Asking, Request, Wire};
-use jostle_targets::{CallError, Kind, Mode, Target, surplus};
+use jostle_targets::{CallError, Kind, Mode, surplus};
 use std::collections::VecDeque;
 
 /// Bytes that stand ready of a stream's requests, which are always the same.
@@ -47,26 +46,22 @@ struct Batch {
 
 impl<'a> Pipelined<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub fn new<T: Target>(
+    pub fn new<T>(
         crew: &'a Crew<'a, T>,
+        counted: Counted<'a>,
         worker: usize,
         first: usize,
         wire: Box<dyn Wire>,
     ) -> Pipelined<'a> {
-        let order = crew.order;
-        let notes = crew.tally(worker, first);
-        let depth = order.pipeline as u64;
+        let notes = crew.tally(counted, worker, first);
         let mut task = Pipelined {
             first: notes.first_key(),
-            kind: match order.workload {
-                Workload::Hold => Kind::Acquires,
-                _ => Kind::Pairs,
-            },
+            kind: counted.first_kind(),
             notes,
             wire,
             end: Finish::new(crew),
-            depth,
-            together: order.sent_together(),
+            depth: counted.pipeline() as u64,
+            together: crew.order.sent_together(),
             sent: 0,
             done: 0,
             half: false,
@@ -96,7 +91,7 @@ impl<'a> Pipelined<'a> {
     /// How many can be sent now: not in dribs and drabs, since each sending costs
     /// as much as many requests do. Zero for none.
     fn sendable(&self) -> u64 {
-        let count = self.together.min(self.notes.order.operations - self.sent);
+        let count = self.together.min(self.notes.operations - self.sent);
         let room = self.depth - (self.sent - self.done);
         if room < count { 0 } else { count }
     }
@@ -205,7 +200,7 @@ impl<'a> Pipelined<'a> {
     }
 
     fn go_on(&mut self, out: &mut Vec<u8>) -> Next {
-        if self.done < self.notes.order.operations {
+        if self.done < self.notes.operations {
             return self.send(out);
         }
         match self.kind {
@@ -250,7 +245,7 @@ impl Job for Pipelined<'_> {
     }
 
     fn ended(&mut self, well: bool) {
-        let all = self.done == self.notes.order.operations && self.kind != Kind::Acquires;
+        let all = self.done == self.notes.operations && self.kind != Kind::Acquires;
         self.end.ended(&self.notes, well && all);
     }
 

@@ -3,8 +3,7 @@
 use super::{Job, Next, only};
 use crate::crew::Crew;
 use crate::page::{Page, Word};
-use crate::recording::tally::{Pair, Tally};
-use jostle_model::plan::Workload;
+use crate::recording::tally::{Counted, Pair, Tally};
 use jostle_sys::files::Errno;
 use jostle_targets::wire::{Answer, Asking, Request, Wire};
 use jostle_targets::{CallError, Kind, Mode};
@@ -40,7 +39,7 @@ pub enum Told {
 
 impl<'a> Finish<'a> {
     /// Counted with the crew.
-    pub fn new<T: jostle_targets::Target>(crew: &'a Crew<'a, T>) -> Finish<'a> {
+    pub fn new<T>(crew: &'a Crew<'a, T>) -> Finish<'a> {
         Finish(Box::new(|told| match told {
             Told::Held => crew.count(crew.shared.midway()),
             Told::Finished => crew.count(crew.shared.finished()),
@@ -59,7 +58,8 @@ impl<'a> Finish<'a> {
         if well {
             notes.page.set(Word::Finished, notes.clock.now());
         }
-        if notes.order.workload == Workload::Hold && notes.page.get(Word::HeldAt) == 0 {
+        let holds = matches!(notes.counted, Counted::Hold(_));
+        if holds && notes.page.get(Word::HeldAt) == 0 {
             (self.0)(Told::Held);
         }
         (self.0)(Told::Finished);
@@ -68,20 +68,17 @@ impl<'a> Finish<'a> {
 
 impl<'a> Steps<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub fn new<T: jostle_targets::Target>(
+    pub fn new<T>(
         crew: &'a Crew<'a, T>,
+        counted: Counted<'a>,
         worker: usize,
         first: usize,
         wire: Box<dyn Wire>,
     ) -> Steps<'a> {
-        let order = crew.order;
-        let notes = crew.tally(worker, first);
+        let notes = crew.tally(counted, worker, first);
         Steps {
             first: notes.first_key(),
-            kind: match order.workload {
-                Workload::Hold => Kind::Acquires,
-                _ => Kind::Pairs,
-            },
+            kind: counted.first_kind(),
             notes,
             wire,
             end: Finish::new(crew),
@@ -103,7 +100,7 @@ impl<'a> Steps<'a> {
 
     /// The next request, or the next phase.
     fn begin(&mut self, out: &mut Vec<u8>) -> Next {
-        if self.nth == self.notes.order.operations {
+        if self.nth == self.notes.operations {
             return match self.kind {
                 Kind::Acquires => {
                     self.end.held(&self.notes);
@@ -231,7 +228,7 @@ impl Job for Steps<'_> {
     }
 
     fn ended(&mut self, well: bool) {
-        let all = self.nth == self.notes.order.operations && self.kind != Kind::Acquires;
+        let all = self.nth == self.notes.operations && self.kind != Kind::Acquires;
         self.end.ended(&self.notes, well && all);
     }
 

@@ -3,14 +3,13 @@
 //! The loop is compiled for each lock by itself, and once for each way to
 //! measure, so that what is not recorded costs nothing.
 
-use crate::grants::Logs;
-use crate::order::RunOrder;
-use crate::page::{Shared, Stage, Word, phase};
+use crate::crew::Crew;
+use crate::order::ContendOrder;
+use crate::page::{Stage, Word, phase};
 use crate::recording::recorder::Recorder;
-use crate::witness::Witness;
 use jostle_model::plan::Measure;
 use jostle_model::time::Busy;
-use jostle_sys::clock::{Clock, sleep};
+use jostle_sys::clock::sleep;
 use jostle_sys::signal::interrupted;
 use jostle_targets::{CallError, Lock, Mode, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,18 +44,15 @@ pub struct Contender<'a, L> {
 
 impl<'a, L: Lock> Contender<'a, L> {
     /// Worker number `worker`, with its handle.
-    pub fn new(
+    pub fn new<T>(
+        crew: &Crew<'a, T>,
+        contend: &'a ContendOrder,
         lock: &'a mut L,
-        order: &'a RunOrder,
-        clock: Clock,
-        shared: &'a Shared,
-        witness: &'a Witness,
-        logs: &'a Logs,
         worker: usize,
     ) -> Contender<'a, L> {
         Contender {
             lock,
-            notes: Recorder::new(order, clock, shared, witness, logs, worker, worker),
+            notes: crew.recorder(contend, worker, worker),
         }
     }
 
@@ -121,13 +117,13 @@ impl<'a, L: Lock> Contender<'a, L> {
 
     /// One lock, exclusive, waited for, without hold and idle.
     fn asks_for_nothing_else(&self) -> bool {
-        let order = self.notes.order;
-        order.keys == 1
-            && order.shared == 0.0
-            && !order.try_only
-            && order.acquire_timeout.is_none()
-            && order.hold.span().0 == 0
-            && order.idle.span().0 == 0
+        let contend = self.notes.contend;
+        self.notes.order.keys == 1
+            && contend.shared == 0.0
+            && !contend.try_only
+            && contend.acquire_timeout.is_none()
+            && contend.hold.span().0 == 0
+            && contend.idle.span().0 == 0
     }
 
     fn measure<const STAMPS: bool, const WITNESS: bool>(
@@ -196,7 +192,7 @@ impl<'a, L: Lock> Contender<'a, L> {
     /// within the window is finished and measured.
     #[inline(always)]
     fn hold(&self) {
-        match self.notes.order.hold {
+        match self.notes.contend.hold {
             Busy::Sleep(span) if span.0 == 0 => {}
             Busy::Sleep(span) => self.sleep_through(span.0),
             Busy::Spin(span) => self.spin(span.0, || false),
@@ -206,7 +202,7 @@ impl<'a, L: Lock> Contender<'a, L> {
     /// A sleep that ends on time: the kernel ends it early by what it would be late,
     /// and the rest is spun.
     fn sleep_through(&self, span: u64) {
-        let early = self.notes.order.wake_early.0;
+        let early = self.notes.contend.wake_early.0;
         if early == 0 {
             return sleep(span, || false);
         }
@@ -219,7 +215,7 @@ impl<'a, L: Lock> Contender<'a, L> {
     /// Rest between two operations; the end of the run ends it.
     #[inline(always)]
     fn idle(&self) {
-        match self.notes.order.idle {
+        match self.notes.contend.idle {
             Busy::Sleep(span) if span.0 == 0 => {}
             Busy::Sleep(span) => {
                 let from = self.notes.clock.now();

@@ -5,12 +5,9 @@
 //! same order; between its phases all workers meet, so that the server's memory
 //! can be read with everything held.
 
-use crate::grants::Logs;
-use crate::order::RunOrder;
+use crate::crew::Crew;
 use crate::page::{Shared, Word};
-use crate::recording::tally::Tally;
-use crate::witness::Witness;
-use jostle_sys::clock::Clock;
+use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
 use jostle_targets::{CallError, Calls, Kind, Lock, Mode, Outcome, Wait};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -25,35 +22,40 @@ pub struct Course<'a, L> {
 
 impl<'a, L: Lock> Course<'a, L> {
     /// Worker number `worker`, with its handle.
-    pub fn new(
+    pub fn new<T>(
+        crew: &Crew<'a, T>,
+        counted: Counted<'a>,
         lock: &'a mut L,
-        order: &'a RunOrder,
-        clock: Clock,
-        shared: &'a Shared,
-        witness: &'a Witness,
-        logs: &'a Logs,
         worker: usize,
     ) -> Course<'a, L> {
         Course {
             lock,
-            notes: Tally::new(order, clock, shared, witness, logs, worker, worker),
-            shared,
+            notes: crew.tally(counted, worker, worker),
+            shared: crew.shared,
             wait: Wait::Block {
-                last_resort_ns: shared.last_resort().load(Relaxed),
+                last_resort_ns: crew.shared.last_resort().load(Relaxed),
             },
         }
     }
 
-    /// Pairs back to back. False if it was ended before all were done.
+    /// All that a worker does. False if it was ended before.
     ///
     /// # Errors
     /// The call that failed.
-    pub fn stream(&mut self) -> Result<bool, CallError> {
+    pub fn run(&mut self) -> Result<bool, CallError> {
+        match self.notes.counted {
+            Counted::Stream(_) => self.stream(),
+            Counted::Hold(_) => self.hold(),
+        }
+    }
+
+    /// Pairs back to back. False if it was ended before all were done.
+    fn stream(&mut self) -> Result<bool, CallError> {
         let key = self.notes.first_key();
-        if self.notes.order.pipeline > 1 {
+        if self.notes.counted.pipeline() > 1 {
             return self.batches(Kind::Pairs, key);
         }
-        for nth in 0..self.notes.order.operations {
+        for nth in 0..self.notes.operations {
             let attempt = self.notes.begin();
             if !self.acquire(key, attempt)? {
                 return Ok(false);
@@ -73,10 +75,7 @@ impl<'a, L: Lock> Course<'a, L> {
 
     /// Acquires all, meets the others, releases all. False if it was ended
     /// before.
-    ///
-    /// # Errors
-    /// The call that failed.
-    pub fn hold(&mut self) -> Result<bool, CallError> {
+    fn hold(&mut self) -> Result<bool, CallError> {
         let first = self.notes.first_key();
         if !self.acquire_all(first)? {
             return Ok(false);
@@ -87,10 +86,10 @@ impl<'a, L: Lock> Course<'a, L> {
     }
 
     fn acquire_all(&mut self, first: usize) -> Result<bool, CallError> {
-        if self.notes.order.pipeline > 1 {
+        if self.notes.counted.pipeline() > 1 {
             return self.batches(Kind::Acquires, first);
         }
-        for nth in 0..self.notes.order.operations {
+        for nth in 0..self.notes.operations {
             let attempt = self.notes.begin();
             if !self.acquire(first + nth as usize, attempt)? {
                 return Ok(false);
@@ -104,10 +103,10 @@ impl<'a, L: Lock> Course<'a, L> {
     }
 
     fn release_all(&mut self, first: usize) -> Result<bool, CallError> {
-        if self.notes.order.pipeline > 1 {
+        if self.notes.counted.pipeline() > 1 {
             return self.batches(Kind::Releases, first);
         }
-        for nth in 0..self.notes.order.operations {
+        for nth in 0..self.notes.operations {
             let from = self.notes.begin();
             self.lock.release(first + nth as usize, Mode::Exclusive)?;
             self.notes.released(nth, from);
@@ -117,7 +116,7 @@ impl<'a, L: Lock> Course<'a, L> {
 
     /// The figures are then of whole batches, the slices still of single locks.
     fn batches(&mut self, kind: Kind, first: usize) -> Result<bool, CallError> {
-        let (operations, depth) = (self.notes.order.operations, self.notes.order.pipeline);
+        let (operations, depth) = (self.notes.operations, self.notes.counted.pipeline());
         let mut nth = 0;
         while nth < operations {
             let count = (operations - nth).min(depth as u64);

@@ -4,5 +4,6 @@
 pub mod connect;
 pub mod contend;
 pub mod counted;
+pub mod locking;
 pub mod recover;
 pub mod requests;

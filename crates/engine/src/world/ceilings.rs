@@ -61,9 +61,9 @@ pub fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
         throughput_per_s: point.throughput_per_s,
         of_median: point.throughput_per_s / usual,
         busy_share: point
-            .generators
+            .thread_loads
             .iter()
-            .map(|g| g.busy_share)
+            .map(|load| load.busy_share)
             .reduce(f64::max),
     })
     .collect()
@@ -84,17 +84,11 @@ fn of(plan: &Plan, hosts: &[Host], part: &Part) -> Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::tests::spread_over;
     use crate::hosts::{HostYield, Offset};
     use crate::order::{GeneratorYield, SpreadYield, Yield};
     use crate::world::parts;
     use jostle_model::plan::Workload;
-
-    fn spread(in_flight: usize, generators: usize) -> RunOrder {
-        let mut order = crate::experiment::tests::order("lockd://server:2626");
-        order.workload = Workload::Spread;
-        (order.workers, order.generators) = (in_flight, generators);
-        order
-    }
 
     fn hosts(count: usize) -> Vec<Host> {
         let host = |nth: usize| Host {
@@ -130,7 +124,7 @@ mod tests {
 
     /// Rows of hosts that do so much each, whoever else is asleep.
     fn rows_of(operations: &[u64]) -> Vec<HostCeiling> {
-        let (all, order) = (hosts(operations.len()), spread(10, operations.len()));
+        let (all, order) = (hosts(operations.len()), spread_over(operations.len(), 10));
         let runs = orders(&order, all.len(), 7);
         let done = runs.into_iter().flat_map(|orders| {
             let taking = (0..all.len()).filter(|rank| orders[*rank].is_some());
@@ -143,7 +137,7 @@ mod tests {
 
     #[test]
     fn each_host_is_alone_once_with_the_share_that_it_has_among_all() {
-        let whole = spread(10, 3);
+        let whole = spread_over(3, 10);
         let runs = orders(&whole, 4, 7);
         // The fourth takes no part.
         assert_eq!(runs.len(), 3);

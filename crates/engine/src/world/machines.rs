@@ -194,13 +194,13 @@ fn join(all: &mut Sides, one: Sides) {
     };
     all.remote |= one.remote;
     all.elsewhere &= one.elsewhere;
-    all.generators = union(&all.generators, &one.generators);
-    all.server = match (&all.server, &one.server) {
+    all.generator_cpus = union(&all.generator_cpus, &one.generator_cpus);
+    all.server_cpus = match (&all.server_cpus, &one.server_cpus) {
         (Some(a), Some(b)) => Some(union(a, b)),
         (a, b) => a.clone().or_else(|| b.clone()),
     };
-    let quotas = all.generators_quota.zip(one.generators_quota);
-    all.generators_quota = quotas.map(|(a, b)| a + b);
+    let quotas = all.generator_quota.zip(one.generator_quota);
+    all.generator_quota = quotas.map(|(a, b)| a + b);
     all.server_quota = match (all.server_quota, one.server_quota) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

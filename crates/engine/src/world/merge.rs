@@ -33,7 +33,7 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         operations: one_after_the_other(parts, |one| &one.operations),
         elapsed_ns: one_after_the_other(parts, |one| &one.elapsed_ns),
         longest_wait_ns: one_after_the_other(parts, |one| &one.longest_wait_ns),
-        generators: one_after_the_other(parts, |one| &one.generators),
+        thread_loads: one_after_the_other(parts, |one| &one.thread_loads),
         phases_ns: phases(parts),
         release_slices: slices(
             parts,
@@ -216,7 +216,7 @@ fn agreed(parts: &[Part], facts: fn(&Yield) -> &BTreeMap<String, f64>) -> BTreeM
 /// A writer looks at the readers of its own host only: of workers of which a host
 /// has the share s, s of the writers look at s of the readers.
 fn reader_coverage(whole: &RunOrder, parts: &[Part]) -> Option<f64> {
-    if whole.shared <= 0.0 || !parts.iter().any(|part| part.of.data.checked > 0) {
+    if !whole.workload.wants().shared || !parts.iter().any(|part| part.of.data.checked > 0) {
         return None;
     }
     let all: usize = parts.iter().map(|part| part.order.workers).sum();
@@ -325,17 +325,16 @@ fn open_loop(each: &[&RequestYield]) -> Option<Box<OpenLoopYield>> {
 mod tests {
     use super::super::split;
     use super::*;
+    use crate::experiment::tests::{order_of, spread_over};
     use crate::hosts::{HostYield, Offset};
     use crate::merged::histogram;
-    use crate::order::Sides;
+    use crate::order::{Sides, WorkloadOrder};
     use jostle_model::plan::{Names, Workload};
     use jostle_stats::histogram::Histogram;
     use proptest::prelude::*;
 
     fn order(workload: Workload, workers: usize) -> RunOrder {
-        let mut order = crate::experiment::tests::order("lockd://server:2626");
-        (order.workload, order.workers) = (workload, workers);
-        order
+        order_of(workload, "lockd://server:2626", workers)
     }
 
     fn hosts(count: usize) -> Vec<Host> {
@@ -450,7 +449,9 @@ mod tests {
             ..Yield::default()
         };
         let mut own = order(Workload::Stream, 2);
-        own.names = Names::Own;
+        if let WorkloadOrder::Stream(stream) = &mut own.workload {
+            stream.names = Names::Own;
+        }
         for (order, known) in [(order(Workload::Contend, 2), false), (own, true)] {
             let all = of(&order, vec![one(), one()]);
             assert_eq!(all.figures.contains_key("handoff_cross_cpu_ns"), known);
@@ -558,8 +559,7 @@ mod tests {
             })),
             ..Yield::default()
         };
-        let mut order = order(Workload::Spread, 6);
-        order.generators = 3;
+        let order = spread_over(3, 6);
         let parts = parts(&order, vec![spread(600), spread(500), spread(900)]);
         let mut hosts = hosts(3);
         hosts[1].boot_id = hosts[0].boot_id.clone();
@@ -584,17 +584,16 @@ mod tests {
                     remote: true,
                     // The address is of one rank's network, and not of the other's.
                     elsewhere: server.is_none(),
-                    generators: vec![cpu],
-                    server,
-                    generators_quota: Some(0.25),
+                    generator_cpus: vec![cpu],
+                    server_cpus: server,
+                    generator_quota: Some(0.25),
                     ..Sides::default()
                 }],
                 ..SpreadYield::default()
             })),
             ..Yield::default()
         };
-        let mut order = order(Workload::Spread, 6);
-        order.generators = 3;
+        let order = spread_over(3, 6);
         let parts = parts(
             &order,
             vec![with(0, Some(vec![3])), with(0, None), with(1, None)],
@@ -604,13 +603,13 @@ mod tests {
         let sides = super::spread(&hosts, &parts).unwrap().sides;
         assert_eq!(sides.len(), 2);
         assert_eq!(
-            (&sides[0].server, sides[0].elsewhere),
+            (&sides[0].server_cpus, sides[0].elsewhere),
             (&Some(vec![3]), false)
         );
         assert_eq!(
-            (&sides[0].generators, sides[0].generators_quota),
+            (&sides[0].generator_cpus, sides[0].generator_quota),
             (&vec![0], Some(0.5))
         );
-        assert_eq!((&sides[1].server, sides[1].elsewhere), (&None, true));
+        assert_eq!((&sides[1].server_cpus, sides[1].elsewhere), (&None, true));
     }
 }

@@ -2,6 +2,7 @@
 //! as for the whole, on the host's own yield.
 
 use super::{Host, HostDid, Part, machines};
+use crate::order::WorkloadOrder;
 use crate::point::{Which, point};
 use jostle_model::hosts::HostPart;
 use jostle_model::record::{At, Experiment, Point};
@@ -52,7 +53,11 @@ pub fn row<D>(
         throughput_per_s: own.throughput_per_s,
         cpu_s: own.cpu_s,
         cpu_us_per_operation: own.cpu_us_per_operation,
-        busy_share: own.generators.iter().map(|g| g.busy_share).reduce(f64::max),
+        busy_share: own
+            .thread_loads
+            .iter()
+            .map(|g| g.busy_share)
+            .reduce(f64::max),
         runqueue_share: own
             .runqueue_wait_s
             .filter(|_| worked_s > 0.0)
@@ -71,10 +76,13 @@ pub fn row<D>(
 
 /// The swept values as they are on one host.
 fn at(whole: At, part: &Part) -> At {
-    let open_loop = part.order.requests.as_ref().and_then(|r| r.open_loop);
+    let rate = match &part.order.workload {
+        WorkloadOrder::Rate(rate) => Some(rate.open_loop.per_s),
+        _ => None,
+    };
     At {
         workers: whole.workers.map(|_| part.order.workers as u64),
-        rate: open_loop.map(|open| open.per_s).or(whole.rate),
+        rate: rate.or(whole.rate),
         generators: whole.generators.map(|_| 1),
         ..whole
     }

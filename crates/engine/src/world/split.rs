@@ -4,9 +4,8 @@
 //! can be, the remainder to the first ranks. What belongs to a worker (operations,
 //! locks that it holds) or to a generator (its quota, its threads) stays as it is.
 
-use crate::order::{RequestOrder, RunOrder, Share};
+use crate::order::{RunOrder, Share, WorkloadOrder};
 use jostle_model::Nanos;
-use jostle_model::plan::Workload;
 use jostle_stats::rng::Rng;
 
 /// What each rank does; those with None sleep. `names` is what the names of locks
@@ -21,9 +20,13 @@ pub fn split(order: &RunOrder, ranks: usize, names: u64) -> Vec<Option<RunOrder>
 /// How many hosts take part: as many as are asked for as generators, else all that
 /// there is a worker for and, at a rate, a request a second.
 pub fn taking_part(order: &RunOrder, ranks: usize) -> usize {
-    let most = match order.workload {
-        Workload::Spread => order.generators,
-        _ => order.workers.min(rate(order).unwrap_or(usize::MAX)),
+    let most = match &order.workload {
+        WorkloadOrder::Spread(spread) => spread.generators,
+        WorkloadOrder::Rate(rate) => order.workers.min(rate.open_loop.per_s as usize),
+        WorkloadOrder::Contend(_)
+        | WorkloadOrder::Stream(_)
+        | WorkloadOrder::Ask(_)
+        | WorkloadOrder::Hold(_) => order.workers,
     };
     most.min(ranks).max(1)
 }
@@ -42,23 +45,12 @@ pub fn whole(order: &RunOrder, ranks: usize, names: u64) -> RunOrder {
     }
 }
 
-fn rate(order: &RunOrder) -> Option<usize> {
-    Some(order.requests.as_ref()?.open_loop?.per_s as usize)
-}
-
 fn part(order: &RunOrder, nth: usize, hosts: usize, names: u64) -> RunOrder {
     let workers = dealt(order.workers as u64, hosts, nth) as usize;
     RunOrder {
         workers,
-        generators: match order.workload {
-            // A host is a generator.
-            Workload::Spread => 1,
-            _ => order.generators.min(workers),
-        },
-        requests: order
-            .requests
-            .as_ref()
-            .map(|request| requests(request, nth, hosts)),
+        generator_threads: order.generator_threads.min(workers),
+        workload: workload(&order.workload, nth, hosts),
         share: Some(Share {
             nth,
             hosts,
@@ -75,14 +67,23 @@ fn part(order: &RunOrder, nth: usize, hosts: usize, names: u64) -> RunOrder {
     }
 }
 
-fn requests(request: &RequestOrder, nth: usize, hosts: usize) -> RequestOrder {
-    let mut request = request.clone();
-    if let Some(open) = &mut request.open_loop {
-        let gap_ns = 1_000_000_000 / open.per_s.max(1);
-        open.first_after = Nanos(nth as u64 * gap_ns);
-        open.per_s = dealt(open.per_s, hosts, nth);
+fn workload(workload: &WorkloadOrder, nth: usize, hosts: usize) -> WorkloadOrder {
+    let mut part = workload.clone();
+    match &mut part {
+        // A host is a generator.
+        WorkloadOrder::Spread(spread) => spread.generators = 1,
+        WorkloadOrder::Rate(rate) => {
+            let open = &mut rate.open_loop;
+            let gap_ns = 1_000_000_000 / open.per_s.max(1);
+            open.first_after = Nanos(nth as u64 * gap_ns);
+            open.per_s = dealt(open.per_s, hosts, nth);
+        }
+        WorkloadOrder::Contend(_)
+        | WorkloadOrder::Stream(_)
+        | WorkloadOrder::Ask(_)
+        | WorkloadOrder::Hold(_) => {}
     }
-    request
+    part
 }
 
 /// The part of host `nth`, where the first ones get the remainder.
@@ -99,15 +100,14 @@ fn before(total: usize, hosts: usize, nth: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::tests::{order_of, spread_over};
     use crate::order::OpenLoopOrder;
-    use jostle_model::plan::{Arrivals, Names};
+    use jostle_model::plan::Workload;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn order(workload: Workload, workers: usize) -> RunOrder {
-        let mut order = crate::experiment::tests::order("lockd://server:2626");
-        (order.workload, order.workers) = (workload, workers);
-        order
+        order_of(workload, "lockd://server:2626", workers)
     }
 
     fn parts(order: &RunOrder, ranks: usize) -> Vec<RunOrder> {
@@ -132,44 +132,40 @@ mod tests {
 
     #[test]
     fn generators_are_the_hosts_that_take_part() {
-        let mut spread = order(Workload::Spread, 90);
-        spread.generators = 3;
-        let orders = split(&spread, 18, 7);
+        let orders = split(&spread_over(3, 90), 18, 7);
         assert_eq!(orders.len(), 18);
         assert!(orders[3..].iter().all(Option::is_none));
         for order in orders[..3].iter().flatten() {
-            assert_eq!((order.workers, order.generators), (30, 1));
+            let WorkloadOrder::Spread(spread) = &order.workload else {
+                panic!("{order:?}")
+            };
+            assert_eq!((order.workers, spread.generators), (30, 1));
         }
     }
 
     #[test]
     fn a_rate_is_a_total_and_hosts_take_turns() {
-        let mut rate = order(Workload::Rate, 64);
-        rate.requests = Some(RequestOrder {
-            open_loop: Some(OpenLoopOrder {
-                per_s: 100,
-                arrivals: Arrivals::Constant,
-                drop_after: Nanos(1),
-                first_after: Nanos::ZERO,
-            }),
-            ..RequestOrder::default()
-        });
-        let of = |order: &RunOrder| order.requests.as_ref().unwrap().open_loop.unwrap();
-        let parts = parts(&rate, 3);
+        let of = |order: &RunOrder| -> OpenLoopOrder {
+            let WorkloadOrder::Rate(rate) = &order.workload else {
+                panic!("{order:?}")
+            };
+            rate.open_loop
+        };
+        let at = |per_s: u64| {
+            let mut order = order(Workload::Rate, 64);
+            if let WorkloadOrder::Rate(rate) = &mut order.workload {
+                rate.open_loop.per_s = per_s;
+            }
+            order
+        };
+        let parts = parts(&at(100), 3);
         let each: Vec<_> = parts
             .iter()
             .map(|p| (of(p).per_s, of(p).first_after.0))
             .collect();
         assert_eq!(each, [(34, 0), (33, 10_000_000), (33, 20_000_000)]);
         // One request a second cannot be dealt to three.
-        rate.requests
-            .as_mut()
-            .unwrap()
-            .open_loop
-            .as_mut()
-            .unwrap()
-            .per_s = 1;
-        assert_eq!(taking_part(&rate, 3), 1);
+        assert_eq!(taking_part(&at(1), 3), 1);
     }
 
     #[test]
@@ -197,8 +193,7 @@ mod tests {
         /// belong to one worker alone belong to one of one host alone.
         #[test]
         fn all_workers_have_numbers_of_their_own(workers in 1..500usize, ranks in 1..70usize) {
-            let mut stream = order(Workload::Stream, workers);
-            stream.names = Names::Own;
+            let stream = order(Workload::Stream, workers);
             let parts = parts(&stream, ranks);
             let numbers: Vec<usize> = parts
                 .iter()

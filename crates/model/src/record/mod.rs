@@ -30,7 +30,7 @@ pub use point::{
     Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
 };
 pub use recovery::{Event, Recovery, What};
-pub use spread::{Generator, GeneratorProcess, Spread};
+pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 
 use crate::calibrated::Calibrated;

@@ -3,7 +3,7 @@
 //! window.
 
 use super::{
-    Accounts, At, Buckets, Distribution, Exclusion, Generator, Recovery, Spread, Verdict, Waits,
+    Accounts, At, Buckets, Distribution, Exclusion, Recovery, Spread, ThreadLoad, Verdict, Waits,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -126,9 +126,10 @@ pub struct Point {
     /// From the first release to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_phase_s: Option<f64>,
-    /// How hard each generator thread worked, or else the busiest worker.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub generators: Vec<Generator>,
+    /// How hard each generator thread worked, or else the busiest worker; in `spread` each
+    /// generator. Written as `generators`.
+    #[serde(rename = "generators", skip_serializing_if = "Vec::is_empty", default)]
+    pub thread_loads: Vec<ThreadLoad>,
     /// Time of the tries that were refused (`--try`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_try_ns: Option<Distribution>,

@@ -3,9 +3,10 @@
 use super::Waits;
 use serde::{Deserialize, Serialize};
 
-/// A generator thread, or the busiest of workers that have each their own.
+/// How busy a thread was that keeps a target busy: a generator thread, the busiest of workers
+/// that have each their own, or the busiest one of a generator of `spread`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Generator {
+pub struct ThreadLoad {
     /// (CPU time + time runnable but not running) / its wall time.
     pub busy_share: f64,
     /// Time runnable but not running / its wall time.

@@ -454,11 +454,11 @@ fn evidence() -> Vec<Figure> {
         }),
         count("lost", |run| run.connections.as_ref()?.lost),
         figure("generators_busiest", "share", Most, |run| {
-            let shares = run.generators.iter().map(|g| g.busy_share);
+            let shares = run.thread_loads.iter().map(|g| g.busy_share);
             shares.reduce(f64::max)
         }),
         figure("generators_still", "share", Most, |run| {
-            let generators = run.generators.iter();
+            let generators = run.thread_loads.iter();
             let shares = generators.filter_map(|g| Some(g.process?.still_share));
             shares.reduce(f64::max)
         }),

@@ -7,7 +7,7 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Generator, Point, Server, Slice, Spread, What,
+    Accounts, At, Distribution, Event, Point, Server, Slice, Spread, ThreadLoad, What,
 };
 use jostle_model::{List, Plan};
 use jostle_stats::histogram::Histogram;
@@ -204,7 +204,7 @@ pub(super) fn beside(asked: &Asked, seconds: f64) -> Vec<Point> {
 /// A worker on its own CPU that asks a server.
 pub(super) fn asks(point: &mut Point, busy_share: f64, runqueue_share: f64) {
     point.server = Some(Server::default());
-    point.generators = vec![Generator {
+    point.thread_loads = vec![ThreadLoad {
         busy_share,
         runqueue_share,
         process: None,
@@ -224,7 +224,7 @@ pub(super) fn generated(generators: u64, run: u32, rate: f64) -> Point {
         window_s: 1.0,
         operations: rate as u64,
         throughput_per_s: rate,
-        generators: vec![Generator::default()],
+        thread_loads: vec![ThreadLoad::default()],
         spread: Some(Box::new(Spread {
             in_flight: 100,
             effective: 100.0,

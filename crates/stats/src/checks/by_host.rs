@@ -170,7 +170,7 @@ mod tests {
     fn what_the_whole_shows_too_is_said_of_the_host() {
         let mut run = run(&[(Is::Valid, ""), (Is::Suspect, "generator")]);
         run.server = Some(Server::default());
-        run.generators = vec![jostle_model::record::Generator {
+        run.thread_loads = vec![jostle_model::record::ThreadLoad {
             busy_share: 0.95,
             ..Default::default()
         }];

@@ -49,7 +49,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 }
 
 fn stopped(evidence: &Evidence<'_>) -> String {
-    let generators = evidence.runs.iter().flat_map(|run| &run.generators);
+    let generators = evidence.runs.iter().flat_map(|run| &run.thread_loads);
     let still = generators
         .filter_map(|generator| Some(generator.process?.still_share))
         .fold(0.0, f64::max);
@@ -67,7 +67,7 @@ fn stopped(evidence: &Evidence<'_>) -> String {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{judge, point};
-    use jostle_model::record::{Generator, GeneratorProcess, Is, Point, Spread};
+    use jostle_model::record::{GeneratorProcess, Is, Point, Spread, ThreadLoad};
 
     fn run(effective: f64, still_share: f64) -> Point {
         let mut point = point();
@@ -76,12 +76,12 @@ mod tests {
             effective,
             ..Spread::default()
         }));
-        point.generators = vec![Generator {
+        point.thread_loads = vec![ThreadLoad {
             process: Some(GeneratorProcess {
                 still_share,
                 ..GeneratorProcess::default()
             }),
-            ..Generator::default()
+            ..ThreadLoad::default()
         }];
         point
     }

@@ -6,7 +6,7 @@ use super::{
 use crate::intervals::median;
 use jostle_model::Remedy;
 use jostle_model::plan::{Carrier, Place, Workload};
-use jostle_model::record::{Bound, Claim, Generator, Is, Point, Reason};
+use jostle_model::record::{Bound, Claim, Is, Point, Reason, ThreadLoad};
 
 /// Share of its time that a thread is busy.
 const BUSY: f64 = 0.9;
@@ -139,12 +139,12 @@ fn waiting(evidence: &Evidence<'_>) -> Option<f64> {
 }
 
 /// The share of the thread that has most of it; the median over the runs.
-fn busiest(evidence: &Evidence<'_>, share: impl Fn(&Generator) -> f64) -> Option<f64> {
+fn busiest(evidence: &Evidence<'_>, share: impl Fn(&ThreadLoad) -> f64) -> Option<f64> {
     // A generator of `spread` is judged whatever it asks.
     let asks = |run: &&&Point| run.server.is_some() || run.spread.is_some();
     let of_services = evidence.runs.iter().filter(asks);
     let busiest: Vec<f64> = of_services
-        .filter_map(|run| run.generators.iter().map(&share).reduce(f64::max))
+        .filter_map(|run| run.thread_loads.iter().map(&share).reduce(f64::max))
         .collect();
     median(&busiest)
 }
@@ -155,15 +155,15 @@ mod tests {
     use crate::checks::{Evidence, verdict};
     use crate::fixtures::{experiment, judge, point};
     use jostle_model::plan::Place;
-    use jostle_model::record::{Claim, Generator, Is, LimitedBy, Point, Server, Spread};
+    use jostle_model::record::{Claim, Is, LimitedBy, Point, Server, Spread, ThreadLoad};
 
     fn run(busy_share: f64) -> Point {
         let mut point = point();
         point.server = Some(Server::default());
-        point.generators = vec![Generator {
+        point.thread_loads = vec![ThreadLoad {
             busy_share,
             runqueue_share: 0.1,
-            ..Generator::default()
+            ..ThreadLoad::default()
         }];
         point
     }
@@ -207,7 +207,7 @@ mod tests {
             experiment.plan.carrier = Some(carrier);
             experiment.environment.cores = 8;
             let mut run = run(0.5);
-            run.generators[0].runqueue_share = runqueue_share;
+            run.thread_loads[0].runqueue_share = runqueue_share;
             let found = verdict(&Evidence {
                 experiment: &experiment,
                 runs: &[&run],
@@ -233,7 +233,7 @@ mod tests {
             experiment.environment.cores = cores;
             let mut run = run(0.5);
             run.at.workers = Some(workers);
-            run.generators[0].runqueue_share = 0.5;
+            run.thread_loads[0].runqueue_share = 0.5;
             let runs = [&run];
             let evidence = Evidence {
                 experiment: &experiment,
@@ -275,7 +275,7 @@ mod tests {
         local.server = None;
         assert_eq!(judge(&CHECK, &[local]), None);
         let mut unknown = run(1.0);
-        unknown.generators.clear();
+        unknown.thread_loads.clear();
         assert_eq!(judge(&CHECK, &[unknown]), None);
     }
 

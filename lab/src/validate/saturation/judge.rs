@@ -240,7 +240,7 @@ fn moved(figure: Figure, run: &Judged<'_>, beside: [&Judged<'_>; 2]) -> Option<f
 mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
-    use jostle_model::record::{Accounts, Generator, Machine, Server};
+    use jostle_model::record::{Accounts, Machine, Server, ThreadLoad};
 
     fn run(at: u32, rate: f64, busy_share: f64) -> Run {
         let planted = Planted {
@@ -260,9 +260,9 @@ mod tests {
                 window_s: 1.0,
                 throughput_per_s: rate,
                 server: Some(Server::default()),
-                generators: vec![Generator {
+                thread_loads: vec![ThreadLoad {
                     busy_share,
-                    ..Generator::default()
+                    ..ThreadLoad::default()
                 }],
                 cpu_s: Some(1.0),
                 machine: Machine {

@@ -299,7 +299,7 @@ fn list(judged: &[Judged<'_>], trials: &[Trial<'_>]) {
 
 /// Busy and waiting for a CPU, of the generator that was so the most.
 fn shares(point: &Point) -> (f64, f64) {
-    let generators = point.generators.iter();
+    let generators = point.thread_loads.iter();
     generators.fold((0.0, 0.0), |(busy, queued), generator| {
         (
             busy.max(generator.busy_share),

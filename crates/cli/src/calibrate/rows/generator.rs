@@ -69,7 +69,7 @@ fn starved(bench: &mut Bench) -> Result<Trial, Stop> {
     let how = format!("burn 2 {}", bench.cpus().last().copied().unwrap_or(0));
     pairs(bench, |bench, line| {
         let set = bench.measure_disturbed(line, &how)?;
-        let queued = set.points.iter().flat_map(|run| &run.generators);
+        let queued = set.points.iter().flat_map(|run| &run.thread_loads);
         let queued = queued
             .map(|generator| generator.runqueue_share)
             .fold(0.0, f64::max);

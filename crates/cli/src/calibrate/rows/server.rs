@@ -51,7 +51,7 @@ fn judge_slow(slow: &[&Point], quick: &[&Point]) -> Trial {
     let slept = total(slow, |run| noted(run, "slowed_ns"));
     let truth = slept / total(slow, |run| noted(run, "answered"));
     let (found, control) = (each_ns(slow), each_ns(quick));
-    let busy = slow.iter().flat_map(|run| &run.generators);
+    let busy = slow.iter().flat_map(|run| &run.thread_loads);
     let busy = busy
         .map(|generator| generator.busy_share)
         .fold(0.0, f64::max);
@@ -125,7 +125,7 @@ fn judge_counts(wrong: &[&Point], right: &[&Point]) -> Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jostle_model::record::{Generator, Reason, Server, Verdict};
+    use jostle_model::record::{Reason, Server, ThreadLoad, Verdict};
 
     fn flagged(check: &str) -> Verdict {
         Verdict::of(vec![Reason {
@@ -144,10 +144,10 @@ mod tests {
             truth: [("answered", 1_000.0), ("slowed_ns", 1e6 * slowed_us)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
-            generators: vec![Generator {
+            thread_loads: vec![ThreadLoad {
                 busy_share: 0.2,
                 runqueue_share: 0.0,
-                ..Generator::default()
+                ..ThreadLoad::default()
             }],
             ..Point::default()
         }

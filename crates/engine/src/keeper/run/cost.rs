@@ -1,23 +1,27 @@
 //! What the tool itself costs on a target, measured by one worker alone.
 
 use super::{Aborted, Children, Run, how_it_ended};
-use crate::order::CostOrder;
+use crate::workloads::locking::{Does, Locking};
 use jostle_sys::shared::{LINE, Region};
 use jostle_targets::Target;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-impl<T: Target> Run<'_, T> {
+impl<T: Target> Run<'_, Locking<'_, T>> {
     /// Measures the tool's own cost; see [`Crew::cost_process`].
-    pub fn cost(&self, cost: &CostOrder) -> Result<Vec<[f64; 4]>, Aborted> {
+    pub fn cost(&self, blocks: usize) -> Result<Vec<[f64; 4]>, Aborted> {
         const PATIENCE_NS: u64 = 60_000_000_000;
-        let region = Region::new(cost.blocks * 4 * 8 + LINE).map_err(|e| Aborted(e.to_string()))?;
-        let results: &[AtomicU64] = region.words64(0, cost.blocks * 4);
+        let Does::Contend(contend) = self.target.does else {
+            let what = "what the tool costs is measured of `contend` alone";
+            return Err(Aborted(format!("{}: {what}", self.order.target)));
+        };
+        let region = Region::new(blocks * 4 * 8 + LINE).map_err(|e| Aborted(e.to_string()))?;
+        let results: &[AtomicU64] = region.words64(0, blocks * 4);
         let crew = self.crew();
         let pid = self
             .desk
             .forker
-            .fork(|| crew.cost_process(cost, results))
+            .fork(|| crew.cost_process(contend, blocks, results))
             .map_err(|e| {
                 Aborted(format!(
                     "cannot fork a worker: {e}; raise the limit on processes"

@@ -3,9 +3,9 @@
 
 use super::{Aborted, Children, Driven, Reading, Run, asked};
 use crate::keeper::during::During;
+use crate::order::WorkloadOrder;
 use crate::page::Word;
 use crate::work::Work;
-use jostle_model::plan::Workload;
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
@@ -35,18 +35,19 @@ impl<T: Work> Run<'_, T> {
         self.fork_workers(children)?;
         self.await_ready(children)?;
         let ramp_ns = self.now() - start;
-        let before = match self.order.workload {
-            Workload::Hold => self.server_memory()?,
-            _ => None,
+        let holds = matches!(self.order.workload, WorkloadOrder::Hold(_));
+        let before = match holds {
+            true => self.server_memory()?,
+            false => None,
         };
         let during = self.start_during()?;
         self.books.server.look();
         let mut opened = Reading::default();
         let opens = self.start(children, |children| opened = self.read(children))?;
         self.watch.opens(opens);
-        let peak = match self.order.workload {
-            Workload::Hold => Some(self.peak(before, children)?),
-            _ => None,
+        let peak = match holds {
+            true => Some(self.peak(before, children)?),
+            false => None,
         };
         self.await_all(self.shared.finished(), children)?;
         let closed = self.read(children);
@@ -137,7 +138,9 @@ impl<T: Work> Run<'_, T> {
 
     fn lose_patience(&self, now: u64, moved: u64, deadline: u64, done: u64) -> Result<(), Aborted> {
         let still = now.saturating_sub(moved);
-        if still > STILL_PATIENCE_NS + self.order.call_timeout().0 {
+        let requests = self.order.workload.requests();
+        let one_takes = requests.map_or(0, |requests| requests.timeout.0);
+        if still > STILL_PATIENCE_NS + one_takes {
             return Err(Aborted(format!(
                 "{}: no worker got any further for {} s, after {done} calls in all; is a lock \
                  taken by somebody else, its owner dead, or a wake-up lost?",

@@ -15,7 +15,7 @@ impl<T: Work> Run<'_, T> {
     /// everybody at once when the parent no longer wants the result. What they
     /// measured is in shared memory.
     pub(in crate::keeper) fn drain(&self, children: &mut Children) {
-        let from = self.now() + self.order.grace().0;
+        let from = self.now() + self.order.workload.grace().0;
         let deadline = from + self.order.patience().0;
         children.reap();
         while !children.alive.is_empty() && self.now() < deadline {

@@ -2,9 +2,10 @@
 
 use super::{Aborted, Children, RAMP_PATIENCE_NS, Run, how_it_ended};
 use crate::crew::Crew;
+use crate::order::WorkloadOrder;
 use crate::page::{Stage, Word};
 use crate::work::Work;
-use jostle_model::plan::{Carrier, Workload};
+use jostle_model::plan::Carrier;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::Duration;
@@ -16,8 +17,9 @@ impl<T: Work> Run<'_, T> {
         if self.target.has_canary() {
             self.fork_canary(&crew, children)?;
         }
-        if self.order.workload == Workload::Spread {
-            let mut generators = (0..self.order.generators).map(|nth| self.order.generator(nth));
+        if let WorkloadOrder::Spread(spread) = &self.order.workload {
+            let of = spread.generators;
+            let mut generators = (0..of).map(|nth| self.order.dealt(nth, of));
             return generators.try_for_each(|workers| self.fork(&crew, workers, children));
         }
         if self.order.carrier != Carrier::Processes {

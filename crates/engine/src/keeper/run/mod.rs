@@ -22,12 +22,12 @@ use super::serve::Desk;
 use super::watch::Watch;
 use crate::crew::Crew;
 use crate::grants::Logs;
-use crate::order::{RunOrder, Yield};
+use crate::order::{RunOrder, Wants, WorkloadOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
 use crate::work::Work;
 use counted::Peak;
-use jostle_model::plan::{Measure, Workload};
+use jostle_model::plan::Measure;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
@@ -115,19 +115,20 @@ impl<'a, T: Work> Run<'a, T> {
             ))
         };
         let shared = Shared::new(order.workers).map_err(no_memory)?;
+        let wants = order.workload.wants();
         let target = make(&Setup {
             argument: spec.argument.as_deref(),
             ledger,
             workers: order.workers,
             keys: order.keys,
-            shared: order.shared > 0.0,
-            timed: order.acquire_timeout.is_some(),
+            shared: wants.shared,
+            timed: wants.timed,
             carrier: order.carrier,
-            range: order.range,
-            open_each: order.open_each,
+            range: wants.range,
+            open_each: wants.open_each,
             slots: order.slots,
             members: order.members,
-            holds_many: order.workload == Workload::Hold && order.operations > 1,
+            holds_many: wants.holds_many,
             lease: None,
             common_name: order.share.map(|share| share.names),
             seed: order.seed,
@@ -381,20 +382,22 @@ fn asked<T: Work>(target: &T, order: &RunOrder) -> Result<Option<ServerFigures>,
 fn witness(order: &RunOrder, excludes: bool) -> std::io::Result<Witness> {
     // Who holds different locks meets nobody whom to witness.
     let keys = match order.workload {
-        Workload::Hold => 1,
+        WorkloadOrder::Hold(_) => 1,
         _ => order.keys,
     };
-    let shared_mode = order.shared > 0.0;
-    Witness::new(keys, order.workers, order.range, excludes, shared_mode)
+    let Wants { range, shared, .. } = order.workload.wants();
+    Witness::new(keys, order.workers, range, excludes, shared)
 }
 
 /// One for each generator, where their CPU time is limited.
 fn groups(order: &RunOrder, ledger: &Ledger) -> Result<Vec<CpuGroup>, Aborted> {
-    let cpus = match order.generator_cpu {
-        Some(cpus) if order.workload == Workload::Spread => cpus,
-        _ => return Ok(Vec::new()),
+    let WorkloadOrder::Spread(spread) = &order.workload else {
+        return Ok(Vec::new());
     };
-    (0..order.generators)
+    let Some(cpus) = spread.generator_cpu else {
+        return Ok(Vec::new());
+    };
+    (0..spread.generators)
         .map(|_| CpuGroup::create(ledger, cpus))
         .collect::<Result<_, _>>()
         .map_err(|error| Aborted(format!("--generator-cpu: {error}")))

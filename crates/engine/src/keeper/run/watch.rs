@@ -24,13 +24,12 @@ impl<T: Work> Run<'_, T> {
         let pages = || (0..self.order.workers).map(|worker| self.shared.page(worker));
         let each: Vec<u64> = pages().map(|page| self.so_far(&page)).collect();
         let full = self.order.measure == Measure::Full;
-        let counted = self.order.is_counted();
-        let planned = self.order.operations * self.order.workers as u64;
+        let counted = self.order.workload.operations();
         Running {
             elapsed_ns,
-            window_ns: (!counted).then_some(self.order.window.0),
+            window_ns: counted.is_none().then_some(self.order.window.0),
             operations: each.iter().sum(),
-            planned: counted.then_some(planned),
+            planned: counted.map(|each| each * self.order.workers as u64),
             workers: each.len() as u64,
             none: each.iter().filter(|count| **count == 0).count() as u64,
             shares: shares(each),
@@ -56,7 +55,7 @@ impl<T: Work> Run<'_, T> {
         if let Some((name, merged)) = self.target.latency() {
             return Some((name.to_owned(), merged));
         }
-        let name = match self.order.pipeline {
+        let name = match self.order.workload.pipeline() {
             0 | 1 => "acquire_ns",
             _ => "batch_ns",
         };

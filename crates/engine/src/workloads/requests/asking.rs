@@ -1,10 +1,10 @@
 //! One request of one worker: made, stamped, judged and recorded. When it is due
 //! is for others to say.
 
+use super::Does;
 use super::page::{Outcome, Part, Sheet};
-use crate::order::RunOrder;
+use crate::order::{RequestOrder, RunOrder};
 use crate::page::{Page, Word};
-use jostle_model::plan::Workload;
 use jostle_sys::clock::Clock;
 use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
@@ -12,7 +12,7 @@ use jostle_targets::{CallError, Caller, Phases, Requests};
 
 /// A worker's side of the requests.
 pub struct Asking<'a> {
-    order: &'a RunOrder,
+    requests: &'a RequestOrder,
     clock: Clock,
     target: &'a dyn Requests,
     caller: Box<dyn Caller + 'a>,
@@ -20,10 +20,36 @@ pub struct Asking<'a> {
     page: Page<'a>,
     /// Its distributions.
     sheet: Sheet<'a>,
-    /// Number of its first request among those of all workers, and from one of its
-    /// own to the next.
+    numbers: Numbers,
+}
+
+/// Which of the requests of all workers are one worker's.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
     first: u64,
+    /// From one of its own to the next.
     step: u64,
+}
+
+impl Numbers {
+    /// Those of worker number `worker` of this host.
+    pub fn new(order: &RunOrder, does: Does<'_>, worker: usize) -> Numbers {
+        let number = order.number(worker) as u64;
+        let (first, step) = match does {
+            Does::Ask(ask) => (number * ask.operations, 1),
+            // How many each makes in a time is not known beforehand.
+            Does::Spread(_) => (number, order.workers_in_all() as u64),
+            // The schedule numbers them. Hosts have a schedule each, about equally long.
+            Does::Rate(_) => order
+                .share
+                .map_or((0, 1), |share| (share.nth as u64, share.hosts as u64)),
+        };
+        Numbers { first, step }
+    }
+
+    fn of(self, nth: u64) -> u64 {
+        self.first + nth * self.step
+    }
 }
 
 /// A request that was made.
@@ -50,35 +76,22 @@ impl Made {
 impl<'a> Asking<'a> {
     /// The caller of worker number `worker`.
     pub fn new(
-        order: &'a RunOrder,
+        requests: &'a RequestOrder,
+        numbers: Numbers,
         clock: Clock,
         target: &'a dyn Requests,
         caller: Box<dyn Caller + 'a>,
         page: Page<'a>,
         sheet: Sheet<'a>,
-        worker: usize,
     ) -> Asking<'a> {
-        let number = order.number(worker) as u64;
         Asking {
-            order,
+            requests,
+            numbers,
             clock,
             target,
             caller,
             page,
             sheet,
-            // At a rate the schedule numbers them; how many each makes in a time is not
-            // known beforehand.
-            first: match order.workload {
-                Workload::Rate => order.share.map_or(0, |share| share.nth as u64),
-                _ if order.is_counted() => number * order.operations,
-                _ => number,
-            },
-            step: match order.workload {
-                Workload::Spread => order.workers_in_all() as u64,
-                // Hosts have a schedule each, about equally long.
-                Workload::Rate => order.share.map_or(1, |share| share.hosts as u64),
-                _ => 1,
-            },
         }
     }
 
@@ -89,7 +102,7 @@ impl<'a> Asking<'a> {
         self.page.set(Word::PendingSince, phases.began().max(1));
         let answer = self.caller.call(number, &mut phases);
         let (outcome, child, ended) = match answer {
-            Ok(answer) if self.order.expects(self.target, answer.code) => {
+            Ok(answer) if self.requests.expects(self.target, answer.code) => {
                 (Outcome::Success(answer.code), answer.child, phases.ended())
             }
             Ok(answer) => (
@@ -129,10 +142,9 @@ impl<'a> Asking<'a> {
 
     /// What stands for `{n}` in request number `nth`.
     fn number(&self, nth: u64) -> u64 {
-        let request = self.order.requests.as_ref();
-        match request.and_then(|request| request.numbers) {
-            Some(numbers) => (self.first + nth * self.step) % numbers.max(1),
-            None => self.first + nth * self.step,
+        match self.requests.numbers {
+            Some(numbers) => self.numbers.of(nth) % numbers.max(1),
+            None => self.numbers.of(nth),
         }
     }
 

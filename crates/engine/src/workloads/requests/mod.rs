@@ -16,12 +16,13 @@ pub mod standstill;
 mod windowed;
 
 use crate::crew::Crew;
-use crate::order::{Merged, RequestOrder, RequestYield, RunOrder, Yield};
+use crate::order::{
+    AskOrder, Merged, RateOrder, RequestOrder, RequestYield, RunOrder, SpreadOrder, Yield,
+};
 use crate::page::Stage;
 use crate::page::Word;
 use crate::work::Work;
-use asking::Asking;
-use jostle_model::plan::Workload;
+use asking::{Asking, Numbers};
 use jostle_targets::{
     Caller, Entry, RequestSetup, Requests, ServerFigures, Setup, SetupError, caller,
 };
@@ -34,14 +35,47 @@ use std::time::Duration;
 
 /// What is asked, and where its workers note what came of it.
 #[derive(Debug)]
-pub struct Requesting {
+pub struct Requesting<'a> {
     target: Box<dyn Requests>,
+    does: Does<'a>,
     sheets: Sheets,
-    /// Where requests come at a rate.
-    pool: Option<Pool>,
+    due: Due,
 }
 
-impl Requesting {
+/// By workload.
+#[derive(Clone, Copy, Debug)]
+pub enum Does<'a> {
+    /// `stream`.
+    Ask(&'a AskOrder),
+    /// `rate`.
+    Rate(&'a RateOrder),
+    /// `spread`.
+    Spread(&'a SpreadOrder),
+}
+
+impl<'a> Does<'a> {
+    /// What is asked.
+    fn requests(self) -> &'a RequestOrder {
+        match self {
+            Does::Ask(ask) => &ask.requests,
+            Does::Rate(rate) => &rate.requests,
+            Does::Spread(spread) => &spread.requests,
+        }
+    }
+}
+
+/// When the next request of a worker is due.
+#[derive(Debug)]
+enum Due {
+    /// When the one before was answered, for a number of requests.
+    Counted(u64),
+    /// The same until the window closes; so many generators.
+    Windowed(usize),
+    /// By a schedule.
+    Scheduled(Pool),
+}
+
+impl<'a> Requesting<'a> {
     /// Prepares the target of an entry, a lock or not.
     ///
     /// # Errors
@@ -50,8 +84,9 @@ impl Requesting {
         entry: &Entry,
         setup: &Setup<'_>,
         order: &RunOrder,
-        request: &RequestOrder,
-    ) -> Result<Requesting, SetupError> {
+        does: Does<'a>,
+    ) -> Result<Requesting<'a>, SetupError> {
+        let request = does.requests();
         let target = caller::prepare(
             entry,
             &RequestSetup {
@@ -69,21 +104,26 @@ impl Requesting {
                 order.workers
             ))
         };
-        let open = request.open_loop.as_ref();
-        let pool = open.map(|open| Pool::new(order, open)).transpose();
-        let pool = pool.map_err(no_memory)?;
         // One more for what is not a worker's.
-        let count = order.workers + usize::from(pool.is_some());
+        let (due, count) = match does {
+            Does::Ask(ask) => (Due::Counted(ask.operations), order.workers),
+            Does::Spread(spread) => (Due::Windowed(spread.generators), order.workers),
+            Does::Rate(rate) => {
+                let pool = Pool::new(order, &rate.open_loop).map_err(no_memory)?;
+                (Due::Scheduled(pool), order.workers + 1)
+            }
+        };
         let sheets = Sheets::new(count, target.phases().len()).map_err(no_memory)?;
         Ok(Requesting {
             target,
+            does,
             sheets,
-            pool,
+            due,
         })
     }
 
     /// The window, once all workers have arrived.
-    fn window(crew: &Crew<'_, Requesting>) -> Window {
+    fn window(crew: &Crew<'_, Requesting<'_>>) -> Window {
         crew.await_all();
         Window {
             opens: crew.shared.opens().load(Acquire),
@@ -92,42 +132,42 @@ impl Requesting {
     }
 
     /// All requests of a worker, by the schedule of its workload. True if all went well.
-    fn ask_all(crew: &Crew<'_, Requesting>, worker: usize, asking: &mut Asking<'_>) -> bool {
+    fn ask_all(crew: &Crew<'_, Requesting<'_>>, worker: usize, asking: &mut Asking<'_>) -> bool {
         let page = crew.shared.page(worker);
-        if let Some(pool) = &crew.target.pool {
-            crew.wait_for_start(&page);
-            page.set(Word::Stage, Stage::Working as u64);
-            pool.work(asking, crew.clock, Requesting::window(crew));
-            return crew.leave(&page, Ok(()));
+        match &crew.target.due {
+            Due::Scheduled(pool) => {
+                crew.wait_for_start(&page);
+                page.set(Word::Stage, Stage::Working as u64);
+                pool.work(asking, crew.clock, Requesting::window(crew));
+                crew.leave(&page, Ok(()))
+            }
+            Due::Windowed(generators) => windowed::live(crew, *generators, worker, asking),
+            Due::Counted(operations) => crew.counted(worker, || {
+                page.set(Word::Stage, Stage::Working as u64);
+                Ok(closed::counted(asking, *operations))
+            }),
         }
-        if crew.order.workload == Workload::Spread {
-            return windowed::live(crew, worker, asking);
-        }
-        crew.counted(worker, || {
-            page.set(Word::Stage, Stage::Working as u64);
-            Ok(closed::counted(asking, crew.order.operations))
-        })
     }
 
     /// A worker's side of the requests, ready to be made.
-    fn asking<'a>(
-        crew: &Crew<'a, Requesting>,
-        caller: Box<dyn Caller + 'a>,
+    fn asking<'c>(
+        crew: &Crew<'c, Requesting<'c>>,
+        caller: Box<dyn Caller + 'c>,
         worker: usize,
-    ) -> Asking<'a> {
+    ) -> Asking<'c> {
         Asking::new(
-            crew.order,
+            crew.target.does.requests(),
+            Numbers::new(crew.order, crew.target.does, worker),
             crew.clock,
             &*crew.target.target,
             caller,
             crew.shared.page(worker),
             crew.target.sheets.sheet(worker),
-            worker,
         )
     }
 }
 
-impl Work for Requesting {
+impl Work for Requesting<'_> {
     // Clients of servers parse and encrypt.
     const THREAD_STACK: usize = 1 << 20;
 
@@ -155,7 +195,7 @@ impl Work for Requesting {
         (self.target.truth(), self.target.facts())
     }
 
-    fn live(crew: &Crew<'_, Requesting>, worker: usize) -> bool {
+    fn live(crew: &Crew<'_, Requesting<'_>>, worker: usize) -> bool {
         let page = crew.shared.page(worker);
         let caller = match crew.settle(worker, || {
             crew.target.target.join(crew.order.number(worker))
@@ -172,16 +212,16 @@ impl Work for Requesting {
         crew.part(&page, well, || asking.part())
     }
 
-    fn live_as_tasks(_crew: &Crew<'_, Requesting>) -> i32 {
+    fn live_as_tasks(_crew: &Crew<'_, Requesting<'_>>) -> i32 {
         // Refused before anything starts: a call that waits stops its thread.
         1
     }
 
     fn has_canary(&self) -> bool {
-        self.pool.is_some()
+        matches!(self.due, Due::Scheduled(_))
     }
 
-    fn live_as_canary(crew: &Crew<'_, Requesting>) -> i32 {
+    fn live_as_canary(crew: &Crew<'_, Requesting<'_>>) -> i32 {
         if crew.settle_beside().is_err() {
             return 1;
         }
@@ -193,9 +233,9 @@ impl Work for Requesting {
     }
 
     fn latency(&self) -> Option<(&'static str, Merged)> {
-        Some(match self.pool {
-            Some(_) => ("response_ns", self.sheets.merged(Part::Response)),
-            None => ("service_ns", self.sheets.merged(Part::Service)),
+        Some(match self.due {
+            Due::Scheduled(_) => ("response_ns", self.sheets.merged(Part::Response)),
+            Due::Counted(_) | Due::Windowed(_) => ("service_ns", self.sheets.merged(Part::Service)),
         })
     }
 
@@ -204,7 +244,7 @@ impl Work for Requesting {
         let phases = self.target.phases().iter().enumerate();
         let outcomes = self.sheets.outcomes();
         let name = |code: u32| self.target.code_name(code);
-        let expected = |code: u32| order.expects(&*self.target, code);
+        let expected = |code: u32| self.does.requests().expects(&*self.target, code);
         data.requests = Some(Box::new(RequestYield {
             phases: phases
                 .map(|(nth, phase)| ((*phase).to_owned(), merged(Part::Phase(nth))))
@@ -217,10 +257,13 @@ impl Work for Requesting {
                 .map(|(code, count)| (name(*code), *count))
                 .collect(),
             children_ns: outcomes.children_ns,
-            open_loop: self.pool.as_ref().map(|pool| {
-                let spare = self.sheets.sheet(order.workers);
-                Box::new(pool.settle(&self.sheets, &spare))
-            }),
+            open_loop: match &self.due {
+                Due::Scheduled(pool) => {
+                    let spare = self.sheets.sheet(order.workers);
+                    Some(Box::new(pool.settle(&self.sheets, &spare)))
+                }
+                Due::Counted(_) | Due::Windowed(_) => None,
+            },
         }));
         let unexpected = outcomes
             .answered

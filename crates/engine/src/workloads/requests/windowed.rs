@@ -13,10 +13,15 @@ use std::sync::atomic::Ordering::Acquire;
 
 /// The life of a worker that has joined. The first of each generator has an eye on
 /// whether their process runs at all. True if all went well.
-pub fn live(crew: &Crew<'_, Requesting>, worker: usize, asking: &mut Asking<'_>) -> bool {
+pub fn live(
+    crew: &Crew<'_, Requesting<'_>>,
+    generators: usize,
+    worker: usize,
+    asking: &mut Asking<'_>,
+) -> bool {
     let page = crew.shared.page(worker);
-    let mut generators = (0..crew.order.generators).map(|nth| crew.order.generator(nth).start);
-    let is_first = generators.any(|first| first == worker);
+    let mut firsts = (0..generators).map(|nth| crew.order.dealt(nth, generators).start);
+    let is_first = firsts.any(|first| first == worker);
     crew.wait_for_start(&page);
     page.set(Word::Stage, Stage::Working as u64);
     std::thread::scope(|scope| {

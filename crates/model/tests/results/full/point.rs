@@ -212,7 +212,7 @@ pub fn point() -> Point {
         names: Some("own".to_owned()),
         acquire_phase_s: Some(1.0),
         release_phase_s: Some(1.0),
-        generators: vec![Generator {
+        thread_loads: vec![ThreadLoad {
             busy_share: 0.5,
             runqueue_share: 0.1,
             process: Some(GeneratorProcess {

@@ -84,7 +84,10 @@ static MEASURES: &[Measure] = &[
         note: "share of its time, or of its CPU quota; from 0.9 on it is the limit",
         unit: |_| Unit::Share,
         of: |run| {
-            let shares = run.generators.iter().map(|generator| generator.busy_share);
+            let shares = run
+                .thread_loads
+                .iter()
+                .map(|generator| generator.busy_share);
             shares.reduce(f64::max).filter(|_| run.spread.is_some())
         },
     },
@@ -141,7 +144,7 @@ static MEASURES: &[Measure] = &[
         note: "running or runnable; near 100 % the tool is the limit",
         unit: |_| Unit::Share,
         of: |run| {
-            let shares = run.generators.iter().map(|g| g.busy_share);
+            let shares = run.thread_loads.iter().map(|g| g.busy_share);
             shares.reduce(f64::max)
         },
     },

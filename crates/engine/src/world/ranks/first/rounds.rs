@@ -322,5 +322,7 @@ impl<L: Link> First<L> {
 
 /// The longest that the workers of an order may take after the start.
 fn longest(order: &RunOrder) -> Duration {
-    Duration::from_nanos(order.warmup.0 + order.window.0 + order.patience().0 + order.grace().0)
+    Duration::from_nanos(
+        order.warmup.0 + order.window.0 + order.patience().0 + order.workload.grace().0,
+    )
 }

@@ -1,0 +1,25 @@
+//! What the workers of `stream` do: pairs of a lock, or requests.
+
+use super::RequestOrder;
+use jostle_model::plan::Names;
+use serde::{Deserialize, Serialize};
+
+/// Pairs of acquire and release, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamOrder {
+    /// Pairs of each worker.
+    pub operations: u64,
+    /// Whether the workers share one lock.
+    pub names: Names,
+    /// Pairs that are sent at once.
+    pub pipeline: usize,
+}
+
+/// Requests, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AskOrder {
+    /// Requests of each worker.
+    pub operations: u64,
+    /// What is asked.
+    pub requests: RequestOrder,
+}
