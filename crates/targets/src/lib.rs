@@ -75,6 +75,7 @@ table::targets! {
     lockd::Lockd,
     lockd_unix::LockdUnix,
     redis::Redis,
+    redisson::Redisson,
     memcached::Memcached,
     mariadb::Mariadb,
     #[cfg(feature = "etcd")] etcd::Etcd,

@@ -125,6 +125,26 @@ fn contention_on_redis_leaves_no_key() {
     }
 }
 
+/// A waiter whose attempt is over when the lock is granted to it gives it back.
+#[test]
+fn contention_by_redisson_s_recipe_leaves_no_key() {
+    let _beside = beside();
+    let redisson = redis().replace("redis:", "redisson:");
+    for (carrier, options) in [
+        ("processes", ""),
+        ("processes", "--acquire-timeout 3ms"),
+        ("tasks", ""),
+        ("tasks", "--acquire-timeout 3ms"),
+        ("tasks", "--try"),
+    ] {
+        let line = format!("contend {redisson} -w 20 -b 1ms -t 0.3 --as {carrier} {options}");
+        let point = as_json(&line).run().measures().leaves_nothing().point();
+        is_faultless(&point);
+        assert!(point.operations > 0, "{line}");
+        has_no_keys_left();
+    }
+}
+
 #[test]
 fn thousands_of_tasks_wait_in_order_for_one_lock() {
     let _beside = beside();

@@ -128,6 +128,7 @@ fn round_trips_are_those_of_the_recipe() {
     let _beside = beside();
     for (target, expected) in [
         ("redis", 2.0),
+        ("redisson", 2.0),
         ("lockd", 2.0),
         ("etcd", 2.0),
         ("zookeeper", 3.0),

@@ -98,7 +98,7 @@ pub trait Job {
     fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError>;
 
     /// The run is over: no attempt begins any more.
-    fn wind_up(&mut self) -> Next;
+    fn wind_up(&mut self, out: &mut Vec<u8>) -> Next;
 
     /// The task has come to its end, which may be an early one.
     fn ended(&mut self, well: bool);
@@ -606,7 +606,7 @@ impl<'a, J: Job> Generator<'a, J> {
             if matches!(task.state, State::Over | State::Done) {
                 continue;
             }
-            let next = task.job.wind_up();
+            let next = task.job.wind_up(task.link.out());
             if next == Next::Done {
                 if !task.job.is_answered() {
                     // A server that queues gives up what this connection, or its session,
