@@ -229,7 +229,7 @@ fn address(place: &str) -> Result<Address, SetupError> {
 pub(crate) static PROGRAM: Program = Program {
     file: "redis-server",
     places: &[],
-    package: "redis-server",
+    package: Some("redis-server"),
 };
 
 /// A server with room for the workers, which keeps nothing on disk.

@@ -186,6 +186,9 @@ impl<W: Wire> Lock for SteppedLock<W> {
                 None => {
                     heeds = false;
                     self.wire.give_up(&mut self.socket.out);
+                    if self.wire.is_left() {
+                        return Ok(Outcome::Interrupted);
+                    }
                 }
             }
         }

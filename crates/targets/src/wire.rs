@@ -147,6 +147,12 @@ pub trait Wire: std::fmt::Debug + Send {
     /// back. The answer is [`Answer::Taken`].
     fn give_up(&mut self, _out: &mut Vec<u8>) {}
 
+    /// Whether a request that was given up leaves nothing behind, so that nobody waits for
+    /// what it is answered with.
+    fn is_left(&self) -> bool {
+        false
+    }
+
     /// When the last request was put together that keeps the session alive, by
     /// `CLOCK_MONOTONIC`; None where there is no session.
     fn sent_ns(&self) -> Option<u64> {
