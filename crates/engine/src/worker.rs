@@ -118,6 +118,7 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
             .map_err(|e| e.to_string())
             .and_then(|mut lock| {
                 self.measure_cost(&mut lock, contend, blocks, results)
+                    .and_then(|()| lock.part())
                     .map_err(|e| e.to_string())
             });
         if let Err(message) = &measured {

@@ -495,7 +495,7 @@ impl Lock for EtcdLock {
 static PROGRAM: Program = Program {
     file: "etcd",
     places: &[],
-    package: "etcd-server",
+    package: Some("etcd-server"),
 };
 
 /// One server, as it comes.

@@ -30,6 +30,7 @@ pub mod wire;
 mod argument;
 mod command;
 mod file_set;
+mod http_head;
 mod librarian;
 mod listener;
 mod lock_requests;
@@ -75,10 +76,12 @@ table::targets! {
     lockd::Lockd,
     lockd_unix::LockdUnix,
     redis::Redis,
+    redisson::Redisson,
     memcached::Memcached,
     mariadb::Mariadb,
     #[cfg(feature = "etcd")] etcd::Etcd,
     zookeeper::Zookeeper,
+    consul::Consul,
     #[cfg(feature = "postgres")] postgres::Postgres,
     #[cfg(feature = "postgres")] postgres_try::PostgresTry,
     pipe::Pipe,

@@ -153,7 +153,7 @@ fn has_room(client: &mut Client, workers: usize) -> Result<(), SetupError> {
 static PROGRAM: Program = Program {
     file: "mariadbd",
     places: &["/usr/sbin"],
-    package: "mariadb-server",
+    package: Some("mariadb-server"),
 };
 
 /// A server with room for the workers, and otherwise as it comes.

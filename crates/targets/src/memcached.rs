@@ -374,7 +374,7 @@ fn meaning(line: Reply<'_>) -> Reply<'_> {
 static PROGRAM: Program = Program {
     file: "memcached",
     places: &[],
-    package: "memcached",
+    package: Some("memcached"),
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

@@ -48,7 +48,8 @@ impl Names {
         Ok(Names::of_run(setup.common_name.unwrap_or_else(own)))
     }
 
-    fn of_run(run: u64) -> Names {
+    /// The names of the run of this number.
+    pub(crate) fn of_run(run: u64) -> Names {
         let mut first = [b':'; BYTES];
         first[..PREFIX.len()].copy_from_slice(PREFIX);
         characters(run, &mut first[PREFIX.len()..LOCK_AT - 1]);

@@ -212,7 +212,7 @@ fn of_launched(address: &str, secret: &str) -> Login {
 pub(crate) static PROGRAM: Program = Program {
     file: "postgres",
     places: &["/usr/lib/postgresql/*"],
-    package: "postgresql",
+    package: Some("postgresql"),
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

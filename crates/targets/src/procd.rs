@@ -7,6 +7,7 @@
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::exec::Exec;
+use crate::http_head::{Foreign, Head};
 use crate::remote::{Address, Stream};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{CallError, ServerFigures, SetupError, surplus};
@@ -167,10 +168,10 @@ fn figures(address: &Address, token: Option<&str>) -> Result<ServerFigures, Setu
             return Err(bad("it closed the connection".to_owned()));
         }
         input.extend_from_slice(&buffer[..count]);
-        match Reply::read(&input) {
+        match Head::read(&input) {
             Ok(Some(reply)) => break reply,
             Ok(None) => {}
-            Err(what) => return Err(bad(what.to_owned())),
+            Err(Foreign) => return Err(bad(NONSENSE.to_owned())),
         }
     };
     if reply.status == 401 {
@@ -214,60 +215,15 @@ fn write_request(into: &mut Vec<u8>, target: &[u8], token: Option<&str>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// A whole reply at the beginning of what has come.
-#[derive(Debug, PartialEq, Eq)]
-struct Reply {
-    status: u16,
-    exit_code: Option<u8>,
-    closes: bool,
-    /// Bytes of the head.
-    head: usize,
-    /// Bytes of all.
-    length: usize,
-}
-
-impl Reply {
-    /// None while it is not whole.
-    fn read(bytes: &[u8]) -> Result<Option<Reply>, &'static str> {
-        const NONSENSE: &str = "this is not procd";
-        let mut headers = [httparse::EMPTY_HEADER; 16];
-        let mut parsed = httparse::Response::new(&mut headers);
-        let head = match parsed.parse(bytes).map_err(|_| NONSENSE)? {
-            httparse::Status::Complete(head) => head,
-            httparse::Status::Partial => return Ok(None),
-        };
-        let mut reply = Reply {
-            status: parsed.code.ok_or(NONSENSE)?,
-            exit_code: None,
-            closes: false,
-            head,
-            length: head,
-        };
-        for header in parsed.headers.iter() {
-            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-            let value = std::str::from_utf8(header.value).map_err(|_| NONSENSE)?;
-            match header.name.len() {
-                9 if is("exit-code") => {
-                    reply.exit_code = Some(value.parse().map_err(|_| NONSENSE)?);
-                }
-                10 if is("connection") => reply.closes = value.eq_ignore_ascii_case("close"),
-                14 if is("content-length") => {
-                    let body: usize = value.parse().map_err(|_| NONSENSE)?;
-                    reply.length = head.checked_add(body).ok_or(NONSENSE)?;
-                }
-                _ => {}
-            }
-        }
-        Ok((bytes.len() >= reply.length).then_some(reply))
-    }
-
-    fn code(&self) -> u32 {
-        match (self.status, self.exit_code) {
-            (200, Some(code)) => code.into(),
-            (status, _) => STATUSES + u32::from(status),
-        }
+/// The code of the call that an answer is to.
+fn code(answer: &Head) -> u32 {
+    match (answer.status, answer.exit_code) {
+        (200, Some(code)) => code.into(),
+        (status, _) => STATUSES + u32::from(status),
     }
 }
+
+const NONSENSE: &str = "this is not procd";
 
 /// An engine asked over connections that are kept.
 #[derive(Debug)]
@@ -370,7 +326,7 @@ impl Caller for KeptCaller<'_> {
             self.stream = Some(stream);
         }
         Ok(Answer {
-            code: reply.code(),
+            code: code(&reply),
             ..Answer::default()
         })
     }
@@ -385,7 +341,7 @@ impl Caller for KeptCaller<'_> {
 }
 
 impl KeptCaller<'_> {
-    fn receive(&mut self, mut stream: &Stream) -> Result<Reply, CallError> {
+    fn receive(&mut self, mut stream: &Stream) -> Result<Head, CallError> {
         let mut filled = 0;
         loop {
             if filled == self.input.len() {
@@ -402,11 +358,11 @@ impl KeptCaller<'_> {
                 }
                 Err(error) => return Err(failed("recv", &error)),
             }
-            let reply = Reply::read(&self.input[..filled]);
-            let reply = reply.map_err(|said| CallError {
+            let reply = Head::read(&self.input[..filled]);
+            let reply = reply.map_err(|Foreign| CallError {
                 call: "recv",
                 errno: Errno::PROTO.raw_os_error(),
-                said: Some(said),
+                said: Some(NONSENSE),
             })?;
             match reply {
                 Some(reply) if reply.length < filled => return Err(surplus::error("recv")),
@@ -567,36 +523,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_read_once_it_is_whole() {
-        let bytes = b"HTTP/1.1 200 OK\r\nExit-Code: 7\r\nContent-Length: 2\r\n\r\nab";
-        let whole = Reply {
-            status: 200,
-            exit_code: Some(7),
-            closes: false,
-            head: bytes.len() - 2,
-            length: bytes.len(),
-        };
-        for end in 0..bytes.len() {
-            assert_eq!(Reply::read(&bytes[..end]), Ok(None), "{end}");
-        }
-        assert_eq!(whole.code(), 7);
-        assert_eq!(Reply::read(bytes), Ok(Some(whole)));
-        let refused = b"HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-        let refused = Reply::read(refused).unwrap().unwrap();
-        assert!(refused.closes);
-        assert_eq!(refused.code(), STATUSES + 503);
-        let coded = b"HTTP/1.1 500 X\r\nExit-Code: 0\r\n\r\n";
-        assert_eq!(Reply::read(coded).unwrap().unwrap().code(), STATUSES + 500);
-        for nonsense in [
-            &b"SSH-2.0-x\r\n"[..],
-            b"HTTP/1.1 200 OK\r\nExit-Code: 256\r\n\r\n",
-            b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+    fn a_call_has_the_code_of_its_process_or_of_the_answer() {
+        for (head, expected) in [
+            ("200 OK\r\nExit-Code: 7", 7),
+            ("503 X\r\nConnection: close", STATUSES + 503),
+            ("500 X\r\nExit-Code: 0", STATUSES + 500),
         ] {
-            assert!(
-                Reply::read(nonsense).is_err(),
-                "{}",
-                nonsense.escape_ascii()
-            );
+            let answer = Head::read(format!("HTTP/1.1 {head}\r\n\r\n").as_bytes());
+            assert_eq!(code(&answer.unwrap().unwrap()), expected, "{head}");
         }
     }
 }

@@ -20,8 +20,8 @@ pub struct Program {
     /// Directories to look in beside `PATH`, first; a last part of `*` stands for the
     /// highest number there, followed by `bin`, as packages of several versions have it.
     pub places: &'static [&'static str],
-    /// The Debian package that brings it.
-    pub package: &'static str,
+    /// The Debian package that brings it; None where there is none.
+    pub package: Option<&'static str>,
 }
 
 impl Program {
@@ -35,9 +35,13 @@ impl Program {
         let mut all = named.chain(std::env::split_paths(&path));
         all.find_map(|directory| Some(directory.join(self.file)).filter(|file| file.is_file()))
             .ok_or_else(|| {
+                let remedy = match self.package {
+                    Some(package) => format!(": `apt install {package}` (Debian)"),
+                    None => ", and Debian has no package of it".to_owned(),
+                };
                 SetupError(format!(
-                    "the program `{}` is not installed: `apt install {}` (Debian)",
-                    self.file, self.package
+                    "the program `{}` is not installed{remedy}",
+                    self.file
                 ))
             })
     }
@@ -192,7 +196,7 @@ mod tests {
         let program = Program {
             file: "no-such-server",
             places: &["/usr/lib/postgresql/*", "/usr/sbin"],
-            package: "some-server",
+            package: Some("some-server"),
         };
         let error = program.find().unwrap_err().0;
         assert!(error.contains("apt install some-server"), "{error}");

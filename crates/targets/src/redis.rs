@@ -32,17 +32,23 @@ const RELEASE: &[u8] =
     b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
 /// A Redis.
+#[derive(Debug)]
 pub struct Redis {
-    address: Address,
-    password: Option<String>,
-    names: Names,
-    keys: usize,
-    lease_ms: u64,
+    server: Server,
     run: u64,
 }
 
+/// A server, and the names and the lease of this run's locks on it.
+pub(crate) struct Server {
+    address: Address,
+    password: Option<String>,
+    pub(crate) names: Names,
+    keys: usize,
+    pub(crate) lease_ms: u64,
+}
+
 /// Without the password.
-impl std::fmt::Debug for Redis {
+impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Redis at {}", self.address)
     }
@@ -94,11 +100,7 @@ impl Target for Redis {
     };
 
     fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        let Some(place) = argument else {
-            return Ok(());
-        };
-        let mut client = Client::admitted(&address(place)?, password().as_deref())?;
-        client.ask(&[b"PING"]).map(drop)
+        reach(argument)
     }
 
     fn launches() -> Option<&'static Program> {
@@ -106,7 +108,62 @@ impl Target for Redis {
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Redis, SetupError> {
-        Redis::reach(setup.argument)?;
+        Ok(Redis {
+            server: Server::prepare(setup)?,
+            run: setup.seed,
+        })
+    }
+
+    fn join(&self, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
+        let mut client = self.server.client()?;
+        let wire = self.wire(worker, &mut client)?;
+        Ok(RemoteLock::new(client, wire))
+    }
+
+    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
+        let mut client = self.server.client()?;
+        let wire = Box::new(self.wire(worker, &mut client)?);
+        let stream = client.into_stream();
+        Ok(Some(Dialled { stream, wire }))
+    }
+
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        self.server.remove_leftovers()
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let poll = ("poll_ns".to_owned(), POLL_NS as f64);
+        self.server.facts().into_iter().chain([poll]).collect()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.server.figures().map(Some)
+    }
+}
+
+impl Redis {
+    fn wire(&self, worker: usize, client: &mut Client) -> Result<RedisWire, SetupError> {
+        Ok(RedisWire {
+            names: self.server.names,
+            lease_ms: self.server.lease_ms.to_string().into_bytes(),
+            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
+            script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
+        })
+    }
+}
+
+/// Whether a server that the user named takes us.
+pub(crate) fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    let Some(place) = argument else {
+        return Ok(());
+    };
+    let mut client = Client::admitted(&address(place)?, password().as_deref())?;
+    client.ask(&[b"PING"]).map(drop)
+}
+
+impl Server {
+    pub(crate) fn prepare(setup: &Setup<'_>) -> Result<Server, SetupError> {
+        reach(setup.argument)?;
         let (address, password) = match setup.argument {
             Some(place) => (address(place)?, password()),
             None => {
@@ -114,7 +171,7 @@ impl Target for Redis {
                 (Address::Tcp(launched.address), Some(launched.secret))
             }
         };
-        Ok(Redis {
+        Ok(Server {
             address,
             password,
             names: Names::new(setup)?,
@@ -124,25 +181,15 @@ impl Target for Redis {
                 None if setup.holds_many => LONG_LEASE_MS,
                 None => LEASE_MS,
             },
-            run: setup.seed,
         })
     }
 
-    fn join(&self, worker: usize) -> Result<RemoteLock<RedisWire>, SetupError> {
-        let mut client = self.client()?;
-        let wire = self.wire(worker, &mut client)?;
-        Ok(RemoteLock::new(client, wire))
-    }
-
-    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let mut client = self.client()?;
-        let wire = Box::new(self.wire(worker, &mut client)?);
-        let stream = client.into_stream();
-        Ok(Some(Dialled { stream, wire }))
+    pub(crate) fn client(&self) -> Result<Client, SetupError> {
+        Client::admitted(&self.address, self.password.as_deref())
     }
 
     /// What a worker held that was killed would stay until its lease is over.
-    fn remove_leftovers(&self) -> Result<(), SetupError> {
+    pub(crate) fn remove_leftovers(&self) -> Result<(), SetupError> {
         let mut client = self.client()?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
             let last = self.keys.min(first + REMOVED_AT_ONCE);
@@ -154,26 +201,19 @@ impl Target for Redis {
         Ok(())
     }
 
-    fn facts(&self) -> BTreeMap<String, f64> {
-        let facts = [
-            (LEASE_FACT, self.lease_ms as f64 * 1e6),
-            ("poll_ns", POLL_NS as f64),
-        ];
-        facts
-            .map(|(name, value)| (name.to_owned(), value))
-            .into_iter()
-            .collect()
+    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
+        BTreeMap::from([(LEASE_FACT.to_owned(), self.lease_ms as f64 * 1e6)])
     }
 
-    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+    pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {
         let info = self.client()?.ask(&[b"INFO"])?;
-        Ok(Some(ServerFigures {
+        Ok(ServerFigures {
             // Redis counts commands, not locks.
             grants: None,
             pid: self.address.process(&info),
             memory_bytes: info_figure(&info, "used_memory"),
             ..ServerFigures::default()
-        }))
+        })
     }
 }
 
@@ -186,10 +226,10 @@ fn address(place: &str) -> Result<Address, SetupError> {
     Address::tcp(place).map_err(SetupError)
 }
 
-static PROGRAM: Program = Program {
+pub(crate) static PROGRAM: Program = Program {
     file: "redis-server",
     places: &[],
-    package: "redis-server",
+    package: Some("redis-server"),
 };
 
 /// A server with room for the workers, which keeps nothing on disk.
@@ -237,21 +277,6 @@ impl Recipe for Launch {
         let address = Address::Tcp(ground.address());
         let mut client = Client::admitted(&address, Some(&ground.secret))?;
         client.ask(&[b"PING"]).map(drop)
-    }
-}
-
-impl Redis {
-    fn client(&self) -> Result<Client, SetupError> {
-        Client::admitted(&self.address, self.password.as_deref())
-    }
-
-    fn wire(&self, worker: usize, client: &mut Client) -> Result<RedisWire, SetupError> {
-        Ok(RedisWire {
-            names: self.names,
-            lease_ms: self.lease_ms.to_string().into_bytes(),
-            value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
-            script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
-        })
     }
 }
 

@@ -100,11 +100,14 @@ impl Spec {
     /// # Errors
     /// For the user: the package to install, and how to name a server that runs.
     pub fn installed(&self) -> Result<(), SetupError> {
-        let found = self.launches().map_or(Ok(()), |p| p.find().map(drop));
-        found.map_err(|SetupError(missing)| {
+        let Some(program) = self.launches() else {
+            return Ok(());
+        };
+        let or = program.package.map_or("", |_| "or ");
+        program.find().map(drop).map_err(|SetupError(missing)| {
             let name = self.entry.name;
             SetupError(format!(
-                "{missing}; or name a server of yours, such as {name}://HOST:PORT"
+                "{missing}; {or}name a server of yours, such as {name}://HOST:PORT"
             ))
         })
     }

@@ -10,6 +10,7 @@ use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
 use crate::{CallError, Lock, Mode, Outcome, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,7 @@ impl<W: Wire> SteppedLock<W> {
         let name = wire.name(request);
         socket.send(name)?;
         loop {
-            match socket.read(name, wire.patience_ns())? {
+            match socket.hear(name, wire)? {
                 Heard::Bytes => {}
                 Heard::Late => {
                     wire.due(&mut socket.out)?;
@@ -105,6 +106,30 @@ impl Socket {
         self.traffic.sent(self.out.len());
         self.out.clear();
         sent.map_err(|error| CallError::from_system(name, &error))
+    }
+
+    /// As long as the wire has patience.
+    fn hear(&mut self, name: &'static str, wire: &impl Wire) -> Result<Heard, CallError> {
+        match wire.patience_ns() {
+            Some(patience_ns) if wire.is_on_time() => match self.await_bytes(patience_ns) {
+                Ok(0) => Ok(Heard::Late),
+                Ok(_) => self.read(name, None),
+                Err(Errno::INTR) => Ok(Heard::Interrupted),
+                Err(errno) => Err(CallError::new(name, errno)),
+            },
+            patience_ns => self.read(name, patience_ns),
+        }
+    }
+
+    /// On time: the timeout of a read counts in the kernel's wheel of timers, which turns
+    /// in steps of up to an eighth of it.
+    fn await_bytes(&self, patience_ns: u64) -> Result<usize, Errno> {
+        let timeout = Timespec {
+            tv_sec: (patience_ns / 1_000_000_000) as i64,
+            tv_nsec: (patience_ns % 1_000_000_000) as _,
+        };
+        let mut watched = [PollFd::new(&self.stream, PollFlags::IN)];
+        poll(&mut watched, Some(&timeout))
     }
 
     fn read(&mut self, name: &'static str, patience_ns: Option<u64>) -> Result<Heard, CallError> {
@@ -161,6 +186,9 @@ impl<W: Wire> Lock for SteppedLock<W> {
                 None => {
                     heeds = false;
                     self.wire.give_up(&mut self.socket.out);
+                    if self.wire.is_left() {
+                        return Ok(Outcome::Interrupted);
+                    }
                 }
             }
         }

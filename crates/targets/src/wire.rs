@@ -112,6 +112,12 @@ pub trait Wire: std::fmt::Debug + Send {
     /// and its locks.
     fn polls_every_ns(&self) -> Option<u64>;
 
+    /// Whether a lock stays granted that was asked for on a connection that has ended
+    /// since: the answer is then waited for, and the lock given back.
+    fn outlives_connection(&self) -> bool {
+        self.polls_every_ns().is_some()
+    }
+
     /// After [`Answer::Pending`], appends the next request of the acquisition, if it is
     /// ours to speak.
     fn go_on(&mut self, _out: &mut Vec<u8>) {}
@@ -120,6 +126,12 @@ pub trait Wire: std::fmt::Debug + Send {
     /// needs that has to be kept alive; None: for ever.
     fn patience_ns(&self) -> Option<u64> {
         None
+    }
+
+    /// Whether the end of the patience is to be met to the millisecond, because a request
+    /// follows that nobody is to wait for.
+    fn is_on_time(&self) -> bool {
+        false
     }
 
     /// The patience is over: appends what keeps the session alive, or ends the attempt
@@ -134,6 +146,12 @@ pub trait Wire: std::fmt::Debug + Send {
     /// Nobody wants the lock any more that was asked for: appends what takes the request
     /// back. The answer is [`Answer::Taken`].
     fn give_up(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Whether a request that was given up leaves nothing behind, so that nobody waits for
+    /// what it is answered with.
+    fn is_left(&self) -> bool {
+        false
+    }
 
     /// When the last request was put together that keeps the session alive, by
     /// `CLOCK_MONOTONIC`; None where there is no session.
@@ -171,18 +189,20 @@ impl<'a> Reply<'a> {
     pub fn decode(input: &'a [u8], call: &'static str) -> Decoded<'a> {
         let whole =
             token::next(input, LONGEST_REPLY).map_err(|_| CallError::new(call, Errno::PROTO))?;
-        Ok(whole.map(|(token, length)| {
-            let reply = match token {
-                Token::Integer(number) => Reply::Integer(number),
-                Token::Nil => Reply::Nil,
-                Token::Error(text) => Reply::Error(text),
-                Token::Bulk(text) | Token::Simple(text) | Token::Verbatim(_, text) => {
-                    Reply::Text(text)
-                }
-                _ => Reply::Text(b""),
-            };
-            (reply, length)
-        }))
+        Ok(whole.map(|(token, length)| (Reply::of(token), length)))
+    }
+
+    /// What a piece of Redis's protocol means that is one by itself; the header of an
+    /// aggregate is an empty text.
+    #[inline]
+    pub(crate) fn of(token: Token<'a>) -> Reply<'a> {
+        match token {
+            Token::Integer(number) => Reply::Integer(number),
+            Token::Nil => Reply::Nil,
+            Token::Error(text) => Reply::Error(text),
+            Token::Bulk(text) | Token::Simple(text) | Token::Verbatim(_, text) => Reply::Text(text),
+            _ => Reply::Text(b""),
+        }
     }
 }
 

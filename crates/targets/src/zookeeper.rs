@@ -233,13 +233,13 @@ fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<(
 static PROGRAM: Program = Program {
     file: "zookeeper.jar",
     places: &["/usr/share/java"],
-    package: "zookeeper",
+    package: Some("zookeeper"),
 };
 
 static JAVA: Program = Program {
     file: "java",
     places: &[],
-    package: "default-jre-headless",
+    package: Some("default-jre-headless"),
 };
 
 /// One server, as it comes, with room for any number of connections.

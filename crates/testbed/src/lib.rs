@@ -5,6 +5,8 @@
 //! An ordinary dependency: of tests, of `lab` (`cargo xtask validate`, `peers`) and of
 //! `xtask`. Nothing that users install is linked with it.
 
+#[cfg(feature = "lock-servers")]
+pub mod fake_consul;
 pub mod hosts;
 pub mod leash;
 #[cfg(feature = "lock-servers")]

@@ -6,6 +6,7 @@
     reason = "a test whose server does not start has failed"
 )]
 
+use crate::fake_consul::FakeConsul;
 use crate::shell;
 use jostle_lockd::{Config, Server};
 use jostle_model::plan::{Carrier, Range};
@@ -150,6 +151,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
 pub fn argument(target: &str) -> Option<&'static str> {
     match target {
         "redis" => Some(redis()),
+        "consul" => Some(consul()),
         "pipe" => Some(python_lock()),
         "lib" => Some(library()),
         _ => None,
@@ -247,6 +249,16 @@ fn redis() -> &'static str {
         };
         redis.get_or_init(make).1
     })
+}
+
+/// A server that answers as Consul does, as `//HOST:PORT`; each test has its own.
+fn consul() -> &'static str {
+    thread_local!(static CONSUL: OnceLock<&'static str> = const { OnceLock::new() });
+    let make = || {
+        let fake = FakeConsul::start().unwrap();
+        format!("//{}", fake.address).leak() as &'static str
+    };
+    CONSUL.with(|consul| *consul.get_or_init(make))
 }
 
 /// The same with a password, as `redis://HOST:PORT`, and a jostled of that kind.

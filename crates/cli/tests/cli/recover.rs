@@ -101,32 +101,34 @@ fn of_a_lease_that_ends_while_its_owner_is_stopped_two_believe_to_own() {
     let _beside = beside();
     must_have("redis-server", "redis-server");
     let place = Place::new();
-    let line = "recover redis --fault kill,stop --runs 1 --waiters 2 --lease 1s --pause 300ms";
+    let line = "recover redis redisson --fault kill,stop --runs 1 --waiters 2 --lease 1s";
     let done = place
-        .jostle(&format!("{line} --within 20s -o r.jsonl"))
+        .jostle(&format!("{line} --pause 300ms --within 20s -o r.jsonl"))
         .run();
     done.measures()
         .leaves_nothing()
-        .prints("two believed that they owned for up to")
-        .prints("the old owner was told by its release");
+        .prints("two believed that they owned")
+        .prints("the old owner was told by its");
     let points = place.points("r.jsonl");
     points.iter().for_each(is_sound);
-    for fault in [Fault::Kill, Fault::Stop] {
-        let run = of(&points, "redis", fault);
-        assert_eq!(run.lease_ns, Some(1_000 * MS));
-        assert!(run.after_lease_ns.unwrap() >= 0, "{run:?}");
-        // Nobody keeps a queue.
-        assert_eq!(run.served, 2);
+    for target in ["redis", "redisson"] {
+        for fault in [Fault::Kill, Fault::Stop] {
+            let run = of(&points, target, fault);
+            assert_eq!(run.lease_ns, Some(1_000 * MS));
+            assert!(run.after_lease_ns.unwrap() >= 0, "{run:?}");
+            // Nobody keeps a queue.
+            assert_eq!(run.served, 2);
+        }
+        let stopped = of(&points, target, Fault::Stop);
+        assert_eq!((stopped.told, stopped.write_refused), (Some(true), None));
+        let (believed, ran) = (
+            stopped.two_believed_ns.unwrap(),
+            stopped.two_ran_ns.unwrap(),
+        );
+        assert!(ran <= believed, "{stopped:?}");
+        let said = stopped.history.iter().find_map(|event| event.said.clone());
+        assert!(said.unwrap().contains("the lease was over"));
     }
-    let stopped = of(&points, "redis", Fault::Stop);
-    assert_eq!((stopped.told, stopped.write_refused), (Some(true), None));
-    let (believed, ran) = (
-        stopped.two_believed_ns.unwrap(),
-        stopped.two_ran_ns.unwrap(),
-    );
-    assert!(ran <= believed, "{stopped:?}");
-    let said = stopped.history.iter().find_map(|event| event.said.clone());
-    assert!(said.unwrap().contains("the lease was over"));
 }
 
 /// It hears nothing, and goes on as if it owned.

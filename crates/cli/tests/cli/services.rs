@@ -4,6 +4,7 @@
 
 use crate::common::{Jostle, Place, alone, beside, in_five_tries_unless_disturbed, jostle, reason};
 use jostle_model::record::{Is, Point};
+use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -122,6 +123,50 @@ fn contention_on_redis_leaves_no_key() {
             assert!(point.operations > 0, "{line}");
             has_no_keys_left();
         }
+    }
+}
+
+/// A waiter whose attempt is over when the lock is granted to it gives it back.
+#[test]
+fn contention_by_redisson_s_recipe_leaves_no_key() {
+    let _beside = beside();
+    let redisson = redis().replace("redis:", "redisson:");
+    for (carrier, options) in [
+        ("processes", ""),
+        ("processes", "--acquire-timeout 3ms"),
+        ("tasks", ""),
+        ("tasks", "--acquire-timeout 3ms"),
+        ("tasks", "--try"),
+    ] {
+        let line = format!("contend {redisson} -w 20 -b 1ms -t 0.3 --as {carrier} {options}");
+        let point = as_json(&line).run().measures().leaves_nothing().point();
+        is_faultless(&point);
+        assert!(point.operations > 0, "{line}");
+        has_no_keys_left();
+    }
+}
+
+/// On a server of ours that answers as Consul does.
+#[test]
+fn every_verb_takes_consul_and_leaves_neither_sessions_nor_keys() {
+    let _beside = beside();
+    let fake = FakeConsul::start().unwrap();
+    let consul = format!("consul://{}", fake.address);
+    for (line, operations) in [
+        ("stream -n 100 -w 2 --as processes", Some(200)),
+        ("hold --keys 50 -w 2 --as tasks", Some(100)),
+        ("contend -w 8 -b 1ms -t 0.3 --as processes", None),
+        (
+            "contend -w 8 -b 1ms -t 0.3 --as tasks --acquire-timeout 20ms",
+            None,
+        ),
+    ] {
+        let run = as_json(&format!("{line} {consul}")).run();
+        let point = run.measures().leaves_nothing().point();
+        is_faultless(&point);
+        assert!(point.operations > 0, "{line}");
+        assert!(operations.is_none_or(|count| count == point.operations));
+        assert_eq!(fake.left(), [0, 0], "{line}: sessions and keys");
     }
 }
 

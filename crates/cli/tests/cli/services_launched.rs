@@ -27,11 +27,10 @@ fn program(entry: &Entry) -> Option<&'static Program> {
     visit(entry, Launches)
 }
 
+/// Those whose program a Debian package brings.
 fn launching() -> impl Iterator<Item = &'static Entry> {
-    TABLE
-        .iter()
-        .copied()
-        .filter(|entry| program(entry).is_some())
+    let packaged = |entry: &&Entry| program(entry).is_some_and(|program| program.package.is_some());
+    TABLE.iter().copied().filter(packaged)
 }
 
 fn as_json(line: &str) -> Jostle {
@@ -128,6 +127,7 @@ fn round_trips_are_those_of_the_recipe() {
     let _beside = beside();
     for (target, expected) in [
         ("redis", 2.0),
+        ("redisson", 2.0),
         ("lockd", 2.0),
         ("etcd", 2.0),
         ("zookeeper", 3.0),
@@ -338,7 +338,14 @@ fn what_is_another_server_or_none_is_told() {
             let _ = stream.read(&mut [0; 512]);
         }
     });
-    for name in ["postgres", "mariadb", "memcached", "etcd", "zookeeper"] {
+    for name in [
+        "postgres",
+        "mariadb",
+        "memcached",
+        "etcd",
+        "zookeeper",
+        "consul",
+    ] {
         let line = format!("stream {name}://{place} -n 20");
         let done = as_json(&line).run().exits(1).leaves_nothing();
         if name != "etcd" {
@@ -356,6 +363,15 @@ fn what_is_another_server_or_none_is_told() {
 fn a_program_that_is_not_installed_is_a_usage_error_with_its_package() {
     let line = "contend flock memcached -w 2 -t 0.1 --runs 1";
     let done = jostle(line).under("env PATH=/nowhere").run();
+    let consul = jostle("contend flock consul -w 2 -t 0.1 --runs 1").under("env PATH=/nowhere");
+    consul
+        .run()
+        .exits(2)
+        .says(
+            "consul: the program `consul` is not installed, and Debian has no package of it; name a \
+             server of yours, such as consul://HOST:PORT",
+        )
+        .prints_nothing();
     done.exits(2)
         .says(
             "memcached: the program `memcached` is not installed: `apt install memcached` \

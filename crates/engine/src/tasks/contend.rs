@@ -270,7 +270,7 @@ impl Job for Contending<'_> {
     }
 
     /// A hold in progress is finished.
-    fn wind_up(&mut self) -> Next {
+    fn wind_up(&mut self, out: &mut Vec<u8>) -> Next {
         self.over = true;
         if !self.is_full() {
             self.look();
@@ -282,10 +282,12 @@ impl Job for Contending<'_> {
                 if self.is_full() {
                     self.notes.censored(self.attempt);
                 }
-                // Without a queue the answer is on its way, and may be a grant
-                // that outlives the connection.
-                match self.state == State::Asked && self.wire.polls_every_ns().is_some() {
-                    true => Next::Same,
+                // The answer may be a grant that outlives the connection.
+                match self.state == State::Asked && self.wire.outlives_connection() {
+                    true => {
+                        self.wire.give_up(out);
+                        Next::Same
+                    }
                     false => Next::Done,
                 }
             }

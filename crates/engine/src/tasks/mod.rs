@@ -83,7 +83,7 @@ pub trait Job {
     fn due(&mut self, out: &mut Vec<u8>) -> Result<Next, CallError>;
 
     /// The run is over: no attempt begins any more.
-    fn wind_up(&mut self) -> Next;
+    fn wind_up(&mut self, out: &mut Vec<u8>) -> Next;
 
     /// The task has come to its end, which may be an early one.
     fn ended(&mut self, well: bool);

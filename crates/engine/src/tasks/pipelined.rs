@@ -240,7 +240,7 @@ impl Job for Pipelined<'_> {
         Ok(self.go_on(out))
     }
 
-    fn wind_up(&mut self) -> Next {
+    fn wind_up(&mut self, _out: &mut Vec<u8>) -> Next {
         Next::Done
     }
 

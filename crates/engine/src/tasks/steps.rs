@@ -223,7 +223,7 @@ impl Job for Steps<'_> {
         })
     }
 
-    fn wind_up(&mut self) -> Next {
+    fn wind_up(&mut self, _out: &mut Vec<u8>) -> Next {
         Next::Done
     }
 

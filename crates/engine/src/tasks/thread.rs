@@ -337,7 +337,7 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
             if matches!(task.state, State::Over | State::Done) {
                 continue;
             }
-            let next = task.job.wind_up();
+            let next = task.job.wind_up(task.link.out());
             if next == Next::Done {
                 if !task.job.is_answered() {
                     // A server that queues gives up what this connection, or its session,

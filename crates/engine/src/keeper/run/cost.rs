@@ -48,6 +48,10 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
             }
             children.reap();
         }
+        self.target
+            .target
+            .remove_leftovers()
+            .map_err(|error| Aborted(format!("{}: {error}", self.order.target)))?;
         match (self.shared.page(0).message(), children.ended.first()) {
             (Some(message), _) => Err(Aborted(format!("{}: {message}", self.order.target))),
             (None, Some((ended, _))) if ended.code != Some(0) => Err(Aborted(format!(

@@ -1,0 +1,338 @@
+//! `consul`: the lock of Consul's client library (`api.Lock`). A worker has a session with
+//! a time to live. It looks at the lock's key, acquires it with the session where no other
+//! session has it, and else asks for the key again by a query that is answered when the key
+//! changes. The key's ModifyIndex is the fencing token.
+//!
+//! Which request follows which answer stands in `wire`.
+
+mod wire;
+
+use crate::names::Names;
+use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+use crate::remote::{Address, Client};
+use crate::stepped::SteppedLock;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::Request;
+use wire::ConsulWire;
+
+/// The library's time to live of a session. Consul refuses a shorter one than 10 s.
+const TTL: Duration = Duration::from_secs(15);
+const LEAST_TTL: Duration = Duration::from_secs(10);
+
+/// After a session has ended by itself, Consul grants what it had to nobody for so long:
+/// the default.
+const LOCK_DELAY: Duration = Duration::from_secs(15);
+
+/// How long an answer may take that set-up needs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where Consul's own programs look for a token.
+const TOKEN: &str = "CONSUL_HTTP_TOKEN";
+
+/// A Consul.
+pub struct Consul {
+    server: Server,
+    names: Names,
+    /// With other hosts.
+    is_shared: bool,
+    ttl: Duration,
+    /// Its process, where it was launched.
+    pid: Option<u32>,
+    version: Option<f64>,
+}
+
+/// Without the token.
+impl std::fmt::Debug for Consul {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Consul at {}", self.server.address)
+    }
+}
+
+impl Target for Consul {
+    type Lock = SteppedLock<ConsulWire>;
+
+    const ENTRY: Entry = Entry {
+        name: "consul",
+        aliases: &[],
+        argument: Some("//HOST:PORT"),
+        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        family: Family::Service,
+        summary: "Consul by its library's recipe: a session acquires a key, waiters watch the key",
+        details: "Without an address, a server launched for the run, where the program consul is \
+                  installed; Debian has no package of it. As api.Lock of Consul's library, over HTTP: \
+                  a worker reads the lock's key, acquires it with its session where no session has \
+                  it, and else asks by a blocking query, which is answered when the key changes; all \
+                  waiters of a lock are woken, and none is served in order. One session for each \
+                  worker, with a time to live of 15 s (Consul takes none below 10 s), which is \
+                  renewed every half of it while a worker acquires, waits or releases. Durable; \
+                  replicated where the server is one of several; the key's ModifyIndex is the \
+                  fencing token. A dead owner's lock is free after up to twice the session's time to \
+                  live, and a lock-delay of 15 s (`lease_lag_ns` in the result). A worker that \
+                  holds for longer than its session loses the lock. The token of a server that \
+                  wants one is $CONSUL_HTTP_TOKEN. No TLS.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            remote: true,
+            tasks: true,
+            durable: true,
+            replicated: true,
+            fenced: true,
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| Server::named(place)?.has_leader())
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Consul, SetupError> {
+        let (server, pid) = match setup.argument {
+            Some(place) => (Server::named(place)?, None),
+            None => {
+                let launched = setup.launcher.follow(&Launch::new()?)?;
+                let address = Address::Tcp(launched.address);
+                (Server::new(address, None), Some(launched.pid))
+            }
+        };
+        server.has_leader()?;
+        Ok(Consul {
+            version: server.version(),
+            server,
+            names: Names::new(setup)?,
+            is_shared: setup.common_name.is_some(),
+            ttl: setup.lease.map_or(TTL, |lease| lease.max(LEAST_TTL)),
+            pid,
+        })
+    }
+
+    fn join(&self, _worker: usize) -> Result<SteppedLock<ConsulWire>, SetupError> {
+        let wire = self.wire()?;
+        let client = Client::connect(&self.server.address)?;
+        Ok(SteppedLock::new(client.into_stream(), wire))
+    }
+
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        let wire = Box::new(self.wire()?);
+        let client = Client::connect(&self.server.address)?;
+        Ok(Some(Dialled {
+            stream: client.into_stream(),
+            wire,
+        }))
+    }
+
+    /// The sessions of workers that were killed, and the keys, which stay where nobody has
+    /// them.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let own = self.session_name();
+        let sessions = self.server.json("GET", "/v1/session/list", "")?;
+        for session in sessions.as_array().into_iter().flatten() {
+            if session["Name"] == own.as_str()
+                && let Some(id) = session["ID"].as_str()
+            {
+                let path = format!("/v1/session/destroy/{id}");
+                self.server.json("PUT", &path, "")?;
+            }
+        }
+        let path = format!("/v1/kv/{own}?recurse=true");
+        self.server.json("DELETE", &path, "").map(drop)
+    }
+
+    /// A key that nobody has stays until it is deleted. Where other hosts use the same
+    /// names, they may not be done yet.
+    fn finish(&self) -> Result<(), SetupError> {
+        match self.is_shared {
+            true => Ok(()),
+            false => self.remove_leftovers(),
+        }
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(Some(ServerFigures {
+            // It counts calls, not locks.
+            pid: self.pid,
+            ..ServerFigures::default()
+        }))
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let ns = |time: Duration| time.as_nanos() as f64;
+        // A session is ended between once and twice its time to live after its renewal.
+        let lag = self.ttl + LOCK_DELAY;
+        let facts = [
+            Some((LEASE_FACT, ns(self.ttl))),
+            Some((LEASE_LAG_FACT, ns(lag))),
+            self.version.map(|version| ("server_version", version)),
+        ];
+        let facts = facts.into_iter().flatten();
+        facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+impl Consul {
+    /// What all names of the run begin with is what its sessions are called.
+    fn session_name(&self) -> String {
+        String::from_utf8_lossy(self.names.prefix()).into_owned()
+    }
+
+    /// For a session of its own.
+    fn wire(&self) -> Result<ConsulWire, SetupError> {
+        let asked_ns = jostle_sys::clock::monotonic();
+        let wanted = serde_json::json!({
+            "Name": self.session_name(),
+            "TTL": format!("{}ms", self.ttl.as_millis()),
+            "LockDelay": format!("{}s", LOCK_DELAY.as_secs()),
+        });
+        let path = "/v1/session/create";
+        let made = self.server.json("PUT", path, &wanted.to_string())?;
+        let Some(session) = made["ID"].as_str() else {
+            return Err(self.server.told("its answer to a session has no ID"));
+        };
+        let common = wire::Common {
+            names: self.names,
+            host: self.server.address.to_string(),
+            token: self.server.token.clone(),
+            ttl_ns: self.ttl.as_nanos() as u64,
+        };
+        Ok(ConsulWire::new(common, session, asked_ns))
+    }
+}
+
+/// What is asked before and after a run.
+struct Server {
+    address: Address,
+    token: Option<String>,
+    agent: Agent,
+}
+
+impl Server {
+    fn new(address: Address, token: Option<String>) -> Server {
+        let agent = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .http_status_as_error(false)
+            .proxy(None)
+            // Workers are forked: none may find another's connection in its pool.
+            .max_idle_connections(0)
+            .build();
+        Server {
+            address,
+            token,
+            agent: agent.into(),
+        }
+    }
+
+    fn named(place: &str) -> Result<Server, SetupError> {
+        let address = Address::tcp(place).map_err(SetupError)?;
+        let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+        Ok(Server::new(address, token))
+    }
+
+    fn told(&self, said: &str) -> SetupError {
+        SetupError(format!("Consul at {}: {said}", self.address))
+    }
+
+    /// Its answer to a request, which must be a good one.
+    fn json(&self, method: &str, path: &str, body: &str) -> Result<Value, SetupError> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.address));
+        if let Some(token) = &self.token {
+            request = request.header("X-Consul-Token", token);
+        }
+        let request = request.body(body.to_owned());
+        let request = request.map_err(|error| self.told(&error.to_string()))?;
+        let answer = self.agent.run(request);
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
+        let text = answer.body_mut().read_to_string();
+        let text = text.map_err(|error| self.told(&error.to_string()))?;
+        match answer.status().as_u16() {
+            200 => serde_json::from_str(&text).map_err(|_| self.foreign()),
+            403 => Err(self.told(&format!("{}; set ${TOKEN}", text.trim()))),
+            _ if text.is_empty() => Err(self.foreign()),
+            _ => Err(self.told(text.trim())),
+        }
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> SetupError {
+        match error {
+            ureq::Error::Protocol(_) | ureq::Error::Http(_) => self.foreign(),
+            error => self.told(&format!("{error}; is the server running there?")),
+        }
+    }
+
+    fn foreign(&self) -> SetupError {
+        self.told("what answers there does not speak Consul's protocol")
+    }
+
+    /// Without one nothing is granted.
+    fn has_leader(&self) -> Result<(), SetupError> {
+        match self.json("GET", "/v1/status/leader", "")?.as_str() {
+            Some("") => Err(self.told("its cluster has no leader")),
+            Some(_) => Ok(()),
+            None => Err(self.foreign()),
+        }
+    }
+
+    /// Where a token lets us ask for it.
+    fn version(&self) -> Option<f64> {
+        let told = self.json("GET", "/v1/agent/self", "").ok()?;
+        crate::login::version(told.pointer("/Config/Version")?.as_str()?)
+    }
+}
+
+static PROGRAM: Program = Program {
+    file: "consul",
+    places: &[],
+    package: None,
+};
+
+/// One server, as it comes, without what is not asked for locks.
+#[derive(Debug)]
+pub struct Launch {
+    /// For its peers, of which there are none.
+    ports: [u16; 2],
+}
+
+impl Launch {
+    fn new() -> Result<Launch, SetupError> {
+        let ports = free_ports(2)?;
+        Ok(Launch {
+            ports: [ports[0], ports[1]],
+        })
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn arguments(&self, ground: &Ground) -> Words {
+        let [server, serf] = self.ports;
+        let options = format!(
+            "agent -server -bootstrap-expect=1 -node=jostle -bind=127.0.0.1 -client=127.0.0.1 \
+             -http-port={} -server-port={server} -serf-lan-port={serf} -serf-wan-port=-1 \
+             -dns-port=-1 -grpc-port=-1 -grpc-tls-port=-1 -log-level=warn",
+            ground.port
+        );
+        let data = format!("-data-dir={}", text(&ground.directory.join("data")));
+        let options = options.split(' ').map(str::to_owned);
+        options.chain([data]).collect()
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        Server::new(Address::Tcp(ground.address()), None).has_leader()
+    }
+}

@@ -1,0 +1,699 @@
+//! One worker's side of the recipe, without the socket: which request follows which
+//! answer. The requests are HTTP/1.1 on one connection, the answers are read by `httparse`.
+
+use crate::http_head::Head;
+use crate::names::Names;
+use crate::wire::{
+    Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
+};
+use crate::{CallError, Mode};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+use serde_json::Value;
+
+/// The library marks keys of locks with these flags.
+const FLAGS: u64 = 0x2ddc_cbc0_58a5_0c18;
+
+/// How long a blocking query lasts at most, beside what is left until the next renewal.
+const WAIT_MS: u64 = 15_000;
+/// Consul adds up to a sixteenth to that; beyond so much it is silent.
+const SILENCE_NS: u64 = 10_000_000_000;
+
+/// After an acquisition that nobody's session was in the way of: the lock-delay.
+const RETRY_NS: u64 = 5_000_000_000;
+
+/// What all workers have.
+pub struct Common {
+    /// Of the locks.
+    pub names: Names,
+    /// For the head of a request.
+    pub host: String,
+    /// For the same; never shown.
+    pub token: Option<String>,
+    /// A session's time to live.
+    pub ttl_ns: u64,
+}
+
+/// Without the token.
+impl std::fmt::Debug for Common {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.host)
+    }
+}
+
+/// A worker in its session.
+pub struct ConsulWire {
+    names: Names,
+    /// The lines that each request's head ends with.
+    lines: Vec<u8>,
+    session: String,
+    ttl_ns: u64,
+    /// When the session was renewed last, as far as the server has confirmed it, and when
+    /// that was asked for that it has not confirmed yet.
+    renewed_ns: u64,
+    asked_ns: u64,
+    /// What the server still has to answer, in this order.
+    due: Vec<Call>,
+    key: usize,
+    limit: Limit,
+    gives_up: bool,
+    next: Option<Step>,
+    /// There is nothing to ask for until then.
+    delayed_until: Option<u64>,
+    token: u64,
+}
+
+/// Without the token and the session, which are keys to the lock.
+impl std::fmt::Debug for ConsulWire {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a session that awaits {:?}", self.due)
+    }
+}
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    /// That the session lives on.
+    Renew,
+    /// For the key, at once or when it changes.
+    Look,
+    /// For the key, with our session.
+    Take,
+    /// For the key, after that.
+    Check,
+    /// That the key is ours no more.
+    Give,
+    /// The same, since nobody wants it any more.
+    GiveBack,
+    /// One of these whose answer nobody waits for any more.
+    Ignored,
+}
+
+/// A request that may follow an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// When the key is of a later index.
+    Watch(u64),
+    Take,
+    GiveBack,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Try,
+    Never,
+    Until(u64),
+}
+
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Renew => "session/renew",
+            Call::Look | Call::Check | Call::Ignored => "GET kv",
+            Call::Take => "PUT kv?acquire",
+            Call::Give | Call::GiveBack => "PUT kv?release",
+        }
+    }
+}
+
+/// What an answer says of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    /// Whose it is.
+    owner: Owner,
+    /// Its ModifyIndex.
+    modified: u64,
+    /// From where on a blocking query waits.
+    index: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Us,
+    Another,
+}
+
+impl ConsulWire {
+    /// For a session that was asked for at this time.
+    pub fn new(common: Common, session: &str, asked_ns: u64) -> ConsulWire {
+        let mut lines = format!(" HTTP/1.1\r\nHost: {}\r\n", common.host);
+        if let Some(token) = common.token {
+            lines += &format!("X-Consul-Token: {token}\r\n");
+        }
+        ConsulWire {
+            names: common.names,
+            lines: lines.into_bytes(),
+            session: session.to_owned(),
+            ttl_ns: common.ttl_ns,
+            renewed_ns: asked_ns,
+            asked_ns,
+            due: Vec::with_capacity(4),
+            key: 0,
+            limit: Limit::Never,
+            gives_up: false,
+            next: None,
+            delayed_until: None,
+            token: 0,
+        }
+    }
+
+    /// Appends a request without a body.
+    fn request(&mut self, call: Call, line: &[&[u8]], out: &mut Vec<u8>) {
+        line.iter().for_each(|part| out.extend_from_slice(part));
+        out.extend_from_slice(&self.lines);
+        out.extend_from_slice(match line[0].starts_with(b"PUT") {
+            true => b"Content-Length: 0\r\n\r\n",
+            false => b"\r\n",
+        });
+        self.due.push(call);
+    }
+
+    /// Every half of the time to live, as the library does.
+    fn renew(&mut self, out: &mut Vec<u8>) {
+        let now = clock::monotonic();
+        if now.saturating_sub(self.renewed_ns) >= self.ttl_ns / 2 {
+            self.asked_ns = now;
+            let session = std::mem::take(&mut self.session);
+            self.request(
+                Call::Renew,
+                &[b"PUT /v1/session/renew/", session.as_bytes()],
+                out,
+            );
+            self.session = session;
+        }
+    }
+
+    fn look(&mut self, out: &mut Vec<u8>) {
+        self.renew(out);
+        let name = self.names.name(self.key);
+        self.request(Call::Look, &[b"GET /v1/kv/", &name], out);
+    }
+
+    fn watch(&mut self, index: u64, out: &mut Vec<u8>) {
+        self.renew(out);
+        let now = clock::monotonic();
+        let renewal = (self.asked_ns + self.ttl_ns / 2).saturating_sub(now);
+        let limit = match self.limit {
+            Limit::Until(time) => time.saturating_sub(now),
+            Limit::Try | Limit::Never => u64::MAX,
+        };
+        let wait_ms = (renewal.min(limit).div_ceil(1_000_000)).clamp(1, WAIT_MS);
+        let (mut index_digits, mut wait_digits) = (Vec::new(), Vec::new());
+        push_decimal(index, &mut index_digits);
+        push_decimal(wait_ms, &mut wait_digits);
+        let name = self.names.name(self.key);
+        let line: [&[u8]; 7] = [
+            b"GET /v1/kv/",
+            &name,
+            b"?index=",
+            &index_digits,
+            b"&wait=",
+            &wait_digits,
+            b"ms",
+        ];
+        self.request(Call::Look, &line, out);
+    }
+
+    /// Acquires the key, and reads it: for its ModifyIndex, or for why it was not acquired.
+    /// The library reads it in either case, too, after the answer.
+    fn take(&mut self, out: &mut Vec<u8>) {
+        self.put(Call::Take, self.key, b"?acquire=", out);
+        let name = self.names.name(self.key);
+        self.request(Call::Check, &[b"GET /v1/kv/", &name], out);
+    }
+
+    fn put(&mut self, call: Call, key: usize, word: &[u8], out: &mut Vec<u8>) {
+        let (name, mut flags) = (self.names.name(key), Vec::new());
+        push_decimal(FLAGS, &mut flags);
+        let session = std::mem::take(&mut self.session);
+        let line: [&[u8]; 6] = [
+            b"PUT /v1/kv/",
+            &name,
+            word,
+            session.as_bytes(),
+            b"&flags=",
+            &flags,
+        ];
+        self.request(call, &line, out);
+        self.session = session;
+    }
+
+    fn is_late(&self) -> bool {
+        self.gives_up
+            || match self.limit {
+                Limit::Never => false,
+                Limit::Try => true,
+                Limit::Until(time) => clock::monotonic() >= time,
+            }
+    }
+
+    /// The name of what is awaited.
+    fn call(&self) -> &'static str {
+        self.due.first().map_or("GET kv", |call| call.name())
+    }
+
+    /// What the answer to a request for the key says.
+    fn seen(&self, head: &Head, body: &[u8]) -> Result<Seen, CallError> {
+        let index = head.index.unwrap_or(0);
+        if head.status == 404 {
+            return Ok(Seen {
+                owner: Owner::Nobody,
+                modified: 0,
+                index,
+            });
+        }
+        let whole: Value = serde_json::from_slice(body).unwrap_or_default();
+        let key = &whole[0];
+        let modified = key["ModifyIndex"].as_u64();
+        Ok(Seen {
+            owner: match key["Session"].as_str() {
+                None | Some("") => Owner::Nobody,
+                Some(session) if session == self.session => Owner::Us,
+                Some(_) => Owner::Another,
+            },
+            modified: modified.ok_or_else(|| wrong_kind(self.call()))?,
+            index,
+        })
+    }
+
+    /// What one answer means for the attempt; None where the next one tells.
+    fn goes_on(
+        &mut self,
+        call: Call,
+        head: &Head,
+        body: &[u8],
+    ) -> Result<Option<Answer>, CallError> {
+        match call {
+            Call::Ignored => Ok(None),
+            Call::Renew => self.renewed(head, body).map(|()| None),
+            // The answer to the next one tells whose it is.
+            Call::Take => granted(call, head, body).map(|_| None),
+            Call::Look | Call::Check => {
+                is_good(call, head, body)?;
+                let seen = self.seen(head, body)?;
+                Ok(Some(self.looked(call, seen)))
+            }
+            Call::Give | Call::GiveBack => granted(call, head, body).map(|_| Some(Answer::Taken)),
+        }
+    }
+
+    fn looked(&mut self, call: Call, seen: Seen) -> Answer {
+        let step = match (seen.owner, call) {
+            (Owner::Us, _) if self.gives_up => Step::GiveBack,
+            (Owner::Us, _) => {
+                self.token = seen.modified;
+                return Answer::Granted;
+            }
+            _ if self.gives_up => return Answer::Taken,
+            (Owner::Nobody, Call::Check) => {
+                // Nobody has it, and it is not granted either.
+                return match self.is_late() {
+                    true => Answer::Taken,
+                    false => {
+                        self.delayed_until = Some(clock::monotonic() + RETRY_NS);
+                        Answer::Pending
+                    }
+                };
+            }
+            (Owner::Nobody, _) => Step::Take,
+            (Owner::Another, _) if self.is_late() => return Answer::Taken,
+            (Owner::Another, _) => Step::Watch(seen.index),
+        };
+        self.next = Some(step);
+        Answer::Pending
+    }
+
+    fn renewed(&mut self, head: &Head, body: &[u8]) -> Result<(), CallError> {
+        if head.status == 404 {
+            return Err(LAPSED);
+        }
+        is_good(Call::Renew, head, body)?;
+        self.renewed_ns = self.asked_ns;
+        Ok(())
+    }
+
+    /// The answers that have come, each with its request.
+    fn answers<'a>(&mut self, input: &'a [u8]) -> Result<Vec<(Call, Head, &'a [u8])>, CallError> {
+        let (mut rest, mut all) = (input, Vec::with_capacity(self.due.len()));
+        for call in std::mem::take(&mut self.due) {
+            let head = read(rest, call)?.ok_or_else(|| wrong_kind(call.name()))?;
+            let at = head.length;
+            let body = &rest[head.head..at];
+            all.push((call, head, body));
+            rest = &rest[at..];
+        }
+        Ok(all)
+    }
+}
+
+/// The head of the answer that has come whole.
+fn read(input: &[u8], call: Call) -> Result<Option<Head>, CallError> {
+    Head::read(input).map_err(|_| CallError {
+        said: Some("what answers there does not speak HTTP"),
+        ..CallError::new(call.name(), Errno::PROTO)
+    })
+}
+
+/// Whether the server granted what a PUT had asked for.
+fn granted(call: Call, head: &Head, body: &[u8]) -> Result<bool, CallError> {
+    is_good(call, head, body)?;
+    match body.trim_ascii() {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Err(wrong_kind(call.name())),
+    }
+}
+
+fn is_good(call: Call, head: &Head, body: &[u8]) -> Result<(), CallError> {
+    match (head.status, call) {
+        (200, _) | (404, Call::Look | Call::Check) => Ok(()),
+        // What it says of a session that is no more.
+        (500, Call::Take) if contains(body, b"invalid session") => Err(LAPSED),
+        _ => Err(refused(call.name(), body.trim_ascii())),
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// The session was not there any more.
+const LAPSED: CallError = CallError {
+    call: "PUT kv?acquire",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session was over before the lock was granted"),
+};
+
+/// The same at the release.
+const LOST: CallError = CallError {
+    call: "PUT kv?release",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the session was over before the release"),
+};
+
+/// A query was not answered.
+const SILENT: CallError = CallError {
+    call: "GET kv",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the server has not answered a query whose time is over"),
+};
+
+impl Wire for ConsulWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => Call::Take.name(),
+            Request::Release => Call::Give.name(),
+        }
+    }
+
+    fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        self.key = key;
+        self.gives_up = false;
+        self.next = None;
+        self.delayed_until = None;
+        self.limit = match asking {
+            Asking::Try => Limit::Try,
+            Asking::Block => Limit::Never,
+            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
+        };
+        self.look(out);
+    }
+
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+        self.renew(out);
+        self.put(Call::Give, key, b"?release=", out);
+    }
+
+    /// The answers to all that was asked, once they are there.
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        let mut at = 0;
+        for asked in &self.due {
+            match read(&input[at..], *asked)? {
+                Some(head) => at += head.length,
+                None => return Ok(None),
+            }
+        }
+        match at {
+            0 if !input.is_empty() => Err(crate::surplus::error(call)),
+            0 => Ok(None),
+            at => Ok(Some((Reply::Text(&input[..at]), at))),
+        }
+    }
+
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        let Reply::Text(input) = reply else {
+            return Err(wrong_kind(self.call()));
+        };
+        let mut answer = Answer::Pending;
+        for (call, head, body) in self.answers(input)? {
+            if let Some(last) = self.goes_on(call, &head, body)? {
+                answer = last;
+            }
+        }
+        Ok(answer)
+    }
+
+    fn go_on(&mut self, out: &mut Vec<u8>) {
+        match self.next.take() {
+            Some(Step::Watch(index)) => self.watch(index, out),
+            Some(Step::Take) => self.take(out),
+            Some(Step::GiveBack) => self.put(Call::GiveBack, self.key, b"?release=", out),
+            None => {}
+        }
+    }
+
+    fn token(&self, _granted: Reply<'_>) -> Option<u64> {
+        Some(self.token)
+    }
+
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
+        let Reply::Text(input) = reply else {
+            return Err(wrong_kind(Call::Give.name()));
+        };
+        let mut is_ours = false;
+        for (call, head, body) in self.answers(input)? {
+            match call {
+                Call::Give => is_ours = granted(call, &head, body)?,
+                // Of a session that is over the release tells.
+                Call::Renew if head.status == 404 => {}
+                _ => drop(self.goes_on(call, &head, body)?),
+            }
+        }
+        match is_ours {
+            true => Ok(()),
+            false => Err(LOST),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn patience_ns(&self) -> Option<u64> {
+        let now = clock::monotonic();
+        match (self.delayed_until, self.limit) {
+            (None, _) => Some((WAIT_MS * 1_000_000 * 17 / 16).saturating_add(SILENCE_NS)),
+            (Some(time), Limit::Until(limit)) => Some(time.min(limit).saturating_sub(now).max(1)),
+            (Some(time), _) => Some(time.saturating_sub(now).max(1)),
+        }
+    }
+
+    fn is_on_time(&self) -> bool {
+        self.delayed_until.is_some()
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<(), CallError> {
+        match self.delayed_until.take() {
+            Some(_) => {
+                self.look(out);
+                Ok(())
+            }
+            None => Err(SILENT),
+        }
+    }
+
+    /// A query changes nothing: its answer may come when it will.
+    fn give_up(&mut self, _out: &mut Vec<u8>) {
+        self.gives_up = true;
+        if self.is_left() {
+            self.delayed_until = None;
+            self.due.fill(Call::Ignored);
+        }
+    }
+
+    fn is_left(&self) -> bool {
+        let reads = [Call::Look, Call::Renew, Call::Ignored];
+        self.gives_up && self.due.iter().all(|call| reads.contains(call))
+    }
+
+    fn sent_ns(&self) -> Option<u64> {
+        Some(self.renewed_ns)
+    }
+
+    /// The session's end frees what it still has, and the server closes the connection.
+    fn farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(b"PUT /v1/session/destroy/");
+        out.extend_from_slice(self.session.as_bytes());
+        out.extend_from_slice(&self.lines);
+        out.extend_from_slice(b"Content-Length: 0\r\nConnection: close\r\n\r\n");
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = "5e55-10n";
+
+    fn asking(asking: Asking) -> ConsulWire {
+        let common = Common {
+            names: Names::of_run(1),
+            host: "h:1".to_owned(),
+            token: Some("t0ken".to_owned()),
+            ttl_ns: 15_000_000_000,
+        };
+        let mut wire = ConsulWire::new(common, OURS, clock::monotonic());
+        let mut out = Vec::new();
+        wire.acquire(0, Mode::Exclusive, asking, &mut out);
+        let sent = String::from_utf8(out).unwrap();
+        assert!(sent.starts_with("GET /v1/kv/jostle:"), "{sent}");
+        assert!(sent.ends_with(" HTTP/1.1\r\nHost: h:1\r\nX-Consul-Token: t0ken\r\n\r\n"));
+        assert!(!format!("{wire:?}").contains("t0ken"));
+        wire
+    }
+
+    fn answer(status: u16, index: u64, body: &str) -> String {
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status} X\r\nX-Consul-Index: {index}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+    }
+
+    fn key(session: &str, modified: u64) -> String {
+        let body = format!(
+            r#"[{{"LockIndex":1,"Key":"k","Flags":0,"Value":null,"Session":"{session}","CreateIndex":3,"ModifyIndex":{modified}}}]"#
+        );
+        answer(200, modified, &body)
+    }
+
+    /// Gives it these answers, which must be whole; what they mean, and what it sends then.
+    fn hears(wire: &mut ConsulWire, bytes: &str) -> (Result<Answer, CallError>, String) {
+        for cut in 1..bytes.len() {
+            assert_eq!(
+                wire.decode(&bytes.as_bytes()[..cut], "x"),
+                Ok(None),
+                "{cut}"
+            );
+        }
+        let (reply, length) = wire.decode(bytes.as_bytes(), "x").unwrap().unwrap();
+        assert_eq!(length, bytes.len());
+        let answer = wire.acquired(0, reply);
+        let mut out = Vec::new();
+        if answer == Ok(Answer::Pending) {
+            wire.go_on(&mut out);
+        }
+        (answer, String::from_utf8(out).unwrap())
+    }
+
+    fn sees_no_key(wire: &mut ConsulWire) {
+        let (answer, sent) = hears(wire, &answer(404, 7, ""));
+        assert_eq!(answer, Ok(Answer::Pending));
+        assert!(sent.contains("?acquire="), "{sent}");
+    }
+
+    #[test]
+    fn a_free_key_is_acquired_and_read_and_its_modify_index_is_the_token() {
+        let mut wire = asking(Asking::Block);
+        let (pending, sent) = hears(&mut wire, &answer(404, 7, ""));
+        assert_eq!(pending, Ok(Answer::Pending));
+        assert!(sent.starts_with("PUT /v1/kv/jostle:"), "{sent}");
+        assert!(sent.contains("?acquire=5e55-10n&flags=3304740253564472344 HTTP/1.1"));
+        assert!(
+            sent.contains("Content-Length: 0\r\n\r\nGET /v1/kv/jostle:"),
+            "{sent}"
+        );
+        let both = answer(200, 0, "true") + &key(OURS, 8);
+        assert_eq!(hears(&mut wire, &both).0, Ok(Answer::Granted));
+        assert_eq!(wire.token(Reply::Nil), Some(8));
+        for (given, expected) in [("true", Ok(())), ("false", Err(LOST))] {
+            wire.release(0, Mode::Exclusive, &mut Vec::new());
+            let bytes = answer(200, 0, given);
+            assert_eq!(wire.released(Reply::Text(bytes.as_bytes())), expected);
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_session_is_watched_from_its_index() {
+        let mut wire = asking(Asking::Block);
+        let (pending, sent) = hears(&mut wire, &key("another", 9));
+        assert_eq!(pending, Ok(Answer::Pending));
+        let wait = sent.split("?index=9&wait=").nth(1).unwrap();
+        let wait_ms: u64 = wait.split("ms").next().unwrap().parse().unwrap();
+        assert!(
+            (1..=7_500).contains(&wait_ms),
+            "until the session is renewed: {wait_ms}"
+        );
+        // It changed, and is free.
+        let (_, sent) = hears(&mut wire, &answer(200, 10, r#"[{"ModifyIndex":10}]"#));
+        assert!(sent.contains("?acquire="), "{sent}");
+        // Another session was faster.
+        let lost = answer(200, 0, "false") + &key("another", 11);
+        assert!(hears(&mut wire, &lost).1.contains("?index=11&wait="));
+        // Nobody wants it any more, and a query holds nothing.
+        wire.give_up(&mut Vec::new());
+        assert!(wire.is_left());
+    }
+
+    #[test]
+    fn a_lock_delay_is_waited_for_and_an_answer_that_does_not_come_is_an_error() {
+        let mut wire = asking(Asking::Block);
+        sees_no_key(&mut wire);
+        let delayed = answer(200, 0, "false") + &answer(200, 8, r#"[{"ModifyIndex":8}]"#);
+        assert_eq!(
+            hears(&mut wire, &delayed),
+            (Ok(Answer::Pending), String::new())
+        );
+        assert!(wire.is_on_time() && wire.patience_ns().unwrap() <= RETRY_NS);
+        let mut out = Vec::new();
+        wire.due(&mut out).unwrap();
+        assert!(out.starts_with(b"GET /v1/kv/jostle:"));
+        assert_eq!(wire.due(&mut out), Err(SILENT));
+    }
+
+    #[test]
+    fn a_try_does_not_wait_and_what_nobody_wants_is_given_back() {
+        let mut wire = asking(Asking::Try);
+        assert_eq!(hears(&mut wire, &key("another", 9)).0, Ok(Answer::Taken));
+        let mut wire = asking(Asking::Block);
+        sees_no_key(&mut wire);
+        wire.give_up(&mut Vec::new());
+        assert!(!wire.is_left());
+        let both = answer(200, 0, "true") + &key(OURS, 8);
+        assert!(hears(&mut wire, &both).1.contains("?release=5e55-10n"));
+        assert_eq!(
+            hears(&mut wire, &answer(200, 0, "true")).0,
+            Ok(Answer::Taken)
+        );
+    }
+
+    #[test]
+    fn a_session_is_renewed_in_the_same_write_and_one_that_is_over_is_told() {
+        let mut wire = asking(Asking::Block);
+        sees_no_key(&mut wire);
+        let over = answer(500, 0, "invalid session \"5e55-10n\"") + &answer(404, 7, "");
+        assert_eq!(hears(&mut wire, &over).0, Err(LAPSED));
+        let mut wire = asking(Asking::Block);
+        sees_no_key(&mut wire);
+        let both = answer(200, 0, "true") + &key(OURS, 8);
+        assert_eq!(hears(&mut wire, &both).0, Ok(Answer::Granted));
+        wire.renewed_ns = 0;
+        let mut out = Vec::new();
+        wire.release(0, Mode::Exclusive, &mut out);
+        assert!(out.starts_with(b"PUT /v1/session/renew/5e55-10n HTTP/1.1"));
+        let gone = answer(404, 0, "not found") + &answer(200, 0, "false");
+        let (reply, _) = wire.decode(gone.as_bytes(), "x").unwrap().unwrap();
+        assert_eq!(wire.released(reply), Err(LOST));
+    }
+}

@@ -1,0 +1,154 @@
+//! `redisson`: the lock of the Java library Redisson. A hash whose one field is its owner,
+//! with a lease; taken and released by scripts. Who finds it taken subscribes to the lock's
+//! channel, on which a release is published, and tries again after a message, or when the
+//! lease that it was told of is over.
+//!
+//! One connection carries both commands and messages, which takes the third version of
+//! Redis's protocol. Which request follows which answer stands in `wire`.
+
+mod wire;
+
+use crate::program::{Program, secret};
+use crate::redis::{self, Server};
+use crate::remote::{Address, Client};
+use crate::stepped::SteppedLock;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::wire::Reply;
+use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
+use jostle_resp::request::encode;
+use std::collections::BTreeMap;
+use wire::RedissonWire;
+
+/// Gives the lock to ARGV[2] for ARGV[1] ms and returns nothing, if it is free or that
+/// one's already; else returns what is left of its lease.
+const TAKE: &[u8] = b"local lock, lease, worker = KEYS[1], ARGV[1], ARGV[2]
+if redis.call('hexists', lock, worker) == 1 or redis.call('exists', lock) == 0 then
+  redis.call('hincrby', lock, worker, 1)
+  redis.call('pexpire', lock, lease)
+  return false
+end
+return redis.call('pttl', lock)";
+
+/// Takes one acquisition off the lock that ARGV[3] owns, and at the last one deletes it and
+/// publishes ARGV[1] on KEYS[2]. Returns nothing if the lock is not that one's.
+const GIVE: &[u8] = b"local lock, channel = KEYS[1], KEYS[2]
+local word, lease, worker = ARGV[1], ARGV[2], ARGV[3]
+if redis.call('hexists', lock, worker) == 0 then
+  return false
+end
+if redis.call('hincrby', lock, worker, -1) > 0 then
+  redis.call('pexpire', lock, lease)
+  return 0
+end
+redis.call('del', lock)
+redis.call('publish', channel, word)
+return 1";
+
+/// A Redis.
+#[derive(Debug)]
+pub struct Redisson(Server);
+
+impl Target for Redisson {
+    type Lock = SteppedLock<RedissonWire>;
+
+    const ENTRY: Entry = Entry {
+        name: "redisson",
+        aliases: &[],
+        argument: Some("//HOST:PORT"),
+        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        family: Family::Service,
+        summary: "Redis by Redisson's recipe: scripts on a hash, waiters subscribe to its release",
+        details: "Without an address, a server launched for the run (Debian package redis-server), which \
+                  keeps nothing on disk. As RLock of the Java library Redisson: a script adds the \
+                  worker to a hash with a lease of 30 s if nobody else is in it, and otherwise returns \
+                  what is left of the lease; a worker that finds the lock taken subscribes to the \
+                  lock's channel, and tries again at once, after each message there, and when that \
+                  lease is over; a release deletes the hash and publishes. All waiters of a lock are \
+                  woken, and none is served in order. Durable and replicated as the server is set up \
+                  to be; not fenced. The lease frees a dead owner's lock after 30 s (in `hold` after \
+                  600 s). Redisson renews it every 10 s while a lock is held, jostle does not: a \
+                  second owner comes in where the first holds for longer. The password of a server that \
+                  wants one is $REDISCLI_AUTH. Needs Redis 6 or later.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            remote: true,
+            tasks: true,
+            answering: Some("echo"),
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+        redis::reach(argument)
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&redis::PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Redisson, SetupError> {
+        let redisson = Redisson(Server::prepare(setup)?);
+        redisson.client().map(|_| redisson)
+    }
+
+    fn join(&self, _worker: usize) -> Result<SteppedLock<RedissonWire>, SetupError> {
+        let (client, wire) = self.client()?;
+        Ok(SteppedLock::new(client.into_stream(), wire))
+    }
+
+    fn dial(&self, _worker: usize) -> Result<Option<Dialled>, SetupError> {
+        let (client, wire) = self.client()?;
+        Ok(Some(Dialled {
+            stream: client.into_stream(),
+            wire: Box::new(wire),
+        }))
+    }
+
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        self.0.remove_leftovers()
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        self.0.facts()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        self.0.figures().map(Some)
+    }
+}
+
+impl Redisson {
+    /// A connection that knows the scripts, and on which messages may come.
+    fn client(&self) -> Result<(Client, RedissonWire), SetupError> {
+        let mut client = self.0.client()?;
+        let scripts = [TAKE, GIVE].map(|script| client.ask(&[b"SCRIPT", b"LOAD", script]));
+        let [take, give] = scripts;
+        greet(&mut client)?;
+        let scripts = [take?, give?];
+        let wire = RedissonWire::new(self.0.names, self.0.lease_ms, scripts, &secret()?);
+        Ok((client, wire))
+    }
+}
+
+/// Asks for the version of the protocol in which messages come between answers.
+fn greet(client: &mut Client) -> Result<(), SetupError> {
+    let failed = |said: &str| {
+        SetupError(format!(
+            "the server's answer to HELLO 3: {said}; redisson needs Redis 6 or later"
+        ))
+    };
+    client.be_patient()?;
+    client.request.clear();
+    encode(&mut client.request, &[b"HELLO", b"3"]);
+    let greeted = match client.call("HELLO", true, |input, call| {
+        let whole = wire::frame(input, call)?;
+        Ok(whole.map(|(frame, length)| (frame.reply, length)))
+    }) {
+        Ok(Some(Reply::Error(text))) => Err(failed(&String::from_utf8_lossy(text))),
+        Ok(_) => Ok(()),
+        Err(error) => Err(failed(&error.to_string())),
+    };
+    client.be_endless().and(greeted)
+}

@@ -1,0 +1,595 @@
+//! One worker's side of the recipe, without the socket: which request follows which
+//! answer or message.
+
+use crate::names::{self, Names};
+use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
+use crate::{CallError, Mode, surplus};
+use jostle_resp::request::encode;
+use jostle_resp::token::{self, Token};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+
+/// Published at a release.
+const FREE: &[u8] = b"0";
+
+/// What a lock's channel is called, before and after the lock's name.
+const CHANNEL: [&[u8]; 2] = [b"redisson_lock__channel:{", b"}"];
+const CHANNEL_BYTES: usize = CHANNEL[0].len() + names::BYTES + CHANNEL[1].len();
+
+/// Longest piece of a reply that is waited for.
+const LONGEST_PIECE: usize = 1 << 16;
+
+const SCRIPT: &str = "EVALSHA";
+
+/// A whole answer, or a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Out of band: its first word, and the channel that it is about.
+    push: Option<[&'a [u8]; 2]>,
+    /// Its first piece.
+    pub reply: Reply<'a>,
+}
+
+/// What `input` begins with and the bytes it takes; None while it is not whole.
+///
+/// # Errors
+/// EPROTO in the name of `call` where it is none.
+pub fn frame<'a>(
+    input: &'a [u8],
+    call: &'static str,
+) -> Result<Option<(Frame<'a>, usize)>, CallError> {
+    let (mut at, mut missing, mut pieces) = (0, 1u64, 0);
+    let mut whole = Frame {
+        push: None,
+        reply: Reply::Nil,
+    };
+    while missing > 0 {
+        let next = token::next(&input[at..], LONGEST_PIECE);
+        let Some((piece, length)) = next.map_err(|_| CallError::new(call, Errno::PROTO))? else {
+            return Ok(None);
+        };
+        at += length;
+        missing = missing - 1 + piece.children();
+        match (piece, pieces, &mut whole.push) {
+            (Token::Push(_), 0, push) => *push = Some([b"", b""]),
+            (Token::Bulk(text), 1 | 2, Some(words)) => words[pieces - 1] = text,
+            (piece, 0, _) => whole.reply = Reply::of(piece),
+            _ => {}
+        }
+        pieces += 1;
+    }
+    Ok(Some((whole, at)))
+}
+
+/// One worker's side of the recipe.
+#[derive(Debug)]
+pub struct RedissonWire {
+    names: Names,
+    /// In digits.
+    lease_ms: Vec<u8>,
+    /// As the library names a thread of a client.
+    worker: Vec<u8>,
+    take: Vec<u8>,
+    give: Vec<u8>,
+    state: State,
+    /// The lock that is asked for, and how long for.
+    key: usize,
+    limit: Limit,
+    gives_up: bool,
+    /// The lock about which messages come.
+    subscribed: Option<usize>,
+}
+
+/// What is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Idle,
+    /// Whether the lock is ours.
+    Taking,
+    /// That messages will come.
+    Subscribing,
+    /// A message, or the end of the lease at this time of `CLOCK_MONOTONIC`.
+    Waiting(u64),
+    /// That the lock is not ours any more.
+    Giving,
+    /// The same, since nobody wants it any more.
+    GivingBack,
+    /// That messages come no longer, since the attempt is over.
+    Leaving,
+    /// The next request is to be sent, by [`Wire::go_on`].
+    Due(Step),
+}
+
+/// A request that may follow an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Take,
+    Subscribe,
+    GiveBack,
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    Try,
+    Never,
+    Until(u64),
+}
+
+impl RedissonWire {
+    /// For a lease of so many milliseconds, by the scripts that take and give, and with an
+    /// identity made of 32 digits.
+    pub fn new(names: Names, lease_ms: u64, scripts: [Vec<u8>; 2], digits: &str) -> RedissonWire {
+        let [take, give] = scripts;
+        RedissonWire {
+            names,
+            lease_ms: lease_ms.to_string().into_bytes(),
+            worker: worker(digits),
+            take,
+            give,
+            state: State::Idle,
+            key: 0,
+            limit: Limit::Never,
+            gives_up: false,
+            subscribed: None,
+        }
+    }
+
+    fn take(&mut self, out: &mut Vec<u8>) {
+        let name = self.names.name(self.key);
+        let words: [&[u8]; 6] = [
+            b"EVALSHA",
+            &self.take,
+            b"1",
+            &name,
+            &self.lease_ms,
+            &self.worker,
+        ];
+        encode(out, &words);
+        self.state = State::Taking;
+    }
+
+    fn give(&mut self, key: usize, then: State, out: &mut Vec<u8>) {
+        self.unsubscribe(out);
+        let channel = self.channel(key);
+        let words: [&[u8]; 8] = [
+            b"EVALSHA",
+            &self.give,
+            b"2",
+            &self.names.name(key),
+            &channel,
+            FREE,
+            &self.lease_ms,
+            &self.worker,
+        ];
+        encode(out, &words);
+        self.state = then;
+    }
+
+    /// Ends the subscription, where there is one. The library does so, too, once it owns
+    /// the lock; here that goes with the next request, so that no owner waits for it.
+    fn unsubscribe(&mut self, out: &mut Vec<u8>) {
+        if let Some(key) = self.subscribed.take() {
+            encode(out, &[b"UNSUBSCRIBE", &self.channel(key)]);
+        }
+    }
+
+    fn leave(&mut self, out: &mut Vec<u8>) {
+        self.unsubscribe(out);
+        self.state = State::Leaving;
+    }
+
+    fn channel(&self, key: usize) -> [u8; CHANNEL_BYTES] {
+        let mut channel = [0; CHANNEL_BYTES];
+        let (before, rest) = channel.split_at_mut(CHANNEL[0].len());
+        let (name, after) = rest.split_at_mut(names::BYTES);
+        before.copy_from_slice(CHANNEL[0]);
+        name.copy_from_slice(&self.names.name(key));
+        after.copy_from_slice(CHANNEL[1]);
+        channel
+    }
+
+    fn is_late(&self) -> bool {
+        self.gives_up
+            || match self.limit {
+                Limit::Never => false,
+                Limit::Try => true,
+                Limit::Until(time) => clock::monotonic() >= time,
+            }
+    }
+
+    /// Whether a frame is what is awaited, or an error in its place.
+    ///
+    /// # Errors
+    /// EPROTO for an answer that no request has asked for.
+    fn awaits(&self, frame: &Frame<'_>) -> Result<bool, CallError> {
+        let Some([word, channel]) = frame.push else {
+            let asked = !matches!(self.state, State::Idle | State::Waiting(_) | State::Due(_));
+            return match asked {
+                true => Ok(true),
+                false => Err(surplus::error(SCRIPT)),
+            };
+        };
+        // What was published before an answer was taken into account by that answer.
+        let awaited: &[u8] = match self.state {
+            State::Subscribing => b"subscribe",
+            State::Waiting(_) => b"message",
+            State::Leaving => b"unsubscribe",
+            _ => return Ok(false),
+        };
+        Ok(word == awaited && channel == self.channel(self.key))
+    }
+
+    /// What a frame that was awaited means for the attempt.
+    fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
+        if let Reply::Error(text) = frame.reply {
+            return Err(refused(self.call(), text));
+        }
+        let step = match (self.state, frame.reply) {
+            (State::Taking, Reply::Nil) if self.gives_up => Step::GiveBack,
+            (State::Taking, Reply::Nil) => return Ok(Answer::Granted),
+            (State::Taking, Reply::Integer(left_ms)) => {
+                match (self.is_late(), self.subscribed.is_some()) {
+                    (true, true) => Step::Leave,
+                    (true, false) => return Ok(Answer::Taken),
+                    (false, false) => Step::Subscribe,
+                    (false, true) => {
+                        self.state = State::Waiting(until(left_ms));
+                        return Ok(Answer::Pending);
+                    }
+                }
+            }
+            (State::Subscribing, _) => {
+                self.subscribed = Some(self.key);
+                match self.gives_up {
+                    true => Step::Leave,
+                    false => Step::Take,
+                }
+            }
+            (State::Waiting(_), _) => Step::Take,
+            (State::Leaving, _) | (State::GivingBack, Reply::Integer(_) | Reply::Nil) => {
+                return Ok(Answer::Taken);
+            }
+            _ => return Err(wrong_kind(self.call())),
+        };
+        self.state = State::Due(step);
+        Ok(Answer::Pending)
+    }
+
+    /// The name of what is awaited.
+    fn call(&self) -> &'static str {
+        match self.state {
+            State::Subscribing => "SUBSCRIBE",
+            State::Leaving => "UNSUBSCRIBE",
+            _ => SCRIPT,
+        }
+    }
+
+    /// The frame that is awaited, of all that have come.
+    fn awaited<'a>(&self, frames: &mut &'a [u8]) -> Result<Option<Frame<'a>>, CallError> {
+        while let Some((frame, length)) = frame(frames, self.call())? {
+            *frames = &frames[length..];
+            if self.awaits(&frame)? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// `UUID:THREAD`, of 32 hexadecimal digits.
+fn worker(digits: &str) -> Vec<u8> {
+    let mut rest = digits;
+    let parts = [8, 4, 4, 4, 12].map(|length| {
+        let (part, after) = rest.split_at(length);
+        rest = after;
+        part
+    });
+    format!("{}:1", parts.join("-")).into_bytes()
+}
+
+/// When a lease is over that has so much left; never, where it has no end.
+fn until(left_ms: i64) -> u64 {
+    match u64::try_from(left_ms) {
+        Ok(left_ms) => clock::monotonic().saturating_add(left_ms.saturating_mul(1_000_000)),
+        Err(_) => u64::MAX,
+    }
+}
+
+/// The worker was not the owner any more when it was to give up the lock.
+const LAPSED: CallError = CallError {
+    call: SCRIPT,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the lease was over before the release"),
+};
+
+impl Wire for RedissonWire {
+    fn name(&self, _request: Request) -> &'static str {
+        SCRIPT
+    }
+
+    fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        self.key = key;
+        self.gives_up = false;
+        self.limit = match asking {
+            Asking::Try => Limit::Try,
+            Asking::Block => Limit::Never,
+            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
+        };
+        self.unsubscribe(out);
+        self.take(out);
+    }
+
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+        self.give(key, State::Giving, out);
+    }
+
+    /// All that has come, once what is awaited is there.
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        let (mut rest, mut is_there) = (input, false);
+        while !rest.is_empty() {
+            let Some((frame, length)) = frame(rest, call)? else {
+                return Ok(None);
+            };
+            // A message that follows the answer is for later.
+            is_there |= match is_there && frame.push.is_some() {
+                true => false,
+                false => self.awaits(&frame)?,
+            };
+            rest = &rest[length..];
+        }
+        Ok(is_there.then_some((Reply::Text(input), input.len())))
+    }
+
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        let Reply::Text(mut frames) = reply else {
+            return Err(wrong_kind(SCRIPT));
+        };
+        let mut answer = Answer::Pending;
+        // What follows the answer "taken" may be the message that it is free.
+        while let Some(frame) = self.awaited(&mut frames)? {
+            answer = self.goes_on(&frame)?;
+            if answer != Answer::Pending {
+                self.state = State::Idle;
+            }
+        }
+        Ok(answer)
+    }
+
+    fn go_on(&mut self, out: &mut Vec<u8>) {
+        let State::Due(step) = self.state else { return };
+        match step {
+            Step::Take => self.take(out),
+            Step::Subscribe => {
+                encode(out, &[b"SUBSCRIBE", &self.channel(self.key)]);
+                self.state = State::Subscribing;
+            }
+            Step::GiveBack => self.give(self.key, State::GivingBack, out),
+            Step::Leave => self.leave(out),
+        }
+    }
+
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
+        let Reply::Text(mut frames) = reply else {
+            return Err(wrong_kind(SCRIPT));
+        };
+        let frame = self.awaited(&mut frames)?;
+        self.state = State::Idle;
+        // A second answer would be one too many.
+        self.awaited(&mut frames)?;
+        match frame.map(|frame| frame.reply) {
+            Some(Reply::Integer(1)) => Ok(()),
+            Some(Reply::Nil) => Err(LAPSED),
+            Some(Reply::Error(text)) => Err(refused(SCRIPT, text)),
+            _ => Err(wrong_kind(SCRIPT)),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn outlives_connection(&self) -> bool {
+        true
+    }
+
+    fn patience_ns(&self) -> Option<u64> {
+        let State::Waiting(lease_end) = self.state else {
+            return None;
+        };
+        let end = match self.limit {
+            Limit::Until(time) => lease_end.min(time),
+            Limit::Try | Limit::Never => lease_end,
+        };
+        (end < u64::MAX).then(|| end.saturating_sub(clock::monotonic()).max(1))
+    }
+
+    fn is_on_time(&self) -> bool {
+        true
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<(), CallError> {
+        if let State::Waiting(_) = self.state {
+            match self.is_late() {
+                true => self.leave(out),
+                false => self.take(out),
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, out: &mut Vec<u8>) {
+        self.gives_up = true;
+        if let State::Waiting(_) = self.state {
+            self.leave(out);
+        }
+    }
+
+    /// The server closes the connection; a subscription may bring messages until then.
+    fn farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        encode(out, &[b"QUIT"]);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asking(asking: Asking) -> RedissonWire {
+        let names = Names::of_run(1);
+        let scripts = [b"take".to_vec(), b"give".to_vec()];
+        let mut wire = RedissonWire::new(names, 30_000, scripts, &"0123456789abcdef".repeat(2));
+        let mut out = Vec::new();
+        wire.acquire(0, Mode::Exclusive, asking, &mut out);
+        assert!(sent(&out).starts_with("EVALSHA take 1 jostle:"), "{out:?}");
+        wire
+    }
+
+    /// The words of what was put together, without lengths.
+    fn sent(out: &[u8]) -> String {
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        let words = text
+            .split("\r\n")
+            .filter(|line| !line.starts_with(['*', '$']));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn push(wire: &RedissonWire, word: &str) -> String {
+        let channel = String::from_utf8(wire.channel(0).to_vec()).unwrap();
+        let last = if word == "message" { "$1\r\n0" } else { ":1" };
+        let (word_bytes, channel_bytes) = (word.len(), channel.len());
+        format!(">3\r\n${word_bytes}\r\n{word}\r\n${channel_bytes}\r\n{channel}\r\n{last}\r\n")
+    }
+
+    /// Gives it these bytes, which must be whole; what it answers, and what it sends then.
+    fn hears(wire: &mut RedissonWire, bytes: &str) -> (Answer, String) {
+        for cut in 1..bytes.len() {
+            assert_eq!(
+                wire.decode(&bytes.as_bytes()[..cut], "x"),
+                Ok(None),
+                "{cut}"
+            );
+        }
+        let decoded = wire.decode(bytes.as_bytes(), "x").unwrap();
+        let (reply, length) = decoded.unwrap();
+        assert_eq!(length, bytes.len());
+        let answer = wire.acquired(0, reply).unwrap();
+        let mut out = Vec::new();
+        if answer == Answer::Pending {
+            wire.go_on(&mut out);
+        }
+        (answer, sent(&out))
+    }
+
+    /// Has found the lock taken and awaits a message.
+    fn waiting(limit: Asking) -> RedissonWire {
+        let mut wire = asking(limit);
+        let (answer, sent) = hears(&mut wire, ":30000\r\n");
+        assert_eq!(answer, Answer::Pending);
+        assert!(
+            sent.starts_with("SUBSCRIBE redisson_lock__channel:{jostle:"),
+            "{sent}"
+        );
+        let confirmed = push(&wire, "subscribe");
+        let (answer, sent) = hears(&mut wire, &confirmed);
+        assert_eq!(answer, Answer::Pending);
+        assert!(sent.starts_with("EVALSHA take"), "{sent}");
+        assert_eq!(
+            hears(&mut wire, ":200\r\n"),
+            (Answer::Pending, String::new())
+        );
+        let patience = wire.patience_ns().unwrap();
+        assert!((1..=200_000_000).contains(&patience), "{patience}");
+        wire
+    }
+
+    #[test]
+    fn a_free_lock_is_taken_and_given_by_one_script_each() {
+        let mut wire = asking(Asking::Block);
+        assert_eq!(hears(&mut wire, "_\r\n").0, Answer::Granted);
+        let mut out = Vec::new();
+        wire.release(0, Mode::Exclusive, &mut out);
+        assert!(sent(&out).starts_with("EVALSHA give 2 jostle:"), "{out:?}");
+        assert!(sent(&out).contains("01234567-89ab-cdef-0123-456789abcdef:1"));
+        for (answer, expected) in [("_\r\n", Err(LAPSED)), (":1\r\n", Ok(()))] {
+            wire.state = State::Giving;
+            assert_eq!(wire.released(Reply::Text(answer.as_bytes())), expected);
+        }
+    }
+
+    #[test]
+    fn a_message_and_the_end_of_the_lease_make_it_try_again() {
+        let mut wire = waiting(Asking::Block);
+        let message = push(&wire, "message");
+        let (answer, sent_next) = hears(&mut wire, &message);
+        assert_eq!(answer, Answer::Pending);
+        assert!(sent_next.starts_with("EVALSHA take"), "{sent_next}");
+        // A message that came before the answer is behind it, one after it counts.
+        assert_eq!(hears(&mut wire, &format!("{message}:100\r\n")).1, "");
+        let mut out = Vec::new();
+        wire.due(&mut out).unwrap();
+        assert!(sent(&out).starts_with("EVALSHA take"), "{out:?}");
+        let both = format!(":100\r\n{message}");
+        let decoded = wire.decode(both.as_bytes(), "x").unwrap().unwrap();
+        assert_eq!(wire.acquired(0, decoded.0), Ok(Answer::Pending));
+        assert_eq!(wire.state, State::Due(Step::Take));
+    }
+
+    #[test]
+    fn an_owner_that_had_to_wait_ends_its_subscription_with_the_release() {
+        let mut wire = waiting(Asking::Block);
+        let mut out = Vec::new();
+        wire.due(&mut out).unwrap();
+        assert_eq!(hears(&mut wire, "_\r\n").0, Answer::Granted);
+        out.clear();
+        wire.release(0, Mode::Exclusive, &mut out);
+        let words = sent(&out);
+        assert!(
+            words.starts_with("UNSUBSCRIBE redisson_lock__channel:{"),
+            "{words}"
+        );
+        assert!(words.contains("EVALSHA give"), "{words}");
+        let answers = push(&wire, "unsubscribe") + ":1\r\n";
+        let decoded = wire.decode(answers.as_bytes(), "x").unwrap().unwrap();
+        assert_eq!(decoded.1, answers.len());
+        assert_eq!(wire.released(decoded.0), Ok(()));
+    }
+
+    #[test]
+    fn a_try_does_not_wait_and_what_nobody_wants_is_given_back() {
+        let mut wire = asking(Asking::Try);
+        assert_eq!(hears(&mut wire, ":30000\r\n").0, Answer::Taken);
+        // Taken back while it waits.
+        let mut wire = waiting(Asking::Block);
+        let mut out = Vec::new();
+        wire.give_up(&mut out);
+        assert!(sent(&out).starts_with("UNSUBSCRIBE"), "{out:?}");
+        let confirmed = push(&wire, "unsubscribe");
+        assert_eq!(hears(&mut wire, &confirmed).0, Answer::Taken);
+        // Taken back when it was granted already.
+        let mut wire = asking(Asking::Block);
+        wire.give_up(&mut Vec::new());
+        let (answer, sent) = hears(&mut wire, "_\r\n");
+        assert_eq!(answer, Answer::Pending);
+        assert!(sent.starts_with("EVALSHA give"), "{sent}");
+        assert_eq!(hears(&mut wire, ":1\r\n").0, Answer::Taken);
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_an_error() {
+        let mut wire = asking(Asking::Block);
+        assert!(wire.decode(b"_\r\n_\r\n", "x").is_ok());
+        let two = wire.acquired(0, Reply::Text(b":5\r\n:5\r\n"));
+        assert_eq!(two, Err(surplus::error(SCRIPT)));
+        let mut wire = asking(Asking::Block);
+        let error = wire
+            .acquired(0, Reply::Text(b"-OOM no memory\r\n"))
+            .unwrap_err();
+        assert_eq!(error.said, Some("OOM no memory"));
+        let mut wire = asking(Asking::Block);
+        assert!(wire.acquired(0, Reply::Text(b"+OK\r\n")).is_err());
+        assert!(wire.decode(b"?", "x").is_err());
+    }
+}
