@@ -391,6 +391,7 @@ fn a_plain_user_measures_every_target() {
                 "postgres",
                 "postgres-try",
                 "mariadb",
+                "consul",
             ];
             !others.contains(name)
         })
