@@ -34,7 +34,6 @@ pub fn order(plan: &Plan, target: &str) -> Option<RequestOrder> {
         output: plan.command_output.clone(),
         numbers: plan.numbers,
         connection: plan.connection,
-        credentials: plan.credentials.clone(),
         server_log: plan.server_log.clone(),
         open_loop: None,
     })

@@ -138,6 +138,7 @@ pub fn order(plan: &Plan, target: &str, workers: usize, seed: u64) -> RunOrder {
         open_each: plan.open_each.unwrap_or(false),
         slots: plan.slots.unwrap_or(1) as usize,
         members: plan.members.unwrap_or(1) as usize,
+        credentials: plan.credentials.clone(),
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         wake_early: Nanos::ZERO,
         during: None,

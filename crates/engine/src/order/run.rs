@@ -63,6 +63,9 @@ pub struct RunOrder {
     pub slots: usize,
     /// Servers of a cluster that is launched.
     pub members: usize,
+    /// The file with name and password for servers of the user's.
+    #[serde(default)]
+    pub credentials: Option<String>,
     /// Slack of each worker's timers.
     pub timer_slack: Nanos,
     /// By how much the sleep of a hold is cut short; the rest is spun.

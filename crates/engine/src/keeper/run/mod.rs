@@ -34,6 +34,7 @@ use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
 use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Relaxed, Release},
@@ -129,6 +130,7 @@ impl<'a, T: Work> Run<'a, T> {
             members: order.members,
             holds_many: order.workload == Workload::Hold && order.operations > 1,
             lease: None,
+            credentials: order.credentials.as_deref().map(Path::new),
             common_name: order.share.map(|share| share.names),
             seed: order.seed,
             launcher,

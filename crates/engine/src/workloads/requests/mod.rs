@@ -59,7 +59,7 @@ impl Requesting {
                 timeout: Duration::from_nanos(request.timeout.0),
                 output: request.output.as_deref().map(Path::new),
                 connection: request.connection,
-                credentials: request.credentials.as_deref().map(Path::new),
+                credentials: setup.credentials,
                 server_log: request.server_log.as_deref().map(Path::new),
             },
         )?;
