@@ -250,10 +250,12 @@ fn ours(resolved: &[Resolved]) -> Vec<u32> {
 /// For the user: a target that there is not.
 fn settle_optional(mut plan: Plan) -> Result<Option<Plan>, String> {
     let optional = std::mem::take(&mut plan.optional);
+    let credentials = plan.credentials.clone();
+    let credentials = credentials.as_deref().map(Path::new);
     let only_optional = plan.targets.is_empty() && !optional.is_empty();
     for typed in optional {
         let spec = Spec::parse(&typed)?;
-        match spec.installed().and_then(|()| spec.reach()) {
+        match spec.installed().and_then(|()| spec.reach(credentials)) {
             Ok(()) => plan.targets.push(typed),
             Err(error) => crate::complain(&format!("{spec} is left out: {error}")),
         }
@@ -497,17 +499,18 @@ fn forecast(resolved: &Resolved, machine: &Machine, one: &OneHost) -> Result<Vec
 /// anything starts.
 fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     let failed = |said: String| Failure::Failed(anyhow!(said));
+    let credentials = resolved.plan.credentials.as_deref().map(Path::new);
     for spec in &resolved.specs {
         spec.installed()
             .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
     }
     // What a lock of this machine needs, the user has typed.
     for spec in resolved.specs.iter().filter(|spec| is_local_lock(spec)) {
-        spec.reach()
+        spec.reach(credentials)
             .map_err(|error| Failure::Usage(format!("{}: {error}", spec.typed)))?;
     }
     for spec in resolved.specs.iter().filter(|spec| spec.entry.is_asked()) {
-        spec.reach()
+        spec.reach(credentials)
             .map_err(|error| failed(format!("{}: {error}", spec.typed)))?;
     }
     match resolved
@@ -518,7 +521,7 @@ fn reach_all(resolved: &Resolved) -> Result<(), Failure> {
     {
         None => Ok(()),
         Some(null) => Spec::parse(null)
-            .and_then(|spec| spec.reach().map_err(|error| error.to_string()))
+            .and_then(|spec| spec.reach(None).map_err(|error| error.to_string()))
             .map_err(|error| failed(format!("--null {null}: {error}"))),
     }
 }

@@ -33,7 +33,6 @@ pub fn order(plan: &Plan) -> RequestOrder {
         output: plan.command_output.clone(),
         numbers: plan.numbers,
         connection: plan.connection,
-        credentials: plan.credentials.clone(),
         server_log: plan.server_log.clone(),
     }
 }

@@ -7,6 +7,7 @@
 
 mod wire;
 
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::{Address, Client};
@@ -15,6 +16,7 @@ use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Request;
@@ -88,8 +90,8 @@ impl Target for Consul {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| Server::named(place)?.has_leader())
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| Server::named(place, file)?.has_leader())
     }
 
     fn launches() -> Option<&'static Program> {
@@ -98,7 +100,7 @@ impl Target for Consul {
 
     fn prepare(setup: &Setup<'_>) -> Result<Consul, SetupError> {
         let (server, pid) = match setup.argument {
-            Some(place) => (Server::named(place)?, None),
+            Some(place) => (Server::named(place, setup.credentials)?, None),
             None => {
                 let launched = setup.launcher.follow(&Launch::new()?)?;
                 let address = Address::Tcp(launched.address);
@@ -233,10 +235,10 @@ impl Server {
         }
     }
 
-    fn named(place: &str) -> Result<Server, SetupError> {
+    fn named(place: &str, file: Option<&Path>) -> Result<Server, SetupError> {
         let address = Address::tcp(place).map_err(SetupError)?;
-        let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
-        Ok(Server::new(address, token))
+        let own = Credentials::find(file, ["", TOKEN])?;
+        Ok(Server::new(address, own.password))
     }
 
     fn told(&self, said: &str) -> SetupError {

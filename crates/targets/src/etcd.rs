@@ -8,6 +8,7 @@
 mod messages;
 mod rpc;
 
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::Address;
@@ -20,13 +21,14 @@ use crate::{
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use messages::{
-    CREATE, Compare, DELETE, DeleteRangeRequest, DeleteRangeResponse, Empty, KeepAliveResponse,
-    KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, PutRequest, RangeRequest,
-    RangeResponse, Request, RequestOp, SortOrder, SortTarget, StatusResponse, TxnRequest,
-    TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+    AuthenticateRequest, AuthenticateResponse, CREATE, Compare, DELETE, DeleteRangeRequest,
+    DeleteRangeResponse, Empty, KeepAliveResponse, KeyValue, LeaseGrantRequest, LeaseGrantResponse,
+    LeaseRequest, PutRequest, RangeRequest, RangeResponse, Request, RequestOp, SortOrder,
+    SortTarget, StatusResponse, TxnRequest, TxnResponse, WatchCreate, WatchRequest, WatchResponse,
 };
 use rpc::{Channel, Failure};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// The lease of a session, in seconds, as the library has it.
@@ -43,12 +45,17 @@ const RANGE: &str = "/etcdserverpb.KV/Range";
 const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
+/// Where name and password stand that etcdctl would take.
+const VARIABLES: [&str; 2] = ["ETCDCTL_USER", "ETCDCTL_PASSWORD"];
 
 /// An etcd.
 #[derive(Debug)]
 pub struct Etcd {
     /// The members that workers take in turn.
     servers: Vec<Address>,
+    own: Credentials,
     names: Names,
     ttl_s: i64,
     /// Its process, where it was launched.
@@ -79,7 +86,9 @@ impl Target for Etcd {
                   its own, and then gets both again; release deletes the key. Durable; replicated \
                   where the server is a cluster's; the create revision is the fencing token; served \
                   in order of revision. The lease frees a dead owner's lock. A worker that holds for \
-                  longer than its lease loses the lock. No authentication, no TLS.",
+                  longer than its lease loses the lock. Name and password of a server with \
+                  authentication are $ETCDCTL_USER and $ETCDCTL_PASSWORD, or those of --credentials. \
+                  No TLS.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -94,10 +103,11 @@ impl Target for Etcd {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
             let servers = Address::several(place).map_err(SetupError)?;
-            any(&servers, 0, status).map(drop)
+            let own = Credentials::find(file, VARIABLES)?;
+            any(&servers, 0, |server| status(server, &own)).map(drop)
         })
     }
 
@@ -106,8 +116,12 @@ impl Target for Etcd {
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Etcd, SetupError> {
+        let mut own = Credentials::default();
         let (servers, pid) = match setup.argument {
-            Some(place) => (Address::several(place).map_err(SetupError)?, None),
+            Some(place) => {
+                own = Credentials::find(setup.credentials, VARIABLES)?;
+                (Address::several(place).map_err(SetupError)?, None)
+            }
             None => {
                 let members = Launch::members(setup.members)?;
                 let recipes: Vec<&dyn Recipe> = members.iter().map(|one| one as _).collect();
@@ -117,9 +131,10 @@ impl Target for Etcd {
                 (addresses.collect(), pid)
             }
         };
-        let told = any(&servers, 0, status)?;
+        let told = any(&servers, 0, |server| status(server, &own))?;
         Ok(Etcd {
             servers,
+            own,
             names: Names::new(setup)?,
             ttl_s: setup.lease.map_or(TTL_S, |lease| {
                 lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
@@ -131,7 +146,7 @@ impl Target for Etcd {
 
     fn join(&self, worker: usize) -> Result<EtcdLock, SetupError> {
         any(&self.servers, worker, |server| {
-            EtcdLock::open(server, self.names, self.ttl_s)
+            EtcdLock::open(admitted(server, &self.own)?, server, self.names, self.ttl_s)
         })
     }
 
@@ -143,7 +158,7 @@ impl Target for Etcd {
             key: prefix,
         };
         any(&self.servers, 0, |server| {
-            let channel = Channel::open(server)?;
+            let channel = admitted(server, &self.own)?;
             let removed = channel.call::<DeleteRangeResponse>(DELETE_RANGE, &request, false);
             removed.map(drop).map_err(|failure| told(server, &failure))
         })
@@ -181,9 +196,23 @@ fn any<T>(
     Err(SetupError(refused.join("; ")))
 }
 
-fn status(address: &Address) -> Result<StatusResponse, SetupError> {
-    let status = Channel::open(address)?.call(STATUS, &Empty {}, false);
+fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupError> {
+    let status = admitted(address, own)?.call(STATUS, &Empty {}, false);
     status.map_err(|failure| told(address, &failure))
+}
+
+/// A connection whose calls are those of a user, where there is one.
+fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError> {
+    let mut channel = Channel::open(address)?;
+    let Some(name) = own.user.clone() else {
+        return Ok(channel);
+    };
+    let password = own.password.clone().unwrap_or_default();
+    let request = AuthenticateRequest { name, password };
+    let let_in = channel.call::<AuthenticateResponse>(AUTHENTICATE, &request, false);
+    let let_in = let_in.map_err(|failure| told(address, &failure))?;
+    channel.show(let_in.token);
+    Ok(channel)
 }
 
 fn told(address: &Address, failure: &Failure) -> SetupError {
@@ -215,8 +244,12 @@ pub struct EtcdLock {
 }
 
 impl EtcdLock {
-    fn open(address: &Address, names: Names, ttl_s: i64) -> Result<EtcdLock, SetupError> {
-        let channel = Channel::open(address)?;
+    fn open(
+        channel: Channel,
+        address: &Address,
+        names: Names,
+        ttl_s: i64,
+    ) -> Result<EtcdLock, SetupError> {
         let request = LeaseGrantRequest { ttl_s };
         let asked_ns = clock::monotonic();
         let granted: Result<LeaseGrantResponse, _> = channel.call(GRANT, &request, false);
@@ -508,7 +541,11 @@ pub struct Launch {
 }
 
 impl Launch {
-    fn members(count: usize) -> Result<Vec<Launch>, SetupError> {
+    /// The members of a cluster.
+    ///
+    /// # Errors
+    /// No free ports.
+    pub fn members(count: usize) -> Result<Vec<Launch>, SetupError> {
         let ports = match count {
             // Nobody is to be heard: any port.
             0 | 1 => vec![0],
@@ -545,7 +582,7 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        match status(&Address::Tcp(ground.address()))?.leader {
+        match status(&Address::Tcp(ground.address()), &Credentials::default())?.leader {
             0 => Err(SetupError("its cluster has no leader yet".to_owned())),
             _ => Ok(()),
         }

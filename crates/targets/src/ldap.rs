@@ -12,6 +12,7 @@ mod wire;
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::listener;
+use crate::login;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::whereabouts::is_here;
 use crate::{CallError, ServerFigures, SetupError};
@@ -23,7 +24,6 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, crypto};
 use session::{Credentials, Dial, Session};
-use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -190,17 +190,10 @@ fn credentials(file: Option<&Path>) -> Result<Credentials, SetupError> {
             password: from_environment("JOSTLE_BIND_PASSWORD").into_bytes(),
         });
     };
-    let text = fs::read_to_string(path).map_err(|error| {
-        SetupError(format!(
-            "cannot read --credentials {}: {error}",
-            path.display()
-        ))
-    })?;
-    let mut lines = text.lines();
-    match (lines.next(), lines.next()) {
-        (Some(name), Some(password)) if !name.is_empty() => Ok(Credentials {
-            name: name.to_owned(),
-            password: password.into(),
+    match login::lines(path)? {
+        [name, password] if !name.is_empty() => Ok(Credentials {
+            name,
+            password: password.into_bytes(),
         }),
         _ => Err(SetupError(format!(
             "--credentials {}: the name in the first line, the password in the second",

@@ -50,6 +50,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_sys::signal;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use program::{Launched, Program, Recipe};
@@ -407,6 +408,8 @@ pub struct Setup<'a> {
     /// What the names of locks are made of that several hosts know; None: only
     /// this one has to.
     pub common_name: Option<u64>,
+    /// The file with name and password for servers that this program does not launch.
+    pub credentials: Option<&'a Path>,
     /// For targets with choices of their own.
     pub seed: u64,
     /// Launches the servers that targets bring along.
@@ -485,11 +488,12 @@ pub trait Target: Sized + Sync + 'static {
     /// Its line in the table.
     const ENTRY: Entry;
 
-    /// Whether a server that this program does not launch is there.
+    /// Whether a server that this program does not launch is there, and takes us with the
+    /// credentials of the file, or else of the environment.
     ///
     /// # Errors
     /// In words for the user: who does not answer, and where.
-    fn reach(_argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(_argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
+use std::path::Path;
 
 /// A jostled.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Target for Lockd {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
         let Some(place) = argument else {
             return Ok(());
         };

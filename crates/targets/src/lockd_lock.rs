@@ -1,5 +1,6 @@
 //! What `lockd` and `lockd+unix` share: a worker's connection to jostled.
 
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::remote::{Address, Client, RemoteLock, info_figure};
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
@@ -10,14 +11,14 @@ use std::collections::BTreeMap;
 /// A worker's lock on a jostled.
 pub type DaemonLock = RemoteLock<DaemonWire>;
 
-/// Where the password stands that a server asks for, as for jostled itself: a
+/// Where the user and the password stand that a server asks for, as for jostled itself: a
 /// command line is visible to everybody, and stands in results.
-const PASSWORD: &str = "JOSTLED_PASSWORD";
+const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
 
 /// A server, and the names of this run's locks on it.
 pub struct Daemon {
     address: Address,
-    password: Option<String>,
+    own: Credentials,
     names: Names,
 }
 
@@ -30,22 +31,19 @@ impl std::fmt::Debug for Daemon {
 impl Daemon {
     /// Asks a server that was launched for the run whether it is a jostled.
     pub fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
-        Daemon::asked(address, None, setup)
+        Daemon::asked(address, Credentials::default(), setup)
     }
 
     /// The same of a server of the user's own, which may want a password.
     pub fn prepare_named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
-        Daemon::asked(address, std::env::var(PASSWORD).ok(), setup)
+        let own = Credentials::find(setup.credentials, VARIABLES)?;
+        Daemon::asked(address, own, setup)
     }
 
-    fn asked(
-        address: Address,
-        password: Option<String>,
-        setup: &Setup<'_>,
-    ) -> Result<Daemon, SetupError> {
+    fn asked(address: Address, own: Credentials, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let daemon = Daemon {
             address,
-            password,
+            own,
             names: Names::new(setup)?,
         };
         daemon.figures()?;
@@ -53,7 +51,7 @@ impl Daemon {
     }
 
     fn client(&self) -> Result<Client, SetupError> {
-        Client::admitted(&self.address, self.password.as_deref())
+        Client::admitted(&self.address, &self.own)
     }
 
     /// Launches this server on a socket among the run's own files.

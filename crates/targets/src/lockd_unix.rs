@@ -5,6 +5,7 @@ use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
+use std::path::Path;
 
 /// A jostled on this machine.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl Target for LockdUnix {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
         let Some(path) = argument else {
             return Ok(());
         };

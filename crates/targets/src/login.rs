@@ -1,8 +1,72 @@
 //! A service as its user names it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH]`, with what
 //! the environment adds.
 
+use crate::SetupError;
 use crate::remote::Address;
-use std::fmt;
+use std::path::Path;
+use std::{fmt, fs};
+
+/// As whom a service is used, and by what.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// As whom.
+    pub user: Option<String>,
+    /// By what.
+    pub password: Option<String>,
+}
+
+/// Without the password.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.user.as_deref().unwrap_or("anonymous"))
+    }
+}
+
+impl Credentials {
+    /// Those of a file of two lines; else of these two variables, of which the first may
+    /// name none. Never from the command line, which everybody on the machine can read.
+    ///
+    /// # Errors
+    /// In words for the user: a file that is none of that kind.
+    pub fn find(
+        file: Option<&Path>,
+        [user, password]: [&str; 2],
+    ) -> Result<Credentials, SetupError> {
+        let Some(path) = file else {
+            return Ok(Credentials {
+                user: variable(user),
+                password: variable(password),
+            });
+        };
+        let [user, password] = lines(path)?;
+        Ok(Credentials {
+            user: Some(user).filter(|user| !user.is_empty()),
+            password: Some(password),
+        })
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// Name and password of a file of `--credentials`; a service that knows no names takes an
+/// empty first line.
+///
+/// # Errors
+/// In words for the user.
+pub fn lines(path: &Path) -> Result<[String; 2], SetupError> {
+    let file = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| SetupError(format!("cannot read --credentials {file}: {error}")))?;
+    let mut lines = text.lines();
+    match (lines.next(), lines.next()) {
+        (Some(name), Some(password)) => Ok([name.to_owned(), password.to_owned()]),
+        _ => Err(SetupError(format!(
+            "--credentials {file}: the name in the first line, the password in the second"
+        ))),
+    }
+}
 
 /// Where a service listens, and as whom it is used.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,24 +117,24 @@ impl Login {
         })
     }
 
-    /// The same, with what the environment says where the name says nothing.
+    /// The same, with what a file or else the environment says where the name says
+    /// nothing.
     ///
     /// # Errors
-    /// As [`Login::parse`].
-    pub fn with_environment(
+    /// As [`Login::parse`] and [`Credentials::find`].
+    pub fn found(
         argument: &str,
+        file: Option<&Path>,
         [user, password, path]: [&str; 3],
-    ) -> Result<Login, String> {
-        let mut login = Login::parse(argument)?;
-        let or = |own: &mut Option<String>, variable: &str| {
-            if own.is_none() {
-                *own = std::env::var(variable).ok().filter(|text| !text.is_empty());
-            }
-        };
-        or(&mut login.user, user);
-        or(&mut login.password, password);
-        or(&mut login.path, path);
-        Ok(login)
+    ) -> Result<Login, SetupError> {
+        let login = Login::parse(argument).map_err(SetupError)?;
+        let own = Credentials::find(file, [user, password])?;
+        Ok(Login {
+            user: login.user.or(own.user),
+            password: login.password.or(own.password),
+            path: login.path.or_else(|| variable(path)),
+            address: login.address,
+        })
     }
 }
 
@@ -113,6 +177,32 @@ mod tests {
         ] {
             assert_eq!(version(text), number, "{text}");
         }
+    }
+
+    #[test]
+    fn a_file_of_credentials_has_two_lines_and_its_password_is_not_shown() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("credentials");
+        for (text, user, password) in [
+            ("ann\nse cret\n", Some("ann"), Some("se cret")),
+            ("\nsecret\n", None, Some("secret")),
+        ] {
+            fs::write(&file, text).unwrap();
+            let found = Credentials::find(Some(&file), ["", ""]).unwrap();
+            assert_eq!(found.user.as_deref(), user);
+            assert_eq!(found.password.as_deref(), password);
+            assert!(!format!("{found:?}").contains("cret"));
+            let login = Login::found("//bob@h:1", Some(&file), ["", "", ""]).unwrap();
+            assert_eq!(login.user.as_deref(), Some("bob"));
+            assert_eq!(login.password.as_deref(), password);
+        }
+        fs::write(&file, "ann").unwrap();
+        let said = Credentials::find(Some(&file), ["", ""]).unwrap_err().0;
+        assert!(said.contains("the password in the second"), "{said}");
+        assert_eq!(
+            Credentials::find(None, ["", ""]),
+            Ok(Credentials::default())
+        );
     }
 
     #[test]

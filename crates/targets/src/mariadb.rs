@@ -13,6 +13,7 @@ use crate::remote::{Address, Client, RemoteLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use std::collections::BTreeMap;
+use std::path::Path;
 use wire::MariadbWire;
 
 /// Where user, password and database stand; the second is the client's own.
@@ -64,8 +65,10 @@ impl Target for Mariadb {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| session::open(&named(place)?).map(drop))
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| {
+            session::open(&named(place, file)?).map(drop)
+        })
     }
 
     fn launches() -> Option<&'static Program> {
@@ -74,7 +77,7 @@ impl Target for Mariadb {
 
     fn prepare(setup: &Setup<'_>) -> Result<Mariadb, SetupError> {
         let (login, pid) = match setup.argument {
-            Some(place) => (named(place)?, None),
+            Some(place) => (named(place, setup.credentials)?, None),
             None => {
                 let launched = setup.launcher.follow(&Launch::of(setup))?;
                 let login = of_launched(&launched.address, &launched.secret);
@@ -120,8 +123,8 @@ impl Target for Mariadb {
     }
 }
 
-fn named(place: &str) -> Result<Login, SetupError> {
-    Login::with_environment(place, VARIABLES).map_err(SetupError)
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::found(place, file, VARIABLES)
 }
 
 fn of_launched(address: &str, secret: &str) -> Login {

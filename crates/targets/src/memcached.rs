@@ -5,6 +5,7 @@
 //! Ours adds by the meta command `ms` in mode `add`, which answers with the cas id that
 //! `gets` would be asked for: it is the fencing token, and what `cas` is compared with.
 
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
 use crate::remote::{Address, Client, RemoteLock};
@@ -17,6 +18,7 @@ use crate::{
 };
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Between two tries, as for `redis`.
@@ -24,6 +26,9 @@ const POLL_NS: u64 = 1_000_000;
 
 /// It counts whole seconds, so that a lease ends up to one of them early.
 const STEP_NS: u64 = 1_000_000_000;
+
+/// Where name and password stand.
+const VARIABLES: [&str; 2] = ["MEMCACHED_USER", "MEMCACHED_PASSWORD"];
 
 /// The lease, in seconds: memcached knows nothing finer.
 const LEASE_S: u32 = 30;
@@ -55,6 +60,7 @@ const RELEASE: &str = "cas";
 #[derive(Debug)]
 pub struct Memcached {
     address: Address,
+    own: Credentials,
     /// Its process, where it was launched.
     pid: Option<u32>,
     names: Names,
@@ -92,9 +98,10 @@ impl Target for Memcached {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
-            stats(&Address::tcp(place).map_err(SetupError)?).map(drop)
+            let own = Credentials::find(file, VARIABLES)?;
+            stats(&Address::tcp(place).map_err(SetupError)?, &own).map(drop)
         })
     }
 
@@ -103,17 +110,22 @@ impl Target for Memcached {
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Memcached, SetupError> {
+        let mut own = Credentials::default();
         let (address, pid) = match setup.argument {
-            Some(place) => (Address::tcp(place).map_err(SetupError)?, None),
+            Some(place) => {
+                own = Credentials::find(setup.credentials, VARIABLES)?;
+                (Address::tcp(place).map_err(SetupError)?, None)
+            }
             None => {
                 let launched = setup.launcher.follow(&Launch::of(setup))?;
                 (Address::Tcp(launched.address), Some(launched.pid))
             }
         };
-        let told = stats(&address)?;
+        let told = stats(&address, &own)?;
         has_room(&told, setup.workers)?;
         Ok(Memcached {
             address,
+            own,
             pid,
             names: Names::new(setup)?,
             keys: setup.keys,
@@ -127,20 +139,20 @@ impl Target for Memcached {
     }
 
     fn join(&self, worker: usize) -> Result<RemoteLock<MemcachedWire>, SetupError> {
-        let client = Client::connect(&self.address)?;
+        let client = admitted(&self.address, &self.own)?;
         Ok(RemoteLock::new(client, self.wire(worker)))
     }
 
     fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
         Ok(Some(Dialled {
-            stream: Client::connect(&self.address)?.into_stream(),
+            stream: admitted(&self.address, &self.own)?.into_stream(),
             wire: Box::new(self.wire(worker)),
         }))
     }
 
     /// What a worker held that was killed would stay until its lease is over.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let mut client = Client::connect(&self.address)?;
+        let mut client = admitted(&self.address, &self.own)?;
         client.be_patient()?;
         for first in (0..self.keys).step_by(REMOVED_AT_ONCE) {
             let last = self.keys.min(first + REMOVED_AT_ONCE);
@@ -152,9 +164,8 @@ impl Target for Memcached {
                     .for_each(|word| client.request.extend_from_slice(word));
             }
             client.request.extend_from_slice(b"mn\r\n");
-            match client.call("md", true, line) {
-                Ok(Some(Reply::Text(b"MN"))) => {}
-                Ok(_) => return Err(SetupError("memcached did not remove the run's keys".into())),
+            match client.call("md", true, until_no_operation) {
+                Ok(_) => {}
                 Err(error) => return Err(SetupError(error.to_string())),
             }
         }
@@ -172,7 +183,7 @@ impl Target for Memcached {
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
-        let told = stats(&self.address)?;
+        let told = stats(&self.address, &self.own)?;
         let own = figure(&told, "pid").and_then(|pid| u32::try_from(pid).ok());
         Ok(Some(ServerFigures {
             pid: self.pid.or(own.filter(|_| self.address.is_local())),
@@ -193,14 +204,44 @@ impl Memcached {
     }
 }
 
-/// What it tells of itself: lines `STAT name value`.
-fn stats(address: &Address) -> Result<String, SetupError> {
+/// Connects. A server with `--auth-file` wants name and password first, as the value of any
+/// key, and takes nothing else before.
+fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
     let mut client = Client::connect(address)?;
+    let (Some(user), Some(password)) = (&own.user, &own.password) else {
+        return Ok(client);
+    };
     client.be_patient()?;
+    let length = user.len() + 1 + password.len();
+    let request = format!("set auth 0 0 {length}\r\n{user} {password}\r\n");
+    client.request.extend_from_slice(request.as_bytes());
+    let said = match client.call("auth", true, line) {
+        Ok(Some(Reply::Text(b"STORED"))) => Ok(()),
+        Ok(Some(Reply::Text(text))) => Err(String::from_utf8_lossy(text).into_owned()),
+        Ok(_) => Err("no answer to name and password".to_owned()),
+        Err(error) => Err(error.to_string()),
+    };
+    said.map_err(|said| SetupError(format!("memcached at {address}: {said}")))?;
+    client.request.clear();
+    client.be_endless().map(|()| client)
+}
+
+/// What it tells of itself: lines `STAT name value`.
+fn stats(address: &Address, own: &Credentials) -> Result<String, SetupError> {
+    let mut client = admitted(address, own)?;
+    client.be_patient()?;
+    client.request.clear();
     client.request.extend_from_slice(b"stats\r\n");
     let failed = |said: String| SetupError(format!("memcached at {address}: {said}"));
     match client.call("stats", true, until_end) {
         Ok(Some(Reply::Text(text))) => Ok(String::from_utf8_lossy(text).into_owned()),
+        Ok(Some(Reply::Error(text))) => {
+            let text = String::from_utf8_lossy(text);
+            Err(failed(format!(
+                "{text}; set ${} and ${}",
+                VARIABLES[0], VARIABLES[1]
+            )))
+        }
         Ok(_) => Err(failed("no answer to `stats`".to_owned())),
         Err(error) => Err(failed(error.to_string())),
     }
@@ -339,9 +380,28 @@ fn line<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     Ok(Some((Reply::Text(line), end + 1)))
 }
 
+/// Lines up to `MN`: one for each key that was not there.
+fn until_no_operation<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let mut at = 0;
+    while let Some((reply, length)) = line(&input[at..], call)? {
+        at += length;
+        match meaning(reply) {
+            Reply::Text(b"MN") => return Ok(Some((reply, at))),
+            Reply::Text(b"NF" | b"HD") => {}
+            Reply::Error(text) => return Err(refused(call, text)),
+            _ => return Err(wrong_kind(call)),
+        }
+    }
+    Ok(None)
+}
+
 /// Lines up to `END`.
 fn until_end<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let whole = input.ends_with(b"END\r\n");
+    if input.starts_with(b"CLIENT_ERROR") {
+        let line = line(input, call)?;
+        return Ok(line.map(|(reply, length)| (meaning(reply), length)));
+    }
     match input.starts_with(b"STAT ") || b"STAT ".starts_with(input) {
         true => Ok(whole.then_some((Reply::Text(input), input.len()))),
         false => Err(CallError {
@@ -413,7 +473,7 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        stats(&Address::Tcp(ground.address())).map(drop)
+        stats(&Address::Tcp(ground.address()), &Credentials::default()).map(drop)
     }
 }
 
@@ -439,6 +499,19 @@ mod tests {
         }
         assert!(line(b"HD c17\n", "ms").is_err());
         assert!(line(&[b'x'; LONGEST_LINE + 1], "ms").is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_gone_is_removed_as_well() {
+        let whole = b"NF\r\nNF\r\nMN\r\n";
+        for cut in 0..whole.len() {
+            assert_eq!(until_no_operation(&whole[..cut], "md"), Ok(None));
+        }
+        let (_, length) = until_no_operation(whole, "md").unwrap().unwrap();
+        assert_eq!(length, whole.len());
+        for wrong in [&b"SERVER_ERROR no\r\nMN\r\n"[..], b"STORED\r\nMN\r\n"] {
+            assert!(until_no_operation(wrong, "md").is_err());
+        }
     }
 
     #[test]

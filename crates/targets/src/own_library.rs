@@ -13,6 +13,7 @@ use jostle_sys::library::{Handle, Library};
 use jostle_sys::shared::Region;
 use jostle_sys::{process, signal};
 use std::ffi::CStr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Results of `jostle_acquire`.
@@ -79,7 +80,7 @@ impl Target for OwnLibrary {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
         let typed = Typed::parse(argument).map_err(SetupError)?;
         shared_object::check(&typed.path).map_err(SetupError)?;
         let mut librarian = Librarian::start(|mut reporter| {

@@ -11,6 +11,7 @@ use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use line::{Capabilities, Reply, RequestLine};
 use peer::{ANSWER_PATIENCE, Patience, Peer};
+use std::path::Path;
 
 const NAME: &str = "pipe";
 
@@ -133,7 +134,7 @@ impl Target for Pipe {
         no_threads: Some(NO_THREADS),
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, _file: Option<&Path>) -> Result<(), SetupError> {
         command::found(NAME, argument).map(drop)
     }
 

@@ -14,6 +14,7 @@ use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use session::Statement;
 use std::collections::BTreeMap;
+use std::path::Path;
 use wire::{Asks, PostgresWire};
 
 /// Where the password, user and database stand that psql would take.
@@ -66,8 +67,8 @@ impl Target for Postgres {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        reach(argument)
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        reach(argument, file)
     }
 
     fn launches() -> Option<&'static Program> {
@@ -101,12 +102,14 @@ pub(crate) fn check_argument(argument: Option<&str>) -> Result<(), String> {
 }
 
 /// Whether a server that the user named takes us.
-pub(crate) fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-    argument.map_or(Ok(()), |place| session::open(&named(place)?).map(drop))
+pub(crate) fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+    argument.map_or(Ok(()), |place| {
+        session::open(&named(place, file)?).map(drop)
+    })
 }
 
-fn named(place: &str) -> Result<Login, SetupError> {
-    Login::with_environment(place, VARIABLES).map_err(SetupError)
+fn named(place: &str, file: Option<&Path>) -> Result<Login, SetupError> {
+    Login::found(place, file, VARIABLES)
 }
 
 /// A server, and the numbers of this run's locks on it.
@@ -122,7 +125,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn prepare(setup: &Setup<'_>) -> Result<Server, SetupError> {
         let (login, pid) = match setup.argument {
-            Some(place) => (named(place)?, None),
+            Some(place) => (named(place, setup.credentials)?, None),
             None => {
                 let launched = setup.launcher.follow(&Launch::of(setup))?;
                 (

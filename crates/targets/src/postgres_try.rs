@@ -8,6 +8,7 @@ use crate::remote::RemoteLock;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A PostgreSQL that is polled.
 #[derive(Debug)]
@@ -33,8 +34,8 @@ impl Target for PostgresTry {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        reach(argument)
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        reach(argument, file)
     }
 
     fn launches() -> Option<&'static Program> {

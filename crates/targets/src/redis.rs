@@ -3,6 +3,7 @@
 //! released by a script that deletes the key only if it still holds the value.
 //! The recipe does not queue: who finds the lock taken asks again.
 
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
 use crate::remote::{Address, Client, RemoteLock, info_figure};
@@ -12,6 +13,7 @@ use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupErr
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Between two tries. The documentation asks for "a random delay"; one of the
 /// order of a hand-off keeps the poll from hiding the lock.
@@ -41,7 +43,7 @@ pub struct Redis {
 /// A server, and the names and the lease of this run's locks on it.
 pub(crate) struct Server {
     address: Address,
-    password: Option<String>,
+    own: Credentials,
     pub(crate) names: Names,
     keys: usize,
     pub(crate) lease_ms: u64,
@@ -81,7 +83,7 @@ impl Target for Redis {
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
                   The lease frees a dead owner's lock after 30 s (in `hold` after 600 s), and lets a \
                   second owner in where the first holds longer than that. The password of a server \
-                  that wants one is $REDISCLI_AUTH.",
+                  that wants one is $REDISCLI_AUTH, or that of --credentials.",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -99,8 +101,8 @@ impl Target for Redis {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        reach(argument)
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        reach(argument, file)
     }
 
     fn launches() -> Option<&'static Program> {
@@ -153,27 +155,31 @@ impl Redis {
 }
 
 /// Whether a server that the user named takes us.
-pub(crate) fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+pub(crate) fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
     let Some(place) = argument else {
         return Ok(());
     };
-    let mut client = Client::admitted(&address(place)?, password().as_deref())?;
+    let mut client = Client::admitted(&address(place)?, &Credentials::find(file, VARIABLES)?)?;
     client.ask(&[b"PING"]).map(drop)
 }
 
 impl Server {
     pub(crate) fn prepare(setup: &Setup<'_>) -> Result<Server, SetupError> {
-        reach(setup.argument)?;
-        let (address, password) = match setup.argument {
-            Some(place) => (address(place)?, password()),
+        let file = setup.credentials;
+        reach(setup.argument, file)?;
+        let (address, own) = match setup.argument {
+            Some(place) => (address(place)?, Credentials::find(file, VARIABLES)?),
             None => {
                 let launched = setup.launcher.follow(&Launch::of(setup))?;
-                (Address::Tcp(launched.address), Some(launched.secret))
+                (
+                    Address::Tcp(launched.address),
+                    of_launched(&launched.secret),
+                )
             }
         };
         Ok(Server {
             address,
-            password,
+            own,
             names: Names::new(setup)?,
             keys: setup.keys,
             lease_ms: match setup.lease {
@@ -185,7 +191,7 @@ impl Server {
     }
 
     pub(crate) fn client(&self) -> Result<Client, SetupError> {
-        Client::admitted(&self.address, self.password.as_deref())
+        Client::admitted(&self.address, &self.own)
     }
 
     /// What a worker held that was killed would stay until its lease is over.
@@ -217,9 +223,14 @@ impl Server {
     }
 }
 
-/// The password that redis-cli would use, from where it takes it.
-fn password() -> Option<String> {
-    std::env::var("REDISCLI_AUTH").ok()
+/// The password stands where redis-cli would take it.
+const VARIABLES: [&str; 2] = ["REDISCLI_USER", "REDISCLI_AUTH"];
+
+fn of_launched(secret: &str) -> Credentials {
+    Credentials {
+        user: None,
+        password: Some(secret.to_owned()),
+    }
 }
 
 fn address(place: &str) -> Result<Address, SetupError> {
@@ -275,7 +286,7 @@ impl Recipe for Launch {
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
         let address = Address::Tcp(ground.address());
-        let mut client = Client::admitted(&address, Some(&ground.secret))?;
+        let mut client = Client::admitted(&address, &of_launched(&ground.secret))?;
         client.ask(&[b"PING"]).map(drop)
     }
 }

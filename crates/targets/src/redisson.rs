@@ -17,6 +17,7 @@ use crate::wire::Reply;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use jostle_resp::request::encode;
 use std::collections::BTreeMap;
+use std::path::Path;
 use wire::RedissonWire;
 
 /// Gives the lock to ARGV[2] for ARGV[1] ms and returns nothing, if it is free or that
@@ -80,8 +81,8 @@ impl Target for Redisson {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
-        redis::reach(argument)
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        redis::reach(argument, file)
     }
 
     fn launches() -> Option<&'static Program> {

@@ -6,6 +6,7 @@
 //! queue answer at once, so that their replies are waited for all the same: a
 //! grant that nobody read would leave a lock taken.
 
+use crate::login::Credentials;
 use crate::surplus;
 use crate::whereabouts::is_here;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
@@ -209,10 +210,17 @@ impl Client {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn admitted(address: &Address, password: Option<&str>) -> Result<Client, SetupError> {
+    pub fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> {
         let mut client = Client::connect(address)?;
-        if let Some(password) = password {
-            client.command(&[b"AUTH", password.as_bytes()])?;
+        let words = [own.user.as_deref(), own.password.as_deref()];
+        let words = words.iter().flatten().map(|word| word.as_bytes());
+        if own.password.is_some() {
+            client.command(
+                &[b"AUTH".as_slice()]
+                    .into_iter()
+                    .chain(words)
+                    .collect::<Vec<_>>(),
+            )?;
         }
         Ok(client)
     }

@@ -5,6 +5,7 @@ use crate::table::Family;
 use crate::{CONNECTIONS, Entry, REQUESTS, SetupError, TABLE, Target, Visitor, requests, visit};
 use jostle_model::text::{is_redacted, redacted};
 use std::fmt;
+use std::path::Path;
 
 /// One target of a command line or a plan.
 #[derive(Clone)]
@@ -61,7 +62,7 @@ impl Spec {
     ///
     /// # Errors
     /// In words for the user: who does not answer, and where.
-    pub fn reach(&self) -> Result<(), SetupError> {
+    pub fn reach(&self, credentials: Option<&Path>) -> Result<(), SetupError> {
         if let Some(target) = requests(self.entry) {
             return (target.reach)(self.argument.as_deref());
         }
@@ -69,14 +70,14 @@ impl Spec {
             // What connecting to it comes to is what is measured.
             return Ok(());
         }
-        struct Reach<'a>(Option<&'a str>);
+        struct Reach<'a>(Option<&'a str>, Option<&'a Path>);
         impl Visitor for Reach<'_> {
             type Out = Result<(), SetupError>;
             fn visit<T: Target>(self) -> Self::Out {
-                T::reach(self.0)
+                T::reach(self.0, self.1)
             }
         }
-        visit(self.entry, Reach(self.argument.as_deref()))
+        visit(self.entry, Reach(self.argument.as_deref(), credentials))
     }
 
     /// The program that the target launches where no address is named.

@@ -11,6 +11,7 @@ mod jute;
 mod session;
 mod wire;
 
+use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::remote::Address;
@@ -20,11 +21,15 @@ use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupErro
 use jute::{Reader, error, flags, op};
 use session::Session;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use wire::ZookeeperWire;
 
 /// The session's timeout that Curator asks for; servers of the usual tickTime grant 40 s.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where name and password of the scheme `digest` stand.
+const VARIABLES: [&str; 2] = ["ZOOKEEPER_USER", "ZOOKEEPER_PASSWORD"];
 
 /// ZooKeeper's usual unit of time. No session lives for less than two of it.
 const TICK_MS: u64 = 2_000;
@@ -34,6 +39,7 @@ const TICKS_OF_LEAST_SESSION: u64 = 2;
 #[derive(Debug)]
 pub struct Zookeeper {
     servers: Vec<Address>,
+    own: Credentials,
     names: Names,
     keys: usize,
     /// What is asked for, and what was granted.
@@ -67,8 +73,9 @@ impl Target for Zookeeper {
                   every third of it while a worker waits. Durable; replicated by an ensemble, whose \
                   servers the workers take in turn; the czxid is the fencing token; served in order \
                   of creation. The session's end frees a dead owner's lock, at most a tickTime \
-                  later. A worker that holds for longer than its session loses the lock. No \
-                  authentication, no TLS.",
+                  later. A worker that holds for longer than its session loses the lock. Where / is \
+                  not everybody's, name and password of the scheme digest are $ZOOKEEPER_USER and \
+                  $ZOOKEEPER_PASSWORD, or those of --credentials. No TLS.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -84,10 +91,11 @@ impl Target for Zookeeper {
         no_threads: None,
     };
 
-    fn reach(argument: Option<&str>) -> Result<(), SetupError> {
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
             let servers = Address::several(place).map_err(SetupError)?;
-            Session::open(&servers, 0, TIMEOUT)?.close()
+            let own = Credentials::find(file, VARIABLES)?;
+            Session::open(&servers, 0, TIMEOUT, &own)?.close()
         })
     }
 
@@ -97,8 +105,12 @@ impl Target for Zookeeper {
 
     fn prepare(setup: &Setup<'_>) -> Result<Zookeeper, SetupError> {
         let asked = setup.lease.unwrap_or(TIMEOUT);
+        let mut own = Credentials::default();
         let (servers, pid, tick_ms) = match setup.argument {
-            Some(place) => (Address::several(place).map_err(SetupError)?, None, None),
+            Some(place) => {
+                own = Credentials::find(setup.credentials, VARIABLES)?;
+                (Address::several(place).map_err(SetupError)?, None, None)
+            }
             None => {
                 let members = Launch::members(setup.members, asked)?;
                 let recipes: Vec<&dyn Recipe> = members.iter().map(|one| one as _).collect();
@@ -109,7 +121,7 @@ impl Target for Zookeeper {
             }
         };
         let names = Names::new(setup)?;
-        let mut session = Session::open(&servers, 0, asked)?;
+        let mut session = Session::open(&servers, 0, asked, &own)?;
         make_containers(&mut session, names, setup.keys)?;
         let told = servers.iter().find_map(session::told);
         let version = told
@@ -119,6 +131,7 @@ impl Target for Zookeeper {
             version: version.and_then(crate::login::version),
             timeout: session.timeout,
             servers,
+            own,
             names,
             keys: setup.keys,
             asked,
@@ -130,13 +143,13 @@ impl Target for Zookeeper {
     }
 
     fn join(&self, worker: usize) -> Result<SteppedLock<ZookeeperWire>, SetupError> {
-        let session = Session::open(&self.servers, worker, self.asked)?;
+        let session = Session::open(&self.servers, worker, self.asked, &self.own)?;
         let wire = self.wire(&session);
         Ok(SteppedLock::new(session.into_stream()?, wire))
     }
 
     fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
-        let session = Session::open(&self.servers, worker, self.asked)?;
+        let session = Session::open(&self.servers, worker, self.asked, &self.own)?;
         let wire = Box::new(self.wire(&session));
         Ok(Some(Dialled {
             stream: session.into_stream()?,
@@ -147,7 +160,7 @@ impl Target for Zookeeper {
     /// What a worker held that was killed would stay until its session ends; then the
     /// server removes the empty containers too, after a minute.
     fn remove_leftovers(&self) -> Result<(), SetupError> {
-        let mut session = Session::open(&self.servers, 0, self.asked)?;
+        let mut session = Session::open(&self.servers, 0, self.asked, &self.own)?;
         let mut left: Vec<Vec<u8>> = Vec::new();
         let parent = |key| [b"/", &self.names.name(key)[..]].concat();
         let name = |path: &[u8], out: &mut Vec<u8>| {
@@ -222,7 +235,10 @@ fn make_containers(session: &mut Session, names: Names, keys: usize) -> Result<(
     session.ask(op::CREATE_CONTAINER, keys, fill, |_, frame| {
         match frame.error {
             0 => Ok(()),
-            error::NO_AUTH => Err("it lets us create no node below /".to_owned()),
+            error::NO_AUTH => Err(
+                "it lets us create no node below /; set $ZOOKEEPER_USER and $ZOOKEEPER_PASSWORD"
+                    .to_owned(),
+            ),
             code => Err(format!(
                 "it creates no container node: error {code}; jostle needs ZooKeeper 3.5.3 or later"
             )),
@@ -344,7 +360,8 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        Session::open(&[Address::Tcp(ground.address())], 0, TIMEOUT)?.close()
+        let place = Address::Tcp(ground.address());
+        Session::open(&[place], 0, TIMEOUT, &Credentials::default())?.close()
     }
 }
 

@@ -140,6 +140,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         holds_many: false,
         lease: None,
         common_name: None,
+        credentials: None,
         shared: false,
         timed: false,
         seed: 7,

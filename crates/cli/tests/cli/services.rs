@@ -65,6 +65,24 @@ fn a_server_that_wants_a_password_gets_it_from_the_environment() {
         }
         let line = format!("stream {target} -n 20");
         as_json(&line).run().exits(1).says("NOAUTH");
+        // From a file, whose password neither results nor messages show.
+        let place = Place::new();
+        let from_file =
+            format!("contend {target} -w 2 -b 1ms -t 0.2 --runs 1 --quiet --credentials own -o");
+        std::fs::write(place.file("own"), "\nopen-sesame\n").unwrap();
+        place
+            .jostle(&format!("{from_file} well.jsonl"))
+            .run()
+            .measures();
+        let kept = std::fs::read_to_string(place.file("well.jsonl")).unwrap();
+        assert!(!kept.contains("open-sesame"), "{kept}");
+        std::fs::write(place.file("own"), "\nwrong-word\n").unwrap();
+        let refused = place
+            .jostle(&format!("{from_file} ill.jsonl"))
+            .run()
+            .exits(1);
+        let refused = refused.says("AUTH: WRONGPASS").leaves_nothing();
+        assert!(!refused.stderr.contains("wrong-word"), "{}", refused.stderr);
         let with = format!("env {variable}=wrong");
         as_json(&line)
             .under(&with)

@@ -67,6 +67,7 @@ impl Course<'_, '_> {
             pause: plan.pause.unwrap_or_default(),
             lease: plan.lease.unwrap_or_default(),
             members: plan.members.unwrap_or(1) as usize,
+            credentials: plan.credentials.clone(),
             timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
             seed: rng.next_u64(),
         };

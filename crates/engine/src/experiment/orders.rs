@@ -112,6 +112,7 @@ pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> Ru
         keys: keys(plan, at, workers),
         slots: plan.slots.unwrap_or(1) as usize,
         members: plan.members.unwrap_or(1) as usize,
+        credentials: plan.credentials.clone(),
         timer_slack: plan.timer_slack.unwrap_or(Nanos(1)),
         during: None,
         server: plan.server.clone(),

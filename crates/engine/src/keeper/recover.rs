@@ -15,6 +15,7 @@ use jostle_sys::link::Link;
 use jostle_sys::{clock, cpu, process};
 use jostle_targets::{LEASE_FACT, LEASE_LAG_FACT, LEASE_STEP_FACT, Setup, Spec, Target};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long all processes together may take to become ready, and the owner to own.
@@ -70,6 +71,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             holds_many: false,
             lease: Some(Duration::from_nanos(order.lease.0)),
             common_name: None,
+            credentials: order.credentials.as_deref().map(Path::new),
             seed: order.seed,
             launcher: servers,
         };

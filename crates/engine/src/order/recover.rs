@@ -23,6 +23,8 @@ pub struct RecoverOrder {
     pub lease: Nanos,
     /// Servers of a cluster that is launched.
     pub members: usize,
+    /// The file with name and password for servers of the user's.
+    pub credentials: Option<String>,
     /// Slack of each process's timers.
     pub timer_slack: Nanos,
     /// The seed of the time at which the fault strikes.

@@ -21,8 +21,6 @@ pub struct RequestOrder {
     pub numbers: Option<u64>,
     /// What connections they have; None: as the target does by itself.
     pub connection: Option<Connection>,
-    /// The file with name and password.
-    pub credentials: Option<String>,
     /// The log in which the server's own counts are read.
     pub server_log: Option<String>,
 }

@@ -39,6 +39,9 @@ pub struct RunOrder {
     pub slots: usize,
     /// Servers of a cluster that is launched.
     pub members: usize,
+    /// The file with name and password for servers of the user's.
+    #[serde(default)]
+    pub credentials: Option<String>,
     /// Slack of each worker's timers.
     pub timer_slack: Nanos,
     /// A profiler or tracer that runs along.

@@ -36,6 +36,14 @@ pub fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
              them one after the other"
         ));
     }
+    let named = |spec: &Spec| spec.argument.is_some() && spec.entry.is_remote();
+    if plan.credentials.is_some() && asked.is_none() && !specs.iter().any(named) {
+        return refuse(
+            "--credentials: no target here is a server of yours; name one, such as \
+             redis://HOST:PORT"
+                .to_owned(),
+        );
+    }
     if asked.is_none() {
         let mut set = OPTIONS.iter().filter(|option| option.get(plan).is_some());
         if let Some(option) = set.find(|option| option.heading == Heading::Requests) {
@@ -150,6 +158,11 @@ mod tests {
                 &["exec:true", "flock"],
                 |_| {},
                 "flock is a lock and exec:true",
+            ),
+            (
+                &["flock", "redis"],
+                |p| p.credentials = Some("own".to_owned()),
+                "--credentials: no target here is a server of yours",
             ),
             (
                 &["flock"],

@@ -252,10 +252,10 @@ options! {
         Stream | Rate | Spread
             => Decided("the target's"), "each: a connection for each request; keep: one for each worker";
     }
-    credentials: String = "credentials", value("FILE"), under(Requests) {
-        Stream | Rate | Spread
+    credentials: String = "credentials", value("FILE") {
+        Contend | Stream | Hold | Rate | Spread | Recover
             => Decided("of the environment, or anonymous"),
-            "File with the name in its first line, the password in its second";
+            "File with the name in its first line, the password in its second, for servers of yours";
     }
     server_log: String = "server-log", value("FILE"), under(Requests) {
         Stream | Rate | Spread => Absent, "Count in this log what the server did, instead of asking it";

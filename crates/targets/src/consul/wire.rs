@@ -116,6 +116,9 @@ impl Call {
     }
 }
 
+/// A request that was answered, and the answer's head and body.
+type Heard<'a> = (Call, Head, &'a [u8]);
+
 /// What an answer says of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
@@ -334,7 +337,7 @@ impl ConsulWire {
     }
 
     /// The answers that have come, each with its request.
-    fn answers<'a>(&mut self, input: &'a [u8]) -> Result<Vec<(Call, Head, &'a [u8])>, CallError> {
+    fn answers<'a>(&mut self, input: &'a [u8]) -> Result<Vec<Heard<'a>>, CallError> {
         let (mut rest, mut all) = (input, Vec::with_capacity(self.due.len()));
         for call in std::mem::take(&mut self.due) {
             let head = read(rest, call)?.ok_or_else(|| wrong_kind(call.name()))?;

@@ -67,6 +67,8 @@ pub struct Channel {
     requests: SendRequest<Bytes>,
     bell: UnixStream,
     authority: String,
+    /// Of a server that wants to know who asks.
+    token: Option<String>,
     calls: Cell<u64>,
     carried: Arc<AtomicU64>,
 }
@@ -115,9 +117,15 @@ impl Channel {
             requests,
             bell,
             authority: address.to_string(),
+            token: None,
             calls: Cell::new(0),
             carried,
         })
+    }
+
+    /// From now on every call shows this token.
+    pub fn show(&mut self, token: String) {
+        self.token = Some(token);
     }
 
     /// What was said so far, with the frames of HTTP/2 around it. What came while no call
@@ -200,9 +208,13 @@ impl Channel {
         request: &impl Message,
         ends: bool,
     ) -> Result<(SendStream<Bytes>, Answers), Failure> {
-        let head = Request::post(format!("http://{}{path}", self.authority))
+        let mut head = Request::post(format!("http://{}{path}", self.authority))
             .header("content-type", "application/grpc")
-            .header("te", "trailers")
+            .header("te", "trailers");
+        if let Some(token) = &self.token {
+            head = head.header("token", token);
+        }
+        let head = head
             .body(())
             .map_err(|error| Failure::Said(error.to_string()))?;
         let mut requests = self.requests.clone().ready().await?;

@@ -15,6 +15,8 @@ const HEAD: usize = 16;
 pub const EVENT: i32 = -1;
 /// The xid of a ping.
 pub const PING: i32 = -2;
+/// The xid of a request that tells who we are.
+pub const AUTH: i32 = -4;
 
 /// Types of requests.
 pub mod op {
@@ -23,6 +25,7 @@ pub mod op {
     pub const GET_DATA: i32 = 4;
     pub const GET_CHILDREN: i32 = 8;
     pub const PING: i32 = 11;
+    pub const AUTH: i32 = 100;
     pub const CREATE_CONTAINER: i32 = 19;
     pub const CLOSE: i32 = -11;
 }

@@ -1,6 +1,7 @@
 //! A session with ZooKeeper: how it begins, what set-up asks in it, and how it ends.
 
 use super::jute::{self, Frame, Reader, op};
+use crate::login::Credentials;
 use crate::remote::{Address, Stream};
 use crate::{CallError, SetupError};
 use std::io::{self, Read, Write};
@@ -34,10 +35,12 @@ impl Session {
         servers: &[Address],
         from: usize,
         timeout: Duration,
+        own: &Credentials,
     ) -> Result<Session, SetupError> {
         let mut refused = Vec::new();
         for nth in 0..servers.len() {
-            match Session::with(&servers[(from + nth) % servers.len()], timeout) {
+            let server = &servers[(from + nth) % servers.len()];
+            match Session::with(server, timeout).and_then(|session| session.known(own)) {
                 Ok(session) => return Ok(session),
                 Err(SetupError(said)) => refused.push(said),
             }
@@ -82,6 +85,31 @@ impl Session {
         }
         session.id = id;
         Ok(session)
+    }
+
+    /// Adds who we are, by the scheme `digest`. ZooKeeper does not check it: what a wrong
+    /// password may not do is refused later.
+    fn known(mut self, own: &Credentials) -> Result<Session, SetupError> {
+        let Some(user) = own.user.as_deref() else {
+            return Ok(self);
+        };
+        let whole = format!("{user}:{}", own.password.as_deref().unwrap_or_default());
+        let mut out = Vec::new();
+        jute::request(&mut out, jute::AUTH, op::AUTH, |out| {
+            jute::int(out, 0);
+            jute::sized(out, |out| out.extend_from_slice(b"digest"));
+            jute::sized(out, |out| out.extend_from_slice(whole.as_bytes()));
+        });
+        let said = |what: String| SetupError(format!("ZooKeeper: {what}"));
+        self.send(&out).map_err(said)?;
+        let length = self.await_frame().map_err(said)?;
+        let reply = jute::reply(&self.input, "auth").map_err(|error| said(error.to_string()))?;
+        match reply.map(|(frame, _)| frame.error) {
+            Some(0) => {}
+            code => return Err(said(format!("it refuses our name: error {code:?}"))),
+        }
+        self.input.drain(..length);
+        Ok(self)
     }
 
     /// The socket, for whoever goes on in another way; the next request's number is 1.
@@ -222,7 +250,8 @@ mod tests {
                 stream.read_exact(&mut [0; 49]).unwrap();
                 stream.write_all(answer).unwrap();
             });
-            let opened = Session::open(&[place], 0, Duration::from_secs(1));
+            let opened =
+                Session::open(&[place], 0, Duration::from_secs(1), &Credentials::default());
             let error = opened.unwrap_err().0;
             assert!(error.contains(says), "{error}");
             server.join().unwrap();

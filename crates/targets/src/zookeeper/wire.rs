@@ -564,6 +564,7 @@ mod tests {
             common_name: Some(7),
             shared: false,
             timed: false,
+            credentials: None,
             seed: 7,
             launcher: &Nobody,
         };

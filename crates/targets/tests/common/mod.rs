@@ -58,6 +58,7 @@ impl<'a> Bench<'a> {
             holds_many: self.holds_many,
             lease: None,
             common_name: None,
+            credentials: None,
             seed: 7,
             launcher: &servers::InProcess,
         }

@@ -34,6 +34,7 @@ use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
 use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Relaxed, Release},
@@ -130,6 +131,7 @@ impl<'a, T: Work> Run<'a, T> {
             members: order.members,
             holds_many: wants.holds_many,
             lease: None,
+            credentials: order.credentials.as_deref().map(Path::new),
             common_name: order.share.map(|share| share.names),
             seed: order.seed,
             launcher,

@@ -94,7 +94,7 @@ impl<'a> Requesting<'a> {
                 timeout: Duration::from_nanos(request.timeout.0),
                 output: request.output.as_deref().map(Path::new),
                 connection: request.connection,
-                credentials: request.credentials.as_deref().map(Path::new),
+                credentials: setup.credentials,
                 server_log: request.server_log.as_deref().map(Path::new),
             },
         )?;
