@@ -3,10 +3,13 @@
 //! [`Settings`] is what was written, [`Config`] what follows from it. A flag
 //! wins over the file.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jostle_service::address::{self, AddressError};
+use jostle_service::file::{self, FileError, first_line};
+use jostle_service::{Size, socket};
 use serde::Deserialize;
 
 use crate::log::{Format, Level};
@@ -175,67 +178,15 @@ pub struct Settings {
     pub password: Option<String>,
 }
 
-/// A number of bytes, written as `65536`, `64K`, `1M` or `2G`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "SizeText")]
-pub struct Size(pub usize);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SizeText {
-    Number(usize),
-    Text(String),
-}
-
-impl TryFrom<SizeText> for Size {
-    type Error = String;
-
-    fn try_from(text: SizeText) -> Result<Self, String> {
-        match text {
-            SizeText::Number(bytes) => Ok(Self(bytes)),
-            SizeText::Text(text) => text.parse(),
-        }
-    }
-}
-
-impl std::str::FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a size such as 65536, 64K, 1M or 2G");
-        let (digits, shift) = match text.chars().last().map(|unit| unit.to_ascii_uppercase()) {
-            Some('K') => (&text[..text.len() - 1], 10),
-            Some('M') => (&text[..text.len() - 1], 20),
-            Some('G') => (&text[..text.len() - 1], 30),
-            _ => (text, 0),
-        };
-        let number: usize = digits.parse().map_err(|_| wrong())?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
-    }
-}
-
 /// Why settings cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{}: {error}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The file is not what it should be.
-    #[error("{}: {error}", path.display())]
-    Parse {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: Box<toml::de::Error>,
-    },
+    /// A file is of no use.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Not an address.
-    #[error("`{0}` is not an address HOST:PORT: {1}")]
-    Address(String, String),
+    #[error(transparent)]
+    Address(#[from] AddressError),
     /// Everybody could take and break locks.
     #[error(
         "{0} can be reached from other machines, and no password is set: anybody could take \
@@ -337,16 +288,9 @@ impl Settings {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ConfigError::Read`], [`ConfigError::Parse`].
+    /// [`ConfigError::File`].
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
-            path: path.to_owned(),
-            error,
-        })?;
-        toml::from_str(&text).map_err(|error| ConfigError::Parse {
-            path: path.to_owned(),
-            error: Box::new(error),
-        })
+        Ok(file::settings(path)?)
     }
 
     /// These settings, and where they say nothing, those of `file`.
@@ -429,7 +373,7 @@ impl Settings {
             users,
             users_file,
             reserve_connections: self.reserve_connections.unwrap_or(reserve),
-            metrics: self.metrics.as_deref().map(address).transpose()?,
+            metrics: self.metrics.as_deref().map(address::parse).transpose()?,
             log_level: self.log_level.unwrap_or(Level::Info),
             log_format: self.log_format.unwrap_or(Format::Text),
             table: table::Limits {
@@ -531,12 +475,8 @@ impl Settings {
             return Ok(None);
         };
         let text = self.unix_mode.as_deref().unwrap_or("600");
-        match u32::from_str_radix(text, 8) {
-            Ok(mode) if mode <= 0o777 => Ok(Some((path, mode))),
-            _ => Err(ConfigError::Value(format!(
-                "`{text}` is not a mode such as 600 or 660"
-            ))),
-        }
+        let mode = socket::mode(text).map_err(ConfigError::Value)?;
+        Ok(Some((path, mode)))
     }
 
     fn data(&self, env: &impl Fn(&str) -> Option<String>) -> Data {
@@ -614,51 +554,22 @@ fn credential(name: &str, env: &impl Fn(&str) -> Option<String>) -> Option<PathB
 /// Reads a users file.
 ///
 /// # Errors
-/// [`ConfigError::Read`], [`ConfigError::Users`].
+/// [`ConfigError::File`], [`ConfigError::Users`].
 pub fn users_of(path: &Path, password: Option<&str>) -> Result<Users, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
+    let text = file::read(path)?;
     Users::from_text(&text, password).map_err(|why| ConfigError::Users {
         path: path.to_owned(),
         why,
     })
 }
 
-fn first_line(path: &Path) -> Result<String, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
-        path: path.to_owned(),
-        error,
-    })?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
-}
-
-fn address(text: &str) -> Result<SocketAddr, ConfigError> {
-    let wrong = |why: String| ConfigError::Address(text.to_owned(), why);
-    let mut found = text
-        .to_socket_addrs()
-        .map_err(|error| wrong(error.to_string()))?;
-    found.next().ok_or_else(|| wrong("no such host".into()))
-}
-
 /// An address that strangers cannot reach, or not without a password.
 fn guarded(text: &str, password: bool) -> Result<SocketAddr, ConfigError> {
-    let address = address(text)?;
-    if is_loopback(&address) || password {
+    let address = address::parse(text)?;
+    if address::is_loopback(&address) || password {
         Ok(address)
     } else {
         Err(ConfigError::Public(address))
-    }
-}
-
-/// Whether other machines cannot reach an address.
-pub(crate) fn is_loopback(address: &SocketAddr) -> bool {
-    match address.ip() {
-        IpAddr::V6(ip) => {
-            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
-        }
-        IpAddr::V4(ip) => ip.is_loopback(),
     }
 }
 

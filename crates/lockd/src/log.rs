@@ -1,6 +1,7 @@
 //! The daemon's log: lines on standard error, for journald and people, or as JSON
 //! for programs. Lines of the audit are written at every level.
 
+use jostle_service::log::one_line;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -78,9 +79,7 @@ pub fn audit(event: &str, fields: &[(&str, String)]) {
 fn format(level: &str, text: &str, message: &str, fields: &[(&str, String)]) -> String {
     if !JSON.load(Relaxed) {
         // Names and messages of clients may stand in it: one line stays one line.
-        let plain = |c: char| if c.is_control() { ' ' } else { c };
-        let text: String = text.chars().map(plain).collect();
-        return format!("jostled: {text}\n");
+        return format!("jostled: {}\n", one_line(text));
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = since.map_or(0.0, |since| since.as_millis() as f64 / 1000.0);

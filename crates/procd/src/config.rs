@@ -3,10 +3,13 @@
 //! [`Settings`] is what was written, [`Config`] what follows from it. A flag
 //! wins over the file.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jostle_service::address::{self, AddressError};
+use jostle_service::file::{self, FileError, first_line};
+use jostle_service::{Size, socket};
 use serde::Deserialize;
 
 use crate::{http, lua};
@@ -116,67 +119,15 @@ pub struct Settings {
     pub token: Option<String>,
 }
 
-/// A number of bytes, written as `65536`, `64K`, `1M` or `2G`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "SizeText")]
-pub struct Size(pub usize);
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SizeText {
-    Number(usize),
-    Text(String),
-}
-
-impl TryFrom<SizeText> for Size {
-    type Error = String;
-
-    fn try_from(text: SizeText) -> Result<Self, String> {
-        match text {
-            SizeText::Number(bytes) => Ok(Self(bytes)),
-            SizeText::Text(text) => text.parse(),
-        }
-    }
-}
-
-impl std::str::FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a size such as 65536, 64K, 1M or 2G");
-        let (digits, shift) = match text.chars().last().map(|unit| unit.to_ascii_uppercase()) {
-            Some('K') => (&text[..text.len() - 1], 10),
-            Some('M') => (&text[..text.len() - 1], 20),
-            Some('G') => (&text[..text.len() - 1], 30),
-            _ => (text, 0),
-        };
-        let number: usize = digits.parse().map_err(|_| wrong())?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
-    }
-}
-
 /// Why settings cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{}: {error}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The file is not what it should be.
-    #[error("{}: {error}", path.display())]
-    Parse {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: Box<toml::de::Error>,
-    },
+    /// A file is of no use.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Not an address.
-    #[error("`{0}` is not an address HOST:PORT: {1}")]
-    Address(String, String),
+    #[error(transparent)]
+    Address(#[from] AddressError),
     /// Everybody could run procedures.
     #[error(
         "{0} can be reached from other machines, and no token is set: anybody could run \
@@ -241,13 +192,9 @@ impl Settings {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ConfigError::Read`], [`ConfigError::Parse`].
+    /// [`ConfigError::File`].
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = read(path)?;
-        toml::from_str(&text).map_err(|error| ConfigError::Parse {
-            path: path.to_owned(),
-            error: Box::new(error),
-        })
+        Ok(file::settings(path)?)
     }
 
     /// These settings, and where they say nothing, those of `file`.
@@ -323,7 +270,7 @@ impl Settings {
 
     fn token(&self, env: impl Fn(&str) -> Option<String>) -> Result<Option<String>, ConfigError> {
         let token = match &self.token_file {
-            Some(path) => Some(read(path)?.lines().next().unwrap_or_default().to_owned()),
+            Some(path) => Some(first_line(path)?),
             None => env("PROCD_TOKEN").or_else(|| self.token.clone()),
         };
         let sound = |token: &String| {
@@ -351,20 +298,9 @@ impl Settings {
             return Ok(None);
         }
         let text = self.unix_mode.as_deref().unwrap_or("600");
-        match u32::from_str_radix(text, 8) {
-            Ok(mode) if mode <= 0o777 => Ok(Some((path, mode))),
-            _ => Err(ConfigError::Value(format!(
-                "`{text}` is not a mode such as 600 or 660"
-            ))),
-        }
+        let mode = socket::mode(text).map_err(ConfigError::Value)?;
+        Ok(Some((path, mode)))
     }
-}
-
-fn read(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
-        path: path.to_owned(),
-        error,
-    })
 }
 
 impl Config {
@@ -417,18 +353,8 @@ impl Config {
 
 /// An address that strangers cannot reach, or not without a token.
 fn guarded(text: &str, token: bool) -> Result<SocketAddr, ConfigError> {
-    let wrong = |why: String| ConfigError::Address(text.to_owned(), why);
-    let mut found = text
-        .to_socket_addrs()
-        .map_err(|error| wrong(error.to_string()))?;
-    let address = found.next().ok_or_else(|| wrong("no such host".into()))?;
-    let loopback = match address.ip() {
-        IpAddr::V6(ip) => {
-            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
-        }
-        IpAddr::V4(ip) => ip.is_loopback(),
-    };
-    if loopback || token {
+    let address = address::parse(text)?;
+    if address::is_loopback(&address) || token {
         Ok(address)
     } else {
         Err(ConfigError::Public(address))

@@ -13,7 +13,6 @@ mod call_tests;
 pub mod catalog;
 pub mod config;
 pub mod http;
-mod log;
 pub mod lua;
 pub mod query;
 pub mod server;

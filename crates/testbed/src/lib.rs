@@ -12,6 +12,7 @@ pub mod leash;
 #[cfg(feature = "lock-servers")]
 pub mod lock_servers;
 pub mod packages;
+pub mod ports;
 pub mod running;
 pub mod servers;
 pub mod shell;

@@ -7,6 +7,7 @@
 )]
 
 use crate::fake_consul::FakeConsul;
+use crate::ports::free_port;
 use crate::shell;
 use jostle_lockd::{Config, Server};
 use jostle_model::plan::{Carrier, Range};
@@ -15,7 +16,7 @@ use jostle_targets::answering::Answering;
 use jostle_targets::program::{Ground, Launched, Recipe, first_word};
 use jostle_targets::{Launcher, Setup, SetupError};
 use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -61,7 +62,7 @@ fn followed(recipe: &dyn Recipe) -> Result<Launched, SetupError> {
     let ground = Ground {
         program: recipe.program().find()?,
         directory: directory.clone(),
-        port: free_port(),
+        port: free_port().unwrap(),
         secret: "secret-of-tests".to_owned(),
     };
     let files = recipe.files(&ground).into_iter();
@@ -289,7 +290,7 @@ struct Redis {
 
 impl Redis {
     fn start(options: &str) -> Redis {
-        let port = free_port();
+        let port = free_port().unwrap();
         // The shell ends the server when its standard input closes, whatever the way.
         let script = format!(
             "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no {options} \
@@ -322,9 +323,4 @@ impl Drop for Redis {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }

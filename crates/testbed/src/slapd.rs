@@ -5,9 +5,10 @@
 //! writes without waiting for the disk, everybody may read all of it, and
 //! everything is gone with the process that started it, however that ends.
 
+use crate::ports::free_port_of;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -127,7 +128,8 @@ impl Slapd {
     /// A shell that ends the server and removes its directory when its standard
     /// input closes: when we end, whatever the way.
     fn guard(directory: PathBuf, wanted: &Wanted) -> Result<Slapd, String> {
-        let free_port = || free_port(wanted.address);
+        let free_port =
+            || free_port_of(wanted.address).map_err(|error| format!("no free port: {error}"));
         let port = wanted.port.map_or_else(free_port, Ok)?;
         let tls_port = wanted.tls.then(free_port).transpose()?;
         let at = |port| SocketAddr::new(wanted.address, port);
@@ -229,13 +231,6 @@ fn finish(command: &mut Command) -> Result<(), String> {
             String::from_utf8_lossy(&output.stderr).trim()
         )),
     }
-}
-
-fn free_port(address: IpAddr) -> Result<u16, String> {
-    TcpListener::bind((address, 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| format!("no free port: {error}"))
 }
 
 fn make_certificate(place: &Path) -> Result<(), String> {

@@ -7,6 +7,7 @@
 use crate::common::web::Server;
 use crate::common::{Done, Place, alone, beside, jostle, must_be_root, must_have, reason};
 use jostle_model::record::{Accounts, Is, Neighbour, Point};
+use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -71,9 +72,7 @@ while True:
 
 #[test]
 fn a_server_that_cannot_be_watched_is_refused_before_anything_starts() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port().unwrap();
     for (named, says) in [
         (format!(":{port}"), "nobody listens there"),
         ("pid:1".to_owned(), "first process of the machine"),

@@ -5,22 +5,13 @@
 //! out of the counts.
 
 use crate::common::{
-    Done, Jostle, Place, Signal, alone, beside, in_five_tries, in_five_tries_unless_disturbed,
-    jostle, must_be_root, must_have,
+    Done, Jostle, Place, Signal, alone, beside, in_a_network_of_its_own, in_five_tries,
+    in_five_tries_unless_disturbed, jostle,
 };
 use jostle_model::connect::Connections;
 use jostle_model::record::{Fit, Point, Record};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-
-/// A network of its own, in which a shell first does this.
-fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
-    must_be_root("make network namespaces");
-    must_have("unshare", "util-linux");
-    must_have("ip", "iproute2");
-    run.after(&format!("ip link set lo up && {script}"))
-        .under("unshare --net")
-}
 
 /// One sweep, its records on stdout.
 fn sweep(options: &str) -> Jostle {

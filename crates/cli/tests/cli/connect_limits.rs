@@ -6,19 +6,10 @@
 //! of it is tested where it is made, in the engine's preflight.
 
 use crate::common::cgroup::Cgroup;
-use crate::common::{Done, Jostle, Place, alone, beside, jostle, must_be_root, must_have, reason};
+use crate::common::{Done, Jostle, Place, alone, beside, in_a_network_of_its_own, jostle, reason};
 use jostle_model::record::Is;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
-
-/// A network of its own, in which a shell first does this.
-fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
-    must_be_root("make network namespaces");
-    must_have("unshare", "util-linux");
-    must_have("ip", "iproute2");
-    run.after(&format!("ip link set lo up && {script}"))
-        .under("unshare --net")
-}
 
 /// One sweep, its records on stdout.
 fn sweep(options: &str) -> Jostle {

@@ -4,7 +4,8 @@
 //! `cargo xtask long` builds them, which takes minutes, and runs these tests.
 
 use crate::common::{Place, beside, in_five_tries, must_have, reason, until};
-use std::net::{TcpListener, TcpStream};
+use jostle_testbed::ports::free_port;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -47,7 +48,7 @@ struct Service {
 impl Service {
     /// By a command that gets a free port, and a directory that is empty.
     fn start(place: &Place, command: impl FnOnce(u16, &str) -> Command) -> Service {
-        let port = free_port();
+        let port = free_port().unwrap();
         let directory = place.file("service").display().to_string();
         std::fs::create_dir(&directory).unwrap();
         let mut command = command(port, &directory);
@@ -75,7 +76,7 @@ impl Service {
 
     fn etcd(place: &Place) -> Service {
         must_have("etcd", "etcd-server");
-        let peers = free_port();
+        let peers = free_port().unwrap();
         Service::start(place, |port, directory| {
             let [clients, peers] = [port, peers].map(|port| format!("http://127.0.0.1:{port}"));
             let mut command = Command::new("etcd");
@@ -113,11 +114,6 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Three workers contend, with waits that may end early, and without.

@@ -6,12 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
-/// The kernel cuts it to net.core.somaxconn.
-const BACKLOG: i32 = 4096;
+use jostle_service::socket::{self, FLAGS};
+use rustix::net::{self, sockopt};
 
 /// What a listener brings in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +41,7 @@ impl Drop for Listener {
 
 impl Listener {
     pub(crate) fn tcp(address: SocketAddr, door: Door) -> io::Result<Self> {
-        let family = if address.is_ipv4() {
-            AddressFamily::INET
-        } else {
-            AddressFamily::INET6
-        };
-        let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-        net::bind(&fd, &address)?;
-        net::listen(&fd, BACKLOG)?;
-        let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();
+        let (fd, address) = socket::tcp(address, |_| Ok(()))?;
         Ok(Self {
             fd,
             door,
@@ -64,25 +51,8 @@ impl Listener {
     }
 
     pub(crate) fn unix(path: &Path, mode: u32) -> io::Result<Self> {
-        // A socket that nobody answers is a dead daemon's; one that is answered
-        // is left alone.
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        match std::fs::symlink_metadata(path) {
-            Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
-                std::fs::remove_file(path)?;
-            }
-            _ => {}
-        }
-        let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
-        // The mode is set before anybody can connect: between bind and listen.
-        net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
-        std::fs::set_permissions(path, permissions)?;
-        net::listen(&fd, BACKLOG)?;
         Ok(Self {
-            fd,
+            fd: socket::unix(path, mode)?,
             door: Door::Unix,
             address: None,
             file: Some(path.to_owned()),
@@ -135,26 +105,4 @@ pub(crate) fn tune(fd: impl AsFd, keepalive: Duration) -> io::Result<()> {
     let ms = u32::try_from((keepalive + interval * PROBES).as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(fd, ms)?;
     Ok(())
-}
-
-/// Raises the limit of open files to what is allowed; returns how many
-/// connections fit, leaving `spare` for other files.
-pub(crate) fn connections_that_fit(wanted: usize, spare: usize) -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let needed = (wanted + spare) as u64;
-    if limit.current.is_some_and(|current| current < needed) {
-        let current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
-        // If it fails, the limit that holds is read below.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current,
-                maximum: limit.maximum,
-            },
-        );
-    }
-    let current = getrlimit(Resource::Nofile).current;
-    current.map_or(wanted, |current| {
-        wanted.min((current as usize).saturating_sub(spare))
-    })
 }

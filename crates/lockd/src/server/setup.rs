@@ -9,7 +9,7 @@ use jostle_resp::Args;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::info::Stats;
-use super::net::{self, Door, Listener};
+use super::net::{Door, Listener};
 use super::poll::BusyPoll;
 use super::reserver::Reserver;
 use super::{BELL, LISTENER, SCRATCH, Server, now};
@@ -100,7 +100,8 @@ impl Server {
         inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
         let started = now();
-        let max_connections = net::connections_that_fit(config.max_connections, SPARE_FILES);
+        let max_connections =
+            jostle_service::limits::connections_that_fit(config.max_connections, SPARE_FILES);
         let mut server = Self {
             table: Table::new(config.table, HashKey::random(), first),
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
@@ -223,7 +224,7 @@ impl Server {
             let text = "a socket named tls needs --tls-cert and --tls-key";
             return Err(StartError::Tls(text.to_owned()));
         }
-        let public = |address: &SocketAddr| !crate::config::is_loopback(address);
+        let public = |address: &SocketAddr| !jostle_service::address::is_loopback(address);
         if let Some(address) = listener.address.filter(public)
             && listener.door != Door::Metrics
             && !self.config.users.all_need_passwords()

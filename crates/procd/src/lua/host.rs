@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
+use jostle_service::log::one_line;
 use mlua::{Error, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 
 use super::pattern::{Capture, Match, Matcher, PatternError};
 use super::{Call, Stage, exit_code};
-use crate::log::one_line;
 use crate::spool::Spool;
 
 /// Files that a call may have open at the same time.

@@ -25,6 +25,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jostle_service::limits;
+use jostle_service::log::one_line;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;
@@ -32,7 +34,6 @@ use rustix::io::Errno;
 
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::log::one_line;
 use crate::spool::Spool;
 use crate::stats::ServerStats;
 use conn::Slots;
@@ -135,7 +136,7 @@ impl Server {
         look.news.iter().for_each(|line| log(line));
         let spare = SPARE_FILES + 16 * config.threads;
         let shared = Shared {
-            slots: Slots::new(net::connections_that_fit(config.max_connections, spare)),
+            slots: Slots::new(limits::connections_that_fit(config.max_connections, spare)),
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             stop: eventfd(0, EventfdFlags::CLOEXEC)?,
             listeners: listen(&config)?,

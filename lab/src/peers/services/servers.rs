@@ -4,8 +4,9 @@
 use super::Ground;
 use crate::load::ask;
 use anyhow::{Context, bail};
+use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -160,10 +161,6 @@ impl Server {
 fn port_in(line: &str) -> Option<u16> {
     let address = line.strip_suffix("/metrics").unwrap_or(line);
     address.rsplit([':', ' ']).next()?.parse().ok()
-}
-
-fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 #[cfg(test)]

@@ -87,6 +87,15 @@ pub fn must_have(program: &str, package: &str) {
     );
 }
 
+/// A network of its own, in which a shell first does this.
+pub fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
+    must_be_root("make network namespaces");
+    must_have("unshare", "util-linux");
+    must_have("ip", "iproute2");
+    run.after(&format!("ip link set lo up && {script}"))
+        .under("unshare --net")
+}
+
 /// Looks again and again until there is something to see.
 pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();

@@ -1,0 +1,132 @@
+//! Sockets that are listened on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+/// Neither do they block, nor do programs that are started inherit them.
+pub const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// The kernel cuts it to net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// Listens for TCP; `set` sets options of the socket before. Also returns the address
+/// with the port that the kernel chose.
+///
+/// # Errors
+/// The system's.
+pub fn tcp(
+    address: SocketAddr,
+    set: impl FnOnce(&OwnedFd) -> io::Result<()>,
+) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let fd = net::socket_with(family, SocketType::STREAM, FLAGS, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    set(&fd)?;
+    net::bind(&fd, &address)?;
+    net::listen(&fd, BACKLOG)?;
+    let address = SocketAddr::try_from(net::getsockname(&fd)?).ok();
+    Ok((fd, address))
+}
+
+/// Listens at a socket file with these permissions, which the caller removes at the end.
+///
+/// # Errors
+/// The system's; `AddrInUse` where somebody answers there.
+pub fn unix(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    // A socket that nobody answers is a dead daemon's; one that is answered
+    // is left alone.
+    if UnixStream::connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        _ => {}
+    }
+    let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    // The mode is set before anybody can connect: between bind and listen.
+    net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Listens at an abstract name, which has neither file nor permissions.
+///
+/// # Errors
+/// The system's.
+pub fn unix_abstract(name: &[u8]) -> io::Result<OwnedFd> {
+    let fd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None)?;
+    net::bind(&fd, &SocketAddrUnix::new_abstract_name(name)?)?;
+    net::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// Permissions of a socket file, from octal digits.
+///
+/// # Errors
+/// In words for the user.
+pub fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err(format!("`{text}` is not a mode such as 600 or 660")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_one_that_is_answered_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let first = unix(&path, 0o600).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let refused = unix(&path, 0o600).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(first);
+        let _second = unix(&path, 0o660).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "kept").unwrap();
+        assert!(unix(file.path(), 0o600).is_err());
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "kept");
+    }
+
+    #[test]
+    fn the_kernel_s_port_is_told_and_options_are_set_before() {
+        let mut asked = false;
+        let (fd, address) = tcp("127.0.0.1:0".parse().unwrap(), |fd| {
+            asked = true;
+            Ok(sockopt::set_tcp_nodelay(fd, true)?)
+        })
+        .unwrap();
+        assert!(asked && sockopt::tcp_nodelay(&fd).unwrap());
+        let address = address.unwrap();
+        assert!(address.port() > 0);
+        assert!(std::net::TcpStream::connect(address).is_ok());
+    }
+
+    #[test]
+    fn a_mode_is_three_octal_digits_at_most() {
+        assert_eq!(mode("600"), Ok(0o600));
+        for wrong in ["8", "7777", "", "-1", "rw"] {
+            assert!(mode(wrong).is_err(), "{wrong}");
+        }
+    }
+}
