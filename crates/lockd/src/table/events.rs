@@ -26,6 +26,11 @@ pub struct ClientId(pub(super) u64);
 impl ClientId {
     pub(super) const SLOT_BITS: u32 = 20;
 
+    /// The client of a number.
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
     /// A small number that is this client's alone while it is open: a place in
     /// an array.
     #[inline]
