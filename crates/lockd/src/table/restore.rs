@@ -333,10 +333,9 @@ impl<const FAULT: u8> Table<FAULT> {
             .locks
             .iter()
             .filter_map(|lock| lock.exclusive.as_ref());
-        let mut tokens = HashSet::new();
-        let unique = sharing
-            .chain(sole.map(|holder| holder.token))
-            .all(|token| tokens.insert(token));
+        let mut tokens: Vec<u64> = sharing.chain(sole.map(|holder| holder.token)).collect();
+        tokens.sort_unstable();
+        let unique = tokens.is_sorted_by(|one, next| one < next);
         ensure!(unique, "two holds have one token");
         let waiters = image.locks.iter().flat_map(|lock| &lock.waiting);
         let in_sessions = waiters.filter(|waiter| waiter.session.is_some()).count();

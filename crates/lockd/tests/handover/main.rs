@@ -101,12 +101,16 @@ fn sends<S: std::io::Read + Write>(client: &mut Client<S>, bytes: &str) {
     client.stream.write_all(bytes.as_bytes()).unwrap();
 }
 
-/// Waits until no process has this text among its arguments.
-fn await_no_process(text: &str) {
-    eventually("nothing is left behind", || {
-        !std::fs::read_dir("/proc").unwrap().any(|entry| {
-            let line = std::fs::read(entry.unwrap().path().join("cmdline"));
-            line.is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
-        })
-    });
+/// Whether any process was started by this line.
+fn is_running(line: &str) -> bool {
+    let given = line.replace(' ', "\0") + "\0";
+    std::fs::read_dir("/proc").unwrap().any(|entry| {
+        let found = std::fs::read(entry.unwrap().path().join("cmdline"));
+        found.is_ok_and(|found| found == given.as_bytes())
+    })
+}
+
+/// Waits until no process is there that was started by this line.
+fn await_no_process(line: &str) {
+    eventually("nothing is left behind", || !is_running(line));
 }

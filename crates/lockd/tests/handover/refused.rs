@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
-use crate::common::short;
-use crate::{Installed, assert_handed_over, await_no_process, await_waiters, hand_over};
+use crate::common::{eventually, short};
+use crate::{
+    Installed, assert_handed_over, await_no_process, await_waiters, hand_over, is_running,
+};
 
 #[test]
 fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
@@ -77,6 +79,24 @@ fn whatever_the_new_program_is_the_old_one_goes_on_with_all_locks() {
 }
 
 #[test]
+fn a_daemon_that_ends_meanwhile_ends_the_new_program_too() {
+    let installed = Installed::new();
+    let daemon = installed.start(&[]);
+    let sleep = format!("sleep 8{}", std::process::id());
+    installed.put(&format!("#!/bin/sh\n{sleep}\n"), "700");
+    let mut client = daemon.client();
+    client.send("HANDOVER");
+    eventually("it is asked", || is_running(&sleep));
+    // There is one at a time, and others are served.
+    assert_eq!(daemon.client().say("HANDOVER"), "ERR");
+    assert_eq!(daemon.client().say("LOCK a"), "1");
+    daemon.signal("-TERM");
+    assert!(client.try_read().is_err());
+    assert_eq!(daemon.finish().0, Some(0));
+    await_no_process(&sleep);
+}
+
+#[test]
 fn the_check_is_of_the_state_as_it_is_at_the_end() {
     // Good once, and then no longer: the second look is the one that counts.
     let installed = Installed::new();
@@ -131,7 +151,7 @@ fn only_administrators_hand_over_and_not_at_any_time() {
     daemon.signal("-TERM");
     let (_, log) = daemon.finish();
     assert!(log.contains("audit: handover user=\"root\""), "{log}");
-    assert!(log.contains("asked for by a signal"), "{log}");
+    assert!(log.contains("audit: handover by=\"signal\""), "{log}");
     assert!(log.contains("refuses (exit status: 2)"), "{log}");
 }
 

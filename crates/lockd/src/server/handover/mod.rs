@@ -20,7 +20,7 @@ use super::{ASKED, CHECKED, Server};
 use crate::handover::Program;
 use crate::handover::check::Check;
 use crate::handover::state::Sealed;
-use crate::log::{Level, say, write};
+use crate::log::{Level, audit, say, write};
 use crate::table::{ClientId, Time};
 
 pub(crate) use unpack::could_go_on;
@@ -79,7 +79,7 @@ impl Server {
             while let Ok(1..) = rustix::io::read(&handover.successor.signal, &mut bytes) {}
         }
         match self.begin_handover(None) {
-            Ok(()) => say("handover: asked for by a signal"),
+            Ok(()) => audit("handover", &[("by", "signal".to_owned())]),
             Err(why) => write(Level::Error, &format!("no handover: {why}")),
         }
     }

@@ -90,9 +90,12 @@ fn bytes_that_are_cut_or_changed_are_refused() {
     assert!(decode(&longer).is_err());
 }
 
+/// A change of a state, and what is found.
+type Damage = (fn(&mut State), &'static str);
+
 #[test]
 fn connections_that_do_not_fit_the_table_are_refused() {
-    let damages: [(fn(&mut State), &str); 10] = [
+    let damages: [Damage; 10] = [
         (|state| state.begun = u64::MAX, "in the future"),
         (|state| state.started = u64::MAX, "in the future"),
         (|state| state.conns[0].since = u64::MAX, "in the future"),
