@@ -168,6 +168,11 @@ pub struct Settings {
     #[arg(long)]
     pub busy_poll_always: bool,
 
+    /// Seconds in which a new program has to say whether it can take over
+    /// (HANDOVER, SIGUSR2). Default: 10
+    #[arg(long, value_name = "SECONDS")]
+    pub handover_timeout: Option<u64>,
+
     /// Seconds for clients to read their last replies when the daemon ends.
     /// Default: 5
     #[arg(long, value_name = "SECONDS")]
@@ -267,6 +272,8 @@ pub struct Config {
     pub busy_poll: Duration,
     /// See [`Settings::busy_poll_always`].
     pub busy_poll_always: bool,
+    /// See [`Settings::handover_timeout`].
+    pub handover_timeout: Duration,
     /// See [`Settings::drain_timeout`].
     pub drain_timeout: Duration,
 }
@@ -327,6 +334,7 @@ impl Settings {
             tcp_keepalive: self.tcp_keepalive.or(file.tcp_keepalive),
             busy_poll: self.busy_poll.or(file.busy_poll),
             busy_poll_always: self.busy_poll_always || file.busy_poll_always,
+            handover_timeout: self.handover_timeout.or(file.handover_timeout),
             drain_timeout: self.drain_timeout.or(file.drain_timeout),
             password: self.password.or(file.password),
         }
@@ -396,6 +404,7 @@ impl Settings {
             tcp_keepalive: Duration::from_secs(u64::from(self.tcp_keepalive.unwrap_or(60))),
             busy_poll: Duration::from_micros(u64::from(self.busy_poll.unwrap_or(50))),
             busy_poll_always: self.busy_poll_always,
+            handover_timeout: Duration::from_secs(self.handover_timeout.unwrap_or(10)),
             drain_timeout: Duration::from_secs(self.drain_timeout.unwrap_or(5)),
         };
         config.check()?;

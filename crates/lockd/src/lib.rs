@@ -8,6 +8,7 @@
 
 pub mod config;
 mod glob;
+pub mod handover;
 pub mod log;
 pub mod server;
 pub mod systemd;

@@ -6,11 +6,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use jostle_lockd::config::{ConfigError, Data};
+use jostle_lockd::handover::{self, Program, StateError};
 use jostle_lockd::log::{self, Level, say, write};
-use jostle_lockd::server::{Reload, StartError};
+use jostle_lockd::server::{Reload, StartError, Successor};
 use jostle_lockd::systemd::{Notifier, inherited};
 use jostle_lockd::{Config, Server, Settings};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+
+/// Signals that have handlers.
+const SIGNALS: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGUSR2];
 
 /// A lock daemon: locks by name, exclusive or shared, owned by a connection or
 /// leased for a time, with fencing tokens, over the protocol of Redis.
@@ -29,11 +33,21 @@ Every flag can stand in the file of --config too, without its dashes, as TOML:
 SIGTERM and SIGINT end it cleanly: those who wait get an error, replies are
 sent, the exit code is 0. All locks end with it. SHUTDOWN DRAIN 30s waits for
 holders before. SIGHUP reads passwords, users and certificates again, and no
-lock is lost.")]
+lock is lost. SIGUSR2, or the command HANDOVER, lets the program that is
+installed now take this one's place, with all locks and connections (those with
+TLS end).")]
 struct Cli {
     /// TOML file with settings; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+
+    /// Say whether the state that is the standard input could be taken over
+    #[arg(long, hide = true)]
+    check_state: bool,
+
+    /// Take over from the program before, whose state is the standard input
+    #[arg(long, hide = true)]
+    take_over: bool,
 
     #[command(flatten)]
     settings: Settings,
@@ -45,6 +59,8 @@ enum Failure {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Start(#[from] StartError),
+    #[error("cannot take over: {0}")]
+    State(#[from] StateError),
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
@@ -66,6 +82,12 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     let config = settle(&cli)?;
+    if cli.check_state {
+        return Ok(handover::prove(&config)?);
+    }
+    // Threads that are started before they are let through never get one: they all
+    // come to the thread that hands over.
+    let held = jostle_sys::signal::hold_back(&SIGNALS)?;
     // Before the first client: a signal must find its handler.
     let (stop, signal) = UnixStream::pair()?;
     for number in [SIGTERM, SIGINT] {
@@ -74,12 +96,23 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let (hangup, signal) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGHUP, signal)?;
     hangup.set_nonblocking(true)?;
+    let (asked, signal) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(SIGUSR2, signal)?;
     log::set(config.log_level, config.log_format);
-    let mut server = Server::bind_with(config.clone(), inherited()?)?;
+    let mut server = match cli.take_over {
+        true => Server::take_over(config.clone())?,
+        false => Server::bind_with(config.clone(), inherited()?)?,
+    };
+    server.allow_handover(Successor {
+        program: Program::own()?,
+        signal: asked,
+        signals: SIGNALS.to_vec(),
+    })?;
     announce(&server, &config);
     if let Some(notifier) = Notifier::from_env() {
         server.notify(notifier);
     }
+    drop(held);
     server.run_with(
         &stop,
         Reload {

@@ -12,7 +12,8 @@
 //! The file is locked, so that two daemons cannot share it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,15 @@ pub trait TokenStore: Send {
     /// Why the next start will not find it.
     fn check(&mut self) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// The file in which it remembers, with the lock on it, for a program that takes
+    /// over.
+    ///
+    /// # Errors
+    /// There is none, or the system's.
+    fn file(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -132,19 +142,34 @@ impl FileStore {
         if !path.exists() {
             create(directory, &path, 1).map_err(io(&path, "create"))?;
         }
-        let mut file = OpenOptions::new()
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(&path)
             .map_err(io(&path, "open"))?;
+        Self::adopt(directory, file)
+    }
+
+    /// The store whose file is open already, and perhaps locked: the lock is the
+    /// file's that was opened, whoever has its descriptors.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn adopt(directory: &Path, mut file: File) -> Result<(Self, u64), StoreError> {
+        let path = directory.join("tokens");
+        let io = |call: &'static str| {
+            let path = path.clone();
+            move |error| StoreError::Io { path, call, error }
+        };
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse(path)),
-            Err(fs::TryLockError::Error(error)) => return Err(io(&path, "lock")(error)),
+            Err(fs::TryLockError::Error(error)) => return Err(io("lock")(error)),
         }
         let mut bytes = Vec::new();
+        file.rewind().map_err(io("rewind"))?;
         let mut most = (&mut file).take(2 * SECTOR);
-        most.read_to_end(&mut bytes).map_err(io(&path, "read"))?;
+        most.read_to_end(&mut bytes).map_err(io("read"))?;
         let records = [0, SECTOR as usize].map(|at| bytes.get(at..).and_then(decode));
         let latest = records
             .into_iter()
@@ -209,6 +234,10 @@ fn create(directory: &Path, path: &Path, end: u64) -> io::Result<()> {
 }
 
 impl TokenStore for FileStore {
+    fn file(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+
     fn reserve(&mut self, end: u64) -> io::Result<()> {
         self.check()?;
         let at = self.generation % 2 * SECTOR;

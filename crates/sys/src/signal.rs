@@ -103,6 +103,49 @@ pub fn heed_interrupts() -> io::Result<()> {
     }
 }
 
+/// Signals that this thread holds back. Dropping it lets them come, also those that the
+/// program before, which has become this one by exec, held back already.
+pub struct HeldBack(libc::sigset_t);
+
+/// Holds signals back from this thread and from what it starts, be it a thread or, by
+/// exec, another program. They are kept, and come when what is returned is dropped.
+///
+/// # Errors
+/// The system's.
+pub fn hold_back(signals: &[i32]) -> io::Result<HeldBack> {
+    let set = set_of(signals);
+    change_mask(libc::SIG_BLOCK, &set)?;
+    Ok(HeldBack(set))
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        // It cannot fail: the set is sound, and so is what is asked.
+        let _ = change_mask(libc::SIG_UNBLOCK, &self.0);
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: all-zero is a valid sigset_t, and sigemptyset and sigaddset only write to
+    // the one that they are given; a number that is no signal changes nothing.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
+    }
+}
+
+fn change_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
+    // SAFETY: the set is a valid one, and the old mask is not asked for.
+    match unsafe { libc::pthread_sigmask(how, set, std::ptr::null_mut()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 /// Ends the waits of one thread of another process.
 ///
 /// # Errors
@@ -121,6 +164,29 @@ pub fn end_waits_of(pid: u32, tid: u32) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    #[test]
+    fn a_signal_that_is_held_back_comes_later() {
+        let signal = libc::SIGUSR2;
+        // In a thread of its own, as the mask is a thread's.
+        let thread = std::thread::spawn(move || {
+            let held = hold_back(&[signal]).unwrap();
+            // SAFETY: the handler is `note`, as everywhere in this module.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = note as *const () as usize;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+                libc::pthread_kill(libc::pthread_self(), signal);
+                let mut pending: libc::sigset_t = std::mem::zeroed();
+                libc::sigpending(&raw mut pending);
+                assert_eq!(libc::sigismember(&raw const pending, signal), 1);
+                drop(held);
+                libc::sigpending(&raw mut pending);
+                assert_eq!(libc::sigismember(&raw const pending, signal), 0);
+            }
+        });
+        thread.join().unwrap();
+    }
 
     #[test]
     fn the_bell_rings_with_the_signal() {

@@ -26,6 +26,22 @@ impl Numbers {
         Some(place as u16 + 1)
     }
 
+    /// By number, from 1 on.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Gives everybody the number that it had, before anybody has connected.
+    pub(super) fn restore(&mut self, names: &[String]) {
+        self.names = names.to_vec();
+        self.connections = vec![0; names.len() + 1];
+    }
+
+    /// Counts a connection.
+    pub(super) fn connect(&mut self, number: u16) {
+        self.connections[usize::from(number)] += 1;
+    }
+
     fn add(&mut self, name: &str) -> u16 {
         if self.connections.is_empty() {
             self.connections.push(0);
@@ -75,22 +91,26 @@ impl Server {
     pub(super) fn adopt_users(&mut self, users: Users, now: Time) {
         self.config.users = users;
         let list: Vec<Arc<User>> = self.users().cloned().collect();
-        // Those that are gone keep what they have, and get no more.
-        for account in 0..=self.numbers.names.len() as u16 {
+        let mut present = Vec::new();
+        for user in list {
+            let account = self.numbers.add(&user.name);
+            present.push(account);
+            let event = Event::Quota {
+                account,
+                locks: user.quota.locks,
+                waiters: user.quota.waiters,
+            };
+            self.step(event, now);
+        }
+        // Those that are gone keep what they have, and get no more. After the others:
+        // while any account has a bound, leases of closed connections stay counted.
+        let gone = |account: &u16| !present.contains(account);
+        for account in (0..=self.numbers.names.len() as u16).filter(gone) {
             let (locks, waiters) = (None, None);
             let event = Event::Quota {
                 account,
                 locks,
                 waiters,
-            };
-            self.step(event, now);
-        }
-        for user in list {
-            let account = self.numbers.add(&user.name);
-            let event = Event::Quota {
-                account,
-                locks: user.quota.locks,
-                waiters: user.quota.waiters,
             };
             self.step(event, now);
         }
@@ -100,6 +120,12 @@ impl Server {
                 self.conns[slot] = Some(conn);
             }
         }
+    }
+
+    /// The user of a name, or one of that name who may do nothing.
+    pub(super) fn user_named(&self, name: &str) -> Arc<User> {
+        let found = self.config.users.find(name.as_bytes()).cloned();
+        found.unwrap_or_else(|| Arc::new(User::gone(name)))
     }
 
     /// Finds a connection's user again, by its name. One who is gone or off sends

@@ -1,5 +1,7 @@
 //! One client's connection: its buffers and what it has agreed on.
 
+mod carried;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 

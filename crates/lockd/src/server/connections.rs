@@ -147,8 +147,7 @@ impl Server {
             // If it may not, it is like one without a certificate.
             let _ = self.log_in(&mut conn, user, now);
         }
-        let data = EventData::new_u64(client.number());
-        if epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST).is_err() {
+        if self.watch_new(&conn).is_err() {
             self.forget_user(&mut conn);
             self.step(Event::Close { client }, now);
             return None;
@@ -208,6 +207,12 @@ impl Server {
         let bytes = conn.buffered();
         self.buffered = self.buffered + bytes - conn.accounted;
         conn.accounted = bytes;
+    }
+
+    /// Watches a connection that nobody has watched yet.
+    pub(super) fn watch_new(&self, conn: &Conn) -> rustix::io::Result<()> {
+        let data = EventData::new_u64(conn.id.number());
+        epoll::add(&self.epoll, &conn.stream.fd, data, INTEREST)
     }
 
     fn watch(&self, conn: &mut Conn) -> rustix::io::Result<()> {

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
+
 use super::Server;
 use super::commands::COMMANDS;
 use super::conn::Conn;
@@ -10,9 +12,11 @@ use crate::config::{Config, Data};
 use crate::table::Time;
 
 /// Counts what the lock table does not know of.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stats {
     pub(crate) commands: u64,
+    /// Handed over by name.
+    #[serde(skip)]
     pub(crate) per_command: super::commands::PerCommand,
     pub(crate) connections: u64,
     pub(crate) rejected: u64,
@@ -30,6 +34,10 @@ pub(crate) struct Stats {
     pub(crate) unblocked: u64,
     pub(crate) reservations: u64,
     pub(crate) reservation_failures: u64,
+    pub(crate) handovers: u64,
+    pub(crate) handover_failures: u64,
+    /// Those before the last handover.
+    pub(crate) handshakes_failed: u64,
 }
 
 pub(crate) enum Value {
@@ -103,6 +111,32 @@ fn about_server(server: &Server, now: Time, add: Add<'_>) {
         Gauge((now.0 - server.started.0) / 1_000_000_000),
         "Seconds since the start",
     );
+    for (name, value, help) in [
+        (
+            "handovers",
+            server.stats.handovers,
+            "Programs that took over from the one before them",
+        ),
+        (
+            "handover_failures",
+            server.stats.handover_failures,
+            "Handovers that were refused or failed; the program before went on",
+        ),
+    ] {
+        add("server", name, Value::Counter(value), help);
+    }
+    if let Some((at, stall_us)) = server.taken_over {
+        let age = now.0.saturating_sub(at.0) / 1_000_000_000;
+        let (name, help) = ("handover_age_seconds", "Seconds since the last handover");
+        add("server", name, Gauge(age), help);
+        let help = "Microseconds of the last handover in which nobody was served";
+        add(
+            "server",
+            "handover_stall_microseconds",
+            Gauge(stall_us),
+            help,
+        );
+    }
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 * 1e-9;
     add(
@@ -235,7 +269,7 @@ fn about_clients(server: &Server, add: Add<'_>) {
         ),
         (
             "closed_handshake",
-            handshakes_failed(server),
+            server.handshakes_failed(),
             "Clients whose TLS handshake failed or took too long",
         ),
         ("auth_failures", stats.auth_failures, "Wrong passwords"),
@@ -246,16 +280,14 @@ fn about_clients(server: &Server, add: Add<'_>) {
     }
 }
 
-fn handshakes_failed(server: &Server) -> u64 {
-    #[cfg(feature = "tls")]
-    return server
-        .handshakes
-        .as_ref()
-        .map_or(0, |shaken| shaken.failed());
-    #[cfg(not(feature = "tls"))]
-    {
-        let _ = server;
-        0
+impl Server {
+    /// TLS handshakes that failed, also before a handover.
+    pub(super) fn handshakes_failed(&self) -> u64 {
+        #[cfg(feature = "tls")]
+        let now = self.handshakes.as_ref().map_or(0, |shaken| shaken.failed());
+        #[cfg(not(feature = "tls"))]
+        let now = 0;
+        self.stats.handshakes_failed + now
     }
 }
 

@@ -16,6 +16,7 @@ mod conn;
 mod connections;
 mod drain;
 mod exchange;
+mod handover;
 #[cfg(feature = "tls")]
 mod handshake;
 mod http;
@@ -40,11 +41,14 @@ use crate::systemd::Notifier;
 use crate::table::{ClientId, Output, Table, Time};
 use conn::Conn;
 use http::HttpConn;
-use info::Stats;
 use net::Listener;
 use poll::BusyPoll;
 use reserver::Reserver;
 
+pub use handover::Successor;
+pub(crate) use handover::could_go_on;
+pub(crate) use info::Stats;
+pub(crate) use net::Door;
 pub use reload::Reload;
 pub use setup::StartError;
 
@@ -60,6 +64,8 @@ const BELL: u64 = 4 << KIND_SHIFT;
 const RELOAD: u64 = 5 << KIND_SHIFT;
 #[cfg(feature = "tls")]
 const SHAKEN: u64 = 6 << KIND_SHIFT;
+const ASKED: u64 = 7 << KIND_SHIFT;
+const CHECKED: u64 = 8 << KIND_SHIFT;
 
 /// A lock daemon that listens.
 pub struct Server {
@@ -80,6 +86,11 @@ pub struct Server {
     failures: audit::Failures,
     /// Who is told of the daemon's state.
     notifier: Option<Notifier>,
+    /// Whether, and how far, another program takes over.
+    handover: Option<handover::Handover>,
+    /// When this program has taken over from another, and for how many microseconds
+    /// nobody was served.
+    taken_over: Option<(Time, u64)>,
     /// Until when it is waited for holders before the end.
     draining: Option<Time>,
     /// The loop ends with this turn.

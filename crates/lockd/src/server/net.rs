@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use jostle_service::socket::{self, FLAGS};
 use rustix::net::{self, sockopt};
+use serde::{Deserialize, Serialize};
 
 /// What a listener brings in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// TLS stands last, so that others have the same numbers without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Door {
     Tcp,
-    #[cfg(feature = "tls")]
-    Tls,
     Unix,
     Metrics,
+    #[cfg(feature = "tls")]
+    Tls,
 }
 
 /// A socket that is listened on.
@@ -76,6 +78,26 @@ impl Listener {
             address,
             file: None,
         })
+    }
+
+    /// A socket of the program before this one.
+    pub(crate) fn handed_over(
+        fd: OwnedFd,
+        door: Door,
+        address: Option<SocketAddr>,
+        file: Option<PathBuf>,
+    ) -> Self {
+        Self {
+            fd,
+            door,
+            address,
+            file,
+        }
+    }
+
+    /// The socket file that is its own.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// The next connection and where it comes from.

@@ -26,7 +26,7 @@ impl Server {
         }
         let outcome = (reload.read)()
             .map_err(|error| error.to_string())
-            .and_then(|config| self.take_over(config));
+            .and_then(|config| self.adopt(config));
         match outcome {
             Ok(()) => say("settings read again: password, users and certificate are in force"),
             Err(why) => write(
@@ -39,7 +39,7 @@ impl Server {
         }
     }
 
-    fn take_over(&mut self, config: Config) -> Result<(), String> {
+    fn adopt(&mut self, config: Config) -> Result<(), String> {
         if self.config.password.is_some() && config.password.is_none() {
             return Err("a password cannot be taken away while the daemon runs".to_owned());
         }

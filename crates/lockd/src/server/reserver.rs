@@ -25,7 +25,7 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// A thread that writes, and what it was last asked for.
 pub(crate) struct Reserver {
-    ask: Option<Sender<u64>>,
+    ask: Option<Sender<Ask>>,
     answers: Receiver<io::Result<u64>>,
     bell: Arc<OwnedFd>,
     in_flight: bool,
@@ -33,6 +33,16 @@ pub(crate) struct Reserver {
     pub(crate) trouble: Option<String>,
     /// Why the next start would not find what was reserved.
     lost: Arc<Mutex<Option<String>>>,
+}
+
+/// What the thread is told.
+enum Ask {
+    /// To reserve tokens below this.
+    Upto(u64),
+    /// To hand out the store's file, and to leave it alone until it is told something.
+    Rest(Sender<io::Result<OwnedFd>>),
+    /// To go on after a rest.
+    Wake,
 }
 
 /// What a look at the answers brought.
@@ -47,7 +57,7 @@ pub(crate) enum Reserved {
 
 impl Reserver {
     pub(crate) fn start(store: Box<dyn TokenStore>) -> io::Result<Self> {
-        let (ask, asked) = channel::<u64>();
+        let (ask, asked) = channel::<Ask>();
         let (answer, answers) = channel();
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
         let bell = Arc::new(eventfd(0, flags)?);
@@ -94,7 +104,29 @@ impl Reserver {
             && let Some(ask) = &self.ask
         {
             let end = next.saturating_add(RANGE).min(END);
-            self.in_flight = ask.send(end).is_ok();
+            self.in_flight = ask.send(Ask::Upto(end)).is_ok();
+        }
+    }
+
+    /// Lets the thread leave its store alone; the store's file.
+    fn rest(&self) -> Result<OwnedFd, String> {
+        if self.in_flight {
+            return Err("the disk does not answer".to_owned());
+        }
+        let (to, from) = channel();
+        if let Some(ask) = &self.ask {
+            let _ = ask.send(Ask::Rest(to));
+        }
+        match from.recv_timeout(TOKENS_PATIENCE) {
+            Ok(found) => found.map_err(|error| format!("the file of the tokens: {error}")),
+            Err(_) => Err("the disk does not answer".to_owned()),
+        }
+    }
+
+    /// Ends a rest, if there is one.
+    pub(crate) fn wake(&self) {
+        if let Some(ask) = &self.ask {
+            let _ = ask.send(Ask::Wake);
         }
     }
 
@@ -130,7 +162,7 @@ impl Reserver {
 /// The thread's side.
 struct Keeper {
     store: Box<dyn TokenStore>,
-    asked: Receiver<u64>,
+    asked: Receiver<Ask>,
     answer: Sender<io::Result<u64>>,
     bell: Arc<OwnedFd>,
     lost: Arc<Mutex<Option<String>>>,
@@ -138,9 +170,17 @@ struct Keeper {
 
 impl Keeper {
     fn work(mut self) {
+        let mut rests = false;
         loop {
-            match self.asked.recv_timeout(CHECK) {
-                Ok(end) => {
+            let asked = match rests {
+                false => self.asked.recv_timeout(CHECK),
+                true => self.asked.recv().map_err(Into::into),
+            };
+            rests = matches!(asked, Ok(Ask::Rest(_)));
+            match asked {
+                Ok(Ask::Rest(to)) => drop(to.send(self.store.file())),
+                Ok(Ask::Wake) => {}
+                Ok(Ask::Upto(end)) => {
                     let outcome = self.store.reserve(end).map(|()| end);
                     if self.answer.send(outcome).is_err() {
                         return;
@@ -206,6 +246,14 @@ impl Server {
         if left < TOKENS_CRITICAL && reserver.in_flight() && reserver.trouble.is_none() {
             self.take_tokens(TOKENS_PATIENCE);
         }
+    }
+
+    /// Lets nobody write tokens for now; the descriptor of their file, if there is one.
+    pub(super) fn rest_tokens(&mut self) -> Result<Option<OwnedFd>, String> {
+        if self.reserver.as_ref().is_some_and(Reserver::in_flight) {
+            self.take_tokens(TOKENS_PATIENCE);
+        }
+        self.reserver.as_ref().map(Reserver::rest).transpose()
     }
 
     pub(super) fn take_tokens(&mut self, patience: Duration) {

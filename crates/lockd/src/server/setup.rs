@@ -99,11 +99,22 @@ impl Server {
         first: u64,
         inherited: Vec<Inherited>,
     ) -> Result<Self, StartError> {
+        let table = Table::new(config.table, HashKey::random(), first);
+        let mut server = Self::around(table, config)?;
+        server.reserver = store.map(Reserver::start).transpose()?;
+        server.first_tokens()?;
+        server.adopt_users(server.config.users.clone(), server.started);
+        server.listen(inherited)?;
+        Ok(server)
+    }
+
+    /// A server with this table that nobody can reach yet.
+    pub(super) fn around(table: Table, config: Config) -> Result<Self, StartError> {
         let started = now();
         let max_connections =
             jostle_service::limits::connections_that_fit(config.max_connections, SPARE_FILES);
-        let mut server = Self {
-            table: Table::new(config.table, HashKey::random(), first),
+        let server = Self {
+            table,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             listeners: Vec::new(),
             #[cfg(feature = "tls")]
@@ -117,11 +128,13 @@ impl Server {
             handshakes: None,
             conns: Vec::new(),
             http: Vec::new(),
-            reserver: store.map(Reserver::start).transpose()?,
+            reserver: None,
             stats: Stats::default(),
             numbers: Default::default(),
             failures: Default::default(),
             notifier: None,
+            handover: None,
+            taken_over: None,
             draining: None,
             ending: false,
             started,
@@ -145,22 +158,19 @@ impl Server {
             config,
         };
         #[cfg(feature = "tls")]
-        server.start_handshakes()?;
-        server.first_tokens()?;
-        server.adopt_users(server.config.users.clone(), server.started);
-        server.listen(inherited)?;
+        let server = server.with_handshakes()?;
         Ok(server)
     }
 
     #[cfg(feature = "tls")]
-    fn start_handshakes(&mut self) -> Result<(), StartError> {
+    fn with_handshakes(mut self) -> Result<Self, StartError> {
         if self.tls.is_some() {
             let handshakes = super::handshake::Handshakes::start(self.config.request_timeout)?;
             let data = EventData::new_u64(super::SHAKEN);
             epoll::add(&self.epoll, handshakes.bell(), data, EventFlags::IN)?;
             self.handshakes = Some(handshakes);
         }
-        Ok(())
+        Ok(self)
     }
 
     fn first_tokens(&mut self) -> Result<(), StartError> {
@@ -170,14 +180,17 @@ impl Server {
             if self.table.tokens_left() == 0 {
                 return Err(StartError::Tokens(self.token_trouble()));
             }
-            let bell = self.reserver.as_ref().map(Reserver::bell);
-            if let Some(bell) = bell {
-                epoll::add(&self.epoll, bell, EventData::new_u64(BELL), EventFlags::IN)?;
-            }
+            self.watch_bell()?;
         } else {
             self.step(Event::Tokens { end: END }, self.started);
         }
         Ok(())
+    }
+
+    pub(super) fn watch_bell(&self) -> rustix::io::Result<()> {
+        let bell = self.reserver.as_ref().map(Reserver::bell);
+        let Some(bell) = bell else { return Ok(()) };
+        epoll::add(&self.epoll, bell, EventData::new_u64(BELL), EventFlags::IN)
     }
 
     pub(super) fn listen(&mut self, inherited: Vec<Inherited>) -> Result<(), StartError> {
@@ -203,12 +216,16 @@ impl Server {
         for found in inherited {
             listeners.push(self.inherit(found)?);
         }
-        for (index, listener) in listeners.iter().enumerate() {
-            let data = EventData::new_u64(LISTENER | index as u64);
-            epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)?;
-        }
         self.listeners = listeners;
-        Ok(())
+        Ok(self.watch_listeners()?)
+    }
+
+    pub(super) fn watch_listeners(&self) -> rustix::io::Result<()> {
+        let listeners = (0..).zip(&self.listeners);
+        listeners.into_iter().try_for_each(|(index, listener)| {
+            let data = EventData::new_u64(LISTENER | index);
+            epoll::add(&self.epoll, &listener.fd, data, EventFlags::IN)
+        })
     }
 
     /// A socket that listens already, by its name or kind.

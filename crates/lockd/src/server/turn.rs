@@ -10,7 +10,7 @@ use rustix::time::Timespec;
 
 use super::commands::{NO_SESSION, WRONG_PASSWORD, write_tokens};
 use super::conn::Conn;
-use super::{BELL, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
+use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Reply, Time};
 
 /// Steps of clients whose waits have ended, before replies are sent and others
@@ -62,6 +62,7 @@ impl Server {
                             self.reload(reload);
                         }
                     }
+                    ASKED => self.handover_signalled(),
                     _ => self.handle(*event),
                 }
                 let many = self.unsent.len().max(self.resumed.len()) >= GATHERED;
@@ -74,6 +75,7 @@ impl Server {
             if self.is_drained() {
                 return self.drain();
             }
+            self.advance_handover(stop.as_fd());
         }
     }
 
@@ -153,6 +155,9 @@ impl Server {
         if let Some(end) = self.draining {
             next = Some(next.map_or(end, |next| next.min(end)));
         }
+        if let Some(end) = self.handover_end() {
+            next = Some(next.map_or(end, |next| next.min(end)));
+        }
         if !self.later.is_empty() || !self.resumed.is_empty() {
             next = Some(Time(0));
         }
@@ -171,8 +176,8 @@ impl Server {
             BELL => self.take_tokens(Duration::ZERO),
             #[cfg(feature = "tls")]
             super::SHAKEN => self.admit_tls(),
-            // A signal during the drain.
-            RELOAD => {}
+            // A signal during the drain; and what only wakes the loop.
+            RELOAD | ASKED | CHECKED => {}
             _ => self.client_ready(data, event.flags),
         }
     }

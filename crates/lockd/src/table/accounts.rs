@@ -23,6 +23,20 @@ impl Account {
         locks: 0,
         waiters: 0,
     };
+
+    /// Of locks, and of waiters.
+    pub(super) fn bounds(&self) -> (u32, u32) {
+        (self.max_locks, self.max_waiters)
+    }
+
+    /// One that has nothing yet.
+    pub(super) fn bound_by((max_locks, max_waiters): (u32, u32)) -> Self {
+        Self {
+            max_locks,
+            max_waiters,
+            ..Self::UNBOUND
+        }
+    }
 }
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -126,6 +140,18 @@ impl<const FAULT: u8> Table<FAULT> {
         if found.lingers && found.held == 0 {
             self.free_client(slot as u32);
         }
+    }
+
+    /// Begins to count if any account has a bound; every lingering client must then
+    /// have a hold. False: one has none.
+    pub(super) fn book_restored(&mut self) -> bool {
+        let bound = |account: &Account| account.max_locks != u32::MAX;
+        self.quotas = self.accounts.iter().any(bound);
+        if self.quotas {
+            self.book_all();
+        }
+        let counted = |client: &super::Client| !client.lingers || client.held > 0;
+        self.clients.iter().all(counted)
     }
 
     /// Counts all holds that there are, as the first bound is set.

@@ -385,6 +385,11 @@ pub(crate) fn blocks_for(name_len: usize) -> usize {
 }
 
 impl Lock {
+    /// Bytes of the name.
+    pub(crate) fn name_len(&self) -> usize {
+        self.name_len.into()
+    }
+
     fn first_block(&self) -> u32 {
         let [.., a, b, c, d] = self.name;
         u32::from_le_bytes([a, b, c, d])

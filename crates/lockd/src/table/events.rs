@@ -1,6 +1,8 @@
 //! What goes into the table and what comes out: times, requests, events,
 //! replies, outputs, bounds, counters. Only data; the rules are elsewhere.
 
+use serde::{Deserialize, Serialize};
+
 use super::entries::NEVER;
 
 /// Nanoseconds of a monotonic clock, from any origin.
@@ -23,6 +25,11 @@ pub struct ClientId(pub(super) u64);
 
 impl ClientId {
     pub(super) const SLOT_BITS: u32 = 20;
+
+    /// The client of a number.
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self(number)
+    }
 
     /// A small number that is this client's alone while it is open: a place in
     /// an array.
@@ -324,7 +331,7 @@ impl Default for Limits {
 }
 
 /// How often what has happened, since the table exists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Locks granted at once.
     pub granted_at_once: u64,
@@ -369,6 +376,30 @@ impl Counters {
     #[must_use]
     pub fn granted(&self) -> u64 {
         self.granted_at_once + self.granted_after_wait
+    }
+
+    /// Whether all of them can have been counted, and go on counting.
+    pub(super) fn are_plausible(&self) -> bool {
+        let single = [
+            self.granted_at_once,
+            self.granted_after_wait,
+            self.released,
+            self.released_by_disconnect,
+            self.released_by_session,
+            self.expired,
+            self.forced,
+            self.renewed,
+            self.waits,
+            self.wait_timeouts,
+            self.wait_cancels,
+            self.waits_without_session,
+            self.busy,
+            self.refused,
+            self.not_owner,
+            self.not_held,
+        ];
+        let all = single.iter().chain(&self.waited_ms_log2);
+        all.into_iter().all(|count| *count < 1 << 62)
     }
 
     pub(super) fn waited(&mut self, ns: u64) {

@@ -39,10 +39,12 @@ mod grants;
 mod groups;
 mod hash;
 mod holders;
+mod image;
 mod index;
 mod lines;
 mod lists;
 mod requests;
+mod restore;
 mod sessions;
 mod slab;
 mod timers;
@@ -71,6 +73,8 @@ pub use events::{
     Reply, SessionKey, Time,
 };
 pub use hash::HashKey;
+pub use image::TableImage;
+pub use restore::BadImage;
 pub use view::{BadCursor, Holder, Waiter};
 
 /// The sound table. Its tests build others, with one fault planted in each, to
@@ -93,6 +97,8 @@ const LATE_SESSION_GRANT: u8 = 14;
 const SESSION_KEEPS_HOLDS: u8 = 15;
 const WAITERS_UNTOLD: u8 = 16;
 const LEASES_UNBOOKED: u8 = 17;
+const HANDOVER_REVERSES_LINES: u8 = 18;
+const HANDOVER_DELAYS_LEASES: u8 = 19;
 
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.

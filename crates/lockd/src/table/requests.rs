@@ -91,12 +91,18 @@ impl<const FAULT: u8> Table<FAULT> {
     #[inline]
     pub(super) fn new_lock(&mut self, hash: u32, name: &[u8]) -> u32 {
         let id = self.locks.take();
+        self.name_lock(id, hash, name);
+        id
+    }
+
+    /// Begins the use of a lock's slot.
+    #[inline]
+    pub(super) fn name_lock(&mut self, id: u32, hash: u32, name: &[u8]) {
         let lock = &mut self.locks[id];
         lock.used = true;
         lock.hash = hash;
         lock.set_name(&mut self.blocks, name);
         self.names.insert(&mut self.locks, id);
-        id
     }
 
     /// Asks for a lock that somebody holds, or that is reserved.

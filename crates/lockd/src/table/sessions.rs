@@ -46,6 +46,30 @@ impl Slot for Session {
     }
 }
 
+impl Session {
+    pub(super) fn key(&self) -> SessionKey {
+        self.key
+    }
+
+    pub(super) fn ttl_ms(&self) -> u64 {
+        self.ttl_ms
+    }
+
+    pub(super) fn heartbeat(&self) -> u32 {
+        self.heartbeat
+    }
+
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// Fills a slot: a session without anybody who waits in its name.
+    pub(super) fn fill(&mut self, key: SessionKey, client: u64, ttl_ms: u64, heartbeat: u32) {
+        (self.key, self.client) = (key, client);
+        (self.ttl_ms, self.heartbeat) = (ttl_ms, heartbeat);
+    }
+}
+
 impl<const FAULT: u8> Table<FAULT> {
     /// The three events about sessions.
     #[cold]

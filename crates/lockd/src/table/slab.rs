@@ -55,6 +55,39 @@ impl<T: Slot> Slab<T> {
         }
     }
 
+    /// One in which these slots are in use, in their vacant state. `None`: one is
+    /// named twice.
+    pub(crate) fn with_used(used: &[u32]) -> Option<Self> {
+        let touched = used.iter().max().map_or(0, |last| last + 1);
+        let mut slab = Self::new();
+        while (slab.chunks.len() as u32) << CHUNK_BITS < touched {
+            slab.add_chunk();
+        }
+        let mut marks = vec![false; touched as usize];
+        for id in used {
+            if std::mem::replace(&mut marks[*id as usize], true) {
+                return None;
+            }
+        }
+        for id in (0..touched).rev().filter(|id| !marks[*id as usize]) {
+            *slab[id].free_link() = slab.free;
+            slab.free = id;
+        }
+        (slab.touched, slab.live) = (touched, used.len() as u32);
+        Some(slab)
+    }
+
+    /// Bytes that a slab with this last slot holds.
+    pub(crate) fn bytes_up_to(last: u32) -> usize {
+        (last as usize + 1).div_ceil(CHUNK as usize) * Self::chunk_bytes()
+    }
+
+    fn add_chunk(&mut self) {
+        self.chunks.push((0..CHUNK).map(|_| T::vacant()).collect());
+        let sides = vec![T::SIDE; CHUNK as usize];
+        self.sides.push(sides.into_boxed_slice());
+    }
+
     /// Slots in use.
     pub(crate) fn live(&self) -> u32 {
         self.live
@@ -100,9 +133,7 @@ impl<T: Slot> Slab<T> {
             return id;
         }
         if self.touched as usize == self.chunks.len() << CHUNK_BITS {
-            self.chunks.push((0..CHUNK).map(|_| T::vacant()).collect());
-            let sides = vec![T::SIDE; CHUNK as usize];
-            self.sides.push(sides.into_boxed_slice());
+            self.add_chunk();
         }
         let id = self.touched;
         self.touched += 1;

@@ -48,6 +48,24 @@ impl Timers {
         }
     }
 
+    /// One without deadlines that has come as far as another.
+    pub(crate) fn at(tick: u64) -> Self {
+        Self {
+            tick,
+            ..Self::new()
+        }
+    }
+
+    /// The tick of a time.
+    pub(crate) fn tick_of(ns: u64) -> u64 {
+        ns >> TICK_BITS
+    }
+
+    /// How far it has come, in ticks.
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick
+    }
+
     /// The earliest time, in ns, at which something may be due; [`NEVER`] if
     /// no deadline is set. May be early, never late.
     #[inline]

@@ -65,6 +65,14 @@ impl User {
         }
     }
 
+    /// One who is no longer among the users.
+    pub(crate) fn gone(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Whether it may do everything, so that nothing needs to be asked.
     #[must_use]
     pub fn is_all_powerful(&self) -> bool {

@@ -4,6 +4,7 @@
 mod acl;
 mod admin;
 mod clients;
+mod handover;
 mod identity;
 mod locks;
 mod pages;
@@ -83,6 +84,8 @@ pub(crate) enum Kind {
     Leaving,
     /// MULTI and what belongs to it.
     Transaction,
+    /// After AUTH; refused within MULTI.
+    Alone,
 }
 
 impl Kind {
@@ -358,6 +361,17 @@ pub(crate) static COMMANDS: &[Spec] = &[
         run: shutdown::shutdown,
     },
     Spec {
+        name: "HANDOVER",
+        arguments: "",
+        summary: "Lets the program that is installed now take the daemon's place, with all locks \
+                  and connections without TLS.",
+        arity: (1, 1),
+        class: Class::Admin,
+        names: Names::None,
+        kind: Kind::Alone,
+        run: handover::handover,
+    },
+    Spec {
         name: "DISCARD",
         arguments: "",
         summary: "Drops what was queued since MULTI.",
@@ -382,8 +396,8 @@ const fn key(name: &[u8]) -> u64 {
     word
 }
 
-static KEYS: [u64; 26] = {
-    let mut keys = [0; 26];
+static KEYS: [u64; 27] = {
+    let mut keys = [0; 27];
     let mut at = 0;
     while at < keys.len() {
         keys[at] = key(COMMANDS[at].name.as_bytes());

@@ -8,6 +8,7 @@ use jostle_resp::{Args, Limits, Progress};
 use super::locks::{lock_all_within, lock_within};
 use super::rights::{RESERVED, permit};
 use super::{COMMANDS, Call, Kind, Server, Spec, find};
+use crate::handover::state::TransactionState;
 use crate::server::conn::Conn;
 
 /// Commands of one transaction.
@@ -24,6 +25,24 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
+    /// As data, for a handover.
+    pub(in crate::server) fn state(&self) -> TransactionState {
+        TransactionState {
+            requests: self.requests.clone(),
+            count: self.count,
+            aborted: self.aborted,
+        }
+    }
+
+    /// The reverse of [`Self::state`].
+    pub(in crate::server) fn restored(state: &TransactionState) -> Self {
+        Self {
+            requests: state.requests.clone(),
+            count: state.count,
+            aborted: state.aborted,
+        }
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.requests.capacity()
@@ -58,7 +77,7 @@ pub(super) fn execute_guarded(server: &mut Server, mut call: Call<'_>, spec: &Sp
     }
     match spec.kind {
         Kind::Transaction | Kind::Leaving => (spec.run)(server, call),
-        Kind::Identity => {
+        Kind::Identity | Kind::Alone => {
             abort(call.conn);
             call.reply()
                 .error("ERR Command not allowed inside a transaction");

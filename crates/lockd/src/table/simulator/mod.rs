@@ -178,6 +178,8 @@ fn every_planted_fault_is_seen() {
         first_violation::<SESSION_KEEPS_HOLDS>(),
         first_violation::<WAITERS_UNTOLD>(),
         first_violation::<LEASES_UNBOOKED>(),
+        first_violation::<HANDOVER_REVERSES_LINES>(),
+        first_violation::<HANDOVER_DELAYS_LEASES>(),
     ] {
         assert!(violation.starts_with("seed "), "{violation}");
     }

@@ -17,7 +17,11 @@ pub(super) struct Play<const FAULT: u8> {
     /// Sessions that were opened, some long over.
     pub(super) sessions: Vec<u128>,
     pub(super) outputs: Vec<Output>,
+    acts: u64,
 }
+
+/// After so many acts the table is handed over; less often if there is much of it.
+const HANDOVER_EVERY: u64 = 499;
 
 impl<const FAULT: u8> Play<FAULT> {
     pub(super) fn new(seed: u64, world: World) -> Self {
@@ -32,6 +36,7 @@ impl<const FAULT: u8> Play<FAULT> {
             now: Time(1),
             sessions: Vec::new(),
             outputs: Vec::new(),
+            acts: 0,
         };
         play.table
             .step(Event::Tokens { end: u64::MAX }, play.now, &mut Vec::new());
@@ -62,6 +67,11 @@ impl<const FAULT: u8> Play<FAULT> {
     }
 
     pub(super) fn act(&mut self) -> Result<(), Violation> {
+        self.acts += 1;
+        let every = HANDOVER_EVERY.max(self.world.clients as u64 / 2);
+        if self.acts.is_multiple_of(every) {
+            self.hand_over()?;
+        }
         let who = self.dice.below(self.clients.len() as u64) as usize;
         let client = self.clients[who];
         let name = self.dice.below(self.world.names) as Name;
@@ -86,6 +96,23 @@ impl<const FAULT: u8> Play<FAULT> {
             96 if unruly && self.dice.percent(30) => self.force(name),
             _ => self.pass(),
         }
+    }
+
+    /// The world goes on with a table that was made from the image of this one.
+    fn hand_over(&mut self) -> Result<(), Violation> {
+        let image = self.table.image(self.now);
+        let bytes = postcard::to_stdvec(&image).map_err(|error| error.to_string())?;
+        let read: TableImage = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
+        ensure!(read == image, "the image does not survive being written");
+        let limits = self.table.limits;
+        self.table = Table::from_image(&read, limits).map_err(|error| error.to_string())?;
+        // A fault of the image changes it again.
+        let again = self.table.image(self.now);
+        ensure!(
+            again == image || FAULT != SOUND,
+            "the image changes with the handover"
+        );
+        Ok(())
     }
 
     pub(super) fn pass(&mut self) -> Result<(), Violation> {

@@ -1,0 +1,156 @@
+//! Whether the new program could go on: what the old one asks, and how the new one
+//! answers.
+//!
+//! The new program gets the state as its standard input, and proves that it has read
+//! it: it prints the state's checksum. One that only ends with success, such as a
+//! program that knows nothing of handovers, proves nothing.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::state::{Sealed, StateError};
+use super::{CHECK_FLAG, Program};
+use crate::config::Config;
+
+/// Bytes of a program's last words that are repeated.
+const WORDS: usize = 400;
+
+/// A program that is being asked. Dropping it ends it.
+pub(crate) struct Check {
+    child: Child,
+    ended: bool,
+    bell: Option<OwnedFd>,
+    proof: String,
+    stamp: Option<[i64; 5]>,
+}
+
+impl Check {
+    /// Asks a program.
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub(crate) fn begin(program: &Program, state: &Sealed) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("cannot start {}: {error}", program.path.display());
+        let mut command = program.command(CHECK_FLAG);
+        command
+            // Its state is none of the manager's business.
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(state.file().try_clone().map_err(failed)?)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // What it may start ends with it.
+            .process_group(0);
+        let stamp = program.stamp();
+        let child = command.spawn().map_err(failed)?;
+        let mut check = Self {
+            child,
+            ended: false,
+            bell: None,
+            proof: proof(state.checksum()),
+            stamp,
+        };
+        let process = Pid::from_child(&check.child);
+        let bell = pidfd_open(process, PidfdFlags::empty());
+        check.bell = Some(bell.map_err(|error| failed(error.into()))?);
+        Ok(check)
+    }
+
+    /// Becomes readable when it has answered.
+    pub(crate) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Waits for its answer. False: it has none yet.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        let Some(bell) = self.bell() else {
+            return false;
+        };
+        let start = Instant::now();
+        loop {
+            let left = patience.saturating_sub(start.elapsed());
+            let time = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut fds = [PollFd::from_borrowed_fd(bell, PollFlags::IN)];
+            match poll(&mut fds, Some(&time)) {
+                // A signal has come; that is no answer.
+                Err(Errno::INTR) => {}
+                other => return other.is_ok_and(|ready| ready > 0),
+            }
+        }
+    }
+
+    /// Ends it and what it has started; how it had ended, if it had.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        // Once it was waited for, its number may be another's.
+        if !std::mem::replace(&mut self.ended, true) {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        self.child.wait()
+    }
+
+    /// Its answer, once it has ended.
+    ///
+    /// # Errors
+    /// Why it cannot go on, or why its answer is none.
+    pub(crate) fn verdict(mut self, program: &Program) -> Result<(), String> {
+        let path = program.path.display();
+        let status = self.end().map_err(|error| error.to_string())?;
+        let said = self.child.stdout.take().map(read_some).unwrap_or_default();
+        let words = self.child.stderr.take().map(read_some).unwrap_or_default();
+        let words = words.trim().replace(char::is_control, " ");
+        if !status.success() {
+            return Err(format!("{path} refuses ({status}): {words}"));
+        }
+        if said.trim_end() != self.proof {
+            return Err(format!(
+                "{path} does not answer as jostled does: it has not read the state"
+            ));
+        }
+        if program.stamp() != self.stamp {
+            return Err(format!("{path} has changed while it was checked"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// The first bytes of what was written into a pipe.
+fn read_some(pipe: impl AsFd + Read) -> String {
+    let _ = rustix::io::ioctl_fionbio(&pipe, true);
+    let mut bytes = Vec::new();
+    let _ = pipe.take(WORDS as u64).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn proof(checksum: u64) -> String {
+    format!("jostled can go on from {checksum:016x}")
+}
+
+/// Answers the question whether a server with these settings could go on from the
+/// state that is the standard input.
+///
+/// # Errors
+/// Why it could not.
+pub fn prove(config: &Config) -> Result<(), StateError> {
+    let state = super::parcel::take_stdin()?;
+    let sealed = Sealed::from_file(File::from(state))?;
+    crate::server::could_go_on(config, sealed.read()?)?;
+    let mut out = io::stdout();
+    writeln!(out, "{}", proof(sealed.checksum()))?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,124 @@
+//! A connection as data, for a handover.
+
+use std::sync::Arc;
+
+use jostle_resp::Protocol;
+
+use super::{Conn, FreshLeases, Wanted};
+use crate::handover::state::ConnState;
+use crate::server::commands::Transaction;
+use crate::server::stream::Stream;
+use crate::table::{ClientId, Time};
+use crate::users::User;
+
+impl Conn {
+    /// Everything that is not its socket.
+    pub(in crate::server) fn state(&self) -> ConnState {
+        let time = |time: Option<Time>| time.map(|time| time.0);
+        ConnState {
+            id: self.id.number(),
+            peer: self.peer,
+            resp3: self.protocol == Protocol::Resp3,
+            authenticated: self.authenticated,
+            user: self.user.as_ref().map(|user| user.name.clone()),
+            number: self.number,
+            probation: self.probation,
+            transaction: self.transaction.as_ref().map(|queued| queued.state()),
+            waiting: self.waiting,
+            wrong_passwords: self.wrong_passwords,
+            rebuked_at: time(self.rebuked_at),
+            closing: self.closing,
+            readable: self.readable,
+            hung_up: self.hung_up,
+            ended: self.ended,
+            more: self.more,
+            input: self.input.clone(),
+            needed: self.needed,
+            output: self.output[self.sent..].to_vec(),
+            wanted: self.wanted.iter().map(<[u8]>::to_vec).collect(),
+            fresh_leases: self
+                .fresh_leases
+                .iter()
+                .map(|(token, name)| (token, name.to_vec()))
+                .collect(),
+            since: self.since.0,
+            last_request: self.last_request.0,
+            incomplete_since: time(self.incomplete_since),
+            stuck_since: time(self.stuck_since),
+            commands: self.commands,
+            name: self.name.clone(),
+            library: self.library.clone(),
+            library_version: self.library_version.clone(),
+        }
+    }
+
+    /// The connection with this socket and user.
+    pub(in crate::server) fn restored(
+        state: &ConnState,
+        stream: Stream,
+        user: Option<Arc<User>>,
+    ) -> Self {
+        let id = ClientId::from_number(state.id);
+        let queued = state.transaction.as_ref().map(Transaction::restored);
+        let mut wanted = Wanted::default();
+        let names: Vec<&[u8]> = state.wanted.iter().map(|name| &name[..]).collect();
+        wanted.set(&names);
+        let mut conn = Self {
+            protocol: match state.resp3 {
+                true => Protocol::Resp3,
+                false => Protocol::Resp2,
+            },
+            authenticated: state.authenticated,
+            user,
+            number: state.number,
+            probation: state.probation,
+            transaction: queued.map(Box::new),
+            waiting: state.waiting,
+            wrong_passwords: state.wrong_passwords,
+            rebuked_at: state.rebuked_at.map(Time),
+            closing: state.closing,
+            readable: state.readable,
+            hung_up: state.hung_up,
+            ended: state.ended,
+            more: state.more,
+            input: state.input.clone(),
+            needed: state.needed,
+            output: state.output.clone(),
+            wanted,
+            fresh_leases: FreshLeases::restored(&state.fresh_leases),
+            last_request: Time(state.last_request),
+            incomplete_since: state.incomplete_since.map(Time),
+            stuck_since: state.stuck_since.map(Time),
+            commands: state.commands,
+            name: state.name.clone(),
+            library: state.library.clone(),
+            library_version: state.library_version.clone(),
+            ..Self::new(stream, id, state.peer, Time(state.since))
+        };
+        conn.update_guard();
+        conn
+    }
+}
+
+impl Wanted {
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.names[..];
+        self.lengths.iter().map(move |length| {
+            let (name, after) = rest.split_at(*length);
+            rest = after;
+            name
+        })
+    }
+}
+
+impl FreshLeases {
+    fn restored(leases: &[(u64, Vec<u8>)]) -> Self {
+        Self {
+            tokens: leases
+                .iter()
+                .map(|(token, name)| (*token, name.len()))
+                .collect(),
+            names: leases.iter().flat_map(|(_, name)| name.clone()).collect(),
+        }
+    }
+}

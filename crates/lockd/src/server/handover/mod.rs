@@ -1,0 +1,281 @@
+//! The handover, as the event loop sees it: who asks for it, what is waited for, and
+//! what happens if it fails. See [`crate::handover`] for its course.
+
+mod pack;
+#[cfg(test)]
+mod tests;
+mod unpack;
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use jostle_resp::Writer;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{ASKED, CHECKED, Server};
+use crate::handover::Program;
+use crate::handover::check::Check;
+use crate::handover::state::Sealed;
+use crate::log::{Level, audit, say, write};
+use crate::table::{ClientId, Time};
+
+pub(crate) use unpack::could_go_on;
+
+/// What a handover needs from the program around the server.
+pub struct Successor {
+    /// What this process is to become.
+    pub program: Program,
+    /// Becomes readable when it is to become that.
+    pub signal: UnixStream,
+    /// Signals with handlers that the next program will have, too. They are held back
+    /// until it has them, so that none of them ends it.
+    pub signals: Vec<i32>,
+}
+
+/// The handover that is possible, and perhaps in progress.
+pub(super) struct Handover {
+    successor: Successor,
+    stage: Stage,
+    asker: Option<ClientId>,
+}
+
+enum Stage {
+    /// Nobody wants one.
+    Idle,
+    /// To begin at the end of this turn, when every connection is in its place.
+    Wanted,
+    /// The new program is asked; until then it has time.
+    Checked(Check, Time),
+}
+
+impl Server {
+    /// Lets this server be handed over to another program, by the command HANDOVER
+    /// or by a signal.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn allow_handover(&mut self, successor: Successor) -> io::Result<()> {
+        successor.signal.set_nonblocking(true)?;
+        let data = EventData::new_u64(ASKED);
+        // Edge-triggered: nobody reads it during the drain.
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, &successor.signal, data, flags)?;
+        self.handover = Some(Handover {
+            successor,
+            stage: Stage::Idle,
+            asker: None,
+        });
+        Ok(())
+    }
+
+    /// The signal has come.
+    pub(super) fn handover_signalled(&mut self) {
+        if let Some(handover) = &self.handover {
+            let mut bytes = [0; 64];
+            while let Ok(1..) = rustix::io::read(&handover.successor.signal, &mut bytes) {}
+        }
+        match self.begin_handover(None) {
+            Ok(()) => audit("handover", &[("by", "signal".to_owned())]),
+            Err(why) => write(Level::Error, &format!("no handover: {why}")),
+        }
+    }
+
+    /// Begins with the end of this turn. The one who asks waits for the outcome.
+    pub(super) fn begin_handover(&mut self, asker: Option<ClientId>) -> Result<(), &'static str> {
+        if self.is_draining() {
+            return Err("the daemon is ending");
+        }
+        let Some(handover) = &mut self.handover else {
+            return Err("this daemon is a part of another program");
+        };
+        if !matches!(handover.stage, Stage::Idle) {
+            return Err("there is one in progress");
+        }
+        (handover.stage, handover.asker) = (Stage::Wanted, asker);
+        Ok(())
+    }
+
+    /// Until when the new program has time to answer.
+    pub(super) fn handover_end(&self) -> Option<Time> {
+        match &self.handover.as_ref()?.stage {
+            Stage::Checked(_, end) => Some(*end),
+            _ => None,
+        }
+    }
+
+    /// Does what is next of a handover, if there is one. Every connection is in its
+    /// place.
+    #[inline]
+    pub(super) fn advance_handover(&mut self, stop: BorrowedFd<'_>) {
+        let idle = |handover: &Handover| matches!(handover.stage, Stage::Idle);
+        if !self.handover.as_ref().is_none_or(idle) {
+            self.advance(stop);
+        }
+    }
+
+    #[cold]
+    fn advance(&mut self, stop: BorrowedFd<'_>) {
+        let Some(handover) = &mut self.handover else {
+            return;
+        };
+        let outcome = match std::mem::replace(&mut handover.stage, Stage::Idle) {
+            Stage::Idle => return,
+            Stage::Wanted => self.ask_successor(),
+            Stage::Checked(check, end) if !check.wait(Duration::ZERO) => {
+                if self.clock < end {
+                    handover.stage = Stage::Checked(check, end);
+                    return;
+                }
+                Err(self.no_answer())
+            }
+            Stage::Checked(check, _) => match check.verdict(&handover.successor.program) {
+                Ok(()) => self.hand_over(stop).map(|never| match never {}),
+                Err(why) => Err(why),
+            },
+        };
+        if let Err(why) = outcome {
+            self.go_on_after(&why);
+            // This turn has ended already.
+            self.deliver_grants();
+        }
+    }
+
+    fn no_answer(&self) -> String {
+        let patience = self.config.handover_timeout.as_secs();
+        format!("the new program does not answer within {patience} s (--handover-timeout)")
+    }
+
+    /// Lets the new program look at the state as it is now, while clients are served.
+    fn ask_successor(&mut self) -> Result<(), String> {
+        let now = self.now();
+        let sealed = Sealed::new(&self.state(now)).map_err(no_state)?;
+        let Some(handover) = &mut self.handover else {
+            return Ok(());
+        };
+        let program = &handover.successor.program;
+        say(&format!("handover: checks {}", program.path().display()));
+        let check = Check::begin(program, &sealed)?;
+        if let Some(bell) = check.bell() {
+            // Closed with the check, and so watched no more.
+            let data = EventData::new_u64(CHECKED);
+            epoll::add(&self.epoll, bell, data, EventFlags::IN).map_err(|e| e.to_string())?;
+        }
+        let patience = self.config.handover_timeout.as_nanos() as u64;
+        handover.stage = Stage::Checked(check, Time(now.0 + patience));
+        Ok(())
+    }
+
+    /// Stops, lets the new program look once more, and becomes it.
+    fn hand_over(&mut self, stop: BorrowedFd<'_>) -> Result<Infallible, String> {
+        if let Some(notifier) = &self.notifier {
+            notifier.reloading();
+        }
+        let mut parted = Vec::new();
+        let outcome = self.become_successor(stop, &mut parted);
+        // Only who could not be handed over comes here.
+        if let Some(reserver) = &self.reserver {
+            reserver.wake();
+        }
+        for client in parted {
+            if let Some(conn) = self.take_conn(client) {
+                self.close(conn);
+            }
+        }
+        if let Some(notifier) = &self.notifier {
+            notifier.ready();
+        }
+        outcome
+    }
+
+    /// Those whom TLS was ended for are noted in `parted`.
+    fn become_successor(
+        &mut self,
+        stop: BorrowedFd<'_>,
+        parted: &mut Vec<ClientId>,
+    ) -> Result<Infallible, String> {
+        let begun = self.now();
+        let tokens = self.rest_tokens()?;
+        let state = self.state(begun);
+        let sealed = Sealed::new(&state).map_err(no_state)?;
+        let Some(handover) = &self.handover else {
+            return Err("nothing to become".to_owned());
+        };
+        let program = &handover.successor.program;
+        let check = Check::begin(program, &sealed)?;
+        if !check.wait(self.config.handover_timeout) {
+            return Err(self.no_answer());
+        }
+        check.verdict(program)?;
+        let parcel = self
+            .parcel(&sealed, tokens.as_ref())
+            .map_err(|error| format!("cannot pack {} connections: {error}", state.conns.len()))?;
+        let program = program.clone();
+        let _held = jostle_sys::signal::hold_back(&handover.successor.signals)
+            .map_err(|error| format!("cannot hold back signals: {error}"))?;
+        if is_readable(stop) {
+            return Err("the daemon is told to end".to_owned());
+        }
+        say(&format!(
+            "handover: {} connections go on, {} with TLS end",
+            state.conns.len(),
+            state.lost.len()
+        ));
+        self.part_from_tls(parted);
+        let error = program.become_it(parcel);
+        Err(format!(
+            "cannot start {}: {error}",
+            program.path().display()
+        ))
+    }
+
+    /// Tells those who cannot come along.
+    fn part_from_tls(&mut self, parted: &mut Vec<ClientId>) {
+        for conn in self.conns.iter_mut().flatten() {
+            if conn.stream.is_tls() {
+                conn.stream.close();
+                parted.push(conn.id);
+            }
+        }
+    }
+
+    /// This program goes on, with everything that it had.
+    fn go_on_after(&mut self, why: &str) {
+        self.stats.handover_failures += 1;
+        write(
+            Level::Error,
+            &format!("no handover, this program goes on: {why}"),
+        );
+        let asker = self.handover.as_mut().and_then(|found| found.asker.take());
+        let Some(asker) = asker else { return };
+        let why = why.replace(['\r', '\n'], " ");
+        self.tell_asker(asker, |reply| {
+            reply.error(&format!(
+                "ERR no handover, the daemon goes on as it is: {why}"
+            ));
+        });
+    }
+
+    /// Answers the one whose command asked for the handover, if it is still there.
+    fn tell_asker(&mut self, asker: ClientId, tell: impl FnOnce(&mut Writer<'_>)) {
+        let Some(mut conn) = self.take_conn(asker) else {
+            return;
+        };
+        conn.waiting = false;
+        tell(&mut Writer::new(&mut conn.output, conn.protocol));
+        self.let_go_on(&conn);
+        self.conns[asker.slot()] = Some(conn);
+    }
+}
+
+fn no_state(error: io::Error) -> String {
+    format!("cannot write the state: {error}")
+}
+
+fn is_readable(fd: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}

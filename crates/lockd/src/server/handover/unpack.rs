@@ -1,0 +1,251 @@
+//! A server from what another one has handed over.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::super::commands::COMMANDS;
+use super::super::conn::Conn;
+use super::super::net::{Door, Listener};
+use super::super::reserver::Reserver;
+use super::super::stream::Stream;
+use super::super::{Server, now};
+use crate::config::{Config, ConfigError, Data};
+use crate::handover::parcel;
+use crate::handover::state::{ConnState, ListenerState, Sealed, State, StateError};
+use crate::log::say;
+use crate::table::{ClientId, Event, Table, Time};
+use crate::tokens::{END, FileStore};
+
+/// Leaves a check with what is wrong.
+macro_rules! ensure {
+    ($holds:expr, $($text:tt)+) => {
+        if !$holds { return Err(StateError::Unsound(format!($($text)+))); }
+    };
+}
+
+/// Whether a server with these settings could go on from a state.
+pub(crate) fn could_go_on(config: &Config, state: State) -> Result<(), StateError> {
+    check(config, &state)?;
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &config.tls {
+        super::super::setup::load_tls(tls).map_err(super::super::StartError::Tls)?;
+    }
+    Table::<0>::from_image(&state.table, config.table)?;
+    Ok(())
+}
+
+/// What can be seen without a table.
+fn check(config: &Config, state: &State) -> Result<(), StateError> {
+    let at = state.table.at();
+    let clock = now();
+    ensure!(at <= clock, "it is of the future");
+    ensure!(
+        state.started <= at.0 && state.begun <= clock.0,
+        "it began in the future"
+    );
+    let (next, end) = state.table.tokens();
+    ensure!(
+        next >= 1 && end <= END,
+        "its tokens go from {next} to {end}"
+    );
+    check_settings(config, state)?;
+    let mut known = BTreeSet::new();
+    for conn in &state.conns {
+        ensure!(known.insert(conn.id), "two connections are one client");
+        check_conn(conn, state, at)?;
+    }
+    let lost = state.lost.iter().all(|number| known.insert(*number));
+    ensure!(lost, "a connection is both lost and there");
+    let open = state.table.connections().map(ClientId::number);
+    ensure!(
+        open.collect::<BTreeSet<u64>>() == known,
+        "its connections are not the clients of its table"
+    );
+    let waiting = state.table.waiting_clients();
+    for conn in &state.conns {
+        let reason =
+            waiting.contains(&conn.id) || conn.rebuked_at.is_some() || state.asker == Some(conn.id);
+        ensure!(
+            conn.waiting == reason,
+            "client {} waits for nothing",
+            conn.id
+        );
+    }
+    Ok(())
+}
+
+fn check_conn(conn: &ConnState, state: &State, at: Time) -> Result<(), StateError> {
+    let times = [Some(conn.since), Some(conn.last_request)];
+    let times = times
+        .into_iter()
+        .chain([conn.incomplete_since, conn.stuck_since]);
+    let past = times.flatten().all(|time| time <= at.0);
+    ensure!(past, "client {} came in the future", conn.id);
+    ensure!(
+        usize::from(conn.number) <= state.users.len(),
+        "client {} has no user",
+        conn.id
+    );
+    Ok(())
+}
+
+/// What the new settings must have in common with the old ones.
+fn check_settings(config: &Config, state: &State) -> Result<(), StateError> {
+    let data = match &config.data {
+        Data::None => None,
+        Data::Directory(path) => Some(path.as_os_str().as_bytes()),
+    };
+    if data != state.data.as_deref() {
+        let text = "the data directory is another one; that needs a restart";
+        return Err(StateError::Settings(text.to_owned()));
+    }
+    for listener in &state.listeners {
+        #[cfg(feature = "tls")]
+        if listener.door == Door::Tls && config.tls.is_none() {
+            let text = "there is a TLS address, and no certificate (--tls-cert, --tls-key)";
+            return Err(StateError::Settings(text.to_owned()));
+        }
+        if let Some(address) = listener.address
+            && listener.door != Door::Metrics
+            && !jostle_service::address::is_loopback(&address)
+            && !config.users.all_need_passwords()
+        {
+            let error = ConfigError::Public(address);
+            return Err(StateError::Settings(error.to_string()));
+        }
+    }
+    Ok(())
+}
+
+impl Server {
+    /// Goes on where the program before has stopped, of which everything is in the
+    /// standard input.
+    ///
+    /// # Errors
+    /// Why that is impossible. All locks are lost then.
+    pub fn take_over(config: Config) -> Result<Self, StateError> {
+        let parcel = parcel::take_stdin()?;
+        let mut descriptors = parcel::unpack(&parcel)?.into_iter();
+        let mut next = || {
+            let missing = StateError::Damaged("a descriptor is missing");
+            descriptors.next().ok_or(missing)
+        };
+        let state = Sealed::from_file(File::from(next()?))?.read()?;
+        check(&config, &state)?;
+        let tokens = state.data.as_ref().map(|_| next()).transpose()?;
+        let table = Table::from_image(&state.table, config.table)?;
+        let mut server = Self::around(table, config)?;
+        server.take_tokens_over(tokens)?;
+        server.numbers.restore(&state.users);
+        server.restore_counts(&state);
+        let now = server.now();
+        server.adopt_users(server.config.users.clone(), now);
+        for listener in &state.listeners {
+            let listener = restored_listener(listener, next()?);
+            server.listeners.push(listener);
+        }
+        server.watch_listeners()?;
+        for conn in &state.conns {
+            server.restore_conn(conn, next()?)?;
+        }
+        server.restore_turns(&state);
+        server.end_lost(&state);
+        server.note_taken_over(&state);
+        Ok(server)
+    }
+
+    /// The store of the tokens, whose file stays locked throughout.
+    fn take_tokens_over(&mut self, file: Option<OwnedFd>) -> Result<(), StateError> {
+        let (Some(file), Data::Directory(directory)) = (file, &self.config.data) else {
+            return Ok(());
+        };
+        let store = FileStore::adopt(directory, File::from(file));
+        let (store, end) = store.map_err(super::super::StartError::Store)?;
+        let reserved = self.table.next_token() + self.table.tokens_left();
+        ensure!(
+            reserved <= end,
+            "tokens below {reserved} are in use, and the file says {end}"
+        );
+        self.reserver = Some(Reserver::start(Box::new(store))?);
+        Ok(self.watch_bell()?)
+    }
+
+    fn restore_counts(&mut self, state: &State) {
+        self.started = Time(state.started);
+        self.stats = state.stats.clone();
+        for (spec, count) in COMMANDS.iter().zip(&mut self.stats.per_command) {
+            let found = state.requests.iter().find(|(name, _)| name == spec.name);
+            *count = found.map_or(0, |(_, count)| *count);
+        }
+    }
+
+    fn restore_conn(&mut self, state: &ConnState, fd: OwnedFd) -> Result<(), StateError> {
+        let user = state.user.as_ref().map(|name| self.user_named(name));
+        let mut conn = Box::new(Conn::restored(state, Stream::plain(fd), user));
+        if conn.user.is_some() {
+            self.numbers.connect(conn.user_number());
+            self.renew_user(&mut conn);
+        }
+        self.account(&mut conn);
+        self.watch_new(&conn)?;
+        let slot = conn.id.slot();
+        if self.conns.len() <= slot {
+            self.conns.resize_with(slot + 1, || None);
+        }
+        self.conns[slot] = Some(conn);
+        Ok(())
+    }
+
+    /// Whose turn goes on, and who has replies to get.
+    fn restore_turns(&mut self, state: &State) {
+        let known = |number: &u64| {
+            self.conn(ClientId::from_number(*number))
+                .map(|conn| conn.id)
+        };
+        self.resumed = state.resumed.iter().filter_map(known).collect();
+        let all = self.conns.iter().flatten();
+        let owed = all.filter(|conn| conn.pending() > 0);
+        self.unsent = owed.map(|conn| conn.id).collect();
+    }
+
+    /// Ends those whose connections could not be handed over: what they own goes to
+    /// others.
+    fn end_lost(&mut self, state: &State) {
+        let now = self.now();
+        for number in &state.lost {
+            let client = ClientId::from_number(*number);
+            self.step(Event::Close { client }, now);
+        }
+    }
+
+    fn note_taken_over(&mut self, state: &State) {
+        self.stats.handovers += 1;
+        if let Some(asker) = state.asker {
+            self.tell_asker(ClientId::from_number(asker), |reply| reply.simple("OK"));
+        }
+        let now = self.now();
+        let stall_us = now.0.saturating_sub(state.begun) / 1000;
+        self.taken_over = Some((now, stall_us));
+        // The first turn begins at once, and sends what is due.
+        self.next_sweep = now;
+        say(&format!(
+            "handover: taken over from jostled {} after {stall_us} us: {} connections, {} holds, \
+             {} waits; {} connections with TLS have ended, with what they owned without a lease",
+            state.program,
+            state.conns.len(),
+            self.table.holds(),
+            self.table.waiting(),
+            state.lost.len()
+        ));
+    }
+}
+
+fn restored_listener(state: &ListenerState, fd: OwnedFd) -> Listener {
+    let file = state.file.as_ref();
+    let file = file.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    Listener::handed_over(fd, state.door, state.address, file)
+}

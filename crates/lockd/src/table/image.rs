@@ -1,0 +1,302 @@
+//! The whole state of a table as plain data, for a handover to another program.
+//!
+//! An image says what there is: locks, lines, sessions, clients. How a table stores
+//! that (indexes, lists, the timer wheel) it builds anew, in `restore`. Places of
+//! locks and claims stay the same, since cursors name them; so do the numbers of
+//! clients.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::entries::{Claim, Kind, NEVER, Queue, Ref};
+use super::slab::NIL;
+use super::{ClientId, Counters, HANDOVER_DELAYS_LEASES, HANDOVER_REVERSES_LINES, Table, Time};
+
+/// The state of a table; see the module's head.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableImage {
+    /// When it was made.
+    pub(super) at: u64,
+    /// Of the hash.
+    pub(super) key: (u64, u64),
+    /// How far the timer wheel has come.
+    pub(super) tick: u64,
+    pub(super) next_token: u64,
+    pub(super) tokens_end: u64,
+    pub(super) counters: Counters,
+    /// Bounds of locks and of waiters, by account.
+    pub(super) accounts: Vec<(u32, u32)>,
+    /// By slot.
+    pub(super) clients: Vec<ClientImage>,
+    pub(super) free_slots: Vec<u32>,
+    pub(super) sessions: Vec<SessionImage>,
+    pub(super) closing: Vec<ClosingImage>,
+    pub(super) locks: Vec<LockImage>,
+}
+
+/// A client's slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ClientImage {
+    pub(super) id: u64,
+    pub(super) open: bool,
+    pub(super) lingers: bool,
+    pub(super) account: u16,
+    /// What it owns without a lease, in the order in which its end releases it.
+    pub(super) owned: Vec<HoldRef>,
+}
+
+/// A hold: a place among the locks, if it is exclusive, or among the claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum HoldRef {
+    Lock(u32),
+    Claim(u32),
+}
+
+/// A session that is open, or whose end is being worked off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SessionImage {
+    pub(super) place: u32,
+    pub(super) user: u16,
+    pub(super) id: u128,
+    pub(super) client: u64,
+    pub(super) ttl_ms: u64,
+    /// The claim that is its timer, and its end; `None`: it is over.
+    pub(super) heartbeat: Option<(u32, u64)>,
+    /// The claims that wait in its name, in the order in which its end answers them.
+    pub(super) waiting: Vec<u32>,
+}
+
+/// A client that is closed and still owns something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ClosingImage {
+    pub(super) slot: u32,
+    pub(super) session: Option<u32>,
+    pub(super) at: u64,
+}
+
+/// A name that is held or waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LockImage {
+    pub(super) place: u32,
+    pub(super) name: Vec<u8>,
+    pub(super) exclusive: Option<HolderImage>,
+    /// Of a semaphore; 1 for every other lock.
+    pub(super) places: u16,
+    /// In the order of their grants.
+    pub(super) sharing: Vec<SharerImage>,
+    /// The next one first.
+    pub(super) waiting: Vec<WaiterImage>,
+}
+
+/// A hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HolderImage {
+    pub(super) token: u64,
+    pub(super) client: u64,
+    /// The end of the lease; `None`: the end of the client.
+    pub(super) deadline: Option<u64>,
+}
+
+/// A hold of a shared lock or semaphore.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SharerImage {
+    /// Among the claims.
+    pub(super) place: u32,
+    pub(super) hold: HolderImage,
+}
+
+/// A place in a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WaiterImage {
+    /// Among the claims.
+    pub(super) place: u32,
+    pub(super) client: u64,
+    pub(super) since: u64,
+    pub(super) ttl_ms: u64,
+    pub(super) deadline: Option<u64>,
+    pub(super) exclusive: bool,
+    /// The first claim of its group, and the one behind this one.
+    pub(super) leader: Option<u32>,
+    pub(super) next_in_group: Option<u32>,
+    pub(super) session: Option<u32>,
+}
+
+fn some(index: u32) -> Option<u32> {
+    (index != NIL).then_some(index)
+}
+
+fn end(deadline: u64) -> Option<u64> {
+    (deadline != NEVER).then_some(deadline)
+}
+
+impl<const FAULT: u8> Table<FAULT> {
+    /// The state as it is between two steps, at the time of the latter or later.
+    #[must_use]
+    pub fn image(&self, now: Time) -> TableImage {
+        TableImage {
+            at: now.0,
+            key: (self.key.0, self.key.1),
+            tick: self.timers.tick(),
+            next_token: self.next_token,
+            tokens_end: self.tokens_end,
+            counters: self.counters,
+            accounts: self.accounts.iter().map(|found| found.bounds()).collect(),
+            clients: (0..self.clients.len() as u32)
+                .map(|slot| self.client_image(slot))
+                .collect(),
+            free_slots: self.free_slots.clone(),
+            sessions: self.session_images(),
+            closing: self
+                .closing
+                .iter()
+                .map(|closing| ClosingImage {
+                    slot: closing.slot,
+                    session: some(closing.session),
+                    at: closing.at,
+                })
+                .collect(),
+            locks: (0..self.locks.touched())
+                .filter(|place| self.locks[*place].used)
+                .map(|place| self.lock_image(place))
+                .collect(),
+        }
+    }
+
+    fn client_image(&self, slot: u32) -> ClientImage {
+        let client = &self.clients[slot as usize];
+        let head = Ref::new(Kind::Client, slot);
+        let mut owned = Vec::new();
+        let mut at = client.owned.next;
+        while at != head && at != Ref::NONE {
+            let (hold, links) = match at.kind() {
+                Kind::Lock => (HoldRef::Lock(at.index()), self.locks.beside(at.index())),
+                _ => (HoldRef::Claim(at.index()), self.claims[at.index()].links),
+            };
+            owned.push(hold);
+            at = links.next;
+        }
+        ClientImage {
+            id: client.id,
+            open: client.open,
+            lingers: client.lingers,
+            account: client.account,
+            owned,
+        }
+    }
+
+    fn session_images(&self) -> Vec<SessionImage> {
+        // Those that are over are found by what is left to do for them.
+        let over = self.closing.iter().filter_map(|found| some(found.session));
+        let mut places: Vec<u32> = self.by_key.values().copied().chain(over).collect();
+        places.sort_unstable();
+        let image = |place: u32| {
+            let session = &self.sessions[place];
+            let key = session.key();
+            let heartbeat = some(session.heartbeat());
+            let next = |claim: &u32| some(self.claims[*claim].next_in_session);
+            SessionImage {
+                place,
+                user: key.user,
+                id: key.id,
+                client: session.client,
+                ttl_ms: session.ttl_ms(),
+                heartbeat: heartbeat.map(|claim| (claim, self.claims[claim].deadline)),
+                waiting: std::iter::successors(some(session.waiting()), next).collect(),
+            }
+        };
+        places.into_iter().map(image).collect()
+    }
+
+    fn lock_image(&self, place: u32) -> LockImage {
+        let lock = &self.locks[place];
+        let mut name = Vec::with_capacity(lock.name_len());
+        lock.name_into(&self.blocks, &mut name);
+        let exclusive = lock
+            .exclusive
+            .then(|| Self::holder_image(lock.token, lock.client, lock.deadline));
+        let mut image = LockImage {
+            place,
+            name,
+            exclusive,
+            places: 1,
+            sharing: Vec::new(),
+            waiting: Vec::new(),
+        };
+        if lock.queue != NIL {
+            self.line_images(&self.queues[lock.queue], &mut image);
+        }
+        image
+    }
+
+    fn holder_image(token: u64, client: u64, deadline: u64) -> HolderImage {
+        let late = u64::from(FAULT == HANDOVER_DELAYS_LEASES) * 40_000_000;
+        HolderImage {
+            token,
+            client,
+            deadline: end(deadline).map(|deadline| deadline + late),
+        }
+    }
+
+    fn line_images(&self, queue: &Queue, image: &mut LockImage) {
+        image.places = queue.places;
+        let next = |claim: &u32| some(self.claims[*claim].next());
+        let line = |head: u32| std::iter::successors(some(head), next);
+        image.sharing = line(queue.sharing.head)
+            .map(|place| {
+                let claim = &self.claims[place];
+                let hold = Self::holder_image(claim.token, claim.client, claim.deadline);
+                SharerImage { place, hold }
+            })
+            .collect();
+        image.waiting = line(queue.waiting.head)
+            .map(|place| waiter_image(place, &self.claims[place]))
+            .collect();
+        if FAULT == HANDOVER_REVERSES_LINES {
+            image.waiting.reverse();
+        }
+    }
+}
+
+fn waiter_image(place: u32, claim: &Claim) -> WaiterImage {
+    WaiterImage {
+        place,
+        client: claim.client,
+        since: claim.since,
+        ttl_ms: claim.ttl_ms,
+        deadline: end(claim.deadline),
+        exclusive: claim.exclusive,
+        leader: some(claim.leader),
+        next_in_group: some(claim.next_in_group),
+        session: some(claim.session),
+    }
+}
+
+impl TableImage {
+    /// When it was made.
+    #[must_use]
+    pub fn at(&self) -> Time {
+        Time(self.at)
+    }
+
+    /// The tokens that are reserved: the next one, and the first that is not.
+    #[must_use]
+    pub fn tokens(&self) -> (u64, u64) {
+        (self.next_token, self.tokens_end)
+    }
+
+    /// Its clients that are open, sessions left out.
+    pub fn connections(&self) -> impl Iterator<Item = ClientId> {
+        let sessions: HashSet<u64> = self.sessions.iter().map(|found| found.client).collect();
+        let open = self.clients.iter().filter(|client| client.open);
+        let open = open.filter(move |client| !sessions.contains(&client.id));
+        open.map(|client| ClientId(client.id))
+    }
+
+    /// The numbers of those who wait.
+    #[must_use]
+    pub fn waiting_clients(&self) -> HashSet<u64> {
+        let waiters = self.locks.iter().flat_map(|lock| &lock.waiting);
+        waiters.map(|waiter| waiter.client).collect()
+    }
+}

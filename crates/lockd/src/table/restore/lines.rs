@@ -1,0 +1,150 @@
+//! Lines of an image: those who share a lock, and those who wait for one.
+
+use super::super::entries::{Kind, NEVER, Ref, State};
+use super::super::holders::owner_hash;
+use super::super::image::{LockImage, SessionImage, SharerImage, WaiterImage};
+use super::super::slab::NIL;
+use super::super::{ClientId, Table, TableImage};
+use super::{BadImage, Checked, ensure};
+
+impl<const FAULT: u8> Table<FAULT> {
+    pub(super) fn restore_sharer(&mut self, id: u32, image: &SharerImage) -> Checked {
+        self.check_holder(&image.hold)?;
+        let (place, client) = (image.place, image.hold.client);
+        let claim = &mut self.claims[place];
+        claim.state = State::Sharing;
+        (claim.token, claim.client) = (image.hold.token, client);
+        claim.lock = id;
+        claim.set_owner_hash(owner_hash(id, client));
+        let queue = self.queue_of(id);
+        let sharing = &mut self.queues[queue].sharing;
+        sharing.push_back(&mut self.claims, place);
+        self.owners.insert(&mut self.claims, place);
+        self.tokens.insert(&mut self.claims, place);
+        self.restore_hold(Ref::new(Kind::Claim, place), &image.hold);
+        Ok(())
+    }
+
+    pub(super) fn restore_waiter(&mut self, id: u32, image: &WaiterImage) -> Checked {
+        let slot = ClientId(image.client).slot();
+        let client = self.clients.get(slot);
+        let open = client.is_some_and(|found| found.open && found.id == image.client);
+        let follows = image.leader.is_some_and(|leader| leader != image.place);
+        let sound = open
+            && image.deadline != Some(NEVER)
+            && !(follows && image.deadline.is_some())
+            && (image.leader.is_none() || image.exclusive && image.session.is_none())
+            && (image.leader.is_some() || image.next_in_group.is_none())
+            && (image.session.is_none() || image.ttl_ms == 0);
+        ensure!(
+            sound,
+            "client {} waits as nobody can, for {}",
+            image.client,
+            self.shown(id)
+        );
+        let claim = &mut self.claims[image.place];
+        claim.state = State::Waiting;
+        (claim.client, claim.lock) = (image.client, id);
+        (claim.since, claim.ttl_ms) = (image.since, image.ttl_ms);
+        claim.exclusive = image.exclusive;
+        claim.leader = image.leader.unwrap_or(NIL);
+        claim.next_in_group = image.next_in_group.unwrap_or(NIL);
+        // Its session's list is made later; until then this is whom to expect there.
+        claim.session = image.session.unwrap_or(NIL);
+        let queue = self.queue_of(id);
+        let waiting = &mut self.queues[queue].waiting;
+        waiting.push_back(&mut self.claims, image.place);
+        self.waiting += 1;
+        self.book_wait(image.client, true);
+        if let Some(deadline) = image.deadline {
+            self.set_deadline(Ref::new(Kind::Claim, image.place), deadline);
+        }
+        if !follows {
+            let before = std::mem::replace(&mut self.clients[slot].waiting, image.place);
+            ensure!(before == NIL, "client {} waits twice", image.client);
+        }
+        Ok(())
+    }
+
+    fn shown(&self, id: u32) -> String {
+        let mut name = Vec::new();
+        self.locks[id].name_into(&self.blocks, &mut name);
+        name.escape_ascii().to_string()
+    }
+
+    /// Every claim of a group can be reached from its first one, once, and no two of
+    /// a group want the same lock.
+    pub(super) fn check_groups(&self, image: &TableImage) -> Checked {
+        let waiters = || image.locks.iter().flat_map(|lock| &lock.waiting);
+        let grouped = waiters().filter(|waiter| waiter.leader.is_some()).count();
+        let leads = |waiter: &&WaiterImage| waiter.leader == Some(waiter.place);
+        let mut reached = 0;
+        for leader in waiters().filter(leads) {
+            let mut locks = Vec::new();
+            let mut at = leader.place;
+            while at != NIL {
+                let claim = (at < self.claims.touched()).then(|| &self.claims[at]);
+                let claim = claim.filter(|claim| {
+                    (claim.state, claim.leader, claim.client)
+                        == (State::Waiting, leader.place, leader.client)
+                });
+                reached += 1;
+                let Some(claim) = claim.filter(|_| reached <= grouped) else {
+                    return Err(BadImage("a group is not whole".to_owned()));
+                };
+                locks.push(claim.lock);
+                at = claim.next_in_group;
+            }
+            let count = locks.len();
+            locks.sort_unstable();
+            locks.dedup();
+            ensure!(locks.len() == count, "a group waits twice for one lock");
+        }
+        ensure!(reached == grouped, "a group has lost its first");
+        Ok(())
+    }
+
+    /// Links those who wait in the name of a session, the last one first, since each
+    /// enters before the others.
+    pub(super) fn restore_waits_in_session(&mut self, image: &SessionImage) -> Checked {
+        let client = &self.clients[ClientId(image.client).slot()];
+        ensure!(client.waiting == NIL, "a session waits for a lock itself");
+        for place in image.waiting.iter().rev() {
+            let claim = (*place < self.claims.touched()).then(|| &self.claims[*place]);
+            let expected = claim.is_some_and(|claim| {
+                let waits = claim.state == State::Waiting && claim.session == image.place;
+                // Still alone.
+                let first = self.sessions[image.place].waiting();
+                waits
+                    && claim.prev_in_session == NIL
+                    && claim.next_in_session == NIL
+                    && first != *place
+            });
+            ensure!(expected, "nobody waits so in the name of a session");
+            self.enter_session(image.place, *place);
+        }
+        Ok(())
+    }
+
+    /// Whoever is first in a line waits for something.
+    pub(super) fn check_head(&self, image: &LockImage) -> Checked {
+        let lock = &self.locks[image.place];
+        let Some(head) = image.waiting.first() else {
+            return Ok(());
+        };
+        let queue = &self.queues[lock.queue];
+        let full = queue.sharing.len != 0 && (head.exclusive || !queue.has_place());
+        let blocked = match head.leader {
+            _ if lock.exclusive || full => true,
+            None => false,
+            Some(leader) => !self.group_is_ready(leader),
+        };
+        ensure!(
+            blocked,
+            "client {} waits for {}, which is free",
+            head.client,
+            self.shown(image.place)
+        );
+        Ok(())
+    }
+}
