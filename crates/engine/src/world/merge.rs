@@ -33,6 +33,7 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         operations: one_after_the_other(parts, |one| &one.operations),
         elapsed_ns: one_after_the_other(parts, |one| &one.elapsed_ns),
         longest_wait_ns: one_after_the_other(parts, |one| &one.longest_wait_ns),
+        pending: sum(|one| one.pending),
         generators: one_after_the_other(parts, |one| &one.generators),
         phases_ns: phases(parts),
         release_slices: slices(
