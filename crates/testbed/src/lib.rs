@@ -5,6 +5,7 @@
 //! An ordinary dependency: of tests, of `lab` (`cargo xtask validate`, `peers`) and of
 //! `xtask`. Nothing that users install is linked with it.
 
+pub mod databases;
 pub mod hosts;
 pub mod leash;
 #[cfg(feature = "lock-servers")]
