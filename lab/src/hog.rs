@@ -7,6 +7,7 @@ use jostle_testbed::leash::Leash;
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::io::Read;
+use std::path::Path;
 use std::process::Command;
 
 /// One turn of the duty cycle.
@@ -28,10 +29,27 @@ impl Hog {
     pub fn start(self) -> anyhow::Result<Leash> {
         // By this link, so that it is this program even after another build.
         let mut hog = Command::new("/proc/self/exe");
-        hog.arg("hog")
+        Leash::start(self.words(&mut hog))
+    }
+
+    /// Starts it in the control group of what it disturbs, by its directory: between
+    /// groups, and between sessions (autogroups), niceness counts for nothing.
+    pub fn start_in(self, group: &Path) -> anyhow::Result<Leash> {
+        let enter = format!(
+            "echo 0 > {}/cgroup.procs && exec /proc/{}/exe \"$@\"",
+            group.display(),
+            std::process::id()
+        );
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &enter, "sh"]);
+        Leash::start(self.words(&mut shell))
+    }
+
+    fn words(self, command: &mut Command) -> &mut Command {
+        command
+            .arg("hog")
             .args([self.percent.to_string(), self.cpu.to_string()])
-            .args(["--".to_owned(), self.niceness.to_string()]);
-        Leash::start(&mut hog)
+            .args(["--".to_owned(), self.niceness.to_string()])
     }
 
     /// Burns until the standard input ends.

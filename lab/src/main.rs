@@ -11,6 +11,7 @@
 
 mod hog;
 mod load;
+mod pause;
 mod peers;
 mod validate;
 
@@ -56,6 +57,9 @@ enum Task {
     /// Uses a share of one CPU; called by `validate busy`
     #[command(hide = true)]
     Hog(hog::Hog),
+    /// Stops a control group and lets it go on, in turn; called by `validate judge`
+    #[command(hide = true)]
+    Pause(pause::Pause),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -83,5 +87,6 @@ fn main() -> anyhow::Result<()> {
         }),
         Task::Load(load) => load::run(&load),
         Task::Hog(hog) => hog.run(),
+        Task::Pause(pause) => pause.run(),
     }
 }

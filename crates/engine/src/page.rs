@@ -63,9 +63,11 @@ pub enum Word {
     Tid,
     /// Stamp at the common start.
     Arrived,
-    /// Stamp of the attempt in progress; zero: none.
+    /// Stamp of the attempt in progress; zero: none; one: it has no stamp.
     PendingSince,
-    /// Stamp of the attempt that had no grant when the window closed.
+    /// Stamp of the worker's release before an attempt that has no stamp.
+    PendingAfter,
+    /// Stamp of the attempt that had no grant when the window closed; one: it has none.
     CensoredAt,
     /// One while asleep between two operations.
     Idling,

@@ -204,6 +204,7 @@ fn per_worker(
             .max_by_key(|(_, wait)| **wait);
         shares.longest_wait_ns = longest.map(|(_, wait)| *wait);
         shares.longest_wait_worker = longest.map(|(worker, _)| worker as u64);
+        shares.pending = Some(data.pending);
         // An operation without stamps does not know whether the window is open.
         // Nor does a host know whom another host let in meanwhile.
         let alone = order.stamp_every == 1 && !order.meets_others();

@@ -93,6 +93,9 @@ pub struct Side {
     /// The control group of that quota.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub quota_group: Option<String>,
+    /// CPUs that its processes may run on; absent where that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allowed_cpus: Option<u64>,
     /// The threads that were busiest over the whole run, at most eight.
     pub busiest: Vec<Thread>,
 }

@@ -48,8 +48,10 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
 /// that a signal wakes: by the policy SCHED_FIFO, where this thread may have it (root and
 /// CAP_SYS_NICE may), and otherwise as it is. `work` is short and never waits.
 pub fn undisturbed<R>(work: impl FnOnce() -> R) -> R {
-    let plain = libc::sched_param { sched_priority: 0 };
-    let first = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a structure of plain numbers, of which musl has more than this one.
+    let plain: libc::sched_param = unsafe { std::mem::zeroed() };
+    let mut first = plain;
+    first.sched_priority = 1;
     // SAFETY: plain numbers, and a structure of one that is only read.
     let is_first = unsafe {
         libc::sched_getscheduler(0) == libc::SCHED_OTHER

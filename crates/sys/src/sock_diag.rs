@@ -72,12 +72,13 @@ pub struct SockDiag {
 
 const HEADER: usize = 16;
 const MESSAGE: usize = 72;
-const REQUEST: usize = HEADER + 56;
+const REQUEST: usize = HEADER + 60;
 /// NLMSG_ERROR and NLMSG_DONE (include/uapi/linux/netlink.h).
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// SOCK_DIAG_BY_FAMILY, INET_DIAG_INFO (sock_diag.h, inet_diag.h).
-const BY_FAMILY: u16 = 20;
+/// TCPDIAG_GETSOCK, INET_DIAG_INFO (inet_diag.h). The newer request, by family, walks the
+/// kernel's table of all sockets once for IPv4 and once more for IPv6.
+const OF_TCP: u16 = 18;
 const INFO: u16 = 2;
 /// NLM_F_REQUEST | NLM_F_DUMP.
 const DUMP: u16 = 0x301;
@@ -106,16 +107,9 @@ impl SockDiag {
     /// The system's.
     pub fn tcp(&mut self, wanted: Wanted) -> io::Result<Vec<Tcp>> {
         let mut found = Vec::new();
-        for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
-            let kernel = SocketAddrNetlink::new(0, 0);
-            rustix::net::sendto(
-                &self.fd,
-                &request(family, wanted),
-                SendFlags::empty(),
-                &kernel,
-            )?;
-            while !self.next(&mut found)? {}
-        }
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&self.fd, &request(wanted), SendFlags::empty(), &kernel)?;
+        while !self.next(&mut found)? {}
         Ok(found)
     }
 
@@ -145,21 +139,20 @@ impl SockDiag {
     }
 }
 
-/// struct nlmsghdr and struct inet_diag_req_v2.
-fn request(family: u8, wanted: Wanted) -> [u8; REQUEST] {
+/// struct nlmsghdr and struct inet_diag_req, of which the kernel reads no family.
+fn request(wanted: Wanted) -> [u8; REQUEST] {
     let connections: u32 = 0b11_1111_1110; // ESTABLISHED to LAST_ACK, TIME_WAIT (6) apart
     let states = connections & !(1 << 6) | u32::from(wanted.listeners) << LISTEN;
     let extensions = u8::from(wanted.carried) << (INFO - 1);
     let mut bytes = [0; REQUEST];
     bytes[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
-    bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&OF_TCP.to_ne_bytes());
     bytes[6..8].copy_from_slice(&DUMP.to_ne_bytes());
-    bytes[16] = family;
-    bytes[17] = libc::IPPROTO_TCP as u8;
-    bytes[18] = extensions;
-    bytes[20..24].copy_from_slice(&states.to_ne_bytes());
-    bytes[24..26].copy_from_slice(&wanted.own_port.to_be_bytes());
-    bytes[26..28].copy_from_slice(&wanted.other_port.to_be_bytes());
+    bytes[16] = libc::AF_INET as u8;
+    bytes[19] = extensions;
+    bytes[20..22].copy_from_slice(&wanted.own_port.to_be_bytes());
+    bytes[22..24].copy_from_slice(&wanted.other_port.to_be_bytes());
+    bytes[68..72].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
 

@@ -5,6 +5,7 @@
 //! An ordinary dependency: of tests, of `lab` (`cargo xtask validate`, `peers`) and of
 //! `xtask`. Nothing that users install is linked with it.
 
+pub mod databases;
 #[cfg(feature = "lock-servers")]
 pub mod fake_consul;
 pub mod hosts;

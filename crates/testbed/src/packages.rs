@@ -138,6 +138,11 @@ const PACKAGES: &[Package] = &[
         why: "the server that the target `mariadb` launches",
     },
     Package {
+        name: "mariadb-client",
+        brings: "mariadb-slap",
+        why: "a load generator with a thread for each connection, for the tests of `jostle judge`",
+    },
+    Package {
         name: "etcd-server",
         brings: "etcd",
         why: "the server that the target `etcd` launches",

@@ -3,6 +3,7 @@
 //! Dropping a [`Running`] ends its server. A server ends, too, when this program
 //! does, in whatever way: it has a guardian that waits for the end of its input.
 
+use crate::databases;
 use crate::leash::Leash;
 use crate::slapd::{self, Slapd};
 use anyhow::{Context, anyhow, bail, ensure};
@@ -34,6 +35,20 @@ pub enum Server {
     Python,
     /// OpenLDAP's directory server.
     Slapd,
+    /// PostgreSQL, which lets everybody in.
+    Postgres,
+    /// MariaDB, which lets everybody in.
+    Mariadb,
+}
+
+/// Where a server runs: on any CPU, and in our own control group, unless this says
+/// otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Placed<'a> {
+    /// Its only CPU.
+    pub cpu: Option<usize>,
+    /// The directory of its control group.
+    pub group: Option<&'a Path>,
 }
 
 impl Server {
@@ -46,6 +61,8 @@ impl Server {
             Server::Nginx => "nginx",
             Server::Python => "python",
             Server::Slapd => "slapd",
+            Server::Postgres => "postgres",
+            Server::Mariadb => "mariadb",
         }
     }
 
@@ -57,6 +74,8 @@ impl Server {
             Server::Nginx => &["nginx-light"],
             Server::Python => &["python3-venv"],
             Server::Slapd => &["slapd", "openssl"],
+            Server::Postgres => &["postgresql"],
+            Server::Mariadb => &["mariadb-server"],
         }
     }
 
@@ -66,11 +85,24 @@ impl Server {
     /// # Errors
     /// Where it does not start, or does not answer in time.
     pub fn start(self, jostle: &Path, cpu: Option<usize>) -> anyhow::Result<Running> {
+        self.start_at(jostle, Placed { cpu, group: None })
+    }
+
+    /// The same, placed as asked.
+    ///
+    /// # Errors
+    /// As above; slapd is in no group of its own.
+    pub fn start_at(self, jostle: &Path, placed: Placed<'_>) -> anyhow::Result<Running> {
         match self {
-            Server::Lockd => own(self, jostle, "lockd", cpu),
-            Server::Slow => own(self, jostle, "echo:slow=50us", cpu),
-            Server::Redis | Server::Nginx | Server::Python => foreign(self, cpu),
-            Server::Slapd => directory(cpu),
+            Server::Lockd => own(self, jostle, "lockd", placed),
+            Server::Slow => own(self, jostle, "echo:slow=50us", placed),
+            Server::Slapd if placed.group.is_some() => {
+                bail!("slapd is not started in a control group of its own")
+            }
+            Server::Slapd => directory(placed.cpu),
+            Server::Redis | Server::Nginx | Server::Python | Server::Postgres | Server::Mariadb => {
+                foreign(self, placed)
+            }
         }
     }
 }
@@ -97,6 +129,14 @@ impl Running {
         match (self.server, &self.end) {
             (Server::Lockd | Server::Slow, _) => format!("lockd://{}", self.address),
             (Server::Redis, _) => format!("redis://{}", self.address),
+            (Server::Postgres, _) => format!(
+                "postgres://{}@{}/postgres",
+                databases::POSTGRES_USER,
+                self.address
+            ),
+            (Server::Mariadb, _) => {
+                format!("mariadb://{}@{}", databases::MARIADB_USER, self.address)
+            }
             (_, End::Slapd(slapd)) => slapd.url("(uid=user{n})"),
             (Server::Nginx | Server::Python | Server::Slapd, _) => {
                 format!("http://{}/", self.address)
@@ -106,8 +146,8 @@ impl Running {
 }
 
 /// A server of jostle's own: it ends with its standard input.
-fn own(server: Server, jostle: &Path, name: &str, cpu: Option<usize>) -> anyhow::Result<Running> {
-    let mut serve = pinned(cpu);
+fn own(server: Server, jostle: &Path, name: &str, placed: Placed<'_>) -> anyhow::Result<Running> {
+    let mut serve = placed.begin();
     serve
         .arg(jostle)
         .args(["serve", name])
@@ -124,26 +164,30 @@ fn own(server: Server, jostle: &Path, name: &str, cpu: Option<usize>) -> anyhow:
     })
 }
 
-/// What begins a command line that shall keep to a CPU.
-fn pinned(cpu: Option<usize>) -> Command {
-    match cpu {
-        Some(cpu) => {
-            let mut command = Command::new("taskset");
-            command.args(["-c", &cpu.to_string()]);
-            command
+impl Placed<'_> {
+    /// What a command line begins with that keeps to it.
+    fn begin(self) -> Command {
+        let mut command = Command::new("sh");
+        let enter = match self.group {
+            Some(group) => format!("echo 0 > {}/cgroup.procs && ", group.display()),
+            None => String::new(),
+        };
+        command.args(["-c", &format!("{enter}exec \"$@\""), "sh"]);
+        if let Some(cpu) = self.cpu {
+            command.args(["taskset", "-c", &cpu.to_string()]);
         }
-        None => Command::new("env"),
+        command
     }
 }
 
 /// A program of the system, in a directory of its own.
-fn foreign(server: Server, cpu: Option<usize>) -> anyhow::Result<Running> {
+fn foreign(server: Server, placed: Placed<'_>) -> anyhow::Result<Running> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let directory = tempfile::Builder::new()
         .prefix("jostle-validate-")
         .tempdir()?;
     let words = words(server, address, directory.path())?;
-    let line = pinned(cpu);
+    let line = placed.begin();
     let mut guardian = Command::new("sh");
     guardian
         .args(["-c", slapd::GUARDIAN, "sh"])
@@ -187,6 +231,8 @@ fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Resul
                  --directory {place}"
             )
         }
+        Server::Postgres => databases::postgres(address, directory)?,
+        Server::Mariadb => databases::mariadb(address, directory)?,
         Server::Lockd | Server::Slow | Server::Slapd => {
             return Err(anyhow!("{server:?} is started in another way"));
         }

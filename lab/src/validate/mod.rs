@@ -10,6 +10,7 @@ mod clean;
 mod compare;
 mod gate;
 mod growth;
+mod judge;
 mod program;
 mod saturation;
 mod store;
@@ -61,6 +62,10 @@ pub enum Subject {
         #[arg(long)]
         short: bool,
     },
+    /// Foreign load generators that are held back, or whose servers are: what jostle judge says
+    Judge(Generators),
+    /// Foreign load generators with and without jostle judge: what watching costs
+    JudgeCost(Generators),
     /// An idle machine: nearly all of it must be VALID
     Clean {
         #[command(flatten)]
@@ -84,6 +89,35 @@ pub enum Subject {
         #[arg(long)]
         only: Option<String>,
     },
+}
+
+/// How runs of load generators are collected.
+#[derive(clap::Args)]
+pub struct Generators {
+    #[command(flatten)]
+    collect: Collect,
+    /// Only generators whose names contain this
+    #[arg(long)]
+    only: Option<String>,
+    /// Runs of half the length
+    #[arg(long)]
+    short: bool,
+    /// This jostle, as it was built already
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+}
+
+impl Generators {
+    fn wanted(&self) -> judge::Wanted<'_> {
+        judge::Wanted {
+            seconds: self.collect.seconds,
+            save: self.collect.save.as_deref(),
+            judge: self.collect.judge.as_deref(),
+            only: self.only.as_deref(),
+            short: self.short,
+            program: self.program.as_deref(),
+        }
+    }
 }
 
 /// How a validation that takes long is collected.
@@ -140,6 +174,8 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
             };
             saturation::rows(*seconds, save.as_deref(), *quick, length)?
         }
+        Subject::Judge(generators) => judge::rows(&generators.wanted())?,
+        Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted())?,
         Subject::Clean {
             collect,
             both_halt_settings,

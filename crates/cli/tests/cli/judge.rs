@@ -2,7 +2,8 @@
 //! is several times the threshold, so that a busy machine cannot hide it; a control with
 //! the same generator and the server held back stands beside it.
 //!
-//! Needs root (control groups), redis-server and redis-tools.
+//! Needs root (control groups), redis-server and redis-tools; the commands of the page also
+//! nginx, PostgreSQL, MariaDB and their load generators.
 
 use crate::common::cgroup::Cgroup;
 use crate::common::loops::Loops;
@@ -406,9 +407,16 @@ mkdir data; chown postgres . data
 $as $bin/initdb -D data -A trust >/dev/null
 $as $bin/postgres -D data -k '' -h 127.0.0.1 >/dev/null 2>&1 &
 export PGUSER=postgres
+mkdir tables; chown mysql tables
+as='setpriv --reuid=mysql --regid=mysql --clear-groups'
+$as mariadb-install-db --no-defaults --skip-test-db --auth-root-authentication-method=normal \
+    --datadir=$PWD/tables >/dev/null 2>&1
+$as mariadbd --no-defaults --bind-address=127.0.0.1 --skip-name-resolve --datadir=$PWD/tables \
+    --socket=$PWD/tables/socket >/dev/null 2>&1 &
 until redis-cli ping; do sleep 0.1; done >/dev/null 2>&1
 until curl -s http://127.0.0.1:8080/; do sleep 0.1; done >/dev/null
 until $bin/pg_isready -q -h 127.0.0.1; do sleep 0.1; done
+until mariadb-admin -h 127.0.0.1 -u root ping; do sleep 0.1; done >/dev/null 2>&1
 $bin/pgbench -q -i -h 127.0.0.1 >/dev/null 2>&1
 PATH=$PATH:$bin
 ";
@@ -423,6 +431,8 @@ PATH=$PATH:$bin
             ("nginx", "nginx-light"),
             ("wrk", "wrk"),
             ("ab", "apache2-utils"),
+            ("mariadbd", "mariadb-server"),
+            ("mariadb-slap", "mariadb-client"),
             ("curl", "curl"),
         ] {
             must_have(program, package);
@@ -433,7 +443,7 @@ PATH=$PATH:$bin
         let commands: Vec<&str> = blocks
             .flat_map(|block| block.split("```").next().unwrap().lines())
             .collect();
-        assert_eq!(commands.len(), 6, "{commands:?}");
+        assert_eq!(commands.len(), 7, "{commands:?}");
         let place = Place::new();
         // 3: the generator was the limit.
         let each: String = commands

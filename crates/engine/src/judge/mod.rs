@@ -68,9 +68,13 @@ pub fn words(command: &[String]) -> Vec<String> {
     }
 }
 
-/// A look may take one part in so many of the time until the next: watching costs at
-/// most half a percent of a CPU.
+/// Looks may take one part in so many of the time: watching a long run costs half a
+/// percent of a CPU.
 const PART: u64 = 200;
+
+/// What looks may take beside that, so that a run of two seconds has enough of them on a
+/// machine where a look takes 2 ms.
+const HEAD_START_NS: u64 = 20_000_000;
 
 /// However much a look costs, the next one comes after so long.
 const SPARSE_NS: u64 = 1_000_000_000;
@@ -132,6 +136,8 @@ struct Sampler<'a> {
     ticks: Option<MachineTicks>,
     complete: bool,
     generator_ns: u64,
+    /// CPUs' worth of time that the generator used in an interval, at most.
+    most_cpus: f64,
     /// The monotonic times at which the command was stopped or went on.
     stops: Vec<(u64, bool)>,
     end: Option<End>,
@@ -160,6 +166,7 @@ impl<'a> Sampler<'a> {
             ticks: stat::machine_ticks().ok(),
             complete: census::is_complete(),
             generator_ns: 0,
+            most_cpus: 0.0,
             stops: Vec::new(),
             end: None,
             interrupted: false,
@@ -192,7 +199,8 @@ impl<'a> Sampler<'a> {
     fn run(&mut self, asked: &mut dyn FnMut() -> Option<i32>) -> io::Result<()> {
         let mut next_ns = self.began_ns + self.order.every_ns;
         let mut given_up_ns = None;
-        let mut earlier_ns = u64::MAX;
+        let mut spent_ns = 0;
+        let mut earlier_ns = 0;
         while self.end.is_none() {
             match self.guard.news(next_ns)? {
                 Some(News::Stopped { stopped, at_ns }) => self.stops.push((at_ns, stopped)),
@@ -231,19 +239,21 @@ impl<'a> Sampler<'a> {
                 // Its CPU time: on a busy machine a look may take long and cost little.
                 let cost_ns = stat::own_cpu_ns() - before_ns;
                 // One look at the server's descriptors is expensive, and no rule.
-                next_ns = now_ns + self.pause(cost_ns.min(earlier_ns));
+                spent_ns += cost_ns.min(earlier_ns);
                 earlier_ns = cost_ns;
+                next_ns = now_ns + self.pause(spent_ns);
             }
         }
         Ok(())
     }
 
-    /// Until the next look. It is varied by a fifth, so that what happens at the same
-    /// pace as the looks is not always or never seen (golden ratio sequence).
-    fn pause(&self, cost_ns: u64) -> u64 {
+    /// Until the next look, when looks have cost so much. It is varied by a fifth, so that
+    /// what happens at the same pace as the looks is not always or never seen (golden ratio
+    /// sequence).
+    fn pause(&self, spent_ns: u64) -> u64 {
         let looks = self.watched.end_s.len();
         let every_ns = self.order.every_ns << (looks / DENSE).min(16);
-        let every_ns = every_ns.max((cost_ns * PART).min(SPARSE_NS));
+        let every_ns = every_ns.max(owed_ns(spent_ns, self.last_ns - self.began_ns));
         let phase = (looks as f64 * 0.618_033_988_75).fract();
         (every_ns as f64 * (0.8 + 0.4 * phase)) as u64
     }
@@ -261,6 +271,8 @@ impl<'a> Sampler<'a> {
         let used = self.kin.look(around);
         let used = |whose: Whose| used.get(&whose).copied().unwrap_or(0);
         self.generator_ns += used(Whose::Generator);
+        let cpus = used(Whose::Generator) as f64 / 1e9 / span_s.max(f64::MIN_POSITIVE);
+        self.most_cpus = self.most_cpus.max(cpus);
         let generators = self.kin.of(Whose::Generator);
         self.generator
             .look(&self.kin, &generators, used(Whose::Generator), span_s);
@@ -369,6 +381,8 @@ impl<'a> Sampler<'a> {
             cpu_s: rounded((ns as f64 / 1e9).min(most_s * cpus as f64)),
         });
         let server = self.server.finish(intervals);
+        let rest_s = end.at_ns.saturating_sub(self.last_ns) as f64 / 1e9;
+        let seen_share = seen_share(self.generator_ns, end.cpu_ns, self.most_cpus * rest_s);
         let mut watched = Watched {
             elapsed_s: rounded(end.at_ns.saturating_sub(self.began_ns) as f64 / 1e9),
             exit: end.code,
@@ -376,8 +390,7 @@ impl<'a> Sampler<'a> {
             interrupted: self.interrupted,
             server_at: self.found.map(|(_, name)| name),
             generator: self.generator.finish(intervals),
-            seen_share: (end.cpu_ns > 0)
-                .then(|| rounded((self.generator_ns as f64 / end.cpu_ns as f64).min(1.0))),
+            seen_share,
             server: (server.processes > 0).then_some(server),
             traffic: self.sockets.and_then(Sockets::into_columns),
             ..self.watched
@@ -392,7 +405,65 @@ impl<'a> Sampler<'a> {
     }
 }
 
+/// Share of the command's CPU time that belongs to processes that were seen. After the last
+/// look they may have used so many seconds more. None where the whole is not known.
+fn seen_share(seen_ns: u64, all_ns: u64, rest_s: f64) -> Option<f64> {
+    let seen_s = seen_ns as f64 / 1e9 + rest_s;
+    (all_ns > 0).then(|| rounded((seen_s * 1e9 / all_ns as f64).min(1.0)))
+}
+
+/// How long no look may follow, where looks have cost so much in so much time.
+fn owed_ns(spent_ns: u64, elapsed_ns: u64) -> u64 {
+    let beyond_ns = spent_ns.saturating_sub(HEAD_START_NS);
+    (beyond_ns * PART).saturating_sub(elapsed_ns).min(SPARSE_NS)
+}
+
 /// To a tenth of a millisecond, which keeps the record short.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// Looks in so many seconds, where each takes so long.
+    fn looks(cost_ns: u64, seconds: u64) -> u64 {
+        let (mut at_ns, mut spent_ns, mut looks) = (0, 0, 0);
+        while at_ns < seconds * SECOND_NS {
+            looks += 1;
+            spent_ns += cost_ns;
+            at_ns += owed_ns(spent_ns, at_ns).max(SECOND_NS / 10);
+        }
+        looks
+    }
+
+    #[test]
+    fn what_is_used_after_the_last_look_is_no_process_that_was_not_seen() {
+        const HALF_NS: u64 = SECOND_NS / 2;
+        // A loop that starts programs: its own CPU time is a tenth of the whole.
+        assert_eq!(seen_share(HALF_NS / 10, HALF_NS, 0.0), Some(0.1));
+        // A generator whose last look came 0.4 s before its end.
+        assert_eq!(seen_share(HALF_NS, SECOND_NS, 0.4), Some(0.9));
+        assert_eq!(seen_share(HALF_NS, SECOND_NS, 0.6), Some(1.0));
+        assert_eq!(seen_share(HALF_NS, 0, 0.4), None);
+    }
+
+    #[test]
+    fn a_short_run_is_looked_at_often_and_a_long_one_cheaply() {
+        // A look of 2 ms: some 15 in the first two seconds, half a percent of a CPU after that.
+        assert!(
+            (12..=20).contains(&looks(2_000_000, 2)),
+            "{}",
+            looks(2_000_000, 2)
+        );
+        let long = looks(2_000_000, 100);
+        let share = (long * 2_000_000 - HEAD_START_NS) as f64 / (100 * SECOND_NS) as f64;
+        assert!((0.0049..=0.0051).contains(&share), "{share}");
+        // Cheap ones come as asked, dear ones once a second.
+        assert_eq!(looks(100_000, 100), 1_000);
+        assert!((100..=101).contains(&looks(50_000_000, 100)));
+    }
 }

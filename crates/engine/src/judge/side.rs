@@ -6,12 +6,15 @@ use super::rounded;
 use super::threads::Threads;
 use jostle_model::judged::Side;
 use jostle_sys::limits::cgroup::{self, Quota};
-use jostle_sys::process;
-use std::collections::BTreeMap;
+use jostle_sys::{cpu, process};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Processes that are looked at for being stopped.
 const LOOKED_AT: usize = 16;
+
+/// Processes whose CPUs are kept.
+const PROCESSES: usize = 256;
 
 /// Share of its side's CPU time from which a process counts as one that does the work.
 const WORKS: f64 = 0.1;
@@ -26,6 +29,8 @@ pub struct Watch {
     /// By the file that tells, how long a quota kept its group from running so far.
     throttled: BTreeMap<PathBuf, u64>,
     quota: Option<Quota>,
+    /// The CPUs that each process may run on, as far as they are kept.
+    allowed: BTreeMap<u32, Vec<usize>>,
     queued_s: Vec<f64>,
     throttled_s: Vec<f64>,
 }
@@ -34,7 +39,7 @@ impl Watch {
     /// At the start of the first interval, or when the processes are found.
     pub fn begin(&mut self, pids: &[u32]) {
         self.threads.begin(pids);
-        self.look_at_quotas(pids);
+        self.look_at_limits(pids);
     }
 
     /// At the end of an interval.
@@ -46,7 +51,7 @@ impl Watch {
         self.side.stopped_s.push(rounded(stopped_s));
         let throttled_s = self.throttled_s();
         self.throttled_s.push(rounded(throttled_s));
-        self.look_at_quotas(pids);
+        self.look_at_limits(pids);
     }
 
     /// What is known better of the latest interval: the command's parent was told when it
@@ -59,14 +64,19 @@ impl Watch {
         }
     }
 
-    /// A process may enter a group at any time, mostly soon after it was started.
-    fn look_at_quotas(&mut self, pids: &[u32]) {
+    /// A process may enter a group at any time, mostly soon after it was started; and be
+    /// bound to CPUs.
+    fn look_at_limits(&mut self, pids: &[u32]) {
         self.ages.retain(|pid, _| pids.contains(pid));
         for pid in pids {
             let age = self.ages.entry(*pid).or_default();
             *age += 1;
             if !age.is_power_of_two() {
                 continue;
+            }
+            if self.allowed.len() < PROCESSES || self.allowed.contains_key(pid) {
+                let cpus = cpu::allowed_of(*pid).filter(|cpus| !cpus.is_empty());
+                cpus.map(|cpus| self.allowed.insert(*pid, cpus));
             }
             for file in cgroup::cpu_stats_of(*pid) {
                 let now = cgroup::throttled_ns(&file).unwrap_or(0);
@@ -101,6 +111,7 @@ impl Watch {
             .quota
             .as_ref()
             .map(|quota| quota.group.display().to_string());
+        let allowed: BTreeSet<usize> = self.allowed.into_values().flatten().collect();
         let mut throttled_s = self.throttled_s;
         throttled_s.resize(intervals, 0.0);
         Side {
@@ -109,6 +120,7 @@ impl Watch {
             throttled_s: limited.then_some(throttled_s),
             quota_cpus: self.quota.map(|quota| rounded(quota.cpus)),
             quota_group: group,
+            allowed_cpus: Some(allowed.len() as u64).filter(|cpus| *cpus > 0),
             busiest: self.threads.busiest(),
             ..self.side
         }

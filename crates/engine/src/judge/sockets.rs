@@ -2,9 +2,18 @@
 //! what the command connects to, then queues and what was carried in each interval.
 
 use jostle_model::judged::Traffic;
-use jostle_sys::limits::net::{self, Net};
+use jostle_sys::limits::net::{self, Net, Reuse};
 use jostle_sys::sock_diag::{Carried, LISTEN, SockDiag, Tcp, Wanted};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Sockets that are asked for all at once, where there are no more: each question walks the
+/// kernel's whole table, sockets in TIME_WAIT included.
+const FEW: usize = 1_000;
+
+/// After which a port in TIME_WAIT may be taken again, where that may be: the kernel counts
+/// in whole seconds, and wants more than one.
+const REUSED_AFTER: Duration = Duration::from_secs(2);
 
 /// What connects to what.
 #[derive(Debug)]
@@ -17,6 +26,13 @@ pub struct Sockets {
     /// By cookie, what each connection had carried at the latest look.
     carried: HashMap<u64, Carried>,
     opened: u64,
+    reuse: Reuse,
+    /// Connections that were opened lately, by interval.
+    lately: VecDeque<(Instant, u64)>,
+    /// Whether the clients are on the loopback.
+    is_loopback: bool,
+    /// Whether this namespace has few sockets, as of the latest look at all of them.
+    are_few: bool,
     columns: Traffic,
     intervals: usize,
 }
@@ -36,6 +52,10 @@ impl Sockets {
             ports: ports.saturating_sub(net.reserved),
             carried: HashMap::new(),
             opened: net::opened().unwrap_or(0),
+            reuse: Reuse::read(),
+            lately: VecDeque::new(),
+            is_loopback: false,
+            are_few: false,
             columns: Traffic::default(),
             intervals: 0,
         };
@@ -62,6 +82,7 @@ impl Sockets {
             ..Wanted::default()
         };
         let all = self.diag.tcp(wanted).ok()?;
+        self.are_few = all.len() < FEW;
         self.port = Some(most_connected(&all, inodes)?);
         self.port.filter(|(_, local)| *local).map(|(port, _)| port)
     }
@@ -92,7 +113,10 @@ impl Sockets {
         let newly = opened.saturating_sub(self.opened);
         self.opened = opened;
         let time_wait = net::time_wait().unwrap_or(0);
-        let used = time_wait + clients.len() as u64;
+        if let Some(client) = clients.first() {
+            self.is_loopback = client.is_loopback;
+        }
+        let used = self.taken(time_wait, newly, Instant::now()) + clients.len() as u64;
         let columns = &mut self.columns;
         columns.bytes.push(bytes as f64);
         columns.segments.push(segments as f64);
@@ -110,6 +134,25 @@ impl Sockets {
         columns.generator_unread_bytes.push(unread(&clients));
         self.look_at_server(&servers, unread(&servers));
         self.intervals += 1;
+    }
+
+    /// Ports of connections in TIME_WAIT that no new connection may take. `ab` opens more
+    /// connections in a minute than there are ports.
+    fn taken(&mut self, time_wait: u64, newly: u64, now: Instant) -> u64 {
+        self.lately.push_back((now, newly));
+        let is_old = |(at, _): &(Instant, u64)| now.duration_since(*at) > REUSED_AFTER;
+        while self.lately.front().is_some_and(is_old) {
+            self.lately.pop_front();
+        }
+        let reused = match self.reuse {
+            Reuse::Always => true,
+            Reuse::Loopback => self.is_loopback,
+            Reuse::Never => false,
+        };
+        match reused {
+            true => time_wait.min(self.lately.iter().map(|(_, opened)| opened).sum()),
+            false => time_wait,
+        }
     }
 
     fn look_at_server(&mut self, servers: &[Tcp], unread: f64) {
@@ -141,6 +184,9 @@ impl Sockets {
         let Some((port, local)) = self.port else {
             return Default::default();
         };
+        if local && self.are_few {
+            return self.at_once(port);
+        }
         let clients = Wanted {
             other_port: port,
             carried: true,
@@ -158,6 +204,21 @@ impl Sockets {
             false => Vec::new(),
         };
         (clients, servers)
+    }
+
+    /// The same by one question for all sockets.
+    fn at_once(&mut self, port: u16) -> (Vec<Tcp>, Vec<Tcp>) {
+        let all = Wanted {
+            listeners: true,
+            carried: true,
+            ..Wanted::default()
+        };
+        let all = self.diag.tcp(all).unwrap_or_default();
+        self.are_few = all.len() < FEW;
+        let (servers, others): (Vec<Tcp>, Vec<Tcp>) =
+            all.into_iter().partition(|socket| socket.own_port == port);
+        let is_client = |socket: &Tcp| socket.other_port == port;
+        (others.into_iter().filter(is_client).collect(), servers)
     }
 
     /// The columns, where a server's port was found.
@@ -202,6 +263,25 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
+    fn ports_in_time_wait_are_taken_until_they_may_be_used_again() {
+        let taken = |reuse, is_loopback| {
+            let mut sockets = Sockets::open(None).unwrap();
+            (sockets.reuse, sockets.is_loopback) = (reuse, is_loopback);
+            sockets.lately.clear();
+            let start = Instant::now();
+            let at = |seconds| start + Duration::from_secs(seconds);
+            // 5,000 a second, of which TIME_WAIT keeps those of a minute.
+            let each = (1..=10).map(|nth| sockets.taken(nth * 5_000, 5_000, at(nth)));
+            each.last()
+        };
+        assert_eq!(taken(Reuse::Never, true), Some(50_000));
+        assert_eq!(taken(Reuse::Loopback, false), Some(50_000));
+        // Those of the last two seconds, and of the interval that ends with them.
+        assert_eq!(taken(Reuse::Loopback, true), Some(15_000));
+        assert_eq!(taken(Reuse::Always, false), Some(15_000));
+    }
+
+    #[test]
     fn the_port_that_most_connections_lead_to_is_the_server_s() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -239,11 +319,16 @@ mod tests {
         client.write_all(&[1; 500]).unwrap();
         server.read_exact(&mut [0; 300]).unwrap();
         sockets.look();
+        // Once by its port, once among all sockets.
+        sockets.are_few = true;
+        client.write_all(&[1; 70]).unwrap();
+        server.read_exact(&mut [0; 50]).unwrap();
+        sockets.look();
         let traffic = sockets.into_columns().unwrap();
-        assert_eq!(traffic.connections, [3.0]);
-        assert_eq!(traffic.bytes, [500.0]);
-        assert_eq!(traffic.server_unread_bytes, Some(vec![200.0]));
-        assert_eq!(traffic.generator_unread_bytes, [0.0]);
+        assert_eq!(traffic.connections, [3.0, 3.0]);
+        assert_eq!(traffic.bytes, [500.0, 70.0]);
+        assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0]));
+        assert_eq!(traffic.generator_unread_bytes, [0.0, 0.0]);
         assert!(traffic.backlog_limit > Some(0) && traffic.ports > 0);
     }
 }

@@ -58,7 +58,7 @@ pub fn collect<T: Work>(
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
         figures(&mut data, &pages);
-        waits(&mut data, &pages, closes);
+        waits(&mut data, order, &pages, closes);
         exclusion(&mut data, &pages, witness, &dead);
     }
     cpu(&mut data, order, &pages, &seen, target.is_remote());
@@ -300,15 +300,26 @@ fn merge(pages: &[Page<'_>], figure: Figure) -> Merged {
     merged
 }
 
+/// How long an attempt without a stamp waited by the window's end, which followed on this
+/// release: it began when the idle span was over. None where the worker had no lock before,
+/// and after attempts that were given up.
+fn unstamped(order: &RunOrder, release: u64, closes: u64) -> Option<u64> {
+    let WorkloadOrder::Contend(contend) = &order.workload else {
+        return None;
+    };
+    let gives_up = contend.try_only || contend.acquire_timeout.is_some();
+    let began = release.saturating_add(contend.idle.span().0);
+    (release > 0 && !gives_up && began < closes).then(|| closes - began)
+}
+
 /// Attempts in progress at the window's end waited at least so long; timeouts
 /// waited in vain.
-fn waits(data: &mut Yield, pages: &[Page<'_>], closes: u64) {
+fn waits(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], closes: u64) {
     let mut censored = BTreeMap::<usize, u64>::new();
     let (mut sum, mut min, mut max) = (0, u64::MAX, 0);
     data.longest_wait_ns = Vec::with_capacity(pages.len());
     for page in pages {
-        // A worker that was killed could not note it by itself. One means: an
-        // attempt whose start was not stamped.
+        // A worker that was killed could not note it by itself.
         let pending = match page.get(Word::CensoredAt) {
             0 => page.get(Word::PendingSince),
             noted => noted,
@@ -318,8 +329,15 @@ fn waits(data: &mut Yield, pages: &[Page<'_>], closes: u64) {
             *censored.entry(histogram::index(waited)).or_default() += 1;
             (sum, min, max) = (sum + waited, min.min(waited), max.max(waited));
         }
+        // One attempt in so many is stamped, of those that were granted and of these: one
+        // without a stamp belongs to no distribution, but its worker waited.
+        let pending = match pending {
+            1 => unstamped(order, page.get(Word::PendingAfter), closes),
+            _ => waited,
+        };
+        data.pending += u64::from(pending.is_some());
         data.longest_wait_ns
-            .push(page.get(Word::LongestWait).max(waited.unwrap_or(0)));
+            .push(page.get(Word::LongestWait).max(pending.unwrap_or(0)));
     }
     let timeouts = match data.timeouts {
         0 => Merged::default(),
@@ -519,5 +537,47 @@ fn machine(opened: &Reading, closed: &Reading, halts: u64) -> Machine {
             _ => None,
         },
         halts: Some(halts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::ContendOrder;
+    use jostle_model::{Busy, Nanos};
+
+    /// Waiters of a window that closes at 10,000: with these stamps of their attempts, and
+    /// of the releases before those that have none.
+    fn waited(order: &RunOrder, attempts: &[(u64, u64)]) -> Yield {
+        let shared = Shared::new(attempts.len()).unwrap();
+        let pages: Vec<Page<'_>> = (0..attempts.len()).map(|nth| shared.page(nth)).collect();
+        for (page, (attempt, release)) in pages.iter().zip(attempts) {
+            page.set(Word::PendingSince, *attempt);
+            page.set(Word::PendingAfter, *release);
+        }
+        let mut data = Yield::default();
+        waits(&mut data, order, &pages, 10_000);
+        data
+    }
+
+    #[test]
+    fn a_waiter_whose_attempt_has_no_stamp_waited_since_its_release() {
+        let mut order = crate::experiment::tests::order("flock");
+        let mut contend = ContendOrder {
+            idle: Busy::Sleep(Nanos(500)),
+            ..ContendOrder::BARE
+        };
+        order.workload = WorkloadOrder::Contend(contend.clone());
+        // Stamped; unstamped; nothing known of it; nobody waits; it begins too late.
+        let attempts = [(4_000, 0), (1, 2_000), (1, 0), (0, 3_000), (1, 9_600)];
+        let data = waited(&order, &attempts);
+        assert_eq!(data.longest_wait_ns, [6_000, 7_500, 0, 0, 0]);
+        assert_eq!(data.pending, 2);
+        // The distribution is a sample, of which the unstamped one is no part.
+        let counted: u64 = data.censored.buckets.0.iter().map(|(_, n)| n).sum();
+        assert_eq!((counted, data.censored.sum), (1, 6_000));
+        contend.acquire_timeout = Some(Nanos(100));
+        order.workload = WorkloadOrder::Contend(contend);
+        assert_eq!(waited(&order, &attempts).pending, 1);
     }
 }

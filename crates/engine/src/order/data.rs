@@ -50,6 +50,9 @@ pub struct Yield {
     pub release_slices: Vec<(u64, u64)>,
     /// Longest wait of each worker, the attempt pending at the end included.
     pub longest_wait_ns: Vec<u64>,
+    /// Workers whose attempt was pending at the end, whether or not its start was stamped.
+    #[serde(default)]
+    pub pending: u64,
     /// By the figure's name.
     pub figures: BTreeMap<String, Merged>,
     /// Spans of the attempts that had no grant by the end of the window, or

@@ -36,6 +36,8 @@ pub struct Recorder<'a> {
     to_monotonic: u64,
     last_resort_ns: u64,
     gap: u64,
+    /// Stamp of the worker's latest release; zero: none.
+    latest_release: u64,
 }
 
 /// A grant, from its stamp to its release.
@@ -84,6 +86,7 @@ impl<'a> Recorder<'a> {
             to_monotonic: shared.to_monotonic().load(Relaxed),
             last_resort_ns: shared.last_resort().load(Relaxed),
             gap: 0,
+            latest_release: 0,
         }
     }
 
@@ -116,6 +119,16 @@ impl<'a> Recorder<'a> {
             _ => Mode::Exclusive,
         };
         (key, mode)
+    }
+
+    /// An attempt begins that has this stamp, or none (zero). Its worker may be killed
+    /// while it waits: what is known of the wait has to stand in the page.
+    #[inline(always)]
+    pub fn begins<const STAMPS: bool>(&self, attempt: u64) {
+        self.page.set(Word::PendingSince, attempt.max(1));
+        if STAMPS && attempt == 0 {
+            self.page.set(Word::PendingAfter, self.latest_release);
+        }
     }
 
     /// How long an attempt may wait that began at this stamp, if it has one.
@@ -256,7 +269,12 @@ impl<'a> Recorder<'a> {
     #[inline(always)]
     pub fn released(&mut self, of: &Grant) -> bool {
         let (opens, closes) = (self.shared.opens().load(Relaxed), self.closes());
+        self.latest_release = of.release;
         if !of.stamped {
+            // Granted after the window, for all that is known.
+            if of.release.saturating_sub(self.contend.hold.span().0) >= closes {
+                self.censored(0);
+            }
             // The hold of an unstamped operation is shorter than the error
             // that counting it by its release makes at the window's edges.
             if of.release >= opens && of.release < closes {
@@ -315,7 +333,7 @@ impl<'a> Recorder<'a> {
     #[cold]
     pub fn censored(&self, attempt: u64) {
         if attempt < self.closes() {
-            self.page.set(Word::CensoredAt, attempt);
+            self.page.set(Word::CensoredAt, attempt.max(1));
         }
     }
 

@@ -90,7 +90,10 @@ impl<'a> Contending<'a> {
         if self.over || self.stamped && self.attempt >= self.notes.closes() {
             return Next::Done;
         }
-        self.notes.page.set(Word::PendingSince, self.attempt.max(1));
+        match self.is_full() {
+            true => self.notes.begins::<true>(self.attempt),
+            false => self.notes.begins::<false>(self.attempt),
+        }
         self.wait = self.notes.patience(self.attempt);
         self.ask(out)
     }

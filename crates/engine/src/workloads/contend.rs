@@ -137,7 +137,7 @@ impl<'a, L: Lock> Contender<'a, L> {
             if stamped && attempt >= self.notes.closes() {
                 break;
             }
-            self.notes.page.set(Word::PendingSince, attempt.max(1));
+            self.notes.begins::<STAMPS>(attempt);
             let wait = self.notes.patience(attempt);
             let outcome = self.lock.acquire(key, mode, wait)?;
             match outcome {

@@ -34,6 +34,7 @@ pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         elapsed_ns: one_after_the_other(parts, |one| &one.elapsed_ns),
         longest_wait_ns: one_after_the_other(parts, |one| &one.longest_wait_ns),
         thread_loads: one_after_the_other(parts, |one| &one.thread_loads),
+        pending: sum(|one| one.pending),
         phases_ns: phases(parts),
         release_slices: slices(
             parts,

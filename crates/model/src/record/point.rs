@@ -324,6 +324,10 @@ pub struct PerWorker {
     /// Which worker that was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_wait_worker: Option<u64>,
+    /// Workers whose attempt was pending at the end of the window, whether or not its start
+    /// was stamped: the distribution of waits has only the stamped ones.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pending: Option<u64>,
     /// Most consecutive acquisitions of one worker on one key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest_streak: Option<u64>,

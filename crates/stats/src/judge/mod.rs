@@ -15,7 +15,7 @@ mod words;
 pub use doubled::{Run, settle};
 pub use words::doubling;
 
-use jostle_model::judged::{Finding, Limit, Watched};
+use jostle_model::judged::{Finding, Limit, Side, Watched};
 use window::{Busy, Window};
 
 /// A thread that is busy for so much of its time is at its limit.
@@ -197,7 +197,12 @@ fn busy_generator(
     generator: Option<Busy<'_>>,
     server: Option<Busy<'_>>,
 ) -> Option<State> {
-    let busy = generator.filter(|busy| busy.share() >= BUSY)?;
+    let side = &window.watched.generator;
+    let Some(busy) = generator.filter(|busy| busy.share() >= BUSY) else {
+        return full_cpus(window, side)
+            .map(|(used, cpus)| words::all_cpus("generator", used, cpus))
+            .map(|reason| State::new(Limit::Generator, reason));
+    };
     let mut state = State::new(Limit::Generator, words::busy("generator", busy));
     if harm(window, busy).is_some_and(|harm| harm >= HARMED) {
         state
@@ -223,15 +228,23 @@ fn limited_server(window: &Window<'_>, server: Option<Busy<'_>>) -> Option<State
             words::throttled("server", side, throttled),
         ));
     }
-    let cpus = window.watched.machine.cpus.max(1) as f64;
-    let used = window.share(&side.cpu_s);
     if let Some(busy) = server.filter(|busy| busy.share() >= BUSY) {
         return Some(match harm(window, busy).filter(|harm| *harm >= HARMED) {
             Some(_) => State::new(Limit::Machine, words::queued_for(window, "server", busy)),
             None => State::new(Limit::Server, words::busy("server", busy)),
         });
     }
-    (used >= BUSY * cpus).then(|| State::new(Limit::Server, words::all_cpus(used, cpus)))
+    full_cpus(window, side)
+        .map(|(used, cpus)| State::new(Limit::Server, words::all_cpus("server", used, cpus)))
+}
+
+/// How many CPUs a side uses, and those that it may run on, where it uses nearly all of
+/// them: of eight threads that share a CPU none need be busy for most of the time.
+fn full_cpus(window: &Window<'_>, side: &Side) -> Option<(f64, f64)> {
+    let all = window.watched.machine.cpus.max(1);
+    let cpus = side.allowed_cpus.unwrap_or(all).clamp(1, all) as f64;
+    let used = window.share(&side.cpu_s);
+    (used >= BUSY * cpus).then_some((used, cpus))
 }
 
 /// Share of the time in which other programs may have run in a thread's place: it waited,

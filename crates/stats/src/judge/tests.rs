@@ -250,7 +250,21 @@ fn the_machine_is_the_limit_where_its_cpus_or_ports_are_used_up_or_stolen() {
         .is(Limit::Machine, "2 CPUs were all in use");
     Planted::of(0.05, 0.3)
         .with(|run| server(run).cpu_s = column(1.85))
-        .is(Limit::Server, "1.85 of 2 CPUs");
+        .is(Limit::Server, "1.85 of the 2 CPUs");
+    // Bound to one CPU, which eight threads share: none of them is busy for long.
+    let bound = |side: &mut Side, used: f64| {
+        side.cpu_s = column(used);
+        side.allowed_cpus = Some(1);
+    };
+    Planted::of(0.12, 0.3)
+        .with(|run| bound(&mut run.generator, 0.93))
+        .is(Limit::Generator, "0.93 of the one CPU that it may run on");
+    Planted::of(0.12, 0.3)
+        .with(|run| bound(&mut run.generator, 0.87))
+        .is(Limit::Path, "neither");
+    Planted::of(0.3, 0.12)
+        .with(|run| bound(server(run), 0.93))
+        .is(Limit::Server, "the server used 0.93 of the one CPU");
     Planted::of(0.4, 0.3)
         .with(|run| traffic(run).ports_left[LOOKS / 2] = 3.0)
         .is(Limit::Machine, "3 were left");
@@ -345,6 +359,10 @@ fn the_number_of_connections_is_found_in_commands_of_known_shape() {
         ("ab -n 10 -c 5 x", Some("ab -n 10 -c {5} x")),
         ("k6 run --vus=10 a.js", Some("k6 run --vus={10} a.js")),
         ("tool --clients 7", Some("tool --clients {7}")),
+        (
+            "mariadb-slap --concurrency=7",
+            Some("mariadb-slap --concurrency={7}"),
+        ),
         ("sh -c 'wrk", None),
         ("curl x", None),
     ] {

@@ -126,8 +126,12 @@ pub fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
     }
 }
 
-pub fn all_cpus(used: f64, cpus: f64) -> String {
-    format!("the server used {used:.2} of {cpus} CPUs")
+pub fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
+    let cpus = match cpus {
+        1.0 => "the one CPU".to_owned(),
+        _ => format!("the {cpus} CPUs"),
+    };
+    format!("the {side} used {used:.2} of {cpus} that it may run on")
 }
 
 pub fn full(cpus: f64, generator: f64, server: f64, others: f64) -> String {
@@ -260,9 +264,10 @@ pub fn next(limit: Limit, watched: &Watched) -> Option<String> {
 
 /// The command that runs this one with its number of connections and with twice as many.
 /// None where it does not show which of its words that number is: only `-c N`, `-cN`,
-/// `--vus N`, `--clients N` and `--connections N` are known, with and without `=`.
+/// `--vus N`, `--clients N`, `--connections N` and `--concurrency N` are known, with and
+/// without `=`.
 pub fn doubling(command: &[String]) -> Option<String> {
-    const NAMES: [&str; 4] = ["-c", "--vus", "--clients", "--connections"];
+    const NAMES: [&str; 5] = ["-c", "--vus", "--clients", "--connections", "--concurrency"];
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let marked = command.iter().enumerate().find_map(|(at, word)| {
         let before = at.checked_sub(1).and_then(|before| command.get(before));

@@ -60,6 +60,29 @@ pub fn time_wait() -> Option<u64> {
     tcp_line(&sockets).get("tw").copied()
 }
 
+/// Which connections may take the port of one in TIME_WAIT, after a second or two of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reuse {
+    /// None.
+    #[default]
+    Never,
+    /// Those of the loopback: the kernel's default since 4.19.
+    Loopback,
+    /// All.
+    Always,
+}
+
+impl Reuse {
+    /// net.ipv4.tcp_tw_reuse.
+    pub fn read() -> Reuse {
+        match slurp("/proc/sys/net/ipv4/tcp_tw_reuse").and_then(|text| field(&text, 0)) {
+            Some(1u64) => Reuse::Always,
+            Some(2) => Reuse::Loopback,
+            _ => Reuse::Never,
+        }
+    }
+}
+
 /// TCP connections that were opened from this network namespace since it exists.
 pub fn opened() -> Option<u64> {
     column(&slurp("/proc/net/snmp")?, "Tcp:", "ActiveOpens")

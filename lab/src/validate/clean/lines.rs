@@ -149,6 +149,8 @@ fn command(server: Server, address: SocketAddr) -> String {
             "ldapsearch -x -LLL -H ldap://{address} -b {} (uid=user1) cn",
             slapd::BASE
         ),
+        Server::Postgres => format!("pg_isready -q -h 127.0.0.1 -p {port}"),
+        Server::Mariadb => format!("mariadb-admin -h 127.0.0.1 -P {port} ping"),
     }
 }
 

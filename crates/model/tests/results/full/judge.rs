@@ -30,6 +30,7 @@ fn watched_side() -> judged::Side {
         throttled_s: Some(vec![0.0]),
         quota_cpus: Some(0.5),
         quota_group: Some("/g".to_owned()),
+        allowed_cpus: Some(1),
         busiest: vec![Thread {
             name: "wrk".to_owned(),
             pid: 7,

@@ -98,6 +98,7 @@ fn per_worker() -> PerWorker {
         rotations: 1.0,
         longest_wait_ns: Some(1),
         longest_wait_worker: Some(1),
+        pending: Some(1),
         longest_streak: Some(1),
         longest_streak_while_waited: Some(1),
     }

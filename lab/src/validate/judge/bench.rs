@@ -1,0 +1,261 @@
+//! The servers on one CPU, the generators on another, each side in a control group of its
+//! own, and one run of `jostle judge` between them.
+
+use super::generators::{Amount, Generator};
+use super::plants::{Plant, Planted, Side};
+use crate::hog::Hog;
+use crate::pause::Pause;
+use crate::validate::program;
+use anyhow::{Context, anyhow, bail, ensure};
+use jostle_model::judged::Watched;
+use jostle_model::record::Record;
+use jostle_sys::ledger::Ledger;
+use jostle_sys::limits::cpu_group::CpuGroup;
+use jostle_testbed::leash::Leash;
+use jostle_testbed::servers::{Placed, Running};
+use jostle_testbed::{packages, shell};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A quota that is accounted and never reached.
+const NO_QUOTA_CPUS: f64 = 10_000.0;
+
+/// A hog's niceness: it gets its share at once, however many threads of its side want the
+/// CPU.
+const NICENESS: i32 = -20;
+
+/// No run takes longer, unless it stands still.
+const LONGEST_S: u32 = 120;
+
+/// Where runs are made.
+pub struct Bench {
+    jostle: PathBuf,
+    /// The generators', and the servers'.
+    cpus: [usize; 2],
+    groups: [CpuGroup; 2],
+    servers: Vec<Running>,
+    ledger: Ledger,
+    directory: tempfile::TempDir,
+}
+
+/// How fast a generator is, and what both sides use, left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual {
+    pub per_s: f64,
+    /// CPUs' worth of time.
+    pub generator: f64,
+    pub server: f64,
+}
+
+/// A run.
+pub struct Ran {
+    pub per_s: f64,
+    pub watched: Watched,
+    /// The process of the hog.
+    pub hog: Option<u32>,
+    /// How often the quotas of both groups stopped them, by our own reading.
+    pub stopped: u64,
+}
+
+impl Bench {
+    pub fn set_up(jostle: &Path, generators: &[Generator]) -> anyhow::Result<Bench> {
+        let cpus = jostle_sys::cpu::allowed();
+        let (Some(first), Some(last), true) = (cpus.first(), cpus.last(), cpus.len() > 1) else {
+            return Err(anyhow!("generators and servers need a CPU each"));
+        };
+        let needed = generators.iter().flat_map(|each| {
+            let server = each.server().packages().iter().copied();
+            server.chain([each.package()])
+        });
+        packages::ensure(&needed.collect::<Vec<_>>())?;
+        let _ = jostle_sys::ledger::sweep_dead();
+        let ledger = Ledger::create().context("cannot make a ledger")?;
+        let group = || CpuGroup::create(&ledger, NO_QUOTA_CPUS).map_err(anyhow::Error::msg);
+        let groups = [group()?, group()?];
+        let mut bench = Bench {
+            jostle: jostle.to_owned(),
+            cpus: [*first, *last],
+            groups,
+            servers: Vec::new(),
+            ledger,
+            directory: tempfile::tempdir()?,
+        };
+        for generator in generators {
+            bench.serve(*generator)?;
+        }
+        Ok(bench)
+    }
+
+    fn serve(&mut self, generator: Generator) -> anyhow::Result<()> {
+        let server = generator.server();
+        if self.servers.iter().all(|running| running.server != server) {
+            let placed = Placed {
+                cpu: Some(self.cpu(Side::Server)),
+                group: Some(self.group(Side::Server).path()),
+            };
+            let running = server.start_at(&self.jostle, placed)?;
+            self.servers.push(running);
+        }
+        generator.prepare(self.address(generator)?)
+    }
+
+    fn cpu(&self, side: Side) -> usize {
+        self.cpus[side as usize]
+    }
+
+    fn group(&self, side: Side) -> &CpuGroup {
+        &self.groups[side as usize]
+    }
+
+    fn address(&self, generator: Generator) -> anyhow::Result<SocketAddr> {
+        let mut servers = self.servers.iter();
+        let running = servers.find(|running| running.server == generator.server());
+        Ok(running.context("the server is not there")?.address)
+    }
+
+    /// The generator's command in its place.
+    fn line(&self, generator: Generator, amount: Amount) -> anyhow::Result<Vec<String>> {
+        // The shell enters the group and becomes the generator.
+        let enter = format!(
+            "echo 0 > {}/cgroup.procs && exec taskset -c {} \"$@\"",
+            self.group(Side::Generator).path().display(),
+            self.cpu(Side::Generator)
+        );
+        let shell = ["sh", "-c", &enter, "sh"].map(str::to_owned);
+        let command = generator.command(self.address(generator)?, amount)?;
+        Ok(shell.into_iter().chain(command).collect())
+    }
+
+    /// Without jostle: the rate that the generator prints.
+    pub fn bare(&self, generator: Generator, amount: Amount) -> anyhow::Result<f64> {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        command.args(self.line(generator, amount)?);
+        let printed = printed(&mut command, &[0])?;
+        generator.figure(&printed, amount)
+    }
+
+    /// Watched by jostle, with something planted or left alone.
+    pub fn run(
+        &self,
+        generator: Generator,
+        amount: Amount,
+        planted: Option<(Planted, Usual)>,
+    ) -> anyhow::Result<Ran> {
+        self.limit(Side::Generator, NO_QUOTA_CPUS)?;
+        self.limit(Side::Server, NO_QUOTA_CPUS)?;
+        let stopped = || -> u64 {
+            let each = self.groups.iter();
+            each.map(|group| group.throttled().throttled_periods).sum()
+        };
+        let before = stopped();
+        let beside = planted.map(|(planted, usual)| self.plant(planted, usual));
+        let beside = beside.transpose()?;
+        let part = self.directory.path().join("part.jsonl");
+        let mut command = program::call(Path::new("timeout"));
+        command
+            .args(["-s", "INT", &LONGEST_S.to_string()])
+            .arg(&self.jostle)
+            .args(["judge", "--quiet", "--overwrite", "-o"])
+            .arg(&part)
+            .arg("--")
+            .args(self.line(generator, amount)?);
+        // 3: the generator was the limit.
+        let printed = printed(&mut command, &[0, 3])?;
+        Ok(Ran {
+            per_s: generator.figure(&printed, amount)?,
+            watched: read(&part)?,
+            hog: beside.and_then(|beside| beside.hog),
+            stopped: stopped() - before,
+        })
+    }
+
+    fn limit(&self, side: Side, cpus: f64) -> anyhow::Result<()> {
+        let (file, text) = self.group(side).quota(cpus);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    fn plant(&self, planted: Planted, usual: Usual) -> anyhow::Result<Beside> {
+        let side = planted.side;
+        let used = match side {
+            Side::Generator => usual.generator,
+            Side::Server => usual.server,
+        };
+        let none = Beside::default();
+        Ok(match planted.plant {
+            Plant::Quota => {
+                self.limit(side, used * planted.left())?;
+                none
+            }
+            Plant::Hog => {
+                let hog = Hog {
+                    percent: planted.dose.into(),
+                    cpu: self.cpu(side),
+                    niceness: NICENESS,
+                };
+                let leash = hog.start_in(self.group(side).path())?;
+                Beside {
+                    hog: Some(leash.pid()),
+                    _leash: Some(leash),
+                }
+            }
+            Plant::Pause => {
+                let [stopped_ms, running_ms] = planted.turn_ms();
+                let pause = Pause {
+                    group: self.group(side).path().to_owned(),
+                    stopped_ms,
+                    running_ms,
+                };
+                Beside {
+                    _leash: Some(pause.start()?),
+                    ..none
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // A group is removed when its processes have ended.
+        self.servers.clear();
+        if let Err(left) = self.ledger.sweep() {
+            eprintln!("left behind: {}", left.join("; "));
+        }
+    }
+}
+
+/// What runs beside a planted run, and ends with it.
+#[derive(Default)]
+struct Beside {
+    hog: Option<u32>,
+    _leash: Option<Leash>,
+}
+
+/// What a command prints, of both streams.
+fn printed(command: &mut Command, codes: &[i32]) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run `{}`", shell::typed(command)))?;
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    if !output
+        .status
+        .code()
+        .is_some_and(|code| codes.contains(&code))
+    {
+        let typed = shell::typed(command);
+        bail!("`{typed}` failed: {}: {out}{err}", output.status);
+    }
+    Ok(format!("{out}{err}"))
+}
+
+fn read(part: &Path) -> anyhow::Result<Watched> {
+    let text = std::fs::read_to_string(part).context("jostle wrote no record")?;
+    let mut lines = text.lines();
+    let line = lines.next().context("jostle wrote no record")?;
+    ensure!(lines.next().is_none(), "jostle wrote more than one record");
+    match serde_json::from_str(line)? {
+        Record::Judged(watched) => Ok(*watched),
+        other => bail!("jostle wrote another record: {other:?}"),
+    }
+}
