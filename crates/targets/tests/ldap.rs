@@ -362,7 +362,7 @@ fn a_server_that_is_not_there_is_said_before_and_within() {
     let typed = format!("ldap://127.0.0.1:{port}/dc=x?(a=1)");
     let error = Spec::parse(&typed)
         .unwrap()
-        .reach()
+        .reach(None)
         .unwrap_err()
         .to_string();
     assert!(error.contains("is the server running there?"), "{error}");
