@@ -196,9 +196,15 @@ fn any<T>(
     Err(SetupError(refused.join("; ")))
 }
 
+/// What a server tells of itself whose cluster can grant anything.
 fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupError> {
-    let status = admitted(address, own)?.call(STATUS, &Empty {}, false);
-    status.map_err(|failure| told(address, &failure))
+    let status = admitted(address, own)?.call::<StatusResponse>(STATUS, &Empty {}, false);
+    match status {
+        Ok(status) if status.leader == 0 => Err(SetupError(format!(
+            "etcd at {address}: its cluster has no leader; more than half of its members have to run"
+        ))),
+        status => status.map_err(|failure| told(address, &failure)),
+    }
 }
 
 /// A connection whose calls are those of a user, where there is one.
@@ -582,9 +588,6 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        match status(&Address::Tcp(ground.address()), &Credentials::default())?.leader {
-            0 => Err(SetupError("its cluster has no leader yet".to_owned())),
-            _ => Ok(()),
-        }
+        status(&Address::Tcp(ground.address()), &Credentials::default()).map(drop)
     }
 }

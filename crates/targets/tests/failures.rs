@@ -6,16 +6,18 @@
 
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
-use jostle_targets::program::Launched;
+use jostle_targets::program::{Ground, Launched, Recipe};
+use jostle_targets::remote::{Address, Client};
 use jostle_targets::{
-    CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, flock, lockfile, memcached,
-    posix, postgres,
+    CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, etcd, flock, lockfile,
+    memcached, posix, postgres, redis, redisson,
 };
 use jostle_testbed::lock_servers as servers;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const GRANTED: Result<Outcome, CallError> = Ok(Outcome::Granted);
 const REFUSED: Result<Outcome, CallError> = Ok(Outcome::Refused);
@@ -219,5 +221,209 @@ fn a_posix_lock_goes_with_any_descriptor_of_the_file_that_its_owner_closes() {
         // It ends with its input.
         drop(orders);
         owner.wait().unwrap();
+    });
+}
+
+/// Asks until it is so.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An administrator's connection to a Redis with the password of tests.
+fn administrator(server: &Launched) -> Client {
+    let mut client = Client::connect(&Address::Tcp(server.address.clone())).unwrap();
+    client
+        .command(&[b"AUTH", server.secret.as_bytes()])
+        .unwrap();
+    client
+}
+
+/// The same locks on both, whatever the recipe; `fail_over` comes between.
+fn two_own_after<T: Target>(servers: &[Launched; 2], fail_over: impl FnOnce()) {
+    let place = tempfile::tempdir().unwrap();
+    let ledger = Ledger::create_in(place.path()).unwrap();
+    let file = place.path().join("credentials");
+    std::fs::write(&file, format!("\n{}\n", servers[0].secret)).unwrap();
+    let [old, new] = servers.each_ref().map(|server| {
+        let argument = format!("//{}", server.address);
+        let setup = Setup {
+            argument: Some(&argument),
+            credentials: Some(&file),
+            common_name: Some(7),
+            ..servers::setup(&ledger, 2)
+        };
+        T::prepare(&setup).unwrap()
+    });
+    let mut first = old.join(0).unwrap();
+    assert_eq!(try_for(&mut first), GRANTED);
+    fail_over();
+    let mut second = new.join(1).unwrap();
+    assert_eq!(try_for(&mut second), GRANTED, "two own");
+    assert_eq!(release(&mut first), Ok(()), "nobody tells the first one");
+    assert_eq!(release(&mut second), Ok(()));
+    ledger.sweep().unwrap();
+}
+
+#[test]
+fn a_replica_of_redis_that_is_promoted_does_not_know_the_last_owners_and_lets_second_ones_in() {
+    let launched = [10_001, 10_002].map(|connections| {
+        servers::InProcess
+            .follow(&redis::Launch { connections })
+            .unwrap()
+    });
+    let [mut primary, mut replica] = launched.each_ref().map(administrator);
+    let (host, port) = launched[0].address.split_once(':').unwrap();
+    let secret = launched[0].secret.as_bytes();
+    let follow = |replica: &mut Client| {
+        replica
+            .command(&[b"CONFIG", b"SET", b"masterauth", secret])
+            .unwrap();
+        replica
+            .command(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])
+            .unwrap();
+        wait_for("the replica follows", || {
+            let told = replica.ask(&[b"INFO", b"replication"]).unwrap();
+            String::from_utf8(told)
+                .unwrap()
+                .contains("master_link_status:up")
+        });
+    };
+    // What the primary has granted and not sent yet is lost: here, since the link is cut and
+    // the replica finds no way back.
+    let cut = |primary: &mut Client, replica: &mut Client| {
+        let wrong: [&[u8]; 4] = [b"CONFIG", b"SET", b"masterauth", b"wrong"];
+        replica.command(&wrong).unwrap();
+        primary
+            .command(&[b"CLIENT", b"KILL", b"TYPE", b"replica"])
+            .unwrap();
+    };
+    let promote = |replica: &mut Client| {
+        replica.command(&[b"REPLICAOF", b"NO", b"ONE"]).unwrap();
+    };
+    follow(&mut replica);
+    cut(&mut primary, &mut replica);
+    two_own_after::<redis::Redis>(&launched, || promote(&mut replica));
+    follow(&mut replica);
+    cut(&mut primary, &mut replica);
+    two_own_after::<redisson::Redisson>(&launched, || promote(&mut replica));
+}
+
+#[test]
+fn a_user_without_rights_on_a_database_or_on_its_locks_is_told() {
+    let launched = servers::InProcess
+        .follow(&postgres::Launch {
+            connections: 18,
+            locks_each: 64,
+        })
+        .unwrap();
+    let (host, port) = launched.address.split_once(':').unwrap();
+    let sql = "create role guest login password 'guest'; \
+               revoke connect on database postgres from public; \
+               create role reader login password 'reader'; \
+               grant connect on database postgres to reader; \
+               revoke execute on function pg_advisory_lock(bigint) from public";
+    let output = Command::new("psql")
+        .args([
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            host,
+            "-p",
+            port,
+            "-U",
+            "jostle",
+        ])
+        .args(["-c", sql, "postgres"])
+        .env("PGPASSWORD", &launched.secret)
+        .output()
+        .expect("is the Debian package postgresql installed?");
+    assert!(output.status.success(), "{output:?}");
+    let place = tempfile::tempdir().unwrap();
+    let ledger = Ledger::create_in(place.path()).unwrap();
+    let prepared = |user: &str| {
+        let argument = format!("//{user}:{user}@{}/postgres", launched.address);
+        let setup = Setup {
+            argument: Some(&argument),
+            ..servers::setup(&ledger, 2)
+        };
+        postgres::Postgres::prepare(&setup)
+    };
+    let said = prepared("guest").unwrap_err().0;
+    assert!(said.contains("permission denied for database"), "{said}");
+    // Let in, and not to the locks: the server tells when one is asked for.
+    let mut lock = prepared("reader").unwrap().join(0).unwrap();
+    let wait = Wait::Until(monotonic() + 10_000_000_000);
+    let refused = lock.acquire(0, Mode::Exclusive, wait).unwrap_err();
+    let said = refused.to_string();
+    assert!(said.contains("permission denied for function"), "{said}");
+}
+
+/// The members of a cluster, ended when they are dropped.
+struct Cluster {
+    members: Vec<Child>,
+    addresses: Vec<String>,
+}
+
+impl Cluster {
+    fn start(directory: &std::path::Path) -> Cluster {
+        let recipes = etcd::Launch::members(3).unwrap();
+        let (members, grounds): (Vec<Child>, Vec<Ground>) = recipes
+            .iter()
+            .enumerate()
+            .map(|(number, recipe)| {
+                let ground = Ground {
+                    program: recipe.program().find().unwrap(),
+                    directory: directory.join(number.to_string()),
+                    port: jostle_targets::program::free_port().unwrap(),
+                    secret: String::new(),
+                };
+                std::fs::create_dir(&ground.directory).unwrap();
+                let child = Command::new(&ground.program)
+                    .args(recipe.arguments(&ground))
+                    .stderr(Stdio::null())
+                    .spawn();
+                (child.unwrap(), ground)
+            })
+            .unzip();
+        for (recipe, ground) in recipes.iter().zip(&grounds) {
+            wait_for("a member is ready", || recipe.ready(ground).is_ok());
+        }
+        Cluster {
+            members,
+            addresses: grounds.iter().map(Ground::address).collect(),
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+    }
+}
+
+#[test]
+fn a_cluster_of_etcd_without_a_quorum_is_told_before_the_start() {
+    let place = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(place.path());
+    let argument = format!("//{}", cluster.addresses.join(","));
+    let reach = || etcd::Etcd::reach(Some(&argument), None);
+    assert_eq!(reach(), Ok(()));
+    // One of three may be gone.
+    let mut kill = |nth: usize| {
+        cluster.members[nth].kill().unwrap();
+        cluster.members[nth].wait().unwrap();
+    };
+    kill(0);
+    wait_for("two have a leader", || reach().is_ok());
+    kill(1);
+    wait_for("the last one has none", || {
+        reach().is_err_and(|error| error.0.contains("its cluster has no leader"))
     });
 }
