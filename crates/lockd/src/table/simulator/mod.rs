@@ -12,7 +12,9 @@
 //!   is told of it;
 //! - each account has the locks and waits that it is booked for;
 //! - nobody waits for a lock that he could have, or beyond his time;
-//! - every answer is the one that the rules demand; the totals are right.
+//! - every answer is the one that the rules demand; the totals are right;
+//! - all of that with a table that is handed over now and then: made anew from its
+//!   image, as bytes.
 //!
 //! The seed is printed with a violation; `JOSTLE_SEED` plays it again.
 //! `JOSTLE_STEPS` sets how long (the default is short enough for every test
