@@ -462,7 +462,7 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
             Carrier::Threads => THREAD_BYTES,
             Carrier::Tasks => TASK_BYTES,
         },
-        shared_bytes: workers * jostle_engine::page::PAGE_BYTES as u64,
+        shared_bytes: workers * jostle_engine::PAGE_BYTES as u64,
     }
 }
 

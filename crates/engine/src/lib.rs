@@ -1,10 +1,10 @@
 //! The machinery that measures: the keeper and its workers, the workloads, the
 //! witness of exclusion, and the collection into records.
 //!
-//! How one sample travels: a worker ([`worker`], [`workloads`]) stamps and folds
-//! into its own shared page ([`page`]); the keeper ([`keeper`]) merges the pages
+//! How one sample travels: a worker (`worker`, `workloads`) stamps and folds
+//! into its own shared page (`page`); the keeper ([`keeper`]) merges the pages
 //! of a run into a yield ([`order`]); the parent ([`experiment`]) makes a record
-//! of it ([`point`]) and asks the checks of `jostle-stats` for the verdict.
+//! of it (`point`) and asks the checks of `jostle-stats` for the verdict.
 //! From the record on, everything is a pure function of the result file.
 //!
 //! Not here: what a lock is (`jostle-targets`), how results look
@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod arrows;
 mod budgets;
-pub mod connect;
+mod connect;
 mod crew;
 mod during;
 pub mod environment;
@@ -24,19 +24,21 @@ pub mod judge;
 pub mod keeper;
 mod merged;
 pub mod order;
-pub mod page;
-pub mod point;
+mod page;
+mod point;
 pub mod preflight;
 pub mod proven;
 mod recording;
-pub mod requested;
+mod requested;
 pub mod resolve;
-pub mod schedule;
+mod schedule;
 mod spread;
 pub mod takes;
-pub mod tasks;
-pub mod witness;
-pub mod work;
-pub mod worker;
-pub mod workloads;
+mod tasks;
+mod witness;
+mod work;
+mod worker;
+mod workloads;
 pub mod world;
+
+pub use page::PAGE_BYTES;

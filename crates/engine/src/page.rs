@@ -147,12 +147,10 @@ pub enum Word {
     End,
 }
 
-/// Where a worker is in its life.
+/// Where a worker is in its life. A page begins with zero: forked, not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
 pub enum Stage {
-    /// Forked, not ready.
-    Starting = 0,
     /// Waits for the common start.
     Ready = 1,
     /// At work.

@@ -9,7 +9,7 @@ mod allow;
 mod connect;
 pub mod neighbours;
 mod one_host;
-pub mod processes;
+pub(crate) mod processes;
 mod survey;
 
 pub use allow::{Need, Refusal, allow, fits};

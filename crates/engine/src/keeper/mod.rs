@@ -15,7 +15,7 @@ mod connect_crew;
 mod connect_figures;
 mod connect_lost;
 mod connect_watch;
-pub mod during;
+mod during;
 mod latencies;
 mod programs;
 mod recent;
