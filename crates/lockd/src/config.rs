@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jostle_service::address::{self, AddressError};
-use jostle_service::file::{self, FileError, first_line};
-use jostle_service::{Size, socket};
+use jostle_daemon::address::{self, AddressError};
+use jostle_daemon::file::{self, FileError, first_line};
+use jostle_daemon::{Size, socket};
 use serde::Deserialize;
 
 use crate::log::{Format, Level};

@@ -1,7 +1,7 @@
 //! The daemon's log: lines on standard error, for journald and people, or as JSON
 //! for programs. Lines of the audit are written at every level.
 
-use jostle_service::log::one_line;
+use jostle_daemon::log::one_line;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -77,7 +77,7 @@ impl Server {
         }
         let public = self.config.listen.iter();
         let public = public.chain(self.config.tls.iter().flat_map(|tls| &tls.listen));
-        let mut public = public.filter(|address| !jostle_service::address::is_loopback(address));
+        let mut public = public.filter(|address| !jostle_daemon::address::is_loopback(address));
         match public.next() {
             Some(address) if !users.all_need_passwords() => Err(format!(
                 "a user without a password, while {address} can be reached from other machines"

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jostle_service::socket::{self, FLAGS};
+use jostle_daemon::socket::{self, FLAGS};
 use rustix::net::{self, sockopt};
 use serde::{Deserialize, Serialize};
 

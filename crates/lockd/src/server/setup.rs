@@ -112,7 +112,7 @@ impl Server {
     pub(super) fn around(table: Table, config: Config) -> Result<Self, StartError> {
         let started = now();
         let max_connections =
-            jostle_service::limits::connections_that_fit(config.max_connections, SPARE_FILES);
+            jostle_daemon::limits::connections_that_fit(config.max_connections, SPARE_FILES);
         let server = Self {
             table,
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
@@ -241,7 +241,7 @@ impl Server {
             let text = "a socket named tls needs --tls-cert and --tls-key";
             return Err(StartError::Tls(text.to_owned()));
         }
-        let public = |address: &SocketAddr| !jostle_service::address::is_loopback(address);
+        let public = |address: &SocketAddr| !jostle_daemon::address::is_loopback(address);
         if let Some(address) = listener.address.filter(public)
             && listener.door != Door::Metrics
             && !self.config.users.all_need_passwords()

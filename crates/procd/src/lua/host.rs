@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-use jostle_service::log::one_line;
+use jostle_daemon::log::one_line;
 use mlua::{Error, Lua, LuaString, MultiValue, Table, UserData, UserDataMethods, Value};
 
 use super::pattern::{Capture, Match, Matcher, PatternError};

@@ -25,8 +25,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jostle_service::limits;
-use jostle_service::log::one_line;
+use jostle_daemon::limits;
+use jostle_daemon::log::one_line;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;

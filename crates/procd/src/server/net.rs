@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use jostle_service::socket::{self, FLAGS};
+use jostle_daemon::socket::{self, FLAGS};
 use rustix::net::{self, Shutdown, sockopt};
 
 /// A socket that is listened on.

@@ -137,20 +137,27 @@ impl<T: Target> Process<'_, T> {
         if let Some(leased_at) = lock.leased_at_ns() {
             self.board.set_leased_at(self.number, leased_at);
         }
+        // Before the keeper hears of the grant: it lets the old owner go on then, whose write
+        // is to come second.
+        let written = self.write(lock);
         self.log_at(at_ns, what, lock.token(), None);
-        self.write(lock);
+        self.log_write(written);
     }
 
-    /// To the resource, where the lock gives tokens.
-    fn write(&self, lock: &T::Lock) {
-        let Some(token) = lock.token() else {
-            return;
-        };
-        let what = match self.board.write(token) {
-            true => What::Written,
-            false => What::WriteRefused,
-        };
-        self.log(what, Some(token), None);
+    /// To the resource, where the lock gives tokens: the token, and whether it was taken.
+    fn write(&self, lock: &T::Lock) -> Option<(u64, bool)> {
+        let token = lock.token()?;
+        Some((token, self.board.write(token)))
+    }
+
+    fn log_write(&self, written: Option<(u64, bool)>) {
+        if let Some((token, taken)) = written {
+            let what = match taken {
+                true => What::Written,
+                false => What::WriteRefused,
+            };
+            self.log(what, Some(token), None);
+        }
     }
 
     /// The owner holds until it is told to release, and writes once more before.
@@ -164,7 +171,7 @@ impl<T: Target> Process<'_, T> {
             }
             clock::sleep(LOOK_NS, signal::interrupted);
         }
-        self.write(lock);
+        self.log_write(self.write(lock));
     }
 
     fn release(&self, lock: &mut T::Lock) {

@@ -111,7 +111,7 @@ fn check_settings(config: &Config, state: &State) -> Result<(), StateError> {
         }
         if let Some(address) = listener.address
             && listener.door != Door::Metrics
-            && !jostle_service::address::is_loopback(&address)
+            && !jostle_daemon::address::is_loopback(&address)
             && !config.users.all_need_passwords()
         {
             let error = ConfigError::Public(address);
