@@ -21,7 +21,7 @@ use jostle_sys::census::{self, Census, Identity, Whole};
 use jostle_sys::stat::{self, MachineTicks};
 use owners::Kin;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Neighbours that are named.
 const NAMED: usize = 3;
@@ -63,30 +63,6 @@ impl Look {
                 .filter_map(|pid| Some((pid, Identity::of(pid)?)))
                 .collect(),
             census,
-        }
-    }
-}
-
-impl Look {
-    /// Adds those of an earlier look that workers had started after `before`, and that
-    /// are gone.
-    fn add_started(&mut self, earlier: &Look, before: &Look, workers: &[u32]) {
-        let started = |mut pid: u32| {
-            // As many generations as a shell that starts a program has, and more.
-            for _ in 0..16 {
-                match earlier.identities.get(&pid) {
-                    Some(identity) if workers.contains(&identity.parent) => return true,
-                    Some(identity) => pid = identity.parent,
-                    None => return false,
-                }
-            }
-            false
-        };
-        for (pid, identity) in &earlier.identities {
-            if !before.identities.contains_key(pid) && started(*pid) {
-                let gone = self.identities.entry(*pid);
-                gone.or_insert_with(|| identity.clone());
-            }
         }
     }
 }
@@ -178,20 +154,19 @@ impl Books {
 
     /// After the window, as long as its processes are still there.
     pub fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
-        let mut after = Look::take();
+        let after = Look::take();
         let closing = self.closing.borrow();
-        after.add_started(&closing, &self.before, known.workers);
         let span_ns = jostle_sys::clock::monotonic().saturating_sub(self.began_ns);
         let share = known.between_ns as f64 / span_ns.max(1) as f64;
         let kin = Kin {
-            now: &after.identities,
-            before: &self.before.identities,
+            looks: [&after, &closing, &self.before].map(|look| &look.identities),
             top: self.top,
             of_a_job: self.of_a_job,
             workers: known.workers,
             server: self.server.roots(),
         };
-        let reaped = reaped(&self.before, &after, &opened.census);
+        let edges = [&opened.census, &closed.census];
+        let reaped = reaped([&self.before, &closing, &after], edges);
         let mut sums = Sums::default();
         for (pid, to) in &closed.census {
             let used = to.saturating_sub(opened.census.get(pid).copied().unwrap_or(0));
@@ -293,15 +268,22 @@ fn ours(workers: &[usize], server: &[usize]) -> Vec<usize> {
     }
 }
 
-/// By process, what the children that it has waited for since the first look have used
-/// since then: less what those had used before that were there already.
-fn reaped(before: &Look, after: &Look, opened: &Census) -> BTreeMap<u32, u64> {
+/// By process, what the children that it has waited for since the first of three looks
+/// have used since then: less what those had used by the edges of the window at which
+/// they were there, since what they used in between is booked to themselves.
+fn reaped(looks: [&Look; 3], edges: [&Census; 2]) -> BTreeMap<u32, u64> {
+    let [before, closing, after] = looks;
+    let [opened, closed] = edges;
     let mut earlier: BTreeMap<u32, u64> = BTreeMap::new();
-    for (pid, identity) in &before.identities {
-        if !after.identities.contains_key(pid) {
-            let clock = opened.get(pid).or_else(|| before.census.get(pid));
-            let used = clock.copied().unwrap_or(0) + identity.reaped_ns;
-            *earlier.entry(heir(before, after, *pid)).or_default() += used;
+    let known = before.identities.keys().chain(closing.identities.keys());
+    let known: BTreeSet<u32> = known.copied().collect();
+    for pid in known {
+        if !after.identities.contains_key(&pid) {
+            let latest = [closed, opened, &before.census];
+            let clock = latest.iter().find_map(|clocks| clocks.get(&pid));
+            let waited_for = before.identities.get(&pid).map_or(0, |one| one.reaped_ns);
+            let used = clock.copied().unwrap_or(0) + waited_for;
+            *earlier.entry(heir(looks, pid)).or_default() += used;
         }
     }
     let each = after.identities.iter().map(|(pid, identity)| {
@@ -317,10 +299,11 @@ fn reaped(before: &Look, after: &Look, opened: &Census) -> BTreeMap<u32, u64> {
 
 /// The nearest ancestor that is still there: it has been told of all that its
 /// descendants used, generation by generation.
-fn heir(before: &Look, after: &Look, pid: u32) -> u32 {
+fn heir([before, closing, after]: [&Look; 3], pid: u32) -> u32 {
     let mut at = pid;
     while !after.identities.contains_key(&at) {
-        match before.identities.get(&at) {
+        let known = [closing, before].map(|look| look.identities.get(&at));
+        match known.into_iter().flatten().next() {
             Some(identity) if identity.parent > 0 => at = identity.parent,
             _ => break,
         }

@@ -22,10 +22,8 @@ pub enum Owner {
 
 /// Who was started by whom.
 pub struct Kin<'a> {
-    /// After the window.
-    pub now: &'a BTreeMap<u32, Identity>,
-    /// Before the first worker.
-    pub before: &'a BTreeMap<u32, Identity>,
+    /// The latest look first: what ends with the window is known from earlier ones.
+    pub looks: [&'a BTreeMap<u32, Identity>; 3],
     /// The first process of this jostle.
     pub top: u32,
     /// Other processes named jostle are ranks of the same job.
@@ -41,7 +39,7 @@ const GENERATIONS: usize = 64;
 
 impl Kin<'_> {
     fn identity(&self, pid: u32) -> Option<&Identity> {
-        self.now.get(&pid).or_else(|| self.before.get(&pid))
+        self.looks.iter().find_map(|look| look.get(&pid))
     }
 
     /// A server may have started jostle, as a test in the same program does, and jostle
@@ -116,10 +114,9 @@ mod tests {
         add(30, "jostle", 21, false); // a server that jostle started
         add(40, "cargo", 1, false);
         add(41, "jostle", 40, false); // another job, or a rank of this one
-        let before = BTreeMap::new();
+        let none = BTreeMap::new();
         let kin = |of_a_job| Kin {
-            now: &now,
-            before: &before,
+            looks: [&now, &none, &none],
             top: 20,
             of_a_job,
             workers: &[22],

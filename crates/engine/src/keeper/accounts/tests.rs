@@ -33,10 +33,43 @@ fn what_a_child_had_used_before_the_run_is_not_its_parent_s_within() {
     // Cargo used 300 more, and rustc 200, until both had ended.
     let used = 7_100 + 300 + 9_000 + 4_400 + 200;
     let after = look(&[(50, identity("bash", 1, used), 5)]);
+    let none = Look::default();
     assert_eq!(
-        reaped(&before, &after, &opened),
+        reaped([&before, &none, &after], [&opened, &Census::new()]),
         BTreeMap::from([(50, 500)])
     );
+}
+
+/// A server with a process for each connection, such as PostgreSQL: they begin with the
+/// workers, and end with them before anybody asks whose they were. They once were other
+/// programs without a name.
+#[test]
+fn a_server_s_processes_that_end_with_the_window_are_booked_to_it_once() {
+    /// No processes of this machine can have these (PID_MAX_LIMIT is 2^22).
+    const SERVER: u32 = 5_000_010;
+    const SESSION: u32 = SERVER + 1;
+    let before = look(&[(SERVER, identity("postgres", 1, 0), 5)]);
+    let closing = look(&[
+        (SERVER, identity("postgres", 1, 0), 5),
+        (SESSION, identity("postgres", SERVER, 0), 1_000),
+    ]);
+    let opened = Census::from([(SERVER, 5), (SESSION, 700)]);
+    let closed = Census::from([(SERVER, 5), (SESSION, 1_000)]);
+    // Of its life, 20 are left after the window.
+    let after = look(&[(SERVER, identity("postgres", 1, 1_020), 5)]);
+    let looks = [&before, &closing, &after];
+    assert_eq!(
+        reaped(looks, [&opened, &closed]),
+        BTreeMap::from([(SERVER, 20)])
+    );
+    let kin = Kin {
+        looks: [&after, &closing, &before].map(|look| &look.identities),
+        top: 1,
+        of_a_job: false,
+        workers: &[],
+        server: vec![SERVER],
+    };
+    assert_eq!(kin.owner(SESSION), Owner::Server);
 }
 
 /// Workers end the programs that they keep before anybody asks whose they were.
