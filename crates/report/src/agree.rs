@@ -7,6 +7,7 @@ use crate::headline::headline;
 use crate::page::pages;
 use crate::table::WIDTH;
 use crate::{ResultSet, file, html, made, render};
+use jostle_model::plan::Workload;
 use jostle_model::record::{Is, Judged, Point, Record};
 use jostle_stats::checks::CHECKS;
 use jostle_stats::intervals::estimate;
@@ -289,7 +290,9 @@ fn of_every_recorded_point() {
             continue;
         };
         files += 1;
-        sets.iter().for_each(agree);
+        // What `recover` sweeps are words, and what it finds is no figure with an interval.
+        let swept = |set: &&ResultSet| set.experiment.plan.workload != Workload::Recover;
+        sets.iter().filter(swept).for_each(agree);
     }
     assert!(files > 10, "{files}");
 }
