@@ -172,7 +172,7 @@ fn enough(round_ns: f64) -> u64 {
     ((FEW_TAKE_NS / round_ns.max(1.0)) as u64).max(FEWEST)
 }
 
-/// Of the operations that are wanted at most, those of the first run.
+/// How many operations the first run makes, if at most this many are wanted.
 fn first(most: u64) -> u64 {
     (most / (GROWTH * GROWTH)).max(FEWEST)
 }

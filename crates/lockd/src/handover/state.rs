@@ -105,7 +105,7 @@ pub(crate) struct ConnState {
     pub(crate) transaction: Option<TransactionState>,
     pub(crate) waiting: bool,
     pub(crate) wrong_passwords: u32,
-    pub(crate) rebuked_at: Option<u64>,
+    pub(crate) refusal_due: Option<u64>,
     pub(crate) closing: bool,
     pub(crate) readable: bool,
     pub(crate) hung_up: bool,

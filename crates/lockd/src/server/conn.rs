@@ -42,7 +42,7 @@ pub(crate) struct Conn {
     /// Wrong passwords that it gave, and when the last one is answered; until
     /// then it waits, too.
     pub(crate) wrong_passwords: u32,
-    pub(crate) rebuked_at: Option<Time>,
+    pub(crate) refusal_due: Option<Time>,
     /// To be closed once its replies are sent.
     pub(crate) closing: bool,
     /// Its socket may hold more than was read. Epoll tells of it once only.
@@ -104,7 +104,7 @@ impl Conn {
             guarded: true,
             waiting: false,
             wrong_passwords: 0,
-            rebuked_at: None,
+            refusal_due: None,
             closing: false,
             readable: false,
             hung_up: false,
@@ -162,10 +162,10 @@ impl Conn {
 
     /// Lets a wrong password cost time, twice as much with each: 1 s, 2 s, 4 s.
     /// Nothing else of this connection is executed until then.
-    pub(crate) fn rebuke(&mut self, now: Time) {
+    pub(crate) fn delay_refusal(&mut self, now: Time) {
         let seconds = 1 << self.wrong_passwords.min(6);
         self.wrong_passwords += 1;
-        self.rebuked_at = Some(Time(now.0 + seconds * 1_000_000_000));
+        self.refusal_due = Some(Time(now.0 + seconds * 1_000_000_000));
         self.waiting = true;
     }
 

@@ -36,15 +36,15 @@ impl Server {
                 continue;
             };
             let fault = self.fault_of(conn, now);
-            let rebuke_is_over = conn.rebuked_at.is_some_and(|at| at <= now);
-            if fault.is_none() && !rebuke_is_over {
+            let refusal_is_due = conn.refusal_due.is_some_and(|at| at <= now);
+            if fault.is_none() && !refusal_is_due {
                 continue;
             }
             let Some(mut conn) = self.conns[slot].take() else {
                 continue;
             };
             let Some(fault) = fault else {
-                self.end_rebuke(&mut conn);
+                self.send_refusal(&mut conn);
                 self.conns[slot] = Some(conn);
                 continue;
             };

@@ -316,8 +316,8 @@ impl Server {
     }
 
     /// Answers a wrong password, when the time for that has come.
-    pub(super) fn end_rebuke(&mut self, conn: &mut Conn) {
-        conn.rebuked_at = None;
+    pub(super) fn send_refusal(&mut self, conn: &mut Conn) {
+        conn.refusal_due = None;
         conn.waiting = false;
         Writer::new(&mut conn.output, conn.protocol).error(WRONG_PASSWORD);
         self.let_go_on(conn);

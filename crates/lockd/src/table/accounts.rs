@@ -24,7 +24,7 @@ impl Account {
         waiters: 0,
     };
 
-    /// Of locks, and of waiters.
+    /// The most locks and the most waiters of this user.
     pub(super) fn bounds(&self) -> (u32, u32) {
         (self.max_locks, self.max_waiters)
     }

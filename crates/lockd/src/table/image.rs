@@ -18,7 +18,7 @@ use super::{ClientId, Counters, HANDOVER_DELAYS_LEASES, HANDOVER_REVERSES_LINES,
 pub struct TableImage {
     /// When it was made.
     pub(super) at: u64,
-    /// Of the hash.
+    /// The key of the hash function.
     pub(super) key: (u64, u64),
     /// How far the timer wheel has come.
     pub(super) tick: u64,

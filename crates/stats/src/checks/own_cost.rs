@@ -43,7 +43,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     let busy = |time: Option<Busy>| time.map_or(0.0, |time| time.span().0 as f64);
     let cycle_ns = cost.pair_ns + busy(plan.hold) + busy(plan.idle);
     let share = added_ns(plan.workload, cost, experiment.calibration.stamp_ns) / cycle_ns;
-    // Of a cycle of no length there is no share.
+    // A cycle without length has no share.
     let is_share = (100.0 * share).is_finite();
     (share > MOST && is_share).then(|| {
         let found = Found {

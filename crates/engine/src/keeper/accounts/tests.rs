@@ -55,7 +55,7 @@ fn a_server_s_processes_that_end_with_the_window_are_booked_to_it_once() {
     ]);
     let opened = Census::from([(SERVER, 5), (SESSION, 700)]);
     let closed = Census::from([(SERVER, 5), (SESSION, 1_000)]);
-    // Of its life, 20 are left after the window.
+    // The session used 20 more after the window.
     let after = look(&[(SERVER, identity("postgres", 1, 1_020), 5)]);
     let looks = [&before, &closing, &after];
     assert_eq!(

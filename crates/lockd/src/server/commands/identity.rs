@@ -26,7 +26,7 @@ fn authenticate(server: &mut Server, call: &mut Call<'_>, user: &[u8], given: &[
     let Some(found) = users.check(user, given).cloned() else {
         server.stats.auth_failures += 1;
         server.audit_failure(call.conn, user);
-        call.conn.rebuke(call.now);
+        call.conn.delay_refusal(call.now);
         return false;
     };
     match server.log_in(call.conn, found, call.now) {

@@ -67,8 +67,9 @@ fn check(config: &Config, state: &State) -> Result<(), StateError> {
     );
     let waiting = state.table.waiting_clients();
     for conn in &state.conns {
-        let reason =
-            waiting.contains(&conn.id) || conn.rebuked_at.is_some() || state.asker == Some(conn.id);
+        let reason = waiting.contains(&conn.id)
+            || conn.refusal_due.is_some()
+            || state.asker == Some(conn.id);
         ensure!(
             conn.waiting == reason,
             "client {} waits for nothing",
