@@ -160,7 +160,8 @@ fn rates() -> Vec<Figure> {
     use Over::{Interval, Middle, Sum};
     vec![
         Figure::new("throughput", "per_s", Interval, |run| {
-            Some(run.throughput_per_s)
+            // A fault leaves no rate that means anything.
+            run.recovery.is_none().then_some(run.throughput_per_s)
         }),
         Figure::new("ceiling", "per_s", Middle, |run| run.ceiling_per_s),
         Figure::new("of_ideal", "share", Interval, |run| run.of_ideal),
