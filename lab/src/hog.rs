@@ -108,11 +108,11 @@ mod tests {
             hog.join().unwrap()
         };
         // 300 ms each. A busy machine can only take from a hog.
-        let [little, much] = [used_ms(10), used_ms(60)];
-        assert!(little < 60.0, "{little} ms");
-        assert!(
-            much < 210.0 && much > 1.5 * little,
-            "{much} and {little} ms"
-        );
+        let found = (0..5).any(|_| {
+            let [little, much] = [used_ms(10), used_ms(60)];
+            assert!(little < 60.0 && much < 210.0, "{little} and {much} ms");
+            much > 1.5 * little
+        });
+        assert!(found, "in none of five tries");
     }
 }

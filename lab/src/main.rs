@@ -1,7 +1,8 @@
 //! The laboratory, called through `cargo xtask`:
 //!
 //! - `validate`: plants a truth and counts how often jostle finds it;
-//! - `peers`: measures jostle beside small C programs, jostled beside Redis.
+//! - `peers`: measures jostle beside small C programs and beside the usual clients of lock
+//!   services, jostled beside Redis.
 
 #![allow(
     clippy::print_stdout,
@@ -10,7 +11,6 @@
 )]
 
 mod hog;
-mod load;
 mod pause;
 mod peers;
 mod validate;
@@ -27,7 +27,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Measures jostle side by side with small C programs, jostled with Redis
+    /// Measures jostle side by side with small C programs or other clients, jostled with Redis
     Peers {
         /// Interleaved repeats of each pair
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -38,6 +38,12 @@ enum Task {
         /// jostled beside Redis, instead of jostle beside C programs
         #[arg(long)]
         services: bool,
+        /// Targets of lock services beside those services' usual clients
+        #[arg(long, conflicts_with = "services")]
+        clients: bool,
+        /// This jostle, instead of one that is built now
+        #[arg(long, requires = "clients")]
+        jostle: Option<PathBuf>,
         /// Adds what `--services` measures to this file, a line for each trial
         #[arg(long, requires = "services")]
         save: Option<PathBuf>,
@@ -51,9 +57,9 @@ enum Task {
         #[command(subcommand)]
         subject: validate::Subject,
     },
-    /// Loads a server; called by `peers --services`
+    /// A server that hands one lock from client to client; called by `peers --services`
     #[command(hide = true)]
-    Load(load::Load),
+    Relay,
     /// Uses a share of one CPU; called by `validate busy`
     #[command(hide = true)]
     Hog(hog::Hog),
@@ -67,6 +73,13 @@ fn main() -> anyhow::Result<()> {
     jostle_sys::signal::heed_interrupts()?;
     match Arguments::parse().task {
         Task::Validate { subject } => validate::run(&subject),
+        Task::Peers {
+            repeats,
+            only,
+            clients: true,
+            jostle,
+            ..
+        } => peers::run_clients(repeats, only.as_deref(), jostle),
         Task::Peers {
             repeats,
             only,
@@ -85,7 +98,7 @@ fn main() -> anyhow::Result<()> {
             save,
             smoke,
         }),
-        Task::Load(load) => load::run(&load),
+        Task::Relay => Ok(jostle_testbed::relay::run(|port| println!("ready {port}"))?),
         Task::Hog(hog) => hog.run(),
         Task::Pause(pause) => pause.run(),
     }

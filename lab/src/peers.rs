@@ -6,11 +6,13 @@
 //! taken within a repeat and never across. Median, lowest and highest over the
 //! repeats are printed beside what is required.
 //!
-//! [`services`] does the same for jostled and Redis.
+//! [`clients`] does the same for the targets of lock services and the usual clients of these
+//! services, [`services`] for jostled and Redis.
 //!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
 mod calls;
+mod clients;
 mod connections;
 mod figures;
 mod ldap;
@@ -58,29 +60,48 @@ struct Answer {
     point_bytes: u64,
 }
 
-/// Builds everything, runs the trials and prints a row for each figure.
+/// Measures jostle beside programs in C and other tools.
 pub fn run(repeats: u32, only: Option<&str>) -> anyhow::Result<()> {
-    let chosen: Vec<Trial> = trials::all()
-        .into_iter()
-        .filter(|trial| only.is_none_or(|part| trial.name.contains(part)))
-        .collect();
+    run_all(trials::all(), Bench::build, repeats, only)
+}
+
+/// Measures the targets of lock services beside those services' usual clients; this
+/// jostle, or one that is built now.
+pub fn run_clients(
+    repeats: u32,
+    only: Option<&str>,
+    jostle: Option<PathBuf>,
+) -> anyhow::Result<()> {
+    let build = || Bench::with(jostle.map_or_else(build_jostle, Ok)?);
+    run_all(clients::trials(), build, repeats, only)
+}
+
+/// Builds everything, runs the trials and prints a row for each figure.
+fn run_all(
+    all: Vec<Trial>,
+    build: impl FnOnce() -> anyhow::Result<Bench>,
+    repeats: u32,
+    only: Option<&str>,
+) -> anyhow::Result<()> {
+    let names: Vec<String> = all.iter().map(|trial| trial.name.clone()).collect();
+    let wanted = |trial: &Trial| only.is_none_or(|part| trial.name.contains(part));
+    let chosen: Vec<Trial> = all.into_iter().filter(wanted).collect();
     if chosen.is_empty() {
-        let names: Vec<String> = trials::all().into_iter().map(|trial| trial.name).collect();
         bail!(
             "no trial has `{}` in its name; there are: {}",
             only.unwrap_or(""),
             names.join(", ")
         );
     }
-    let bench = Bench::build()?;
+    let bench = build()?;
     println!("{}", figures::heading());
-    let mut missed = 0;
-    for trial in &chosen {
-        missed += run_trial(&bench, trial, repeats)?;
+    let (count, mut missed) = (chosen.len(), 0);
+    // A trial goes when it is over, and with the last of its kind the server that they share.
+    for trial in chosen {
+        missed += run_trial(&bench, &trial, repeats)?;
     }
     println!(
-        "\n{} trials, {repeats} interleaved repeats, median [lowest-highest]: {}",
-        chosen.len(),
+        "\n{count} trials, {repeats} interleaved repeats, median [lowest-highest]: {}",
         match missed {
             0 => "every requirement met".to_owned(),
             n => format!("{n} missed"),
@@ -128,24 +149,23 @@ fn run_trial(bench: &Bench, trial: &Trial, repeats: u32) -> anyhow::Result<usize
 
 impl Bench {
     fn build() -> anyhow::Result<Bench> {
-        shell::run(&mut shell::cargo(&[
-            "build",
-            "--release",
-            "--package",
-            "jostle",
-        ]))?;
-        let target = shell::target_directory();
-        let bench = Bench {
-            jostle: target.join("release/jostle"),
-            peers: target.join("peers"),
-            files: trials::directory_for_locks(),
-        };
-        std::fs::create_dir_all(&bench.peers)?;
+        let bench = Bench::with(build_jostle()?)?;
         for program in ["pairs", "contend", "spawn", "connect", "pipe"] {
             compile(program, &bench.peers.join(program), &[])?;
         }
         let alone = ["-static", "-nostdlib", "-fno-stack-protector"];
         compile("nothing", &bench.peers.join("nothing"), &alone)?;
+        Ok(bench)
+    }
+
+    /// Of a jostle that is there, and no peers yet.
+    fn with(jostle: PathBuf) -> anyhow::Result<Bench> {
+        let bench = Bench {
+            jostle,
+            peers: shell::target_directory().join("peers"),
+            files: trials::directory_for_locks(),
+        };
+        std::fs::create_dir_all(&bench.peers)?;
         Ok(bench)
     }
 
@@ -176,6 +196,17 @@ impl Bench {
     }
 }
 
+/// Builds jostle as it is measured.
+fn build_jostle() -> anyhow::Result<PathBuf> {
+    shell::run(&mut shell::cargo(&[
+        "build",
+        "--release",
+        "--package",
+        "jostle",
+    ]))?;
+    Ok(shell::target_directory().join("release/jostle"))
+}
+
 /// Runs jostle and reads its records. A point that is INVALID still has its
 /// figures, and they are taken, but the reason is printed.
 fn read_answer(command: &mut Command) -> anyhow::Result<Answer> {
@@ -198,6 +229,10 @@ fn compile(program: &str, to: &Path, how: &[&str]) -> anyhow::Result<()> {
         .join("lab/peers")
         .join(program)
         .with_extension("c");
+    compile_source(&source, to, how)
+}
+
+fn compile_source(source: &Path, to: &Path, how: &[&str]) -> anyhow::Result<()> {
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-pthread"])
         .arg("-o")

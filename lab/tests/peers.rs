@@ -16,8 +16,8 @@ fn every_trial_runs_and_is_kept() {
         "--quiet",
         "--package",
         "jostle-lockd",
-        "--bin",
-        "jostled",
+        "--package",
+        "jostle",
     ]);
     assert!(build.status().unwrap().success());
     let place = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold before a change goes in, the
 //! same for people and machines. The first failure ends it.
 
-use crate::{dist, docs, fuzz};
+use crate::{dist, docs, fuzz, test_runs};
 use anyhow::Context;
 use jostle_testbed::{packages, shell};
 use std::process::Command;
@@ -18,10 +18,6 @@ const CLIENTS: &str = "crates/lockd/tests/install-clients.sh";
 
 /// Installs what the examples of docs/data.md read results with.
 const READERS: &str = "crates/cli/tests/install-readers.sh";
-
-/// What stands in the names of tests that have the machine to themselves: the module that
-/// they are in. They come after the others, which would have to wait for each of them.
-const ALONE: &str = "::alone::";
 
 /// In the order in which a mistake is found soonest.
 const STEPS: &[Step] = &[
@@ -41,45 +37,21 @@ const STEPS: &[Step] = &[
         name: "format",
         run: format,
     },
-    // World `mpi` is a feature that is off in the plain build, which the tests compile.
     Step {
         name: "lints",
         run: || {
-            cargo(&[
-                "clippy",
-                "--workspace",
-                "--features=jostle/mpi",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ])
+            let lint = ["clippy", "--workspace", "--all-targets"];
+            cargo(&[&lint[..], &["--", "-D", "warnings"]].concat())
         },
     },
     Step {
         name: "tests",
-        run: || {
-            cargo(&["test", "--workspace", "--", "--skip", ALONE])?;
-            cargo(&["test", "--workspace", "--test=cli", "--", ALONE])
-        },
+        run: test_runs::run,
     },
     // It packs the programs that the tests have just built.
     Step {
         name: "packaging",
         run: dist::check_packaging,
-    },
-    Step {
-        name: "tests with mpi",
-        run: || {
-            cargo(&[
-                "test",
-                "--package=jostle",
-                "--features=mpi",
-                "--test=cli",
-                "--",
-                "ranks::",
-            ])
-        },
     },
     Step {
         name: "fuzz targets",
@@ -118,10 +90,20 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
     shell::run(&mut shell::cargo(arguments))
 }
 
-/// Runs every step, and says at the end what held.
-pub fn run() -> anyhow::Result<()> {
-    println!("{}", all(STEPS)?);
+/// Runs every step, or those from this one on, and says at the end what held.
+pub fn run(from: Option<&str>) -> anyhow::Result<()> {
+    println!("{}", all(steps_from(from)?)?);
     Ok(())
+}
+
+fn steps_from(name: Option<&str>) -> anyhow::Result<&'static [Step]> {
+    let Some(name) = name else {
+        return Ok(STEPS);
+    };
+    let at = STEPS.iter().position(|step| step.name == name);
+    let names = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>();
+    let at = at.with_context(|| format!("no step {name}; there are: {}", names().join(", ")))?;
+    Ok(&STEPS[at..])
 }
 
 fn all(steps: &[Step]) -> anyhow::Result<String> {
@@ -162,6 +144,15 @@ mod tests {
         ];
         let expected = "format     1.2 s\ntests     60.0 s\nci: all 2 steps passed in 61 s";
         assert_eq!(summary(&times), expected);
+    }
+
+    #[test]
+    fn it_begins_with_the_step_that_is_named() {
+        let first = |name| steps_from(name).map(|steps| steps[0].name);
+        assert_eq!(first(None).unwrap(), "packages");
+        assert_eq!(first(Some("documentation")).unwrap(), "documentation");
+        let error = first(Some("nonsense")).unwrap_err().to_string();
+        assert!(error.contains("generated pages"), "{error}");
     }
 
     #[test]

@@ -23,15 +23,8 @@ pub fn run() -> anyhow::Result<()> {
     shell::run(&mut shell::cargo(&[
         "test",
         "--package=jostle",
-        "--features=mpi",
-        "--test=cli",
-        "--",
-        "hosts::",
-    ]))?;
-    shell::run(&mut shell::cargo(&[
-        "test",
-        "--package=jostle",
         "--package=jostle-lab",
+        "--package=jostle-mpi",
         "--no-fail-fast",
         "--",
         "--ignored",

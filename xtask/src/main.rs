@@ -9,8 +9,8 @@
 //! - `cargo xtask hosts`: many hosts on this machine, to run `mpirun` across;
 //! - `cargo xtask docs`: writes the pages that are generated from the program;
 //! - `cargo xtask screens`: makes the pictures of docs/screens/ again;
-//! - `cargo xtask peers`: measures jostle against small C programs, jostled
-//!   against Redis;
+//! - `cargo xtask peers`: measures jostle against small C programs and the usual clients
+//!   of lock services, jostled against Redis;
 //! - `cargo xtask slapd`: a directory server with made-up entries, to try `ldap` on;
 //! - `cargo xtask validate`: plants a truth and counts how often it is found.
 
@@ -29,6 +29,7 @@ mod hosts_task;
 mod long;
 mod options_page;
 mod screens;
+mod test_runs;
 
 use clap::{Parser, Subcommand};
 use jostle_testbed::{shell, slapd};
@@ -44,7 +45,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Installs what tests need, then runs format, lints, tests, fuzz targets and docs
-    Ci,
+    Ci {
+        /// Begins with this step, such as `documentation`, after a failure there
+        #[arg(long, value_name = "STEP")]
+        from: Option<String>,
+    },
     /// Feeds codec, lock table, result files, command lines and plans with inputs that libFuzzer makes up
     Fuzz {
         /// Only this target of fuzz/fuzz_targets
@@ -74,7 +79,7 @@ enum Task {
     },
     /// Makes the pictures of docs/screens/ again, from the results of record/
     Screens,
-    /// Measures jostle side by side with small C programs, jostled with Redis
+    /// Measures jostle side by side with small C programs or other clients, jostled with Redis
     #[command(disable_help_flag = true)]
     Peers(Forwarded),
     /// Starts OpenLDAP's slapd on a directory of made-up entries, until ^C
@@ -128,7 +133,7 @@ fn main() -> anyhow::Result<()> {
     // What is started from here inherits it; tests interrupt what they start.
     jostle_sys::signal::heed_interrupts()?;
     match Arguments::parse().task {
-        Task::Ci => ci::run(),
+        Task::Ci { from } => ci::run(from.as_deref()),
         Task::Fuzz { replay: true, .. } => fuzz::replay(),
         Task::Fuzz {
             target, seconds, ..

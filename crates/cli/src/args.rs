@@ -157,6 +157,9 @@ pub struct Output {
     /// Print the resolved plan and do nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Whether `--quick` was given: a minute is kept.
+    #[arg(skip)]
+    pub quick: bool,
 }
 
 #[derive(Debug, Args)]

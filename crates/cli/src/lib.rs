@@ -35,6 +35,7 @@ use jostle_model::plan::Plan;
 use jostle_model::text::{printable, redacted};
 use jostle_report::ResultSet;
 use jostle_sys::limits::Machine;
+use ranks::Connect;
 use screen::Screen;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
@@ -61,6 +62,12 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+/// The program where it is linked with MPI, whose jobs this joins: as [`main`], on all hosts.
+pub fn main_of_ranks(connect: Connect) -> ExitCode {
+    ranks::connect_by(connect);
+    main()
+}
+
 /// The program: reads its command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
     if std::env::args_os().len() < 2 {
@@ -84,7 +91,10 @@ pub fn main() -> ExitCode {
             measure::measure(vec![asked.plan], &asked.output)
         }
         Verb::Judge(args) => judge::judge(&args),
-        Verb::Run(run) => run_plan(&run),
+        Verb::Run(mut run) => {
+            run.output.quick = run.quick;
+            run_plan(&run)
+        }
         Verb::Report(report) => render(&report),
         Verb::Compare(compare) => compare::compare(&compare),
         Verb::Calibrate(calibrate) => calibrate::calibrate(&calibrate),

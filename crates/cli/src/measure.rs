@@ -29,6 +29,7 @@ use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 use std::path::Path;
+use std::time::Instant;
 
 /// What a forked worker takes beside its own page: kernel stack, page tables,
 /// copied pages. Measured by `cargo xtask peers`; the whole stays under 200 KiB.
@@ -168,13 +169,18 @@ fn measure_here(
         };
         looker.settle()
     });
+    // Waiting for others does not count.
+    let began = Instant::now();
     let mut sets = Vec::new();
     let mut exit = ended.unwrap_or(0);
     let mut error = ended.map(|_| "interrupted".to_owned());
-    for experiment in &resolved {
+    let plans: Vec<Plan> = resolved.iter().map(|r| r.plan.clone()).collect();
+    for (nth, experiment) in resolved.iter_mut().enumerate() {
         if error.is_some() {
             break;
         }
+        let share = || takes::share(&plans[nth..], began.elapsed());
+        experiment.keeps = output.quick.then(share);
         let outcome = one(
             world,
             *clock,

@@ -4,9 +4,21 @@
 use crate::signals::Signals;
 use crate::{COMMIT, Failure, VERSION, complain};
 use jostle_engine::keeper::Keeper;
-use jostle_engine::world::{self, Joined, Launched, Rank, World};
+use jostle_engine::world::{self, Joined, Launched, Link, Rank, World};
 use jostle_sys::clock::Clock;
 use jostle_sys::ledger;
+use std::sync::OnceLock;
+
+/// Joins the job that a launcher has put this process into; None if it was joined before.
+pub type Connect = fn() -> Option<Box<dyn Link>>;
+
+/// Set first of all, by a program that is linked with MPI.
+static CONNECT: OnceLock<Connect> = OnceLock::new();
+
+/// From now on jobs are joined in this way.
+pub fn connect_by(connect: Connect) {
+    CONNECT.get_or_init(|| connect);
+}
 
 /// What every measurement needs, begun in this order.
 pub struct Crew {
@@ -36,19 +48,21 @@ pub fn are_others() -> bool {
 /// Joins the job that a launcher has put this process into, if one has.
 ///
 /// # Errors
-/// No keeper; hosts of different versions; a build without MPI.
+/// No keeper; several ranks without MPI, or ranks that have been joined before.
 pub fn join(dry_run: bool) -> Result<Place, Failure> {
     let Some(launched) = world::launched() else {
         return Ok(Place::Alone);
     };
-    if let Some(text) = launched.refusal() {
-        return refused(launched, &text);
-    }
+    let Some(connect) = CONNECT.get() else {
+        return match launched.refusal() {
+            Some(text) => refused(launched, &text),
+            // One rank needs no MPI where there is none.
+            None => Ok(Place::Alone),
+        };
+    };
     match (dry_run, launched.rank) {
         (true, 0) => return Ok(Place::Alone),
         (true, _) => return Ok(Place::Served(0)),
-        // One rank needs no MPI where there is none.
-        (false, _) if !cfg!(feature = "mpi") => return Ok(Place::Alone),
         (false, _) => {}
     }
     let clock = match launched.size {
@@ -67,14 +81,17 @@ pub fn join(dry_run: bool) -> Result<Place, Failure> {
         // The first one says so by itself.
         let _ = ledger::sweep_dead();
     }
-    match world::join(&mut keeper, rank).map_err(failed)? {
-        Joined::Other(code) => Ok(Place::Served(code)),
-        Joined::First(hosts) => Ok(Place::First(Box::new(Crew {
+    let Some(link) = connect() else {
+        return refused(launched, "MPI has been joined before");
+    };
+    Ok(match world::join(link, &mut keeper, rank) {
+        Joined::Other(code) => Place::Served(code),
+        Joined::First(hosts) => Place::First(Box::new(Crew {
             clock,
             world: World::of(keeper, hosts),
             signals,
-        }))),
-    }
+        })),
+    })
 }
 
 /// Said once, and failed once: a launcher ends the job with the first rank that fails,

@@ -1,6 +1,6 @@
 //! What the daemons `jostled` and `procd` share: settings from a file, sizes and
-//! addresses in them, sockets that are listened on, the limit of open files, and lines
-//! of a log.
+//! addresses in them, sockets that are listened on, the limit of open files, signals,
+//! and lines of a log.
 //!
 //! Only what is the same for both stands here. Their protocols, settings and metrics
 //! are their own.
@@ -9,6 +9,7 @@ pub mod address;
 pub mod file;
 pub mod limits;
 pub mod log;
+pub mod signals;
 pub mod size;
 pub mod socket;
 

@@ -262,14 +262,16 @@ impl Course<'_, '_> {
 
     fn asked(&self) -> Asked {
         let plan = &self.resolved.plan;
+        let keeps = self.resolved.keeps;
         let budget = plan.budget.unwrap_or_default();
+        let budget = keeps.map_or(budget, |keeps| keeps.min(budget));
         let spent = self.started.elapsed().as_nanos() as u64;
         Asked {
             window: plan.duration,
             warmup: plan.warmup,
             runs: plan.runs,
             budget: Nanos(budget.0.saturating_sub(spent)),
-            may_drop: self.resolved.may_drop,
+            may_drop: self.resolved.may_drop || keeps.is_some(),
             may_shorten: self.resolved.may_shorten,
             option: Swept::of(plan.workload).option,
         }
@@ -304,14 +306,9 @@ impl Course<'_, '_> {
             .sum();
         let kept = schedule.points.iter().flatten().count();
         let takes = Nanos(block_takes * u64::from(schedule.blocks));
-        let budget = self.resolved.plan.budget.unwrap_or_default();
-        let over = Over {
-            budget,
-            because: &self.resolved.given,
-        };
         let limits = Limits {
             concessions: &schedule.concessions,
-            over: (!self.asked().holds(takes)).then_some(over),
+            over: over(self.resolved, !self.asked().holds(takes)),
         };
         (self.hooks.progress)(Progress::Planned {
             points: kept,
@@ -337,7 +334,7 @@ impl Course<'_, '_> {
             let done = block - repeated.min(block);
             let more = done < schedule.blocks
                 || experiment.plan.runs.is_none() && self.goes_on(done, Nanos(block_takes));
-            if !more || self.has_spent(done, repeated, took) {
+            if !more || self.has_spent(done, repeated, took) || self.is_late(took) {
                 return Ok(());
             }
         }
@@ -374,6 +371,15 @@ impl Course<'_, '_> {
         plan.runs.is_none()
             && done >= schedule::FEWEST_BLOCKS
             && !schedule::holds(budget, Nanos(with_next))
+    }
+
+    /// Whether another block would keep somebody in a hurry (`--quick`) waiting.
+    fn is_late(&self, block: Nanos) -> bool {
+        let spent = self.started.elapsed().as_nanos() as u64;
+        let with_next = Nanos(spent.saturating_add(block.0));
+        self.resolved
+            .keeps
+            .is_some_and(|keeps| !schedule::holds(keeps, with_next))
     }
 
     /// Blocks in which others used so much of the CPUs that they are made again.
@@ -467,6 +473,14 @@ impl Course<'_, '_> {
                 progress(Progress::Running(&look))
             })
     }
+}
+
+/// The budget that will not be kept, and why; with `--quick` it is.
+fn over(resolved: &Resolved, is_over: bool) -> Option<Over<'_>> {
+    (is_over && resolved.keeps.is_none()).then(|| Over {
+        budget: resolved.plan.budget.unwrap_or_default(),
+        because: &resolved.given,
+    })
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub struct Resolved {
     /// Nobody asked for the window, a default of the workload: it may become as short
     /// as this.
     pub may_shorten: Option<Nanos>,
+    /// With `--quick`: what the whole experiment may take, whatever else is asked for.
+    pub keeps: Option<Nanos>,
     /// Options of the user that fix how long the runs take, as typed.
     pub given: Vec<String>,
 }
@@ -119,6 +121,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         specs,
         may_drop,
         may_shorten,
+        keeps: None,
         given,
     })
 }

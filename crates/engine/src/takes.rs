@@ -14,6 +14,7 @@ use jostle_model::record::At;
 use jostle_model::{List, Nanos};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
+use std::time::Duration;
 
 /// A person waits for so long.
 const QUICK: Nanos = Nanos::from_millis(50_000);
@@ -40,6 +41,15 @@ const EVEN_PORTS: u64 = 14_116;
 /// All runs of all experiments.
 pub fn takes(plans: &[Plan]) -> Nanos {
     Nanos(plans.iter().map(|plan| of_plan(plan).0).sum())
+}
+
+/// What the first of these experiments may take, where all may take as long as a person
+/// waits, and so much of that is spent.
+pub fn share(plans: &[Plan], spent: Duration) -> Nanos {
+    let left = Duration::from_nanos(QUICK.0).saturating_sub(spent);
+    let first = plans.first().map_or(Nanos::ZERO, of_plan);
+    let share = first.0 as f64 / takes(plans).0.max(1) as f64;
+    Nanos((left.as_nanos() as f64 * share) as u64)
 }
 
 /// One experiment; where the plan leaves the number of runs open, not more than its
@@ -69,12 +79,20 @@ fn of_plan(plan: &Plan) -> Nanos {
         Workload::Recover => 0,
         _ => TARGET.0 * plan.targets.len() as u64,
     };
-    let setup = EXPERIMENT.0 + own_cost;
+    let specs = plan.targets.iter().flat_map(|target| Spec::parse(target));
+    let launched: u64 = specs.map(|spec| launch_ns(&spec)).sum();
+    let setup = EXPERIMENT.0 + own_cost + launched;
     let all = setup.saturating_add(runs.saturating_mul(round));
     Nanos(match (plan.runs, plan.budget) {
         (None, Some(budget)) => all.min(budget.0),
         _ => all,
     })
+}
+
+/// Starting and ending the service that is launched for the target, if one is.
+fn launch_ns(spec: &Spec) -> u64 {
+    let program = spec.launches();
+    program.map_or(0, |program| Nanos::from_millis(program.launch_ms).0)
 }
 
 /// One run of a point.
@@ -120,7 +138,11 @@ pub fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
     let lease = plan.lease.filter(|_| spec.entry.is_remote());
     let paused = matches!(fault, Some(Fault::Stop | Fault::Cut | Fault::ServerStop));
     let pause = plan.pause.filter(|_| paused);
-    FAULT.0 + lease.max(pause).unwrap_or_default().0
+    let again = match fault {
+        Some(Fault::ServerKill) => launch_ns(spec),
+        _ => 0,
+    };
+    FAULT.0 + again + lease.max(pause).unwrap_or_default().0
 }
 
 /// What an operation adds to a run of so many workers, in nanoseconds.
@@ -300,6 +322,52 @@ mod tests {
             assert!((estimated / took - 1.0).abs() < 0.25, "{name}: {estimated}");
         }
         assert!(compared > 12, "{compared}");
+    }
+
+    /// `hold` alone is not: the services' own logs make it ten times as long.
+    #[test]
+    fn the_estimate_counts_the_launching_of_services() {
+        let mut plan = None;
+        let text = std::fs::read_to_string(record("services.jsonl")).unwrap();
+        let mut compared = 0;
+        for line in text.lines() {
+            match serde_json::from_str(line).unwrap() {
+                Record::Experiment(experiment) => plan = Some(experiment.plan),
+                Record::End(end) => {
+                    let plan = plan.take().unwrap();
+                    if plan.workload != Workload::Hold {
+                        let each = takes(std::slice::from_ref(&plan)).as_secs_f64();
+                        assert!(
+                            (each / end.elapsed_s - 1.0).abs() < 0.25,
+                            "{plan:?}: {each}"
+                        );
+                        compared += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(compared, 3);
+    }
+
+    #[test]
+    fn what_is_left_of_a_minute_is_shared_by_what_each_experiment_takes() {
+        let mut long = Plan::of(Workload::Contend);
+        long.targets = vec!["flock".to_owned()];
+        (long.runs, long.workers) = (Some(3), Some(List(vec![2])));
+        long.duration = Some(Nanos::from_millis(3_000));
+        let mut short = long.clone();
+        short.duration = Some(Nanos::from_millis(300));
+        let plans = [long, short];
+        let spent = Duration::from_secs(10);
+        let (first, last) = (share(&plans, spent), share(&plans[1..], spent));
+        let ratio = of_plan(&plans[0]).0 as f64 / takes(&plans).0 as f64;
+        assert!(
+            (first.as_secs_f64() - 40.0 * ratio).abs() < 1e-6,
+            "{first:?}"
+        );
+        assert_eq!(last, Nanos::from_millis(40_000));
+        assert_eq!(share(&plans, Duration::from_secs(60)), Nanos::ZERO);
     }
 
     /// It took 25.3 s on two virtual CPUs.

@@ -1,10 +1,10 @@
 //! The binary `jostled`: flags, file, signals, and the library's server.
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use jostle_daemon::signals;
 use jostle_lockd::config::{ConfigError, Data};
 use jostle_lockd::handover::{self, Program, StateError};
 use jostle_lockd::log::{self, Level, say, write};
@@ -89,15 +89,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
     // come to the thread that hands over.
     let held = jostle_sys::signal::hold_back(&SIGNALS)?;
     // Before the first client: a signal must find its handler.
-    let (stop, signal) = UnixStream::pair()?;
-    for number in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
-    }
-    let (hangup, signal) = UnixStream::pair()?;
-    signal_hook::low_level::pipe::register(SIGHUP, signal)?;
+    let stop = signals::on(&signals::END)?;
+    let hangup = signals::on(&[SIGHUP])?;
     hangup.set_nonblocking(true)?;
-    let (asked, signal) = UnixStream::pair()?;
-    signal_hook::low_level::pipe::register(SIGUSR2, signal)?;
+    let asked = signals::on(&[SIGUSR2])?;
     log::set(config.log_level, config.log_format);
     let mut server = match cli.take_over {
         true => Server::take_over(config.clone())?,

@@ -3,16 +3,15 @@
 #![allow(clippy::print_stdout)] // Its manual goes to standard output.
 
 use std::io::Write;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
+use jostle_daemon::signals;
 use jostle_procd::config::{ConfigError, Procedures};
 use jostle_procd::server::StartError;
 use jostle_procd::{Config, Server, Settings, call};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// A procedure engine: short programs in Lua that are compiled once and called
 /// over HTTP, each answering with an exit code.
@@ -80,10 +79,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     };
     let config = settings.resolve(|name| std::env::var(name).ok())?;
     // Before the first client: a signal must find its handler.
-    let (stop, signal) = UnixStream::pair()?;
-    for number in [SIGTERM, SIGINT] {
-        signal_hook::low_level::pipe::register(number, signal.try_clone()?)?;
-    }
+    let stop = signals::on(&signals::END)?;
     let log = Arc::new(say);
     let mut server = Server::bind(config.clone(), log)?;
     announce(&server, &config);

@@ -377,6 +377,7 @@ pub fn recovered() -> ResultSet {
                 leased_at_ns: lease.then_some(5_000 * MS),
                 struck_ns: (5_100 * MS, 5_100 * MS + 9_000),
                 returned_ns: returned.map(|e| e.at_ns),
+                delays: None,
                 may_lapse: false,
                 history: &history,
             });

@@ -17,6 +17,9 @@ pub static COLUMNS: &[Column] = &[
         let summary = Summary::of(point)?;
         Some(summary.median_ns.map_or_else(|| otherwise(&summary), time))
     }),
+    figure(["", "99 of 100"], |point| {
+        Some(time(Summary::of(point)?.nearly_all_ns?))
+    }),
     figure(["", "worst"], |point| {
         let summary = Summary::of(point)?;
         Some(match (summary.worst_ns, summary.granted_ns.len()) {

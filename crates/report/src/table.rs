@@ -145,6 +145,7 @@ fn words_of(command: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::{render, render_within, typed, words_of};
+    use crate::ResultSet;
     use crate::format::longest_word;
     use crate::made;
     use jostle_model::Nanos;
@@ -157,6 +158,25 @@ mod tests {
     #[test]
     fn locks_after_a_fault() {
         insta::assert_snapshot!(render(&[made::recovered()]));
+    }
+
+    #[test]
+    fn a_lease_that_is_not_the_one_that_was_asked_for_is_stated() {
+        let mut set = made::recovered();
+        let stated = |set: &ResultSet| {
+            let text = render(std::slice::from_ref(set));
+            let words: Vec<&str> = text.split_whitespace().collect();
+            words.join(" ")
+        };
+        assert!(!stated(&set).contains("its lease was"));
+        set.experiment.plan.lease = Some(Nanos::from_millis(1_000));
+        let text = stated(&set);
+        // flock has none.
+        assert_eq!(text.matches("its lease was").count(), 1, "{text}");
+        assert!(
+            text.contains("; its lease was of 2.00 s, where 1.00 s was asked for."),
+            "{text}"
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(S
         Workload::Connect => connect::sentences(plan, points),
         Workload::Rate => rate::sentences(points),
         Workload::Spread => spread::sentences(points),
-        Workload::Recover => recover::sentences(points),
+        Workload::Recover => recover::sentences(plan, points),
     }
 }
 

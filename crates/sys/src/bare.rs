@@ -7,6 +7,13 @@
 //! the kernel directly. Not for any other program: nothing of the C library has
 //! been set up, so nothing of it may be called, and of `std` only what is also
 //! in `core`.
+//!
+//! It is worth that while a call gains a tenth or more. CPU time of a process, medians of
+//! three series of 1000 in turns on one CPU of a busy virtual machine, by wait4(2):
+//! a whole call of `jostle-call` 264, 330, 269 us; a program that does nothing, started
+//! like this 125, 118, 113 us, by Rust's `main` with static musl 228, 211, 200 us, with
+//! static glibc 713, 651, 608 us. A call would take 87 to 103 us more with musl: the gain
+//! is 22 to 28 % of it.
 
 use core::arch::asm;
 

@@ -15,8 +15,6 @@ pub mod ledger;
 pub mod library;
 pub mod limits;
 pub mod link;
-#[cfg(feature = "mpi")]
-pub mod mpi;
 pub mod namespaces;
 pub mod posix_sem;
 pub mod process;

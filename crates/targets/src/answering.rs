@@ -5,7 +5,7 @@
 //! but for a count of what it granted. What it reaches, no service that does
 //! something can exceed on this path with this client.
 
-use crate::remote::Stream;
+use crate::stream::Stream;
 use jostle_model::Nanos;
 use jostle_model::time::Unit;
 use jostle_resp::reply::{Protocol, Writer};

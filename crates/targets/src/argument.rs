@@ -1,5 +1,7 @@
 //! What may follow the colon of a target: checks that several targets share.
 
+use crate::address::Address;
+
 /// For targets without an argument.
 pub fn none(argument: Option<&str>) -> Result<(), String> {
     match argument {
@@ -19,4 +21,14 @@ pub fn path(argument: Option<&str>) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// For services that are reached over TCP, or launched for the run.
+pub fn service(argument: Option<&str>) -> Result<(), String> {
+    service_or(argument, None)
+}
+
+/// The same where this scheme before the address means TLS.
+pub fn service_or(argument: Option<&str>, tls_scheme: Option<&str>) -> Result<(), String> {
+    argument.map_or(Ok(()), |place| Address::one(place, tls_scheme).map(drop))
 }

@@ -7,19 +7,26 @@
 
 mod wire;
 
+use crate::address::Address;
+use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
-use crate::remote::{Address, Client};
+use crate::remote::Client;
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::{self, STACK, Tls};
 use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
+use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Request;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use wire::ConsulWire;
 
 /// The library's time to live of a session. Consul refuses a shorter one than 10 s.
@@ -32,6 +39,9 @@ const LOCK_DELAY: Duration = Duration::from_secs(15);
 
 /// How long an answer may take that set-up needs.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As Consul's own programs name an agent with TLS.
+const TLS_SCHEME: &str = "https";
 
 /// Where Consul's own programs look for a token.
 const TOKEN: &str = "CONSUL_HTTP_TOKEN";
@@ -58,11 +68,13 @@ impl std::fmt::Debug for Consul {
 impl Target for Consul {
     type Lock = SteppedLock<ConsulWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "consul",
         aliases: &[],
-        argument: Some("//HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
         family: Family::Service,
         summary: "Consul by its library's recipe: a session acquires a key, waiters watch the key",
         details: "Without an address, a server launched for the run, where the program consul is \
@@ -76,7 +88,8 @@ impl Target for Consul {
                   fencing token. A dead owner's lock is free after up to twice the session's time to \
                   live, and a lock-delay of 15 s (`lease_lag_ns` in the result). A worker that \
                   holds for longer than its session loses the lock. The token of a server that \
-                  wants one is $CONSUL_HTTP_TOKEN. No TLS.",
+                  wants one is $CONSUL_HTTP_TOKEN. consul:https://HOST:PORT asks for TLS, ?ca=FILE behind it for \
+                  TLS with that authority.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -104,7 +117,7 @@ impl Target for Consul {
             None => {
                 let launched = setup.launcher.follow(&Launch::new()?)?;
                 let address = Address::Tcp(launched.address);
-                (Server::new(address, None), Some(launched.pid))
+                (Server::plain(address), Some(launched.pid))
             }
         };
         server.has_leader()?;
@@ -212,6 +225,33 @@ impl Consul {
     }
 }
 
+/// In that client's own type.
+fn clients(certificates: &[CertificateDer<'static>]) -> Vec<Certificate<'static>> {
+    let certificates = certificates.iter();
+    certificates
+        .map(|der| Certificate::from_der(der).to_owned())
+        .collect()
+}
+
+/// For the client that asks before and after a run.
+fn http_client(tls: &Tls) -> Result<TlsConfig, SetupError> {
+    let trusted = clients(&tls.trusted()?);
+    let identity = match tls.identity_files() {
+        None => None,
+        Some([chain, key]) => {
+            let chain = tls::certificates(chain)?;
+            let own = fs::read(key).map_err(|error| error.to_string());
+            let own = own.and_then(|pem| PrivateKey::from_pem(&pem).map_err(|e| e.to_string()));
+            let own = own.map_err(|said| SetupError(format!("{}: {said}", key.display())))?;
+            Some(ClientCert::new_with_certs(&clients(&chain), own))
+        }
+    };
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::Specific(Arc::new(trusted)))
+        .client_cert(identity)
+        .build())
+}
+
 /// What is asked before and after a run.
 struct Server {
     address: Address,
@@ -220,25 +260,46 @@ struct Server {
 }
 
 impl Server {
-    fn new(address: Address, token: Option<String>) -> Server {
+    fn plain(address: Address) -> Server {
+        let agent = Server::agent(TlsConfig::default());
+        Server {
+            address,
+            token: None,
+            agent,
+        }
+    }
+
+    fn agent(tls: TlsConfig) -> Agent {
         let agent = Agent::config_builder()
+            .tls_config(tls)
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
             .proxy(None)
             // Workers are forked: none may find another's connection in its pool.
             .max_idle_connections(0)
             .build();
-        Server {
-            address,
-            token,
-            agent: agent.into(),
-        }
+        agent.into()
     }
 
     fn named(place: &str, file: Option<&Path>) -> Result<Server, SetupError> {
-        let address = Address::tcp(place).map_err(SetupError)?;
+        let address = Address::one(place, Some(TLS_SCHEME)).map_err(SetupError)?;
         let own = Credentials::find(file, ["", TOKEN])?;
-        Ok(Server::new(address, own.password))
+        let tls = match &address {
+            Address::Tls(_, tls) => http_client(tls)?,
+            _ => TlsConfig::default(),
+        };
+        Ok(Server {
+            address,
+            token: own.password,
+            agent: Server::agent(tls),
+        })
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self.address {
+            Address::Tls(..) => "https",
+            _ => "http",
+        }
     }
 
     fn told(&self, said: &str) -> SetupError {
@@ -247,9 +308,11 @@ impl Server {
 
     /// Its answer to a request, which must be a good one.
     fn json(&self, method: &str, path: &str, body: &str) -> Result<Value, SetupError> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("http://{}{path}", self.address));
+        let mut request = Request::builder().method(method).uri(format!(
+            "{}://{}{path}",
+            self.scheme(),
+            self.address
+        ));
         if let Some(token) = &self.token {
             request = request.header("X-Consul-Token", token);
         }
@@ -270,6 +333,13 @@ impl Server {
     fn unreachable(&self, error: &ureq::Error) -> SetupError {
         match error {
             ureq::Error::Protocol(_) | ureq::Error::Http(_) => self.foreign(),
+            ureq::Error::Rustls(error) => self.told(&tls::told(error)),
+            ureq::Error::Io(error) => {
+                match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+                    Some(error) => self.told(&tls::told(error)),
+                    None => self.told(&format!("{error}; is the server running there?")),
+                }
+            }
             error => self.told(&format!("{error}; is the server running there?")),
         }
     }
@@ -298,6 +368,8 @@ static PROGRAM: Program = Program {
     file: "consul",
     places: &[],
     package: None,
+    // Not measured.
+    launch_ms: 0,
 };
 
 /// One server, as it comes, without what is not asked for locks.
@@ -335,6 +407,6 @@ impl Recipe for Launch {
     }
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        Server::new(Address::Tcp(ground.address()), None).has_leader()
+        Server::plain(Address::Tcp(ground.address())).has_leader()
     }
 }

@@ -1,10 +1,10 @@
 //! `echo`: a server that answers every request at once, as if each lock were
 //! free. What is measured on it is the path and the client.
 
+use crate::address::Address;
 use crate::answering::Fault;
 use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use std::collections::BTreeMap;

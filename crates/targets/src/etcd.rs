@@ -5,13 +5,14 @@
 //!
 //! The calls stand in `rpc`, what they carry in `messages`.
 
+mod carrier;
 mod messages;
 mod rpc;
 
+use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
-use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
 use crate::{
@@ -47,6 +48,9 @@ const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
+/// As etcdctl names a server with TLS.
+const TLS_SCHEME: &str = "https";
+
 /// Where name and password stand that etcdctl would take.
 const VARIABLES: [&str; 2] = ["ETCDCTL_USER", "ETCDCTL_PASSWORD"];
 
@@ -72,9 +76,11 @@ impl Target for Etcd {
     const ENTRY: Entry = Entry {
         name: "etcd",
         aliases: &[],
-        argument: Some("//HOST:PORT[,HOST:PORT...]"),
+        argument: Some("//HOST:PORT[,HOST:PORT...][?tls]"),
         check_argument: |argument| {
-            argument.map_or(Ok(()), |place| Address::several(place).map(|_| ()))
+            argument.map_or(Ok(()), |place| {
+                Address::several(place, Some(TLS_SCHEME)).map(|_| ())
+            })
         },
         family: Family::Service,
         summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
@@ -88,7 +94,8 @@ impl Target for Etcd {
                   in order of revision. The lease frees a dead owner's lock. A worker that holds for \
                   longer than its lease loses the lock. Name and password of a server with \
                   authentication are $ETCDCTL_USER and $ETCDCTL_PASSWORD, or those of --credentials. \
-                  No TLS.",
+                  etcd:https://HOST:PORT asks for TLS, ?ca=FILE behind the last of them for TLS with \
+                  that authority.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -105,7 +112,7 @@ impl Target for Etcd {
 
     fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
-            let servers = Address::several(place).map_err(SetupError)?;
+            let servers = Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?;
             let own = Credentials::find(file, VARIABLES)?;
             any(&servers, 0, |server| status(server, &own)).map(drop)
         })
@@ -120,7 +127,10 @@ impl Target for Etcd {
         let (servers, pid) = match setup.argument {
             Some(place) => {
                 own = Credentials::find(setup.credentials, VARIABLES)?;
-                (Address::several(place).map_err(SetupError)?, None)
+                (
+                    Address::several(place, Some(TLS_SCHEME)).map_err(SetupError)?,
+                    None,
+                )
             }
             None => {
                 let members = Launch::members(setup.members)?;
@@ -132,13 +142,15 @@ impl Target for Etcd {
             }
         };
         let told = any(&servers, 0, |server| status(server, &own))?;
+        let asked_s = setup.lease.map_or(TTL_S, |lease| {
+            lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
+        });
+        let ttl_s = any(&servers, 0, |server| granted(server, &own, asked_s))?;
         Ok(Etcd {
             servers,
             own,
             names: Names::new(setup)?,
-            ttl_s: setup.lease.map_or(TTL_S, |lease| {
-                lease.as_millis().div_ceil(1_000).max(LEAST_TTL_S) as i64
-            }),
+            ttl_s,
             pid,
             version: crate::login::version(&told.version),
         })
@@ -203,8 +215,25 @@ fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupE
         Ok(status) if status.leader == 0 => Err(SetupError(format!(
             "etcd at {address}: its cluster has no leader; more than half of its members have to run"
         ))),
+        Err(failure @ Failure::Ended(_)) => {
+            let SetupError(said) = told(address, &failure);
+            Err(SetupError(said + &rpc::hint(address)))
+        }
         status => status.map_err(|failure| told(address, &failure)),
     }
+}
+
+/// The time to live, in seconds, of a lease for which so many are asked: a server grants
+/// none that an election could outlast.
+fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64, SetupError> {
+    let channel = admitted(address, own)?;
+    let request = LeaseGrantRequest { ttl_s: asked_s };
+    let granted: Result<LeaseGrantResponse, Failure> = channel.call(GRANT, &request, false);
+    let granted = granted.map_err(|failure| told(address, &failure))?;
+    let request = LeaseRequest { id: granted.id };
+    let revoked: Result<Empty, Failure> = channel.call(REVOKE, &request, false);
+    revoked.map_err(|failure| told(address, &failure))?;
+    Ok(granted.ttl_s)
 }
 
 /// A connection whose calls are those of a user, where there is one.
@@ -222,7 +251,14 @@ fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError>
 }
 
 fn told(address: &Address, failure: &Failure) -> SetupError {
-    SetupError(format!("etcd at {address}: {failure}"))
+    let text = format!("etcd at {address}: {failure}");
+    SetupError(match text.contains("database space exceeded") {
+        true => format!(
+            "{text}; its quota (--quota-backend-bytes) is used up: `etcdctl compact`, \
+             `etcdctl defrag`, then `etcdctl alarm disarm`"
+        ),
+        false => text,
+    })
 }
 
 /// The end of the range of all keys that begin so.
@@ -464,7 +500,7 @@ fn failed(call: &'static str, failure: &Failure) -> CallError {
     match failure {
         Failure::Interrupted => CallError::new(call, Errno::INTR),
         Failure::Late => CallError::new(call, Errno::TIMEDOUT),
-        Failure::Said(text) => refused(call, text.as_bytes()),
+        Failure::Ended(text) | Failure::Said(text) => refused(call, text.as_bytes()),
     }
 }
 
@@ -535,6 +571,7 @@ static PROGRAM: Program = Program {
     file: "etcd",
     places: &[],
     package: Some("etcd-server"),
+    launch_ms: 700,
 };
 
 /// One server, as it comes.

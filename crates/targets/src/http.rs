@@ -8,6 +8,7 @@ mod line;
 
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::system_certificates;
 use crate::{CallError, SetupError, surplus};
 use jostle_model::plan::Connection;
 use jostle_sys::files::Errno;
@@ -185,21 +186,13 @@ fn prepare(scheme: &str, setup: &RequestSetup<'_>) -> Result<Box<dyn Requests>, 
     }))
 }
 
-/// The certificates that this system trusts, or those of $SSL_CERT_FILE.
+/// As this crate's TLS has them.
 fn roots() -> Result<Vec<Certificate<'static>>, SetupError> {
-    let found = rustls_native_certs::load_native_certs();
-    let roots: Vec<Certificate<'static>> = found
-        .certs
+    let found = system_certificates()?;
+    let own = found
         .iter()
-        .map(|der| Certificate::from_der(der).to_owned())
-        .collect();
-    match (roots.is_empty(), found.errors.first()) {
-        (false, _) => Ok(roots),
-        (true, why) => Err(SetupError(format!(
-            "no trusted certificates were found{}; name a file of them in SSL_CERT_FILE",
-            why.map_or_else(String::new, |why| format!(": {why}"))
-        ))),
-    }
+        .map(|der| Certificate::from_der(der).to_owned());
+    Ok(own.collect())
 }
 
 impl Http {

@@ -14,15 +14,14 @@ use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Request
 use crate::listener;
 use crate::login;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::{client_config, system_certificates};
 use crate::whereabouts::is_here;
 use crate::{CallError, ServerFigures, SetupError};
 use counts::{Counts, Log, Monitor};
 use jostle_model::plan::Connection;
 use jostle_sys::clock;
 use place::Place;
-use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore, crypto};
 use session::{Credentials, Dial, Session};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -138,7 +137,7 @@ impl Dial {
         let tls = tls.then(|| {
             let name = ServerName::try_from(place.host.clone())
                 .map_err(|error| SetupError(format!("{}: {error}", place.host)))?;
-            Ok((Arc::new(tls_config()?), name))
+            Ok((Arc::new(client_config(system_certificates()?, None)?), name))
         });
         Ok(Dial {
             addresses,
@@ -155,29 +154,6 @@ impl Dial {
             None => Ok(session),
         }
     }
-}
-
-fn tls_config() -> Result<ClientConfig, SetupError> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(SetupError(format!(
-            "no certificate to check servers by{}{}; name a file with SSL_CERT_FILE",
-            if why.is_empty() { "" } else { ": " },
-            why.join(", ")
-        )));
-    }
-    let mut config =
-        ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| SetupError(format!("TLS: {error}")))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-    // A handshake that resumes another connection's is not a new client's.
-    config.resumption = Resumption::disabled();
-    Ok(config)
 }
 
 /// From a file of two lines, or from the environment; never from the command

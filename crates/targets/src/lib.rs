@@ -10,6 +10,7 @@
 //! A new target is a file with an `impl Target` and one line in the table
 //! below. Help, man page, `docs/targets.md` and the conformance tests walk it.
 
+pub mod address;
 pub mod answering;
 pub mod caller;
 pub mod endpoint;
@@ -21,9 +22,11 @@ pub mod program;
 pub mod remote;
 pub mod spec;
 pub mod stepped;
+pub mod stream;
 pub mod surplus;
 pub mod table;
 pub mod tcp;
+pub mod tls;
 pub mod unix;
 pub mod wire;
 
@@ -42,6 +45,7 @@ mod record_lock;
 mod semaphore;
 mod shared_object;
 mod specimen;
+mod steps;
 mod whereabouts;
 
 use jostle_model::plan::{Carrier, Range};
@@ -196,6 +200,9 @@ impl CallError {
     /// A call that the system refused.
     #[cold]
     pub fn from_system(call: &'static str, error: &io::Error) -> CallError {
+        if let Some(failure) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            return wire::refused(call, tls::told(failure).as_bytes());
+        }
         CallError {
             call,
             errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
@@ -456,7 +463,7 @@ pub trait Launcher: std::fmt::Debug {
 #[derive(Debug)]
 pub struct Dialled {
     /// The socket, blocking as it comes.
-    pub stream: remote::Stream,
+    pub stream: stream::Stream,
     /// What is said on it.
     pub wire: Box<dyn wire::Wire>,
 }

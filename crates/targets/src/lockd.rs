@@ -1,9 +1,11 @@
 //! `lockd`: jostled, by RESP over TCP. Without an address the keeper launches
 //! one for the run.
 
+use crate::address::Address;
+use crate::argument;
 use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use std::path::Path;
 
@@ -30,17 +32,20 @@ pub const LOCK: LockCapabilities = LockCapabilities {
 impl Target for Lockd {
     type Lock = DaemonLock;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "lockd",
         aliases: &[],
-        argument: Some("//HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: argument::service,
         family: Family::Service,
         summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
         details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
                   lock goes with its connection. Neither durable nor replicated; each grant \
                   carries a fencing token that only grows; waiters are served in order. The password \
-                  of a server that wants one is $JOSTLED_PASSWORD.",
+                  of a server that wants one is $JOSTLED_PASSWORD. ?tls behind the address asks for TLS, \
+                  ?ca=FILE for TLS with that authority.",
         lock: LockCapabilities {
             answering: Some("echo"),
             ..LOCK
@@ -52,13 +57,15 @@ impl Target for Lockd {
         let Some(place) = argument else {
             return Ok(());
         };
-        let address = Address::tcp(place).map_err(SetupError)?;
+        let address = Address::one(place, None).map_err(SetupError)?;
         address.connect().map(drop)
     }
 
     fn prepare(setup: &Setup<'_>) -> Result<Lockd, SetupError> {
         let daemon = match setup.argument {
-            Some(place) => Daemon::prepare_named(Address::tcp(place).map_err(SetupError)?, setup),
+            Some(place) => {
+                Daemon::prepare_named(Address::one(place, None).map_err(SetupError)?, setup)
+            }
             None => {
                 let place = setup.launcher.launch("lockd")?;
                 Daemon::prepare(Address::tcp(&place).map_err(SetupError)?, setup)

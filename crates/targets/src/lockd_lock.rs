@@ -1,8 +1,9 @@
 //! What `lockd` and `lockd+unix` share: a worker's connection to jostled.
 
+use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::remote::{Address, Client, RemoteLock, info_figure};
+use crate::remote::{Client, RemoteLock, info_figure};
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError};
 use jostle_resp::request::encode;

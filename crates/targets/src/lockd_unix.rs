@@ -1,8 +1,8 @@
 //! `lockd+unix`: jostled over a Unix socket.
 
+use crate::address::Address;
 use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
-use crate::remote::Address;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
 use std::path::Path;

@@ -1,8 +1,9 @@
-//! A service as its user names it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH]`, with what
-//! the environment adds.
+//! A service as its user names it, `//[USER[:PASSWORD]@]HOST:PORT[/PATH][?TLS]`, with
+//! what the environment adds.
 
 use crate::SetupError;
-use crate::remote::Address;
+use crate::address::Address;
+use crate::tls::Tls;
 use std::path::Path;
 use std::{fmt, fs};
 
@@ -94,7 +95,8 @@ impl Login {
     /// # Errors
     /// For the user.
     pub fn parse(argument: &str) -> Result<Login, String> {
-        let place = argument.strip_prefix("//").unwrap_or(argument);
+        let (place, query) = argument.split_once('?').unwrap_or((argument, ""));
+        let place = place.strip_prefix("//").unwrap_or(place);
         let (place, path) = match place.split_once('/') {
             Some((place, path)) => (place, Some(path).filter(|path| !path.is_empty())),
             None => (place, None),
@@ -110,7 +112,7 @@ impl Login {
         };
         let plain = |text: &str| unescaped(text).ok_or("a % stands before two hexadecimal digits");
         Ok(Login {
-            address: Address::tcp(place)?,
+            address: Address::tcp(place)?.over(Tls::asked(query)?),
             user: user.map(plain).transpose()?,
             password: password.map(plain).transpose()?,
             path: path.map(plain).transpose()?,
@@ -139,7 +141,7 @@ impl Login {
 }
 
 /// RFC 3986, 2.1.
-fn unescaped(text: &str) -> Option<String> {
+pub(crate) fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

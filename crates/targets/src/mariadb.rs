@@ -6,11 +6,13 @@
 mod session;
 mod wire;
 
+use crate::address::Address;
 use crate::login::Login;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, text};
-use crate::remote::{Address, Client, RemoteLock};
+use crate::remote::{Client, RemoteLock};
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,6 +40,8 @@ pub struct Mariadb {
 impl Target for Mariadb {
     type Lock = RemoteLock<MariadbWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "mariadb",
         aliases: &[],
@@ -51,7 +55,8 @@ impl Target for Mariadb {
                   a lock goes with its connection, and a connection that a pooler or proxy drops \
                   loses it unnoticed. Neither durable nor replicated nor fenced. User and password \
                   are those of the address, else $MYSQL_USER and $MYSQL_PWD; the server must let the \
-                  user in by mysql_native_password.",
+                  user in by mysql_native_password. ?ssl-mode=VERIFY_IDENTITY behind the address asks for TLS, \
+                  ?ssl-ca=FILE for TLS with that authority.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -157,6 +162,7 @@ static PROGRAM: Program = Program {
     file: "mariadbd",
     places: &["/usr/sbin"],
     package: Some("mariadb-server"),
+    launch_ms: 1_800,
 };
 
 /// A server with room for the workers, and otherwise as it comes.

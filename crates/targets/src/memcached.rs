@@ -5,11 +5,14 @@
 //! Ours adds by the meta command `ms` in mode `add`, which answers with the cas id that
 //! `gets` would be asked for: it is the fencing token, and what `cas` is compared with.
 
+use crate::address::Address;
+use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
-use crate::remote::{Address, Client, RemoteLock};
+use crate::remote::{Client, RemoteLock};
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::wire::{
     Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
 };
@@ -72,11 +75,13 @@ pub struct Memcached {
 impl Target for Memcached {
     type Lock = RemoteLock<MemcachedWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "memcached",
         aliases: &[],
-        argument: Some("//HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: argument::service,
         family: Family::Service,
         summary: "memcached by its users' recipe: add with an expiry, release by cas",
         details: "Without an address, a server launched for the run (Debian package memcached). The key \
@@ -86,7 +91,8 @@ impl Target for Memcached {
                   (`poll_ns` in the result). Neither durable nor replicated: a restart, and an \
                   eviction under memory pressure, free the lock. The cas id is the fencing token. The \
                   lease frees a dead owner's lock, and lets a second owner in where the first holds \
-                  longer than that. Needs memcached 1.6.10 or later.",
+                  longer than that. ?tls behind the address asks for TLS, ?ca=FILE for TLS with that authority. \
+                  Needs memcached 1.6.10 or later.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -101,7 +107,7 @@ impl Target for Memcached {
     fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
             let own = Credentials::find(file, VARIABLES)?;
-            stats(&Address::tcp(place).map_err(SetupError)?, &own).map(drop)
+            stats(&Address::one(place, None).map_err(SetupError)?, &own).map(drop)
         })
     }
 
@@ -114,7 +120,7 @@ impl Target for Memcached {
         let (address, pid) = match setup.argument {
             Some(place) => {
                 own = Credentials::find(setup.credentials, VARIABLES)?;
-                (Address::tcp(place).map_err(SetupError)?, None)
+                (Address::one(place, None).map_err(SetupError)?, None)
             }
             None => {
                 let launched = setup.launcher.follow(&Launch::of(setup))?;
@@ -219,7 +225,7 @@ fn admitted(address: &Address, own: &Credentials) -> Result<Client, SetupError> 
         Ok(Some(Reply::Text(b"STORED"))) => Ok(()),
         Ok(Some(Reply::Text(text))) => Err(String::from_utf8_lossy(text).into_owned()),
         Ok(_) => Err("no answer to name and password".to_owned()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(client.told(error)),
     };
     said.map_err(|said| SetupError(format!("memcached at {address}: {said}")))?;
     client.request.clear();
@@ -243,7 +249,7 @@ fn stats(address: &Address, own: &Credentials) -> Result<String, SetupError> {
             )))
         }
         Ok(_) => Err(failed("no answer to `stats`".to_owned())),
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => Err(failed(client.told(error))),
     }
 }
 
@@ -435,6 +441,7 @@ static PROGRAM: Program = Program {
     file: "memcached",
     places: &[],
     package: Some("memcached"),
+    launch_ms: 100,
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

@@ -6,11 +6,13 @@
 pub(crate) mod session;
 pub(crate) mod wire;
 
+use crate::address::Address;
 use crate::login::Login;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, text};
-use crate::remote::{Address, Client, RemoteLock};
+use crate::remote::{Client, RemoteLock};
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use session::Statement;
 use std::collections::BTreeMap;
@@ -49,6 +51,8 @@ pub struct Postgres(Server);
 impl Target for Postgres {
     type Lock = RemoteLock<PostgresWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "postgres",
         aliases: &[],
@@ -62,7 +66,8 @@ impl Target for Postgres {
                   lock_timeout. The server queues; a lock goes with its connection, and a \
                   connection that a pooler or proxy drops loses it unnoticed. Neither durable nor \
                   replicated nor fenced. User, password and database are those of the address, else \
-                  $PGUSER, $PGPASSWORD and $PGDATABASE.",
+                  $PGUSER, $PGPASSWORD and $PGDATABASE. ?sslmode=verify-full behind the database asks for TLS, \
+                  ?sslrootcert=FILE for TLS with that authority.",
         lock: LOCK,
         no_threads: None,
     };
@@ -216,6 +221,7 @@ pub(crate) static PROGRAM: Program = Program {
     file: "postgres",
     places: &["/usr/lib/postgresql/*"],
     package: Some("postgresql"),
+    launch_ms: 1_400,
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

@@ -6,6 +6,7 @@ use crate::postgres::{LOCK, PROGRAM, Server, check_argument, reach};
 use crate::program::Program;
 use crate::remote::RemoteLock;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,6 +17,8 @@ pub struct PostgresTry(Server);
 
 impl Target for PostgresTry {
     type Lock = RemoteLock<PostgresWire>;
+
+    const THREAD_STACK: usize = STACK;
 
     const ENTRY: Entry = Entry {
         name: "postgres-try",

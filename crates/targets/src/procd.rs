@@ -5,10 +5,11 @@
 //! Without an address the keeper launches an engine with the example procedures
 //! for the run, whose spool holds one file of 1000 bytes.
 
+use crate::address::Address;
 use crate::caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
 use crate::exec::Exec;
 use crate::http_head::{Foreign, Head};
-use crate::remote::{Address, Stream};
+use crate::stream::Stream;
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{CallError, ServerFigures, SetupError, surplus};
 use jostle_sys::files::Errno;
@@ -334,7 +335,7 @@ impl Caller for KeptCaller<'_> {
     fn part(&mut self) -> Result<(), CallError> {
         // None after a failure, or where the engine has closed it.
         match self.stream.take() {
-            Some(stream) => surplus::at_end(&stream, "recv"),
+            Some(stream) => stream.part("recv"),
             None => Ok(()),
         }
     }
@@ -398,7 +399,7 @@ impl Thin {
         let address = place.engine("procd+unix", setup)?;
         let given = match &address {
             Address::Unix(path) => format!("unix:{}", path.display()),
-            Address::Tcp(place) => place.clone(),
+            named => named.to_string(),
         };
         // Its own patience ends later, so that the cause is told by ours.
         let patience = setup.timeout.as_millis() + 1000;

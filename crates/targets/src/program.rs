@@ -22,6 +22,9 @@ pub struct Program {
     pub places: &'static [&'static str],
     /// The Debian package that brings it; None where there is none.
     pub package: Option<&'static str>,
+    /// From its start as a service to its first answer, and its end: about, in milliseconds,
+    /// on two virtual CPUs.
+    pub launch_ms: u64,
 }
 
 impl Program {
@@ -197,6 +200,7 @@ mod tests {
             file: "no-such-server",
             places: &["/usr/lib/postgresql/*", "/usr/sbin"],
             package: Some("some-server"),
+            launch_ms: 0,
         };
         let error = program.find().unwrap_err().0;
         assert!(error.contains("apt install some-server"), "{error}");

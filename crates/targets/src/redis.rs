@@ -3,11 +3,14 @@
 //! released by a script that deletes the key only if it still holds the value.
 //! The recipe does not queue: who finds the lock taken asks again.
 
+use crate::address::Address;
+use crate::argument;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
-use crate::remote::{Address, Client, RemoteLock, info_figure};
+use crate::remote::{Client, RemoteLock, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target};
 use jostle_resp::request::encode;
@@ -25,6 +28,9 @@ const LEASE_MS: u64 = 30_000;
 /// The lease of locks that are held while a million others are acquired: as
 /// long as a run may take where nothing else is said, twice over.
 const LONG_LEASE_MS: u64 = 600_000;
+
+/// As redis-cli names a server with TLS.
+pub(crate) const TLS_SCHEME: &str = "rediss";
 
 /// Names of one request when a run's keys are removed.
 const REMOVED_AT_ONCE: usize = 1_000;
@@ -69,11 +75,13 @@ pub struct RedisWire {
 impl Target for Redis {
     type Lock = RemoteLock<RedisWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "redis",
-        aliases: &[],
-        argument: Some("//HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        aliases: &[TLS_SCHEME],
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
         family: Family::Service,
         summary: "Redis by the recipe of its documentation: SET NX PX, release by a script",
         details: "Without an address, a server launched for the run (Debian package redis-server), which \
@@ -83,7 +91,8 @@ impl Target for Redis {
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
                   The lease frees a dead owner's lock after 30 s (in `hold` after 600 s), and lets a \
                   second owner in where the first holds longer than that. The password of a server \
-                  that wants one is $REDISCLI_AUTH, or that of --credentials.",
+                  that wants one is $REDISCLI_AUTH, or that of --credentials. rediss://HOST:PORT asks for TLS, \
+                  ?ca=FILE behind it for TLS with that authority.",
         lock: LockCapabilities {
             shared: false,
             timeout: true,
@@ -234,13 +243,14 @@ fn of_launched(secret: &str) -> Credentials {
 }
 
 fn address(place: &str) -> Result<Address, SetupError> {
-    Address::tcp(place).map_err(SetupError)
+    Address::one(place, Some(TLS_SCHEME)).map_err(SetupError)
 }
 
 pub(crate) static PROGRAM: Program = Program {
     file: "redis-server",
     places: &[],
     package: Some("redis-server"),
+    launch_ms: 100,
 };
 
 /// A server with room for the workers, which keeps nothing on disk.

@@ -8,11 +8,13 @@
 
 mod wire;
 
+use crate::argument;
 use crate::program::{Program, secret};
-use crate::redis::{self, Server};
-use crate::remote::{Address, Client};
+use crate::redis::{self, Server, TLS_SCHEME};
+use crate::remote::Client;
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::wire::Reply;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
 use jostle_resp::request::encode;
@@ -52,11 +54,13 @@ pub struct Redisson(Server);
 impl Target for Redisson {
     type Lock = SteppedLock<RedissonWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "redisson",
         aliases: &[],
-        argument: Some("//HOST:PORT"),
-        check_argument: |argument| argument.map_or(Ok(()), |place| Address::tcp(place).map(|_| ())),
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: |argument| argument::service_or(argument, Some(TLS_SCHEME)),
         family: Family::Service,
         summary: "Redis by Redisson's recipe: scripts on a hash, waiters subscribe to its release",
         details: "Without an address, a server launched for the run (Debian package redis-server), which \
@@ -69,7 +73,8 @@ impl Target for Redisson {
                   to be; not fenced. The lease frees a dead owner's lock after 30 s (in `hold` after \
                   600 s). Redisson renews it every 10 s while a lock is held, jostle does not: a \
                   second owner comes in where the first holds for longer. The password of a server that \
-                  wants one is $REDISCLI_AUTH. Needs Redis 6 or later.",
+                  wants one is $REDISCLI_AUTH. redisson:rediss://HOST:PORT asks for TLS, ?ca=FILE behind it for \
+                  TLS with that authority. Needs Redis 6 or later.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,

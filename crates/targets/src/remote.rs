@@ -6,176 +6,19 @@
 //! queue answer at once, so that their replies are waited for all the same: a
 //! grant that nobody read would leave a lock taken.
 
+use crate::address::Address;
 use crate::login::Credentials;
+use crate::stream::Stream;
 use crate::surplus;
-use crate::whereabouts::is_here;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
 use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// A service that does not accept within this is called unreachable.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
-/// Nor may an answer that set-up needs take longer.
+/// An answer that set-up needs may take no longer; `receive` tells this number.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where a service listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// `HOST:PORT`
-    Tcp(String),
-    /// A socket's path.
-    Unix(PathBuf),
-}
-
-impl Address {
-    /// Reads what follows the colon of `service://HOST:PORT`.
-    pub fn tcp(argument: &str) -> Result<Address, String> {
-        let place = argument.strip_prefix("//").unwrap_or(argument);
-        let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
-        if host.is_empty() || port.parse::<u16>().is_err() {
-            return Err("write //HOST:PORT, such as //127.0.0.1:6379".to_owned());
-        }
-        Ok(Address::Tcp(place.to_owned()))
-    }
-
-    /// The servers of `//HOST:PORT[,HOST:PORT...]`.
-    pub fn several(argument: &str) -> Result<Vec<Address>, String> {
-        let places = argument.strip_prefix("//").unwrap_or(argument);
-        places.split(',').map(Address::tcp).collect()
-    }
-}
-
-impl Address {
-    /// Whether a process that listens there is one of this machine.
-    pub fn is_local(&self) -> bool {
-        match self {
-            Address::Unix(_) => true,
-            Address::Tcp(place) => place
-                .to_socket_addrs()
-                .is_ok_and(|mut found| found.all(|address| is_here(address.ip()))),
-        }
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// In words for the user.
-    pub fn connect(&self) -> Result<Stream, SetupError> {
-        self.open().map_err(|error| {
-            SetupError(format!(
-                "cannot connect to {self}: {error}; is the server running there?"
-            ))
-        })
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn open(&self) -> io::Result<Stream> {
-        match self {
-            Address::Tcp(place) => connect_tcp(place).map(Stream::Tcp),
-            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        }
-    }
-
-    /// A server's own word on its process, believed where it can be looked at.
-    pub fn process(&self, info: &[u8]) -> Option<u32> {
-        let pid = info_figure(info, "process_id")?;
-        u32::try_from(pid).ok().filter(|_| self.is_local())
-    }
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Address::Tcp(place) => f.write_str(place),
-            Address::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// A connected socket.
-#[derive(Debug)]
-pub enum Stream {
-    /// Over TCP, each request sent at once.
-    Tcp(TcpStream),
-    /// Over a Unix socket.
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// Whether calls wait.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn set_nonblocking(&self, set: bool) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_nonblocking(set),
-            Stream::Unix(stream) => stream.set_nonblocking(set),
-        }
-    }
-
-    /// How long a read waits; None: for ever.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(patience),
-            Stream::Unix(stream) => stream.set_read_timeout(patience),
-        }
-    }
-
-    /// Ends the connection in both directions.
-    pub fn shut_down(&self) {
-        // One that the other side has ended already is no error.
-        let _ = match self {
-            Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
-            Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
-        };
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
-impl Read for &Stream {
-    #[inline]
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => (&mut &*stream).read(into),
-            Stream::Unix(stream) => (&mut &*stream).read(into),
-        }
-    }
-}
-
-impl Write for &Stream {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => (&mut &*stream).write(bytes),
-            Stream::Unix(stream) => (&mut &*stream).write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// One connection, for requests that are answered one after the other.
 #[derive(Debug)]
@@ -196,14 +39,35 @@ impl Client {
     /// # Errors
     /// In words for the user.
     pub fn connect(address: &Address) -> Result<Client, SetupError> {
-        Ok(Client {
-            stream: address.connect()?,
+        address.connect().map(Client::new)
+    }
+
+    /// Connects, for a protocol that has something to say before [`Client::secure`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn connect_plainly(address: &Address) -> Result<Client, SetupError> {
+        address.connect_plainly().map(Client::new)
+    }
+
+    fn new(stream: Stream) -> Client {
+        Client {
+            stream,
             request: Vec::with_capacity(256),
             input: vec![0; 4096],
             filled: 0,
             waits: false,
             traffic: Traffic::default(),
-        })
+        }
+    }
+
+    /// Encrypts the connection, where the address asks for it.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn secure(mut self, address: &Address) -> Result<Client, SetupError> {
+        self.stream = address.secured(self.stream, None)?;
+        Ok(self)
     }
 
     /// As [`Client::connect`]; where there is a password the server must take it.
@@ -277,7 +141,8 @@ impl Client {
             }
             // Decoded twice, once to know that it is whole: the first one may
             // not outlive a buffer that grows.
-            if let Some((_, length)) = decode(&self.input[..self.filled], name)? {
+            let whole = decode(&self.input[..self.filled], name);
+            if let Some((_, length)) = whole.map_err(|error| self.foreign(error))? {
                 if length < self.filled {
                     return Err(surplus::error(name));
                 }
@@ -324,6 +189,30 @@ impl Client {
         Ok(true)
     }
 
+    /// What answers speaks another protocol: perhaps TLS, whose alert is told by its first
+    /// bytes.
+    #[cold]
+    fn foreign(&self, error: CallError) -> CallError {
+        match (&self.stream, &self.input[..self.filled]) {
+            (Stream::Tcp(_), [0x15, 3, ..]) => CallError {
+                said: Some("the server speaks TLS; write ?tls behind its address"),
+                ..error
+            },
+            _ => error,
+        }
+    }
+
+    /// What went wrong in set-up, with what may be the cause of a server that leaves.
+    pub fn told(&self, error: CallError) -> String {
+        let has_left = [Errno::CONNRESET, Errno::PIPE].map(Errno::raw_os_error);
+        match self.stream {
+            Stream::Tcp(_) if has_left.contains(&error.errno) => {
+                format!("{error}; if the server wants TLS, write ?tls behind its address")
+            }
+            _ => error.to_string(),
+        }
+    }
+
     /// Ends the connection, on which no answer may be left to come; one whose last
     /// request was not answered tells nothing.
     ///
@@ -332,7 +221,7 @@ impl Client {
     pub fn part(&mut self, name: &'static str) -> Result<(), CallError> {
         match self.waits {
             true => Ok(()),
-            false => surplus::at_end(&self.stream, name),
+            false => self.stream.part(name),
         }
     }
 
@@ -344,6 +233,16 @@ impl Client {
         (&self.stream)
             .write_all(&self.request)
             .map_err(|error| CallError::from_system(name, &error))
+    }
+
+    /// Sends `self.request`, which is not answered.
+    ///
+    /// # Errors
+    /// The call that failed.
+    pub fn tell(&mut self, name: &'static str) -> Result<(), CallError> {
+        self.send(name)?;
+        self.waits = false;
+        Ok(())
     }
 
     /// Reads what has come. False where the keeper ended the wait.
@@ -364,6 +263,13 @@ impl Client {
                     if !patient && signal::interrupted() {
                         return Ok(false);
                     }
+                }
+                // What a socket says whose patience is over.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(CallError {
+                        said: Some("the server gave no answer within 10 s; is it overloaded?"),
+                        ..CallError::new(name, Errno::TIMEDOUT)
+                    });
                 }
                 Err(error) => return Err(CallError::from_system(name, &error)),
             }
@@ -404,24 +310,10 @@ impl Client {
             Ok(Some(Reply::Text(text))) => Ok(Some(text.to_vec())),
             Ok(Some(Reply::Error(text))) => Err(said(String::from_utf8_lossy(text).into_owned())),
             Ok(_) => Ok(None),
-            Err(error) => Err(said(error.to_string())),
+            Err(error) => Err(said(self.told(error))),
         };
         self.stream.set_patience(None).map_err(system).and(answer)
     }
-}
-
-fn connect_tcp(place: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in place.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// One worker's lock on a service, waiting for each reply.
@@ -598,26 +490,7 @@ pub fn info_figure(info: &[u8], name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_read_as_typed() {
-        let tcp = |text: &str| Ok(Address::Tcp(text.to_owned()));
-        assert_eq!(Address::tcp("//localhost:6379"), tcp("localhost:6379"));
-        assert_eq!(Address::tcp("//[::1]:80"), tcp("[::1]:80"));
-        for sad in ["", "//", "//host", "//:80", "//host:", "//host:99999"] {
-            assert!(Address::tcp(sad).is_err(), "{sad}");
-        }
-    }
-
-    #[test]
-    fn servers_of_a_cluster_are_read_as_typed() {
-        let count = |text: &str| Address::several(text).map(|servers| servers.len());
-        assert_eq!(count("//a:2181"), Ok(1));
-        assert_eq!(count("//a:2181,b:2181,[::1]:2182"), Ok(3));
-        for sad in ["", "//a", "//a:1,", "//a:1,b"] {
-            assert!(Address::several(sad).is_err(), "{sad}");
-        }
-    }
+    use std::net::TcpStream;
 
     /// A client and the other end of its connection.
     fn client() -> (Client, TcpStream) {

@@ -35,6 +35,11 @@ impl Spec {
         let entry = all()
             .find(|entry| names(entry).any(|n| n == name))
             .ok_or_else(|| unknown(name, typed))?;
+        // The scheme that users of the service write for TLS says more than its name.
+        let argument = match entry.aliases.contains(&name) && entry.family == Family::Service {
+            true => Some(typed),
+            false => argument,
+        };
         let shown = redacted(typed);
         if is_redacted(typed) {
             return Err(format!(
@@ -237,6 +242,7 @@ mod tests {
             ("fcntl", "ofd", None, "fcntl"), // lockscale's name stays in tables
             ("fcntl:/a:b", "ofd", Some("/a:b"), "fcntl"),
             (" delay:5ms ", "delay", Some("5ms"), "delay"),
+            ("rediss://h:1", "redis", Some("rediss://h:1"), "rediss"),
             ("unfair:2to1", "unfair", Some("2to1"), "unfair"),
         ];
         for (text, entry, argument, name) in table {
@@ -300,6 +306,11 @@ mod tests {
             ("", "there is no target ``. The targets are"),
             (&long, "x...`. The targets are"),
             ("futex:1", "`futex:1`: it takes no argument"),
+            ("rediss", "`rediss`: write //HOST:PORT"),
+            (
+                "lockd://h:1?tsl",
+                "`tsl` is nothing that an address can say",
+            ),
             ("flock:", "`flock:`: nothing follows the colon"),
             ("delay:soon", "`delay:soon`: `soon` is not a time"),
             ("busted:2", "a probability"),

@@ -4,7 +4,7 @@
 //! A wait that the keeper ends is taken back with a request, so that the connection
 //! stays of use.
 
-use crate::remote::Stream;
+use crate::stream::Stream;
 use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
 use crate::{CallError, Lock, Mode, Outcome, Traffic, Wait};
@@ -128,6 +128,9 @@ impl Socket {
             tv_sec: (patience_ns / 1_000_000_000) as i64,
             tv_nsec: (patience_ns % 1_000_000_000) as _,
         };
+        if self.stream.has_more() {
+            return Ok(1);
+        }
         let mut watched = [PollFd::new(&self.stream, PollFlags::IN)];
         poll(&mut watched, Some(&timeout))
     }
@@ -216,7 +219,7 @@ impl<W: Wire> Lock for SteppedLock<W> {
     fn part(&mut self) -> Result<(), CallError> {
         let name = self.wire.name(Request::Release);
         if !self.wire.farewell(&mut self.socket.out) {
-            return surplus::at_end(&self.socket.stream, name);
+            return self.socket.stream.part(name);
         }
         self.socket.send(name)?;
         let deadline = Instant::now() + surplus::END_PATIENCE;

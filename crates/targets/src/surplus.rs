@@ -98,7 +98,7 @@ pub fn ends_silently(socket: impl AsFd, until: u64) -> bool {
 
 /// Whether there is something to read, or the end, before that time. Signals, by
 /// which the keeper ends waits for locks, end this one not.
-fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
+pub(crate) fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
     loop {
         let left = until.saturating_sub(clock::monotonic());
         let timeout = Timespec {

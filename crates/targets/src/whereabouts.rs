@@ -47,7 +47,11 @@ pub(crate) fn is_here(address: IpAddr) -> bool {
 
 /// `HOST:PORT` or `HOST` of `//USER@HOST:PORT/...`.
 fn authority(argument: &str) -> Option<&str> {
-    let rest = argument.strip_prefix("//")?;
+    let schemes = ["", "https:", "rediss:"];
+    let is_scheme = |before: &str| schemes.contains(&before);
+    let (_, rest) = argument
+        .split_once("//")
+        .filter(|(before, _)| is_scheme(before))?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let host = rest[..end].rsplit('@').next()?;
     (!host.is_empty()).then_some(host)
@@ -99,6 +103,9 @@ mod tests {
             ("ldap://localhost/dc=x?(uid=user{n})", port(389)),
             ("https://127.0.0.1/", port(443)),
             ("http://127.0.0.1:8080/a:1", port(8080)),
+            ("lockd://127.0.0.1:2626?ca=/c", port(2626)),
+            ("rediss://127.0.0.1:6379", port(6379)),
+            ("etcd:https://127.0.0.1:2379", port(2379)),
             (
                 "lockd+unix:/run/x",
                 Some(Address::Unix("/run/x".to_owned())),

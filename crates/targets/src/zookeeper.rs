@@ -11,12 +11,13 @@ mod jute;
 mod session;
 mod wire;
 
+use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
-use crate::remote::Address;
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
 use crate::{Dialled, LEASE_FACT, LEASE_LAG_FACT, ServerFigures, Setup, SetupError, Target};
 use jute::{Reader, error, flags, op};
 use session::Session;
@@ -54,12 +55,14 @@ pub struct Zookeeper {
 impl Target for Zookeeper {
     type Lock = SteppedLock<ZookeeperWire>;
 
+    const THREAD_STACK: usize = STACK;
+
     const ENTRY: Entry = Entry {
         name: "zookeeper",
         aliases: &[],
-        argument: Some("//HOST:PORT[,HOST:PORT...]"),
+        argument: Some("//HOST:PORT[,HOST:PORT...][?tls]"),
         check_argument: |argument| {
-            argument.map_or(Ok(()), |place| Address::several(place).map(|_| ()))
+            argument.map_or(Ok(()), |place| Address::several(place, None).map(|_| ()))
         },
         family: Family::Service,
         summary: "ZooKeeper by Curator's recipe: a sequential node, waits for the node before it",
@@ -75,7 +78,8 @@ impl Target for Zookeeper {
                   of creation. The session's end frees a dead owner's lock, at most a tickTime \
                   later. A worker that holds for longer than its session loses the lock. Where / is \
                   not everybody's, name and password of the scheme digest are $ZOOKEEPER_USER and \
-                  $ZOOKEEPER_PASSWORD, or those of --credentials. No TLS.",
+                  $ZOOKEEPER_PASSWORD, or those of --credentials. ?tls behind the address asks for \
+                  TLS (the server's secureClientPort), ?ca=FILE for TLS with that authority.",
         lock: LockCapabilities {
             timeout: true,
             excludes: true,
@@ -93,7 +97,7 @@ impl Target for Zookeeper {
 
     fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
         argument.map_or(Ok(()), |place| {
-            let servers = Address::several(place).map_err(SetupError)?;
+            let servers = Address::several(place, None).map_err(SetupError)?;
             let own = Credentials::find(file, VARIABLES)?;
             Session::open(&servers, 0, TIMEOUT, &own)?.close()
         })
@@ -109,7 +113,11 @@ impl Target for Zookeeper {
         let (servers, pid, tick_ms) = match setup.argument {
             Some(place) => {
                 own = Credentials::find(setup.credentials, VARIABLES)?;
-                (Address::several(place).map_err(SetupError)?, None, None)
+                (
+                    Address::several(place, None).map_err(SetupError)?,
+                    None,
+                    None,
+                )
             }
             None => {
                 let members = Launch::members(setup.members, asked)?;
@@ -250,12 +258,14 @@ static PROGRAM: Program = Program {
     file: "zookeeper.jar",
     places: &["/usr/share/java"],
     package: Some("zookeeper"),
+    launch_ms: 4_000,
 };
 
 static JAVA: Program = Program {
     file: "java",
     places: &[],
     package: Some("default-jre-headless"),
+    launch_ms: 0,
 };
 
 /// One server, as it comes, with room for any number of connections.

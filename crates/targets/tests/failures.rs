@@ -1,21 +1,25 @@
 //! What a lock is worth when what it rests on goes: an eviction, a connection that a proxy
 //! drops, a file that is unlinked, a descriptor that is closed. In each case a second
-//! owner comes in, or the first one is told, as docs/services.md states.
+//! owner comes in, or the first one is told, as docs/services-limits.md states.
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
-use jostle_targets::program::{Ground, Launched, Recipe};
-use jostle_targets::remote::{Address, Client};
+use jostle_targets::address::Address;
+use jostle_targets::program::Launched;
+use jostle_targets::remote::Client;
 use jostle_targets::{
-    CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, etcd, flock, lockfile,
-    memcached, posix, postgres, redis, redisson,
+    CallError, Launcher, Lock, Mode, Outcome, Setup, Target, Wait, flock, lockfile, memcached,
+    posix, postgres, redis, redisson,
 };
 use jostle_testbed::lock_servers as servers;
+use jostle_testbed::ports::free_port;
+use jostle_testbed::running::Running;
+use jostle_testbed::set_clock::SetClock;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,10 +28,16 @@ const REFUSED: Result<Outcome, CallError> = Ok(Outcome::Refused);
 
 /// A target with this argument, for three workers; `check` gets it.
 fn with<T: Target>(argument: &str, check: impl FnOnce(T)) {
+    leased(argument, None, check);
+}
+
+/// The same with a lease of so long, where the target has one.
+fn leased<T: Target>(argument: &str, lease: Option<Duration>, check: impl FnOnce(T)) {
     let place = tempfile::tempdir().unwrap();
     let ledger = Ledger::create_in(place.path()).unwrap();
     let setup = Setup {
         argument: Some(argument),
+        lease,
         ..servers::setup(&ledger, 3)
     };
     check(T::prepare(&setup).unwrap());
@@ -362,68 +372,43 @@ fn a_user_without_rights_on_a_database_or_on_its_locks_is_told() {
     assert!(said.contains("permission denied for function"), "{said}");
 }
 
-/// The members of a cluster, ended when they are dropped.
-struct Cluster {
-    members: Vec<Child>,
-    addresses: Vec<String>,
-}
-
-impl Cluster {
-    fn start(directory: &std::path::Path) -> Cluster {
-        let recipes = etcd::Launch::members(3).unwrap();
-        let (members, grounds): (Vec<Child>, Vec<Ground>) = recipes
-            .iter()
-            .enumerate()
-            .map(|(number, recipe)| {
-                let ground = Ground {
-                    program: recipe.program().find().unwrap(),
-                    directory: directory.join(number.to_string()),
-                    port: jostle_targets::program::free_port().unwrap(),
-                    secret: String::new(),
-                };
-                std::fs::create_dir(&ground.directory).unwrap();
-                let child = Command::new(&ground.program)
-                    .args(recipe.arguments(&ground))
-                    .stderr(Stdio::null())
-                    .spawn();
-                (child.unwrap(), ground)
-            })
-            .unzip();
-        for (recipe, ground) in recipes.iter().zip(&grounds) {
-            wait_for("a member is ready", || recipe.ready(ground).is_ok());
-        }
-        Cluster {
-            members,
-            addresses: grounds.iter().map(Ground::address).collect(),
-        }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for member in &mut self.members {
-            let _ = member.kill();
-            let _ = member.wait();
-        }
-    }
+/// A Redis that runs by a clock of the test's own.
+fn redis_by(clock: &SetClock) -> (Running, String) {
+    let port = free_port().unwrap();
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--save", "", "--port"]);
+    let command = clock.give(command.arg(port.to_string()));
+    let server = command.stdout(Stdio::null()).spawn();
+    let server = Running(server.expect("is the Debian package redis-server installed?"));
+    let address = format!("127.0.0.1:{port}");
+    wait_for("Redis accepts connections", || {
+        TcpStream::connect(&address).is_ok()
+    });
+    (server, format!("//{address}"))
 }
 
 #[test]
-fn a_cluster_of_etcd_without_a_quorum_is_told_before_the_start() {
-    let place = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::start(place.path());
-    let argument = format!("//{}", cluster.addresses.join(","));
-    let reach = || etcd::Etcd::reach(Some(&argument), None);
-    assert_eq!(reach(), Ok(()));
-    // One of three may be gone.
-    let mut kill = |nth: usize| {
-        cluster.members[nth].kill().unwrap();
-        cluster.members[nth].wait().unwrap();
-    };
-    kill(0);
-    wait_for("two have a leader", || reach().is_ok());
-    kill(1);
-    wait_for("the last one has none", || {
-        reach().is_err_and(|error| error.0.contains("its cluster has no leader"))
+fn a_clock_set_forward_ends_a_lease_of_redis_and_set_back_prolongs_it() {
+    let clock = SetClock::new();
+    let (_server, argument) = redis_by(&clock);
+    with(&argument, |target: redis::Redis| {
+        let (mut first, mut second) = (target.join(0).unwrap(), target.join(1).unwrap());
+        assert_eq!(try_for(&mut first), GRANTED);
+        assert_eq!(try_for(&mut second), REFUSED);
+        clock.set(3_600);
+        assert_eq!(try_for(&mut second), GRANTED);
+        let told = release(&mut first).unwrap_err().to_string();
+        assert!(told.contains("the lease was over"), "{told}");
+        release(&mut second).unwrap();
+    });
+    let lease = Some(Duration::from_secs(1));
+    leased(&argument, lease, |target: redis::Redis| {
+        let (mut first, mut second) = (target.join(0).unwrap(), target.join(1).unwrap());
+        assert_eq!(try_for(&mut first), GRANTED);
+        clock.set(0);
+        // Longer than the lease, which lasts for an hour now.
+        std::thread::sleep(Duration::from_millis(1_200));
+        assert_eq!(try_for(&mut second), REFUSED);
+        release(&mut first).unwrap();
     });
 }

@@ -4,8 +4,9 @@
 
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
+use jostle_targets::address::Address;
 use jostle_targets::redisson::Redisson;
-use jostle_targets::remote::{Address, Client};
+use jostle_targets::remote::Client;
 use jostle_targets::{CallError, Lock, Mode, Outcome, Setup, Target, Wait};
 use jostle_testbed::lock_servers as servers;
 use std::time::{Duration, Instant};

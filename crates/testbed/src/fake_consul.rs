@@ -3,8 +3,12 @@
 //! ours and no Consul: Debian has no package of one, and to build one takes too long for a
 //! test. What it does was read in the sources of Consul 1.21.
 
+use crate::certificate::Certificate;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -75,6 +79,35 @@ impl FakeConsul {
     /// # Errors
     /// The system's.
     pub fn start() -> std::io::Result<FakeConsul> {
+        FakeConsul::serving(Ok)
+    }
+
+    /// The same over TLS, with this certificate.
+    ///
+    /// # Errors
+    /// The system's; a certificate of no use.
+    pub fn with_tls(own: &Certificate) -> std::io::Result<FakeConsul> {
+        let chain =
+            CertificateDer::pem_file_iter(&own.certificate).map_err(std::io::Error::other)?;
+        let chain = chain
+            .collect::<Result<_, _>>()
+            .map_err(std::io::Error::other)?;
+        let key = PrivateKeyDer::from_pem_file(&own.key).map_err(std::io::Error::other)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(std::io::Error::other)?;
+        let config = Arc::new(config);
+        FakeConsul::serving(move |socket| {
+            let tls = ServerConnection::new(Arc::clone(&config)).map_err(std::io::Error::other)?;
+            Ok(StreamOwned::new(tls, socket))
+        })
+    }
+
+    fn serving<S: Read + Write>(
+        above: impl Fn(TcpStream) -> std::io::Result<S> + Clone + Send + 'static,
+    ) -> std::io::Result<FakeConsul> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let fake = FakeConsul {
             address: listener.local_addr()?.to_string(),
@@ -85,7 +118,11 @@ impl FakeConsul {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
                 // A connection that a client has reset is over.
-                std::thread::spawn(move || serve(&shared, &stream));
+                let above = above.clone();
+                std::thread::spawn(move || {
+                    stream.set_nodelay(true)?;
+                    serve(&shared, above(stream)?)
+                });
             }
         });
         Ok(fake)
@@ -132,8 +169,7 @@ impl Shared {
     }
 }
 
-fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
+fn serve(shared: &Shared, stream: impl Read + Write) -> std::io::Result<()> {
     let mut input = BufReader::new(stream);
     while let Some(request) = read(&mut input)? {
         let (status, body, index) = answer(shared, &request);
@@ -145,7 +181,9 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
             "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\n{index}\
              Content-Length: {length}\r\n\r\n{body}"
         );
-        (&*stream).write_all(text.as_bytes())?;
+        let out = input.get_mut();
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
         if request.closes {
             break;
         }

@@ -5,6 +5,7 @@
 //! An ordinary dependency: of tests, of `lab` (`cargo xtask validate`, `peers`) and of
 //! `xtask`. Nothing that users install is linked with it.
 
+pub mod certificate;
 pub mod databases;
 #[cfg(feature = "lock-servers")]
 pub mod fake_consul;
@@ -14,7 +15,11 @@ pub mod leash;
 pub mod lock_servers;
 pub mod packages;
 pub mod ports;
+pub mod relay;
 pub mod running;
 pub mod servers;
+pub mod set_clock;
 pub mod shell;
 pub mod slapd;
+mod stores;
+pub mod turns;

@@ -6,6 +6,7 @@
     reason = "a test whose server does not start has failed"
 )]
 
+use crate::certificate::Certificate;
 use crate::fake_consul::FakeConsul;
 use crate::ports::free_port;
 use crate::shell;
@@ -282,6 +283,24 @@ pub fn guarded(password: &str) -> [String; 2] {
     [redis_address, format!("lockd://{address}")]
 }
 
+/// A Redis that speaks over TLS alone, with this certificate, as `rediss://HOST:PORT` with
+/// that as authority.
+pub fn redis_with_tls(own: &Certificate) -> String {
+    let Certificate { certificate, key } = own;
+    let (certificate, key) = (certificate.display(), key.display());
+    let redis = Redis::start(&format!(
+        "--port 0 --tls-port {PORT} --tls-auth-clients no --tls-cert-file {certificate} \
+         --tls-key-file {key} --tls-ca-cert-file {certificate}"
+    ));
+    let target = format!("rediss:{}?ca={certificate}", redis.address);
+    // Its shell ends it when we end.
+    std::mem::forget(redis);
+    target
+}
+
+/// What stands for its port among the options of a server.
+const PORT: &str = "PORT";
+
 /// Ended when it is dropped, and with this program.
 struct Redis {
     shell: Child,
@@ -291,6 +310,7 @@ struct Redis {
 impl Redis {
     fn start(options: &str) -> Redis {
         let port = free_port().unwrap();
+        let options = options.replace(PORT, &port.to_string());
         // The shell ends the server when its standard input closes, whatever the way.
         let script = format!(
             "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no {options} \

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A package, how to see that it is there, and what for.
+#[derive(Clone, Copy)]
 struct Package {
     name: &'static str,
     /// A program in PATH, or a file by its whole path, that comes with it.
@@ -239,6 +240,20 @@ const OF_LIBRARIES: &[Package] = &[
     },
 ];
 
+/// What `cargo xtask peers --clients` needs beside all of these.
+const OF_REFERENCE: &[Package] = &[
+    Package {
+        name: "libmemcached-dev",
+        brings: "/usr/include/libmemcached/memcached.h",
+        why: "the client that the target `memcached` is compared with",
+    },
+    Package {
+        name: "libmariadb-dev",
+        brings: "/usr/include/mariadb/mysql.h",
+        why: "the client that the target `mariadb` is compared with",
+    },
+];
+
 /// What `cargo xtask dist` needs beside them.
 const OF_DIST: &[Package] = &[
     Package {
@@ -314,12 +329,17 @@ pub fn ensure_for_dist() -> anyhow::Result<()> {
     install(&PACKAGES.iter().chain(OF_DIST).collect::<Vec<_>>())
 }
 
-/// Makes sure that these packages of the list are there; silent if they are.
+/// Makes sure that these packages of the lists are there; silent if they are.
 pub fn ensure(names: &[&str]) -> anyhow::Result<()> {
-    let listed = PACKAGES
+    let all = || [PACKAGES, OF_LIBRARIES, OF_REFERENCE].into_iter().flatten();
+    if let Some(name) = names
         .iter()
-        .filter(|package| names.contains(&package.name));
-    install(&listed.collect::<Vec<_>>())
+        .find(|name| all().all(|one| one.name != **name))
+    {
+        bail!("the package {name} is in no list");
+    }
+    let listed: Vec<_> = all().filter(|one| names.contains(&one.name)).collect();
+    install(&listed)
 }
 
 fn install(packages: &[&'static Package]) -> anyhow::Result<()> {
@@ -414,13 +434,10 @@ mod tests {
 
     #[test]
     fn every_package_is_listed_once_with_a_reason() {
-        for (at, package) in PACKAGES.iter().enumerate() {
+        let all: Vec<_> = [PACKAGES, OF_LIBRARIES, OF_REFERENCE, OF_DIST].concat();
+        for (at, package) in all.iter().enumerate() {
             assert!(!package.why.is_empty(), "{}", package.name);
-            assert!(
-                PACKAGES[at + 1..]
-                    .iter()
-                    .all(|other| other.name != package.name)
-            );
+            assert!(all[at + 1..].iter().all(|other| other.name != package.name));
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::databases;
 use crate::leash::Leash;
 use crate::slapd::{self, Slapd};
+use crate::stores;
 use anyhow::{Context, anyhow, bail, ensure};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -39,6 +40,12 @@ pub enum Server {
     Postgres,
     /// MariaDB, which lets everybody in.
     Mariadb,
+    /// etcd, a cluster of one.
+    Etcd,
+    /// ZooKeeper, alone.
+    Zookeeper,
+    /// memcached.
+    Memcached,
 }
 
 /// Where a server runs: on any CPU, and in our own control group, unless this says
@@ -63,6 +70,9 @@ impl Server {
             Server::Slapd => "slapd",
             Server::Postgres => "postgres",
             Server::Mariadb => "mariadb",
+            Server::Etcd => "etcd",
+            Server::Zookeeper => "zookeeper",
+            Server::Memcached => "memcached",
         }
     }
 
@@ -76,6 +86,9 @@ impl Server {
             Server::Slapd => &["slapd", "openssl"],
             Server::Postgres => &["postgresql"],
             Server::Mariadb => &["mariadb-server"],
+            Server::Etcd => &["etcd-server"],
+            Server::Zookeeper => &["zookeeper"],
+            Server::Memcached => &["memcached"],
         }
     }
 
@@ -100,9 +113,14 @@ impl Server {
                 bail!("slapd is not started in a control group of its own")
             }
             Server::Slapd => directory(placed.cpu),
-            Server::Redis | Server::Nginx | Server::Python | Server::Postgres | Server::Mariadb => {
-                foreign(self, placed)
-            }
+            Server::Redis
+            | Server::Nginx
+            | Server::Python
+            | Server::Postgres
+            | Server::Mariadb
+            | Server::Etcd
+            | Server::Zookeeper
+            | Server::Memcached => foreign(self, placed),
         }
     }
 }
@@ -128,7 +146,9 @@ impl Running {
     pub fn target(&self) -> String {
         match (self.server, &self.end) {
             (Server::Lockd | Server::Slow, _) => format!("lockd://{}", self.address),
-            (Server::Redis, _) => format!("redis://{}", self.address),
+            (Server::Redis | Server::Etcd | Server::Zookeeper | Server::Memcached, _) => {
+                format!("{}://{}", self.server.name(), self.address)
+            }
             (Server::Postgres, _) => format!(
                 "postgres://{}@{}/postgres",
                 databases::POSTGRES_USER,
@@ -233,6 +253,9 @@ fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Resul
         }
         Server::Postgres => databases::postgres(address, directory)?,
         Server::Mariadb => databases::mariadb(address, directory)?,
+        Server::Etcd => stores::etcd(address, directory),
+        Server::Zookeeper => stores::zookeeper(address, directory)?,
+        Server::Memcached => stores::memcached(address),
         Server::Lockd | Server::Slow | Server::Slapd => {
             return Err(anyhow!("{server:?} is started in another way"));
         }

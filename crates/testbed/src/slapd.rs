@@ -5,6 +5,7 @@
 //! writes without waiting for the disk, everybody may read all of it, and
 //! everything is gone with the process that started it, however that ends.
 
+use crate::certificate::Certificate;
 use crate::ports::free_port_of;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -105,7 +106,7 @@ impl Slapd {
         let place = directory.path();
         let said = |what: &str, error: std::io::Error| format!("cannot {what}: {error}");
         if wanted.tls {
-            make_certificate(place)?;
+            Certificate::make(place, "DNS:localhost")?;
         }
         fs::create_dir(place.join("db")).map_err(|e| said("make a directory", e))?;
         fs::write(place.join("slapd.conf"), configuration(place, wanted.tls))
@@ -231,26 +232,6 @@ fn finish(command: &mut Command) -> Result<(), String> {
             String::from_utf8_lossy(&output.stderr).trim()
         )),
     }
-}
-
-fn make_certificate(place: &Path) -> Result<(), String> {
-    finish(
-        Command::new("openssl")
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-            ])
-            .args(["-nodes", "-days", "2", "-subj", "/CN=jostle's test of LDAP"])
-            .args(["-addext", "subjectAltName=DNS:localhost"])
-            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
-            .arg(place.join("key.pem"))
-            .arg("-out")
-            .arg(place.join("certificate.pem")),
-    )
 }
 
 /// slapd.conf(5): the entries in `mdb`, the server's own counts in `monitor`.

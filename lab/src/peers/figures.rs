@@ -42,6 +42,8 @@ pub enum Requirement {
     RatioAtLeast(f64),
     /// The ratio to the peer, of what should be little.
     RatioAtMost(f64),
+    /// The ratio to the peer, of what is to be the same.
+    RatioWithin(f64, f64),
     /// jostle's figure.
     AtMost(f64),
     /// Both figures: what is so without jostle must show with it.
@@ -65,6 +67,9 @@ impl Requirement {
         match self {
             Requirement::RatioAtLeast(least) => Some(holds(ratio, &|r| r >= least)),
             Requirement::RatioAtMost(most) => Some(holds(ratio, &|r| r <= most)),
+            Requirement::RatioWithin(least, most) => {
+                Some(holds(ratio, &|r| (least..=most).contains(&r)))
+            }
             Requirement::AtMost(most) => Some(holds(jostle, &|v| v <= most)),
             Requirement::BothAbove(bound) => {
                 Some(holds(jostle, &|v| v > bound) && holds(peer, &|v| v > bound))
@@ -77,6 +82,7 @@ impl Requirement {
         match self {
             Requirement::RatioAtLeast(least) => format!("ratio >= {least}"),
             Requirement::RatioAtMost(most) => format!("ratio <= {most}"),
+            Requirement::RatioWithin(least, most) => format!("ratio {least}-{most}"),
             Requirement::AtMost(most) => format!("<= {}", number(most)),
             Requirement::BothAbove(bound) => format!("both > {}", number(bound)),
             Requirement::Shown => String::new(),
@@ -180,6 +186,27 @@ mod tests {
                 s(&[5.0]),
                 None,
                 None,
+                Some(false),
+            ),
+            (
+                Requirement::RatioWithin(0.9, 1.1),
+                s(&[5.0]),
+                s(&[5.0]),
+                high,
+                Some(true),
+            ),
+            (
+                Requirement::RatioWithin(1.0, 1.3),
+                s(&[5.0]),
+                s(&[5.0]),
+                low,
+                Some(false),
+            ),
+            (
+                Requirement::RatioWithin(0.95, 1.05),
+                s(&[5.0]),
+                s(&[5.0]),
+                high,
                 Some(false),
             ),
             (Requirement::AtMost(1.0), low, None, None, Some(true)),

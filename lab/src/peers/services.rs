@@ -1,6 +1,6 @@
 //! `cargo xtask peers --services`: jostled measured side by side with Redis and
-//! with a server that only answers, all asked by the same lean client
-//! (`xtask load`).
+//! with a server that only answers, all asked by jostle, and by redis-benchmark as a
+//! cross-check.
 //!
 //! Server and client each have a CPU of their own. A block measures each cell of
 //! a trial once, for a fraction of a second, the next block in the reverse
@@ -10,6 +10,7 @@
 //!
 //! Not a test: on a busy machine a requirement may be missed without a fault.
 
+mod beside;
 mod cells;
 mod servers;
 mod table;
@@ -29,15 +30,16 @@ pub struct Options {
     pub only: Option<String>,
     /// Where figures are added.
     pub save: Option<PathBuf>,
-    /// A directory with `jostled`, to see that all of it runs.
+    /// A directory with `jostled` and `jostle`, to see that all of it runs.
     pub smoke: Option<PathBuf>,
 }
 
 /// What a trial needs to know.
 struct Ground {
     jostled: PathBuf,
+    jostle: PathBuf,
     /// This program, built as programs are that are measured.
-    load: PathBuf,
+    lab: PathBuf,
     server_cpu: usize,
     client_cpu: usize,
     scale: Scale,
@@ -45,8 +47,10 @@ struct Ground {
 
 /// How much of everything.
 struct Scale {
-    /// Length of a measurement; short, so that a block sees one machine.
+    /// Length of a measurement that has one; short, so that a block sees one machine.
     seconds: f64,
+    /// Pairs of all connections that have one command on its way, and that have many.
+    pairs: [u64; 2],
     /// Locks held: few, and many.
     locks: [u64; 2],
     /// Waiters of one lock: few, and many.
@@ -59,6 +63,7 @@ struct Scale {
 
 const FULL: Scale = Scale {
     seconds: 0.4,
+    pairs: [10_000, 500_000],
     locks: [1000, 1_000_000],
     waiters: [10, 10_000],
     beside: 1000,
@@ -66,7 +71,9 @@ const FULL: Scale = Scale {
 };
 
 const SMOKE: Scale = Scale {
-    seconds: 0.01,
+    // On a busy machine a shorter window may see no hand-off.
+    seconds: 0.2,
+    pairs: [100, 10_000],
     locks: [100, 2000],
     waiters: [2, 50],
     beside: 20,
@@ -146,6 +153,8 @@ impl Ground {
                     "build",
                     "--release",
                     "--package",
+                    "jostle",
+                    "--package",
                     "jostle-lockd",
                 ]))?;
                 (FULL, shell::target_directory().join("release"))
@@ -153,7 +162,8 @@ impl Ground {
         };
         Ok(Ground {
             jostled: programs.join("jostled"),
-            load: std::env::current_exe()?,
+            jostle: programs.join("jostle"),
+            lab: std::env::current_exe()?,
             client_cpu: *cpus.first().context("no CPU")?,
             server_cpu: *cpus.last().context("no CPU")?,
             scale,
@@ -170,14 +180,13 @@ impl Ground {
         let model = jostle_sys::limits::text::cpu_model(&cpuinfo);
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
         Ok(format!(
-            "{}; {}; {}, Linux {}; server on CPU {}, client on CPU {}; {} s each",
+            "{}; {}; {}, Linux {}; server on CPU {}, client on CPU {}",
             version(&self.jostled, "--version")?,
             version(Path::new("redis-server"), "--version")?,
             model.unwrap_or_default(),
             kernel.trim(),
             self.server_cpu,
             self.client_cpu,
-            self.scale.seconds,
         ))
     }
 }

@@ -88,14 +88,14 @@ impl Tools {
     /// library: these libraries are tied to their release of Debian.
     pub fn build_mpi(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
         let own = target_directory().join("dist-mpi");
-        println!("== {} with MPI: -pjostle", target.arch);
-        let mut cargo = shell::cargo(&["build", "--release", "--locked", "-pjostle"]);
-        cargo.args(["--bin=jostle", "--features=mpi", "--target-dir"]);
+        println!("== {} with MPI: -pjostle-mpi", target.arch);
+        let mut cargo = shell::cargo(&["build", "--release", "--locked", "-pjostle-mpi"]);
+        cargo.args(["--bin=jostle-mpi", "--target-dir"]);
         settle(cargo.arg(&own), epoch)?;
         shell::run(&mut cargo)?;
         strip(
             target,
-            &own.join("release/jostle"),
+            &own.join("release/jostle-mpi"),
             &programs.join(MPI).join("jostle"),
         )
     }

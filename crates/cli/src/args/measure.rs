@@ -48,10 +48,12 @@ impl FromArgMatches for Measure {
             true => takes::quicken(std::slice::from_mut(&mut plan)),
             false => Vec::new(),
         };
+        let mut output = Output::from_arg_matches(typed)?;
+        output.quick = typed.get_flag("quick");
         Ok(Measure {
             plan,
             left_out,
-            output: Output::from_arg_matches(typed)?,
+            output,
         })
     }
 

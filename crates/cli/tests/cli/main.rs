@@ -19,8 +19,6 @@ mod data;
 mod faults;
 mod gate;
 mod growth;
-#[cfg(feature = "mpi")]
-mod hosts;
 mod html;
 mod http;
 mod judge;
@@ -40,6 +38,7 @@ mod recover;
 mod refusals;
 mod seeds;
 mod services;
+mod services_failing;
 mod services_launched;
 mod spread;
 mod stream_hold;

@@ -3,9 +3,9 @@
 //! loses nothing that was finished.
 
 use crate::common::cgroup::Cgroup;
+use crate::common::small_disk::SmallDisk;
 use crate::common::{Done, Place, beside, jostle, must_be_root, must_have};
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Refused: nothing measured, nothing left.
@@ -316,37 +316,12 @@ fn a_full_device_for_the_result_is_a_failure_that_names_it() {
         .says("/dev/full: No space left on device");
 }
 
-/// A file system of a few pages, gone when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path) -> SmallDisk {
-        must_be_root("mount a small file system");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=32k", "none"])
-            .arg(at)
-            .status();
-        assert!(
-            mounted.unwrap().success(),
-            "cannot mount a tmpfs on {}",
-            at.display()
-        );
-        SmallDisk(at.to_owned())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn a_disk_that_fills_up_loses_no_finished_point() {
     let _beside = beside();
     let place = Place::new();
     place.make_directory("disk");
-    let _disk = SmallDisk::mount(&place.file("disk"));
+    let _disk = SmallDisk::mount(&place.file("disk"), "32k");
     let line = "contend null -w 2 -b 1ms -t 50ms --runs 100 -o disk/result.jsonl";
     let done = place.jostle(line).run_cleanly().exits(1);
     let done = done

@@ -4,6 +4,7 @@
 
 use crate::common::{Jostle, Place, alone, beside, in_five_tries_unless_disturbed, jostle, reason};
 use jostle_model::record::{Is, Point};
+use jostle_testbed::certificate::Certificate;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
 use std::io::{Read, Write};
@@ -162,6 +163,31 @@ fn contention_by_redisson_s_recipe_leaves_no_key() {
         assert!(point.operations > 0, "{line}");
         has_no_keys_left();
     }
+}
+
+/// Tasks read and write sockets that never wait; pipelined requests come and go together.
+#[test]
+fn redis_over_tls_is_measured_on_every_carrier() {
+    let _beside = beside();
+    let place = Place::new();
+    let own = Certificate::make(place.path(), "IP:127.0.0.1").unwrap();
+    let redis = servers::redis_with_tls(&own);
+    for carrier in ["threads", "tasks"] {
+        let line = format!("stream {redis} -n 1000 -w 2 --names own --pipeline 50 --as {carrier}");
+        let point = as_json(&line).run().measures().leaves_nothing().point();
+        is_faultless(&point);
+        assert_eq!(point.operations, 2_000, "{line}");
+        assert!(point.target.starts_with("rediss"), "{}", point.target);
+    }
+    let line = format!("contend {redis} -w 50 -b 0 -i 0 -t 0.3 --as tasks");
+    let point = as_json(&line).run().measures().leaves_nothing().point();
+    is_faultless(&point);
+    assert!(point.operations > 0, "{line}");
+    let plainly = redis
+        .replace("rediss:", "redis:")
+        .replace("?ca=", "?sslmode=disable&ca=");
+    let refused = as_json(&format!("stream {plainly} -n 1")).run();
+    refused.exits(1).says("if the server wants TLS, write ?tls");
 }
 
 /// On a server of ours that answers as Consul does.

@@ -2,9 +2,8 @@
 //! it declares, nothing of it is left whatever ends the run, and what is wrong with a
 //! server is reported, before the start or in the verdict, without a hang.
 
-use crate::common::processes::{Process, marked};
-use crate::common::{Jostle, Place, Running, beside, jostle, reason};
-use jostle_model::record::{Is, Point};
+use crate::common::{Jostle, Place, beside, jostle, reason};
+use jostle_model::record::Point;
 use jostle_targets::program::{Launched, Program, Recipe};
 use jostle_targets::{
     Entry, Launcher, TABLE, Target, Visitor, mariadb, memcached, postgres, visit,
@@ -197,18 +196,6 @@ fn a_fenced_service_gives_each_grant_a_greater_token() {
     ledger.sweep().unwrap();
 }
 
-/// The servers of a run, once its workers work.
-fn servers_of(run: &mut Running, program: &str) -> Vec<Process> {
-    // One process carries all threads, or all tasks.
-    run.until_workers(1);
-    let mark = run.mark().to_owned();
-    run.until("the server", |_| {
-        let mut found = marked(&mark);
-        found.retain(|process| process.name == program);
-        (!found.is_empty()).then_some(found)
-    })
-}
-
 #[test]
 fn whatever_is_killed_nothing_of_a_server_is_left() {
     let _beside = beside();
@@ -217,7 +204,7 @@ fn whatever_is_killed_nothing_of_a_server_is_left() {
             let place = Place::new();
             let line = format!("contend {target} -w 2 -b 1ms -t 30 --runs 1 --quiet");
             let mut run = place.jostle(&line).in_background();
-            servers_of(&mut run, program);
+            run.server(program);
             match parent_only {
                 true => {
                     run.signal(Signal::KILL);
@@ -230,42 +217,6 @@ fn whatever_is_killed_nothing_of_a_server_is_left() {
                 .jostle("contend null -w 1 -t 0.1 --runs 1 --quiet")
                 .run();
             done.leaves_nothing();
-        }
-    }
-}
-
-#[test]
-#[ignore = "cargo xtask long"]
-fn a_server_that_dies_in_the_middle_makes_the_run_fail_or_the_point_invalid() {
-    let _beside = beside();
-    for (target, program, carriers) in [
-        ("postgres", "postgres", &["processes", "tasks"][..]),
-        ("memcached", "memcached", &["processes"]),
-        ("etcd", "etcd", &["processes"]),
-        ("zookeeper", "java", &["processes", "tasks"]),
-        ("mariadb", "mariadbd", &["threads"]),
-    ] {
-        for carrier in carriers {
-            let place = Place::new();
-            let line = format!(
-                "contend {target} -w 3 -b 1ms -t 3 --runs 1 --as {carrier} -o points --quiet"
-            );
-            let run = place.jostle(&line).within(Duration::from_secs(60));
-            let mut run = run.in_background();
-            // PostgreSQL's first process has started the others.
-            let victims = servers_of(&mut run, program);
-            let first = victims.iter().map(|victim| victim.pid).min().unwrap();
-            run.after(Duration::from_millis(300)).kill(first);
-            let done = run.end().leaves_nothing();
-            let points = place.points("points");
-            match done.code() {
-                1 => assert!(!done.stderr.is_empty(), "{line}"),
-                3 => {
-                    let errors = reason(&points[0], "errors").expect("errors");
-                    assert_eq!(errors.is, Is::Invalid, "{line}");
-                }
-                other => panic!("{line}: {other}, {}", done.transcript()),
-            }
         }
     }
 }

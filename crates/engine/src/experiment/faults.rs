@@ -10,6 +10,7 @@ use jostle_stats::recover::{Seen, found};
 use jostle_stats::rng::Rng;
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
+use std::time::Instant;
 
 impl Course<'_, '_> {
     /// As `go`, for faults.
@@ -38,9 +39,13 @@ impl Course<'_, '_> {
         });
         let seed = experiment.plan.seed.unwrap_or(0);
         for block in 1..=runs {
+            let began = Instant::now();
             for nth in schedule::block_order(points.len(), block, seed) {
                 let stream = u64::from(block - 1) * points.len() as u64 + nth as u64;
                 self.strike(&experiment, points[nth], block, Rng::stream(seed, stream))?;
+            }
+            if self.is_late(Nanos(began.elapsed().as_nanos() as u64)) {
+                break;
             }
         }
         self.conclude()
@@ -92,6 +97,7 @@ fn point(spec: &Spec, at: At, block: u32, order: &RecoverOrder, data: RecoverYie
         leased_at_ns: data.leased_at_ns,
         struck_ns: data.struck_ns,
         returned_ns: data.returned_ns,
+        delays: data.delays,
         // What a lock of the user's own promises, nobody here knows.
         may_lapse: spec.entry.family == Family::Own && data.lease_ns.is_none(),
         history: &data.history,

@@ -4,7 +4,7 @@
 //! it was closed when the sweep is over.
 
 use super::records::judge;
-use super::{Course, Limits, Over, Progress, Stop};
+use super::{Course, Limits, Progress, Stop, over};
 use crate::connect::{self, Curve};
 use crate::order::{Demand, SweepOrder, cpus};
 use crate::preflight;
@@ -53,7 +53,7 @@ impl Course<'_, '_> {
             }
             let planned = self.resolved.plan.runs.unwrap_or(USUAL_BLOCKS);
             let repeated = schedule::repeats(planned, block, self.spoilt_blocks());
-            if !self.another_block(block - repeated.min(block), took) {
+            if !self.another_block(block - repeated.min(block), took) || self.is_late(took) {
                 return self.conclude();
             }
         }
@@ -78,17 +78,13 @@ impl Course<'_, '_> {
         let usual = fitting.clamp(schedule::FEWEST_BLOCKS, USUAL_BLOCKS);
         let blocks = self.resolved.plan.runs.unwrap_or(usual);
         let takes = Nanos(block.0 * u64::from(blocks));
-        let over = Over {
-            budget,
-            because: &self.resolved.given,
-        };
         (self.hooks.progress)(Progress::Planned {
             points: curves,
             rounds: blocks as usize,
             takes,
             limits: Limits {
                 concessions: &[],
-                over: (!schedule::holds(budget, takes)).then_some(over),
+                over: over(self.resolved, !schedule::holds(budget, takes)),
             },
         });
     }

@@ -15,6 +15,8 @@ mod connect_crew;
 mod connect_figures;
 mod connect_lost;
 mod connect_watch;
+mod delays;
+mod died;
 mod during;
 mod latencies;
 mod programs;

@@ -50,7 +50,8 @@ pub struct Started {
 #[derive(Clone, Debug)]
 pub struct Restart {
     words: Vec<String>,
-    directory: PathBuf,
+    /// Its own, with its log.
+    pub directory: PathBuf,
     user: Option<User>,
     /// Where it listens.
     pub address: String,
@@ -304,13 +305,32 @@ fn is_taken(said: &str) -> bool {
     said.contains("already in use") || said.contains("could not bind")
 }
 
-/// What it said at the end.
-fn last_words(directory: &Path) -> String {
+/// Whether this line says why a server could not go on: what follows it are the
+/// consequences, line after line.
+fn is_of_a_full_disk(line: &str) -> bool {
+    line.to_ascii_lowercase()
+        .contains("no space left on device")
+}
+
+/// Whether a program in Java says here where it was.
+fn is_of_a_stack(line: &str) -> bool {
+    line.starts_with("\tat ") || line.starts_with("\t... ")
+}
+
+/// What it said at the end, or that its disk is full.
+pub fn last_words(directory: &Path) -> String {
     let text = fs::read(directory.join(LOG)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
+    if let Some(line) = text.lines().rfind(|line| is_of_a_full_disk(line)) {
+        let place = directory.parent().unwrap_or(directory).display();
+        return format!(
+            "{}; make room in {place}, or set $TMPDIR to a larger disk",
+            line.trim()
+        );
+    }
     let mut lines: Vec<&str> = text
         .lines()
-        .filter(|line| !line.trim().is_empty())
+        .filter(|line| !line.trim().is_empty() && !is_of_a_stack(line))
         .collect();
     lines.drain(..lines.len().saturating_sub(LAST_LINES));
     match lines.as_slice() {
@@ -329,6 +349,26 @@ mod tests {
         assert_eq!(last_words(place.path()), "it said nothing");
         fs::write(place.path().join(LOG), "a\nb\n\nc\nd\ne\n").unwrap();
         assert_eq!(last_words(place.path()), "b | c | d | e");
+        fs::write(
+            place.path().join(LOG),
+            "a\n\tat B.c(B.java:7)\n\t... 3 more\nd\n",
+        )
+        .unwrap();
+        assert_eq!(last_words(place.path()), "a | d");
+    }
+
+    #[test]
+    fn of_a_full_disk_the_line_that_says_so_is_told_and_what_to_do() {
+        let place = tempfile::tempdir().unwrap();
+        let log = "1\n PANIC: could not write: No space left on device\naborted\nexit 134\n2\n3\n";
+        fs::write(place.path().join(LOG), log).unwrap();
+        let said = last_words(place.path());
+        let first = "PANIC: could not write: No space left on device; make room in ";
+        assert!(said.starts_with(first), "{said}");
+        assert!(
+            said.ends_with(", or set $TMPDIR to a larger disk"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One run of `recover` from the keeper's side: an owner holds, others wait, a fault
 //! strikes, and what comes of it is noted until all have been served or the limit is over.
 
+use super::delays::Looked;
 use super::run::{Aborted, how_it_ended};
 use super::serve::Desk;
 use super::servers::Servers;
@@ -129,8 +130,12 @@ impl<'a, T: Target> Recovery<'a, T> {
             self.rest(ARRIVAL_NS)?;
         }
         self.rest(STRIKE_NS + Rng::new(self.order.seed).below(STRIKE_NS))?;
+        let looked = Looked::at(&self.concerned(None));
         let struck_ns = self.strike()?;
         let returned_ns = self.await_recovery(struck_ns.0)?;
+        let delays = self
+            .next_owner()
+            .and_then(|next| looked.since(&self.concerned(Some(next))));
         self.end_old_owner()?;
         self.serve_the_rest()?;
         let mut history: Vec<Event> = (0..self.board.processes())
@@ -152,6 +157,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             ),
             struck_ns,
             returned_ns,
+            delays,
             ramp_ns: ready - forked,
             took_ns: clock::monotonic() - ready,
             deaths: Vec::new(),
@@ -209,6 +215,25 @@ impl<'a, T: Target> Recovery<'a, T> {
             self.alive.remove(&owner);
         }
         Ok((before, after))
+    }
+
+    /// The service's processes, and of the waiters' this one, or all.
+    fn concerned(&self, waiter: Option<usize>) -> Vec<u32> {
+        let wanted = |number: usize| number != OWNER && waiter.is_none_or(|one| one == number);
+        let waiters = self.alive.iter().filter(|(_, number)| wanted(**number));
+        let waiters = waiters.map(|(pid, _)| *pid);
+        self.servers
+            .processes()
+            .into_iter()
+            .chain(waiters)
+            .collect()
+    }
+
+    /// The first waiter that was granted the lock.
+    fn next_owner(&self) -> Option<usize> {
+        let grants = (1..self.board.processes())
+            .filter_map(|waiter| Some((first(&self.board, waiter, is_grant)?.at_ns, waiter)));
+        grants.min().map(|(_, waiter)| waiter)
     }
 
     fn owner(&self) -> Option<u32> {

@@ -16,8 +16,9 @@ use jostle_sys::clock::Clock;
 use jostle_sys::cpu;
 use jostle_sys::ledger::{self, Ledger};
 use jostle_sys::limits::cgroup;
-use jostle_sys::process::{self, Forker};
+use jostle_sys::process::{self, Ended, Forker};
 use jostle_targets::{Spec, Target, Visitor, visit};
+use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Desk {
     pub forker: Forker,
     /// Where the CPU quotas that bind us, if any, are accounted.
     quotas: Vec<PathBuf>,
+    /// Children of this run that have ended and carried no workers.
+    ended: RefCell<Vec<Ended>>,
 }
 
 /// Serves until the parent goes. Returns the exit code.
@@ -70,6 +73,7 @@ impl Desk {
             clock,
             forker,
             quotas: cgroup::Cgroup::read(Path::new("/")).cpu_stats,
+            ended: RefCell::default(),
         })
     }
 
@@ -103,6 +107,8 @@ impl Desk {
     /// A run, or so many blocks of the tool's own cost.
     fn visit(&self, order: &RunOrder, cost_blocks: Option<usize>) -> Reply {
         let order = &order.clone().here(&cpu::allowed());
+        // The system may have given their numbers to others.
+        self.ended.take();
         let (spec, ledger) = match opened(&order.target) {
             Ok(opened) => opened,
             Err(failed) => return failed,
@@ -172,6 +178,17 @@ impl Desk {
             (Err(left), _) => not_removed(&left),
             (Ok(()), Ok(closed)) => Reply::Closed(Box::new(closed)),
         }
+    }
+
+    /// Keeps how children that carried no workers have ended, for [`Desk::how_ended`].
+    pub fn note_ended(&self, ended: &mut Vec<Ended>) {
+        self.ended.borrow_mut().append(ended);
+    }
+
+    /// How this child has ended in the run, if it has.
+    pub fn how_ended(&self, pid: u32) -> Option<Ended> {
+        let noted = self.ended.borrow().iter().find(|e| e.pid == pid).copied();
+        noted.or_else(|| process::reap_one(pid))
     }
 
     /// Periods so far in which a CPU quota stopped us; None without a quota.
@@ -285,10 +302,7 @@ impl Visit<'_> {
             self.spec,
             |setup| Requesting::prepare(entry, setup, order, does),
         );
-        match run.and_then(|run| self.anchored(&run)) {
-            Ok(reply) => reply,
-            Err(Aborted(text)) => Reply::Failed(text),
-        }
+        servers.outlived(run.and_then(|run| self.anchored(&run)))
     }
 
     /// A run between its two anchors.
@@ -325,9 +339,6 @@ impl Visitor for VisitLock<'_> {
             None => self.visit.anchored(&run),
             Some(blocks) => run.cost(blocks).map(Reply::Cost),
         });
-        match done {
-            Ok(reply) => reply,
-            Err(Aborted(text)) => Reply::Failed(text),
-        }
+        servers.outlived(done)
     }
 }

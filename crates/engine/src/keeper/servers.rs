@@ -5,6 +5,7 @@
 //! Targets know a server's name and protocol; the program knows its code. So
 //! that a client of a lock daemon need not contain the daemon.
 
+use super::died::death;
 use super::programs::{Restart, Site, Started};
 use super::serve::Desk;
 use jostle_sys::ledger::Ledger;
@@ -51,6 +52,8 @@ pub struct Servers<'a> {
 #[derive(Debug)]
 struct Running {
     pid: u32,
+    /// Its program.
+    name: String,
     stop: Stop,
     /// What starts it again, once it has said where it listens.
     again: Option<Again>,
@@ -112,6 +115,29 @@ impl<'a> Servers<'a> {
         each.flat_map(process::with_descendants).collect()
     }
 
+    /// Whether none was launched.
+    pub fn is_empty(&self) -> bool {
+        self.running.borrow().is_empty()
+    }
+
+    /// Those that have ended by now, and how, in words.
+    pub fn deaths(&self) -> Vec<String> {
+        let running = self.running.borrow();
+        let each = running.iter().filter_map(
+            |Running {
+                 pid, name, again, ..
+             }| {
+                let ended = self.desk.how_ended(*pid)?;
+                let directory = match again {
+                    Some(Again::Followed(restart)) => Some(restart.directory.as_path()),
+                    _ => None,
+                };
+                Some(death(name, &ended, directory))
+            },
+        );
+        each.collect()
+    }
+
     /// Stops all their processes; those that others start first, so that none is missed.
     pub fn stop_all(&self) {
         let mut stopped = Vec::new();
@@ -149,7 +175,10 @@ impl<'a> Servers<'a> {
     /// In words for the user.
     pub fn start_again(&self) -> Result<(), String> {
         let killed: Vec<Running> = self.running.take();
-        for Running { pid, again, .. } in &killed {
+        for Running {
+            pid, again, name, ..
+        } in &killed
+        {
             while !process::is_gone(*pid) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -168,6 +197,7 @@ impl<'a> Servers<'a> {
                     let pid = self.site().start_again(restart)?;
                     self.running.borrow_mut().push(Running {
                         pid,
+                        name: name.clone(),
                         stop: Stop::Kill {
                             quits: restart.quits,
                         },
@@ -208,9 +238,11 @@ impl<'a> Servers<'a> {
         }
     }
 
-    fn note(&self, Started { pid, restart }: Started) {
+    fn note(&self, name: &str, Started { pid, restart }: Started) {
+        let name = name.to_owned();
         self.running.borrow_mut().push(Running {
             pid,
+            name,
             stop: Stop::Kill {
                 quits: restart.quits,
             },
@@ -276,6 +308,7 @@ impl<'a> Servers<'a> {
         let stop = Stop::Close { _input: stop };
         let running = Running {
             pid,
+            name: server.to_owned(),
             stop,
             again: None,
         };
@@ -325,15 +358,20 @@ impl Launcher for Servers<'_> {
     }
 
     fn follow(&self, recipe: &dyn Recipe) -> Result<Launched, SetupError> {
-        self.site().follow(recipe, |started| self.note(started))
+        let name = recipe.program().file;
+        self.site()
+            .follow(recipe, |started| self.note(name, started))
     }
 
     fn follow_all(&self, recipes: &[&dyn Recipe]) -> Result<Vec<Launched>, SetupError> {
         match recipes {
             [one] => Ok(vec![self.follow(*one)?]),
-            _ => self
-                .site()
-                .follow_all(recipes, |started| self.note(started)),
+            [] => Ok(Vec::new()),
+            [first, ..] => {
+                let name = first.program().file;
+                self.site()
+                    .follow_all(recipes, |started| self.note(name, started))
+            }
         }
     }
 

@@ -130,7 +130,7 @@ pub struct Yield {
     pub errors: BTreeMap<String, u64>,
     /// The first failure of each kind, in words.
     pub messages: Vec<String>,
-    /// Workers that ended before their time, in words.
+    /// Workers and launched servers that ended before their time, in words.
     pub deaths: Vec<String>,
     /// What a specimen knows.
     pub truth: BTreeMap<String, f64>,

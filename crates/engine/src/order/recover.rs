@@ -1,7 +1,7 @@
 //! One fault of `recover`, and what it yields.
 
 use jostle_model::plan::Fault;
-use jostle_model::record::Event;
+use jostle_model::record::{Delays, Event};
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,6 +46,8 @@ pub struct RecoverYield {
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
     pub returned_ns: Option<u64>,
+    /// What was taken from the next owner and the service until they had granted.
+    pub delays: Option<Delays>,
     /// From the first fork until all were ready.
     pub ramp_ns: u64,
     /// From the first acquisition to the last process's end.

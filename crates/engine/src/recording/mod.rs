@@ -4,10 +4,11 @@
 pub mod recorder;
 pub mod tally;
 
-use crate::grants::Logs;
+use crate::grants::{Logs, Pen};
 use crate::order::RunOrder;
 use crate::page::Shared;
-use crate::witness::Witness;
+use crate::witness::{Guard, Witness};
+use jostle_stats::rng::Rng;
 use jostle_sys::clock::Clock;
 
 /// What the notes of all workers of a run are taken with.
@@ -23,4 +24,22 @@ pub struct Common<'a> {
     pub witness: &'a Witness,
     /// Where they log their grants.
     pub logs: &'a Logs,
+}
+
+impl<'a> Common<'a> {
+    /// By which the witness watches this worker.
+    fn guard(&self, worker: usize) -> Guard<'a> {
+        let page = self.shared.page(worker);
+        self.witness.guard(worker, page, self.order.seed)
+    }
+
+    /// With which this worker logs its grants.
+    fn pen(&self, worker: usize) -> Pen<'a> {
+        self.logs.pen(worker)
+    }
+
+    /// This worker's own random numbers.
+    fn rng(&self, worker: usize) -> Rng {
+        Rng::stream(self.order.seed, worker as u64)
+    }
 }

@@ -65,24 +65,17 @@ impl<'a> Recorder<'a> {
         worker: usize,
         figures: usize,
     ) -> Recorder<'a> {
-        let Common {
-            order,
-            clock,
-            shared,
-            witness,
-            logs,
-        } = common;
-        let page = shared.page(worker);
+        let shared = common.shared;
         Recorder {
-            order,
+            order: common.order,
             contend,
-            clock,
+            clock: common.clock,
             shared,
-            page,
+            page: shared.page(worker),
             figures: shared.page(figures),
-            guard: witness.guard(worker, page, order.seed),
-            pen: logs.pen(worker),
-            rng: Rng::stream(order.seed, worker as u64),
+            guard: common.guard(worker),
+            pen: common.pen(worker),
+            rng: common.rng(worker),
             to_monotonic: shared.to_monotonic().load(Relaxed),
             last_resort_ns: shared.last_resort().load(Relaxed),
             gap: 0,

@@ -126,30 +126,24 @@ impl<'a> Tally<'a> {
         worker: usize,
         figures: usize,
     ) -> Tally<'a> {
-        let Common {
-            order,
-            clock,
-            shared,
-            witness,
-            logs,
-        } = common;
-        let page = shared.page(worker);
+        let order = common.order;
+        let page = common.shared.page(worker);
         page.set(Word::Stage, Stage::Working as u64);
         let full = order.measure == Measure::Full;
         Tally {
             order,
             counted,
             operations: counted.operations(),
-            clock,
+            clock: common.clock,
             page,
-            figures: shared.page(figures),
-            guard: witness.guard(worker, page, order.seed),
-            pen: logs.pen(worker),
+            figures: common.shared.page(figures),
+            guard: common.guard(worker),
+            pen: common.pen(worker),
             worker,
             stamps: Stamps {
                 every: if full { order.stamp_every } else { 0 },
                 gap: 0,
-                rng: Rng::stream(order.seed, worker as u64),
+                rng: common.rng(worker),
             },
             full,
             meets: full && order.is_contended_stream(),

@@ -2,7 +2,7 @@
 //! and the beginning of a reply whose rest has not come.
 
 use jostle_targets::Traffic;
-use jostle_targets::remote::Stream;
+use jostle_targets::stream::Stream;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -68,6 +68,10 @@ impl Link {
                 Err(error) => return Err(error),
             }
         }
+        match (&self.stream).flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            flushed => flushed?,
+        }
         if self.sent > 0 {
             self.traffic.sent(self.sent);
         }
@@ -110,6 +114,11 @@ impl Link {
         if !rest.is_empty() {
             self.kept.extend_from_slice(rest);
         }
+    }
+
+    /// The connection, to end it.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// What was said so far.

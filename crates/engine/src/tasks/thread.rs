@@ -80,7 +80,7 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
         crew: &Crew<'a, T>,
         contend: Option<&ContendOrder>,
         first: usize,
-        tasks: Vec<(jostle_targets::remote::Stream, J)>,
+        tasks: Vec<(jostle_targets::stream::Stream, J)>,
     ) -> io::Result<GeneratorThread<'a, J>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let count = tasks.len();
@@ -365,10 +365,10 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
             }
         }
         let done = || self.tasks.iter().filter(|task| task.state == State::Done);
-        done().for_each(|task| surplus::end(&task.link));
+        done().for_each(|task| task.link.stream().end());
         let until = clock::monotonic() + surplus::END_PATIENCE.as_nanos() as u64;
         let mut well = true;
-        for task in done().filter(|task| !surplus::ends_silently(&task.link, until)) {
+        for task in done().filter(|task| !task.link.stream().ends_silently(until)) {
             let error = surplus::error(task.job.name());
             task.job.page().fail(error.errno, &error.to_string());
             well = false;

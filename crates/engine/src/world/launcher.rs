@@ -34,15 +34,14 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Launched> {
 }
 
 impl Launched {
-    /// Why this build does nothing in such a job, if so.
+    /// Why a jostle that is not linked with MPI does nothing in such a job, if so.
     pub fn refusal(self) -> Option<String> {
-        let alone = self.size == 1 || cfg!(feature = "mpi");
-        (!alone).then(|| {
+        (self.size > 1).then(|| {
             format!(
                 "a launcher has started {} ranks, and this jostle was built without MPI, so \
-                 that each would measure by itself: build it with `cargo build --release \
-                 --features mpi` (Debian: libopenmpi-dev, openmpi-bin, libclang-dev), or start \
-                 it without the launcher",
+                 that each would measure by itself: install the package jostle-mpi, or build \
+                 `cargo build --release -p jostle-mpi` (Debian: libopenmpi-dev, openmpi-bin, \
+                 libclang-dev) and launch `jostle-mpi`, or start this one without the launcher",
                 self.size
             )
         })

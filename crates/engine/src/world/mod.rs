@@ -26,7 +26,7 @@ use std::time::Duration;
 
 pub use ceilings::takes as ceilings_take;
 pub use launcher::{Launched, launched};
-pub use ranks::{Joined, Rank, join};
+pub use ranks::{Joined, Link, LinkError, Rank, join};
 pub use rows::rows;
 pub use sweeps::{Step, rows as step_rows};
 

@@ -29,7 +29,7 @@ pub use judged::{Figure, Judged};
 pub use point::{
     Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
 };
-pub use recovery::{Event, Recovery, What};
+pub use recovery::{Delays, Event, Recovery, What};
 pub use spread::{GeneratorProcess, Spread, ThreadLoad};
 pub use verdict::{Bound, Claim, Is, LimitedBy, Reason, Verdict};
 

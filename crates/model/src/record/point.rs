@@ -222,7 +222,7 @@ pub struct Point {
     /// The first failure of each kind, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub messages: Vec<String>,
-    /// Workers that ended before their time, in words.
+    /// Workers and launched servers that ended before their time, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub deaths: Vec<String>,
     /// Ten equal slices of the window.

@@ -35,6 +35,10 @@ pub struct Recovery {
     /// was none within the limit, or the service kept the lock for its owner.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next_grant_ns: Option<u64>,
+    /// What was taken from the next owner and the service until the next grant; absent
+    /// without `next_grant_ns`, or without the kernel's schedstat.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delays: Option<Delays>,
     /// The next grant came after the owner's own release, by so much.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub after_release_ns: Option<u64>,
@@ -65,6 +69,15 @@ pub struct Recovery {
     pub served: u64,
     /// What happened, in the order of time.
     pub history: Vec<Event>,
+}
+
+/// CPU time that was taken from some processes between two looks at them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delays {
+    /// How long their threads were ready to run and had no CPU, summed.
+    pub waited_for_cpu_ns: u64,
+    /// What the hypervisor took of all CPUs, counted in ticks.
+    pub stolen_ns: u64,
 }
 
 /// One event.

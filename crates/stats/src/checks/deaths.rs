@@ -1,4 +1,4 @@
-//! Did every worker live to the end of the window?
+//! Did every worker, and every server that jostle launched, live to the end of the window?
 
 use super::{Check, EVERYTHING, Evidence, Found, seen};
 use jostle_model::record::{Is, Reason};
@@ -9,13 +9,14 @@ const MOST: usize = 0;
 /// The check.
 pub static CHECK: Check = Check {
     name: "deaths",
-    asks: "Did a worker end before its time?",
+    asks: "Did a worker, or a server that jostle launched, end before its time?",
     unit: "deaths",
     threshold: || format!("more than {MOST}: INVALID"),
     source: "the figures are those of the workers that were asked for, or of nothing",
     fooled_by: "nothing known; processes are reaped one by one with their cause",
     advice: "find out who killed it: the sentence names the signal (SIGKILL is often the kernel's \
-             out-of-memory killer; see `dmesg`)",
+             out-of-memory killer; see `dmesg`), and of a server that ended by itself its last \
+             lines",
     words: seen,
     judge,
 };

@@ -126,6 +126,7 @@ mod tests {
             struck_by_ns,
             returned_at_ns: None,
             next_grant_ns: Some(100),
+            delays: None,
             after_release_ns: None,
             after_lease_ns: None,
             after_return_ns: None,

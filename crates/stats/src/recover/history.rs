@@ -7,7 +7,7 @@
 //! fault takes from its victim what the lock does not promise to keep.
 
 use jostle_model::plan::Fault;
-use jostle_model::record::{Event, Exclusion, Recovery, What};
+use jostle_model::record::{Delays, Event, Exclusion, Recovery, What};
 
 /// Clocks of two hosts may drift apart by so many millionths within a lease.
 const DRIFT: f64 = 200e-6;
@@ -35,6 +35,8 @@ pub struct Seen<'a> {
     pub struck_ns: (u64, u64),
     /// When what was struck went on.
     pub returned_ns: Option<u64>,
+    /// What was taken from the next owner and the service until then.
+    pub delays: Option<Delays>,
     /// Whether nobody knows if the lock has a lease.
     pub may_lapse: bool,
     /// In the order of time.
@@ -81,6 +83,7 @@ pub fn found(seen: &Seen<'_>) -> (Recovery, Exclusion) {
         struck_by_ns: seen.struck_ns.1,
         returned_at_ns: seen.returned_ns,
         next_grant_ns: by_itself.map(|at| at - struck),
+        delays: seen.delays.filter(|_| lost),
         after_release_ns: at
             .zip(release)
             .filter(|_| !lost)
@@ -322,6 +325,7 @@ mod tests {
                 Fault::Kill => None,
                 _ => Some(1_200 * MS),
             },
+            delays: None,
             may_lapse: false,
             history,
         }

@@ -11,7 +11,7 @@ pub use words::sentences;
 use crate::intervals::median;
 use crate::summary::PointSummary;
 use jostle_model::plan::Fault;
-use jostle_model::record::Recovery;
+use jostle_model::record::{Delays, Recovery};
 
 /// All runs of a target and fault.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,10 @@ pub struct Summary {
     pub median_ns: Option<f64>,
     /// The longest; absent where a run had no such grant.
     pub worst_ns: Option<f64>,
+    /// The longest but for one run in a hundred; absent for fewer runs, or as above.
+    pub nearly_all_ns: Option<f64>,
+    /// What was taken from the next owner and the service in the longest.
+    pub worst_delays: Option<Delays>,
     /// Runs in which the lock stayed its owner's, and was handed on by its release.
     pub kept: usize,
     /// Runs without any further grant.
@@ -95,6 +99,7 @@ impl Summary {
             .collect();
         granted_ns.sort_by(f64::total_cmp);
         let all = granted_ns.len() == runs.len();
+        let longest = runs.iter().max_by_key(|run| run.next_grant_ns);
         let kept = runs.iter().filter(|run| run.after_release_ns.is_some());
         let of = |figure: fn(&Recovery) -> Option<u64>| -> Vec<f64> {
             let values = runs.iter().filter_map(|run| figure(run));
@@ -111,6 +116,8 @@ impl Summary {
             runs: runs.len(),
             median_ns: censored_median(&granted_ns, runs.len()),
             worst_ns: granted_ns.last().copied().filter(|_| all),
+            nearly_all_ns: nearly_all(&granted_ns, runs.len()),
+            worst_delays: longest.and_then(|run| run.delays).filter(|_| all),
             granted_ns,
             kept: kept.count(),
             never: runs
@@ -139,6 +146,14 @@ fn censored_median(known: &[f64], runs: usize) -> Option<f64> {
     }
 }
 
+/// The 99th percentile, nearest rank, of `runs` values of which these, ascending, are
+/// known, and all others are greater; None under a hundred runs, and where it is one of
+/// the others.
+fn nearly_all(known: &[f64], runs: usize) -> Option<f64> {
+    let rank = (runs * 99).div_ceil(100);
+    known.get(rank - 1).copied().filter(|_| runs >= 100)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +170,25 @@ mod tests {
         ];
         for (known, runs, median) in table {
             assert_eq!(censored_median(known, runs), median, "{known:?} of {runs}");
+        }
+    }
+
+    #[test]
+    fn one_run_in_a_hundred_may_take_longer() {
+        let known: Vec<f64> = (1..=200).map(f64::from).collect();
+        let table = [
+            (100, 100, Some(99.0)),
+            (200, 200, Some(198.0)),
+            (101, 101, Some(100.0)),
+            // The hundredth had no such grant: it counts as longer.
+            (99, 100, Some(99.0)),
+            (98, 100, None),
+            (99, 99, None),
+            (1, 1, None),
+        ];
+        for (granted, runs, expected) in table {
+            let found = nearly_all(&known[..granted], runs);
+            assert_eq!(found, expected, "{granted} of {runs}");
         }
     }
 

@@ -3,16 +3,33 @@
 use super::{Of, Summary};
 use crate::closing::targets;
 use crate::summary::PointSummary;
-use jostle_model::plan::Fault;
+use jostle_model::plan::{Fault, Plan};
+use jostle_model::record::Delays;
+
+/// A worst run that took so many times the median is told with what its machine took.
+const SLOW: f64 = 3.0;
 
 /// One sentence for each target.
-pub fn sentences(points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let said = targets(points).into_iter().filter_map(|target| {
-        let of_target = points.iter().filter(|point| point.target == target);
-        let parts: Vec<String> = of_target.filter_map(part).collect();
+        let of_target = || points.iter().filter(|point| point.target == target);
+        let mut parts: Vec<String> = of_target().filter_map(part).collect();
+        let asked_ns = plan.lease.map(|lease| lease.0);
+        parts.extend(of_target().find_map(|point| longer_lease(asked_ns?, point)));
         (!parts.is_empty()).then(|| (target.to_owned(), format!("{}.", parts.join("; "))))
     });
     said.collect()
+}
+
+/// A service may grant no lease as short as was asked for.
+fn longer_lease(asked_ns: u64, point: &PointSummary<'_>) -> Option<String> {
+    let first = point.runs.iter().find_map(|run| run.recovery.as_deref())?;
+    let granted_ns = first.lease_ns.filter(|granted| *granted != asked_ns)?;
+    Some(format!(
+        "its lease was of {}, where {} was asked for",
+        time(granted_ns as f64),
+        time(asked_ns as f64)
+    ))
 }
 
 fn part(point: &PointSummary<'_>) -> Option<String> {
@@ -58,9 +75,17 @@ fn became(summary: &Summary) -> String {
         );
     };
     let mut text = format!(
-        "the next grant came within {} (median; {} at most)",
+        "the next grant came within {} (median; {}{} at most{})",
         time(median),
-        time(worst)
+        summary.nearly_all_ns.map_or(String::new(), |ns| format!(
+            "{} in 99 of 100 runs, ",
+            time(ns)
+        )),
+        time(worst),
+        summary
+            .worst_delays
+            .filter(|_| worst > SLOW * median)
+            .map_or(String::new(), delayed),
     );
     if let Some(two) = summary.two_believed_ns {
         text += &format!(
@@ -79,6 +104,16 @@ fn became(summary: &Summary) -> String {
         );
     }
     text
+}
+
+/// Why one run may have taken so long: what its machine took from it.
+fn delayed(delays: Delays) -> String {
+    let waited = time(delays.waited_for_cpu_ns as f64);
+    let stolen = match delays.stolen_ns {
+        0 => String::new(),
+        ns => format!(", and the hypervisor took {}", time(ns as f64)),
+    };
+    format!(", when next owner and service waited {waited} for a CPU{stolen}")
 }
 
 fn of(of: Of, all: &str, none: &str) -> String {
@@ -101,5 +136,56 @@ fn time(nanos: f64) -> String {
         v if v < 10.0 => format!("{v:.2} {unit}"),
         v if v < 100.0 => format!("{v:.1} {unit}"),
         v => format!("{v:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(worst_ns: f64, runs: usize) -> Summary {
+        Summary {
+            fault: Fault::Kill,
+            runs,
+            granted_ns: Vec::new(),
+            median_ns: Some(1e6),
+            worst_ns: Some(worst_ns),
+            nearly_all_ns: (runs >= 100).then_some(2e6),
+            worst_delays: Some(Delays {
+                waited_for_cpu_ns: 8_200_000,
+                stolen_ns: 0,
+            }),
+            kept: 0,
+            never: 0,
+            within_ns: 30,
+            after_release_ns: None,
+            after_lease_ns: None,
+            after_return_ns: None,
+            two_believed_ns: None,
+            told: Of::default(),
+            refused: Of::default(),
+            in_order: Of::default(),
+        }
+    }
+
+    #[test]
+    fn a_worst_run_beyond_the_others_is_told_with_what_its_machine_took() {
+        assert_eq!(
+            became(&summary(3e6, 10)),
+            "the next grant came within 1.00 ms (median; 3.00 ms at most)"
+        );
+        let mut slow = summary(9e6, 100);
+        assert_eq!(
+            became(&slow),
+            "the next grant came within 1.00 ms (median; 2.00 ms in 99 of 100 runs, 9.00 ms at \
+             most, when next owner and service waited 8.20 ms for a CPU)"
+        );
+        slow.worst_delays = Some(Delays {
+            waited_for_cpu_ns: 0,
+            stolen_ns: 10_000_000,
+        });
+        assert!(became(&slow).ends_with(
+            "when next owner and service waited 0.00 us for a CPU, and the hypervisor took 10.0 ms)"
+        ));
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::http_head::Head;
 use crate::names::Names;
+use crate::steps::Limit;
 use crate::wire::{
     Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
 };
@@ -96,13 +97,6 @@ enum Step {
     Watch(u64),
     Take,
     GiveBack,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    Try,
-    Never,
-    Until(u64),
 }
 
 impl Call {
@@ -243,12 +237,7 @@ impl ConsulWire {
     }
 
     fn is_late(&self) -> bool {
-        self.gives_up
-            || match self.limit {
-                Limit::Never => false,
-                Limit::Try => true,
-                Limit::Until(time) => clock::monotonic() >= time,
-            }
+        self.gives_up || self.limit.is_over()
     }
 
     /// The name of what is awaited.
@@ -415,11 +404,7 @@ impl Wire for ConsulWire {
         self.gives_up = false;
         self.next = None;
         self.delayed_until = None;
-        self.limit = match asking {
-            Asking::Try => Limit::Try,
-            Asking::Block => Limit::Never,
-            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
-        };
+        self.limit = asking.into();
         self.look(out);
     }
 

@@ -5,7 +5,8 @@
 //! where a server is gone; and a thread for each of a thousand workers is what they
 //! would take. HTTP/2 is the crate `h2`'s, the messages are `prost`'s.
 
-use crate::remote::{Address, Stream};
+use super::carrier::Carrier;
+use crate::address::Address;
 use crate::{SetupError, Traffic};
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -15,13 +16,11 @@ use jostle_sys::signal;
 use prost::Message;
 use std::cell::Cell;
 use std::future::Future;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
@@ -30,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest message that is believed.
 const LONGEST: usize = 1 << 24;
+
+/// What servers want to be told that HTTP/2 is spoken behind TLS.
+const PROTOCOL: &str = "h2";
 
 /// gRPC's head of a message: whether it is compressed, and its length.
 const HEAD: usize = 5;
@@ -41,13 +43,18 @@ pub enum Failure {
     Interrupted,
     /// Its time was over.
     Late,
+    /// The connection is gone.
+    Ended(String),
     /// What the server or the connection said.
     Said(String),
 }
 
 impl From<h2::Error> for Failure {
     fn from(error: h2::Error) -> Failure {
-        Failure::Said(error.to_string())
+        match error.is_io() {
+            true => Failure::Ended(error.to_string()),
+            false => Failure::Said(error.to_string()),
+        }
     }
 }
 
@@ -56,7 +63,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Interrupted => f.write_str("interrupted"),
             Failure::Late => f.write_str("no answer in time"),
-            Failure::Said(text) => f.write_str(text),
+            Failure::Ended(text) | Failure::Said(text) => f.write_str(text),
         }
     }
 }
@@ -66,6 +73,7 @@ pub struct Channel {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
     bell: UnixStream,
+    scheme: &'static str,
     authority: String,
     /// Of a server that wants to know who asks.
     token: Option<String>,
@@ -86,23 +94,22 @@ impl Channel {
     /// In words for the user.
     pub fn open(address: &Address) -> Result<Channel, SetupError> {
         let say = |said: String| SetupError(format!("etcd at {address}: {said}"));
-        let Stream::Tcp(stream) = address.connect()? else {
-            return Err(say("it has no address".to_owned()));
-        };
+        let stream = address.secured(address.connect_plainly()?, Some(PROTOCOL))?;
         let system = |error: std::io::Error| say(error.to_string());
-        stream.set_nonblocking(true).map_err(system)?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
         let carried = Arc::new(AtomicU64::new(0));
         let (requests, bell) = runtime.block_on(async {
-            let stream = Counted {
-                stream: tokio::net::TcpStream::from_std(stream).map_err(system)?,
-                carried: Arc::clone(&carried),
-            };
+            let stream = Carrier::new(stream, Arc::clone(&carried)).map_err(system)?;
             let shake = tokio::time::timeout(PATIENCE, h2::client::handshake(stream)).await;
             let (requests, connection) = shake
                 .map_err(|_| say(Failure::Late.to_string()))?
-                .map_err(|error| say(format!("it does not speak HTTP/2: {error}")))?;
+                .map_err(|error| {
+                    say(format!(
+                        "it does not speak HTTP/2: {error}{}",
+                        hint(address)
+                    ))
+                })?;
             tokio::spawn(async move {
                 // What ends it shows in the calls.
                 let _ = connection.await;
@@ -116,6 +123,10 @@ impl Channel {
             runtime,
             requests,
             bell,
+            scheme: match address {
+                Address::Tls(..) => "https",
+                _ => "http",
+            },
             authority: address.to_string(),
             token: None,
             calls: Cell::new(0),
@@ -208,7 +219,7 @@ impl Channel {
         request: &impl Message,
         ends: bool,
     ) -> Result<(SendStream<Bytes>, Answers), Failure> {
-        let mut head = Request::post(format!("http://{}{path}", self.authority))
+        let mut head = Request::post(format!("{}://{}{path}", self.scheme, self.authority))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
         if let Some(token) = &self.token {
@@ -250,65 +261,11 @@ impl Channel {
     }
 }
 
-/// A connection whose bytes of both directions are counted.
-struct Counted {
-    stream: tokio::net::TcpStream,
-    carried: Arc<AtomicU64>,
-}
-
-impl Counted {
-    fn count(&self, written: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(count)) = written {
-            self.carried.fetch_add(*count as u64, Relaxed);
-        }
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, into);
-        let came = into.filled().len() - before;
-        self.carried.fetch_add(came as u64, Relaxed);
-        read
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.count(&written);
-        written
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.count(&written);
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+/// What to try where a server ends the connection at the first word.
+pub fn hint(address: &Address) -> String {
+    match address {
+        Address::Tls(..) => String::new(),
+        plain => format!("; one that wants TLS is etcd:https://{plain}"),
     }
 }
 

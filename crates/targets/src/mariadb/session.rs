@@ -2,6 +2,7 @@
 
 use super::wire::{complaint, decode, packet, query};
 use crate::SetupError;
+use crate::address::Address;
 use crate::login::{Login, version};
 use crate::remote::Client;
 use crate::wire::{Decoded, Reply};
@@ -10,6 +11,7 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 /// LONG_PASSWORD, PROTOCOL_41, SECURE_CONNECTION and PLUGIN_AUTH.
 const CAPABILITIES: u32 = 0x1 | 0x200 | 0x8000 | 0x8_0000;
 const WITH_DATABASE: u32 = 0x8;
+const TLS: u32 = 0x800;
 
 /// utf8mb4_general_ci.
 const CHARSET: u8 = 45;
@@ -24,24 +26,45 @@ const FULL: u16 = 1040;
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
 pub fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
-    let mut client = Client::connect(&login.address)?;
+    let told = |said: String| SetupError(format!("MariaDB at {}: {said}", login.address));
+    let mut client = Client::connect_plainly(&login.address)?;
     client.be_patient()?;
-    let version = authenticate(&mut client, login)
-        .map_err(|said| SetupError(format!("MariaDB at {}: {said}", login.address)))?;
+    // The server speaks first.
+    let greeting = heard(&mut client).map_err(told)?;
+    let greeting = greeted(&greeting).map_err(told)?;
+    let mut number = 1;
+    if let Address::Tls(..) = login.address {
+        ask_for_tls(&mut client, login, &greeting).map_err(told)?;
+        client = client.secure(&login.address)?;
+        number += 1;
+    }
+    authenticate(&mut client, login, &greeting.salt, number).map_err(told)?;
     client.be_endless()?;
-    Ok((client, version))
+    Ok((client, greeting.version))
 }
 
-fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, String> {
+/// The beginning of the answer to the greeting, which the server takes as a request for TLS;
+/// it does not answer before.
+fn ask_for_tls(client: &mut Client, login: &Login, greeting: &Greeting) -> Result<(), String> {
+    if greeting.capabilities & TLS == 0 {
+        return Err(
+            "it does no TLS (`@@have_ssl`); leave TLS out of the address, or set up \
+                    ssl_cert and ssl_key there"
+                .to_owned(),
+        );
+    }
+    client.request = framed(1, &response_head(login));
+    let said = client.tell("SSLRequest");
+    said.map_err(|error| error.to_string())
+}
+
+/// `number`: the next packet's.
+fn authenticate(client: &mut Client, login: &Login, salt: &[u8], number: u8) -> Result<(), String> {
     let password = login.password.as_deref().unwrap_or_default();
-    // The server speaks first.
-    client.request.clear();
-    let greeting = heard(client)?;
-    let (version, salt) = greeted(&greeting).ok_or("its greeting is none of MariaDB's")?;
-    client.request = framed(1, &response(login, &scrambled(password, &salt)));
+    client.request = framed(number, &response(login, &scrambled(password, salt)));
     let mut answer = heard(client)?;
     if let Some(asked) = answer.strip_prefix(b"\xfe") {
-        // Another way, or the same with another salt; the third packet from the server.
+        // Another way, or the same with another salt.
         let mut words = asked.splitn(2, |byte| *byte == 0);
         let (way, salt) = (words.next().unwrap_or_default(), words.next());
         if way != NATIVE {
@@ -55,11 +78,11 @@ fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, Strin
         let salt = salt
             .and_then(|salt| salt.get(..20))
             .ok_or("it sent no salt")?;
-        client.request = framed(3, &scrambled(password, salt));
+        client.request = framed(number + 2, &scrambled(password, salt));
         answer = heard(client)?;
     }
     match answer.first() {
-        Some(0) => Ok(version),
+        Some(0) => Ok(()),
         _ => Err("its answer to the password is none of MariaDB's".to_owned()),
     }
 }
@@ -92,8 +115,21 @@ fn refusal(payload: &[u8]) -> String {
     format!("{text} ({}){remedy}", number.unwrap_or_default())
 }
 
-/// Version and salt of a greeting of version 10.
-fn greeted(greeting: &[u8]) -> Option<(Option<f64>, Vec<u8>)> {
+/// What the server says first.
+#[derive(Debug, PartialEq)]
+struct Greeting {
+    version: Option<f64>,
+    /// The lower half of what it can do.
+    capabilities: u32,
+    salt: Vec<u8>,
+}
+
+fn greeted(greeting: &[u8]) -> Result<Greeting, String> {
+    parts(greeting).ok_or_else(|| "its greeting is none of MariaDB's".to_owned())
+}
+
+/// A greeting of version 10.
+fn parts(greeting: &[u8]) -> Option<Greeting> {
     let rest = greeting.strip_prefix(b"\x0a")?;
     let end = rest.iter().position(|byte| *byte == 0)?;
     let text = std::str::from_utf8(&rest[..end]).ok()?;
@@ -103,25 +139,37 @@ fn greeted(greeting: &[u8]) -> Option<(Option<f64>, Vec<u8>)> {
     // The connection's number, then the salt in two parts.
     let first = rest.get(end + 5..end + 13)?;
     let second = rest.get(end + 32..end + 44)?;
-    Some((version(text), [first, second].concat()))
+    let capabilities = rest.get(end + 14..end + 16)?;
+    Some(Greeting {
+        version: version(text),
+        capabilities: u32::from(u16::from_le_bytes(capabilities.try_into().ok()?)),
+        salt: [first, second].concat(),
+    })
 }
 
-fn response(login: &Login, password: &[u8]) -> Vec<u8> {
-    let database = login.path.as_deref();
-    let capabilities = match database {
-        Some(_) => CAPABILITIES | WITH_DATABASE,
-        None => CAPABILITIES,
-    };
+fn response_head(login: &Login) -> Vec<u8> {
+    let mut capabilities = CAPABILITIES;
+    if login.path.is_some() {
+        capabilities |= WITH_DATABASE;
+    }
+    if let Address::Tls(..) = login.address {
+        capabilities |= TLS;
+    }
     let mut out = Vec::new();
     out.extend_from_slice(&capabilities.to_le_bytes());
     out.extend_from_slice(&(1u32 << 24).to_le_bytes());
     out.push(CHARSET);
     out.extend_from_slice(&[0; 23]);
+    out
+}
+
+fn response(login: &Login, password: &[u8]) -> Vec<u8> {
+    let mut out = response_head(login);
     out.extend_from_slice(login.user.as_deref().unwrap_or("root").as_bytes());
     out.push(0);
     out.push(password.len() as u8);
     out.extend_from_slice(password);
-    if let Some(database) = database {
+    if let Some(database) = login.path.as_deref() {
         out.extend_from_slice(database.as_bytes());
         out.push(0);
     }
@@ -177,15 +225,16 @@ mod tests {
         let greeting = [
             &b"\x0a5.5.5-10.11.19-MariaDB-0+deb12u1\0"[..],
             b"\x07\0\0\0abcdefgh\0",
-            &[0; 2 + 1 + 2 + 2 + 1 + 10],
+            &[0x02, 0x8a],
+            &[0; 1 + 2 + 2 + 1 + 10],
             b"ijklmnopqrst\0mysql_native_password\0",
         ]
         .concat();
-        let (version, salt) = greeted(&greeting).unwrap();
-        assert_eq!(version, Some(10.011));
-        assert_eq!(salt, b"abcdefghijklmnopqrst");
+        let read = parts(&greeting).unwrap();
+        assert_eq!((read.version, read.capabilities), (Some(10.011), 0x8a02));
+        assert_eq!(read.salt, b"abcdefghijklmnopqrst");
         for cut in 0..greeting.len() - 24 {
-            assert_eq!(greeted(&greeting[..cut]), None, "{cut}");
+            assert_eq!(parts(&greeting[..cut]), None, "{cut}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::wire::{Complaint, EXECUTE, SYNC, decode, message};
 use crate::SetupError;
+use crate::address::Address;
 use crate::login::{Login, version};
 use crate::remote::Client;
 use crate::wire::{Decoded, Reply};
@@ -11,6 +12,9 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 
 /// Protocol 3.0.
 const PROTOCOL: u32 = 3 << 16;
+
+/// The number of SSLRequest.
+const TLS_REQUEST: u32 = 80_877_103;
 
 /// As libpq, where nothing is said.
 const USUAL_USER: &str = "postgres";
@@ -29,12 +33,32 @@ pub struct Statement {
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
 pub fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
-    let mut client = Client::connect(&login.address)?;
+    let mut client = secured(Client::connect_plainly(&login.address)?, &login.address)?;
     client.be_patient()?;
     let version = authenticate(&mut client, login)
         .map_err(|said| SetupError(format!("PostgreSQL at {}: {said}", login.address)))?;
     client.be_endless()?;
     Ok((client, version))
+}
+
+/// Asks for TLS where the address does, before anything else is said.
+fn secured(mut client: Client, address: &Address) -> Result<Client, SetupError> {
+    let Address::Tls(..) = address else {
+        return Ok(client);
+    };
+    let told = |said: &str| SetupError(format!("PostgreSQL at {address}: {said}"));
+    client.be_patient()?;
+    client.request = [8u32, TLS_REQUEST].map(u32::to_be_bytes).concat();
+    let answer = client.call("SSLRequest", true, |input, _| {
+        Ok(input.first().map(|_| (Reply::Text(&input[..1]), 1)))
+    });
+    match answer.map_err(|error| told(&error.to_string()))? {
+        Some(Reply::Text(b"S")) => client.secure(address),
+        Some(Reply::Text(b"N")) => Err(told(
+            "it does no TLS (`ssl = off`); leave TLS out of the address, or set it up there",
+        )),
+        _ => Err(told("its answer to a request for TLS is none")),
+    }
 }
 
 fn authenticate(client: &mut Client, login: &Login) -> Result<Option<f64>, String> {

@@ -2,6 +2,7 @@
 //! answer or message.
 
 use crate::names::{self, Names};
+use crate::steps::{self, Framed, Limit, Steps};
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Mode, surplus};
 use jostle_resp::request::encode;
@@ -34,10 +35,7 @@ pub struct Frame<'a> {
 ///
 /// # Errors
 /// EPROTO in the name of `call` where it is none.
-pub fn frame<'a>(
-    input: &'a [u8],
-    call: &'static str,
-) -> Result<Option<(Frame<'a>, usize)>, CallError> {
+pub fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
     let (mut at, mut missing, mut pieces) = (0, 1u64, 0);
     let mut whole = Frame {
         push: None,
@@ -108,13 +106,6 @@ enum Step {
     Subscribe,
     GiveBack,
     Leave,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    Try,
-    Never,
-    Until(u64),
 }
 
 impl RedissonWire {
@@ -191,12 +182,41 @@ impl RedissonWire {
     }
 
     fn is_late(&self) -> bool {
-        self.gives_up
-            || match self.limit {
-                Limit::Never => false,
-                Limit::Try => true,
-                Limit::Until(time) => clock::monotonic() >= time,
-            }
+        self.gives_up || self.limit.is_over()
+    }
+}
+
+/// `UUID:THREAD`, of 32 hexadecimal digits.
+fn worker(digits: &str) -> Vec<u8> {
+    let mut rest = digits;
+    let parts = [8, 4, 4, 4, 12].map(|length| {
+        let (part, after) = rest.split_at(length);
+        rest = after;
+        part
+    });
+    format!("{}:1", parts.join("-")).into_bytes()
+}
+
+/// When a lease is over that has so much left; never, where it has no end.
+fn until(left_ms: i64) -> u64 {
+    match u64::try_from(left_ms) {
+        Ok(left_ms) => clock::monotonic().saturating_add(left_ms.saturating_mul(1_000_000)),
+        Err(_) => u64::MAX,
+    }
+}
+
+/// The worker was not the owner any more when it was to give up the lock.
+const LAPSED: CallError = CallError {
+    call: SCRIPT,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the lease was over before the release"),
+};
+
+impl Steps for RedissonWire {
+    type Frame<'a> = Frame<'a>;
+
+    fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
+        frame(input, call)
     }
 
     /// Whether a frame is what is awaited, or an error in its place.
@@ -221,7 +241,6 @@ impl RedissonWire {
         Ok(word == awaited && channel == self.channel(self.key))
     }
 
-    /// What a frame that was awaited means for the attempt.
     fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
         if let Reply::Error(text) = frame.reply {
             return Err(refused(self.call(), text));
@@ -257,7 +276,6 @@ impl RedissonWire {
         Ok(Answer::Pending)
     }
 
-    /// The name of what is awaited.
     fn call(&self) -> &'static str {
         match self.state {
             State::Subscribing => "SUBSCRIBE",
@@ -266,43 +284,10 @@ impl RedissonWire {
         }
     }
 
-    /// The frame that is awaited, of all that have come.
-    fn awaited<'a>(&self, frames: &mut &'a [u8]) -> Result<Option<Frame<'a>>, CallError> {
-        while let Some((frame, length)) = frame(frames, self.call())? {
-            *frames = &frames[length..];
-            if self.awaits(&frame)? {
-                return Ok(Some(frame));
-            }
-        }
-        Ok(None)
+    fn rest(&mut self) {
+        self.state = State::Idle;
     }
 }
-
-/// `UUID:THREAD`, of 32 hexadecimal digits.
-fn worker(digits: &str) -> Vec<u8> {
-    let mut rest = digits;
-    let parts = [8, 4, 4, 4, 12].map(|length| {
-        let (part, after) = rest.split_at(length);
-        rest = after;
-        part
-    });
-    format!("{}:1", parts.join("-")).into_bytes()
-}
-
-/// When a lease is over that has so much left; never, where it has no end.
-fn until(left_ms: i64) -> u64 {
-    match u64::try_from(left_ms) {
-        Ok(left_ms) => clock::monotonic().saturating_add(left_ms.saturating_mul(1_000_000)),
-        Err(_) => u64::MAX,
-    }
-}
-
-/// The worker was not the owner any more when it was to give up the lock.
-const LAPSED: CallError = CallError {
-    call: SCRIPT,
-    errno: Errno::TIMEDOUT.raw_os_error(),
-    said: Some("the lease was over before the release"),
-};
 
 impl Wire for RedissonWire {
     fn name(&self, _request: Request) -> &'static str {
@@ -312,11 +297,7 @@ impl Wire for RedissonWire {
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         self.key = key;
         self.gives_up = false;
-        self.limit = match asking {
-            Asking::Try => Limit::Try,
-            Asking::Block => Limit::Never,
-            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
-        };
+        self.limit = asking.into();
         self.unsubscribe(out);
         self.take(out);
     }
@@ -325,36 +306,12 @@ impl Wire for RedissonWire {
         self.give(key, State::Giving, out);
     }
 
-    /// All that has come, once what is awaited is there.
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
-        let (mut rest, mut is_there) = (input, false);
-        while !rest.is_empty() {
-            let Some((frame, length)) = frame(rest, call)? else {
-                return Ok(None);
-            };
-            // A message that follows the answer is for later.
-            is_there |= match is_there && frame.push.is_some() {
-                true => false,
-                false => self.awaits(&frame)?,
-            };
-            rest = &rest[length..];
-        }
-        Ok(is_there.then_some((Reply::Text(input), input.len())))
+        steps::decode(self, input, call)
     }
 
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
-        let Reply::Text(mut frames) = reply else {
-            return Err(wrong_kind(SCRIPT));
-        };
-        let mut answer = Answer::Pending;
-        // What follows the answer "taken" may be the message that it is free.
-        while let Some(frame) = self.awaited(&mut frames)? {
-            answer = self.goes_on(&frame)?;
-            if answer != Answer::Pending {
-                self.state = State::Idle;
-            }
-        }
-        Ok(answer)
+        steps::acquired(self, reply, SCRIPT)
     }
 
     fn go_on(&mut self, out: &mut Vec<u8>) {
@@ -371,13 +328,7 @@ impl Wire for RedissonWire {
     }
 
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
-        let Reply::Text(mut frames) = reply else {
-            return Err(wrong_kind(SCRIPT));
-        };
-        let frame = self.awaited(&mut frames)?;
-        self.state = State::Idle;
-        // A second answer would be one too many.
-        self.awaited(&mut frames)?;
+        let frame = steps::released(self, reply, SCRIPT)?;
         match frame.map(|frame| frame.reply) {
             Some(Reply::Integer(1)) => Ok(()),
             Some(Reply::Nil) => Err(LAPSED),

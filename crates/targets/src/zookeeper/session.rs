@@ -1,8 +1,9 @@
 //! A session with ZooKeeper: how it begins, what set-up asks in it, and how it ends.
 
 use super::jute::{self, Frame, Reader, op};
+use crate::address::Address;
 use crate::login::Credentials;
-use crate::remote::{Address, Stream};
+use crate::stream::Stream;
 use crate::{CallError, SetupError};
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};

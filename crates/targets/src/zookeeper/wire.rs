@@ -3,6 +3,7 @@
 
 use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use crate::names::Names;
+use crate::steps::{self, Framed, Limit, Steps};
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
 use crate::{CallError, Mode, surplus};
 use jostle_sys::clock;
@@ -82,13 +83,6 @@ enum Step {
     List,
     Look,
     Leave,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
-    Try,
-    Never,
-    Until(u64),
 }
 
 const CREATE: &str = "create";
@@ -198,91 +192,6 @@ impl ZookeeperWire {
         self.state = then;
     }
 
-    /// The name of what is awaited.
-    fn call(&self) -> &'static str {
-        match self.state {
-            State::Listing | State::Due(Step::List) => LIST,
-            State::Looking | State::Watching => LOOK,
-            State::Leaving | State::Releasing => DELETE,
-            _ => CREATE,
-        }
-    }
-
-    /// Whether a frame is what is awaited. Answers to pings, and events of watches that
-    /// nobody waits for any more, are not.
-    ///
-    /// # Errors
-    /// EPROTO for an answer that no request has asked for.
-    fn awaits(&self, frame: &Frame<'_>) -> Result<bool, CallError> {
-        match frame.xid {
-            PING => Ok(false),
-            EVENT => {
-                let mut event = Reader(frame.body);
-                let path = event.int().and_then(|_| event.int());
-                let path = path.and_then(|_| event.bytes());
-                Ok(self.state == State::Watching && path == Some(&self.elder))
-            }
-            xid if xid == self.xid && !matches!(self.state, State::Idle | State::Watching) => {
-                Ok(true)
-            }
-            _ => Err(surplus::error(self.call())),
-        }
-    }
-
-    /// The frame that is awaited, of all that have come. None where it is still to come.
-    fn awaited<'a>(&self, frames: &mut &'a [u8]) -> Result<Option<Frame<'a>>, CallError> {
-        while let Some((frame, length)) = jute::reply(frames, self.call())? {
-            *frames = &frames[length..];
-            if self.awaits(&frame)? {
-                return Ok(Some(frame));
-            }
-        }
-        Ok(None)
-    }
-
-    /// What the frame means for the attempt.
-    fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
-        let call = self.call();
-        let step = match (self.state, frame.error) {
-            (State::Creating, 0) => {
-                let path = Reader(frame.body).bytes();
-                let sequence = path.and_then(sequence).ok_or_else(|| wrong_kind(call))?;
-                self.nodes[self.key].sequence = sequence;
-                self.token = frame.zxid as u64;
-                Step::List
-            }
-            (State::Creating, error::NO_NODE) if self.gives_up => return Ok(Answer::Taken),
-            (State::Creating, error::NO_NODE) => Step::Contain,
-            (State::Containing, 0 | error::NODE_EXISTS) => Step::Create,
-            (State::Listing, 0) => match self.find_elder(frame.body)? {
-                false if !self.gives_up => return Ok(Answer::Granted),
-                false => Step::Leave,
-                true => Step::Look,
-            },
-            (State::Looking, 0) if self.gives_up => Step::Leave,
-            (State::Looking, 0) => {
-                self.state = State::Watching;
-                return Ok(Answer::Pending);
-            }
-            (State::Looking, error::NO_NODE) | (State::Watching, _) => Step::List,
-            (State::Leaving, 0 | error::NO_NODE) => return Ok(Answer::Taken),
-            (State::Listing, error::NO_NODE) => return Err(LAPSED),
-            (_, failed) => return Err(complaint(call, failed)),
-        };
-        let is_over = self.gives_up
-            || match self.limit {
-                Limit::Never => false,
-                Limit::Try => step == Step::Look,
-                Limit::Until(time) => step == Step::Look && clock::monotonic() >= time,
-            };
-        let has_node = !matches!(step, Step::Create | Step::Contain);
-        self.state = match is_over && has_node {
-            true => State::Due(Step::Leave),
-            false => State::Due(step),
-        };
-        Ok(Answer::Pending)
-    }
-
     /// Notes the node just before ours. False where there is none.
     ///
     /// The recipe sorts the names by their digits and takes the one before ours; this is
@@ -357,6 +266,85 @@ const SILENT: CallError = CallError {
     said: Some("the server has not answered for as long as a session lives"),
 };
 
+impl Steps for ZookeeperWire {
+    type Frame<'a> = Frame<'a>;
+
+    fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
+        jute::reply(input, call)
+    }
+
+    fn call(&self) -> &'static str {
+        match self.state {
+            State::Listing | State::Due(Step::List) => LIST,
+            State::Looking | State::Watching => LOOK,
+            State::Leaving | State::Releasing => DELETE,
+            _ => CREATE,
+        }
+    }
+
+    /// Whether a frame is what is awaited. Answers to pings, and events of watches that
+    /// nobody waits for any more, are not.
+    ///
+    /// # Errors
+    /// EPROTO for an answer that no request has asked for.
+    fn awaits(&self, frame: &Frame<'_>) -> Result<bool, CallError> {
+        match frame.xid {
+            PING => Ok(false),
+            EVENT => {
+                let mut event = Reader(frame.body);
+                let path = event.int().and_then(|_| event.int());
+                let path = path.and_then(|_| event.bytes());
+                Ok(self.state == State::Watching && path == Some(&self.elder))
+            }
+            xid if xid == self.xid && !matches!(self.state, State::Idle | State::Watching) => {
+                Ok(true)
+            }
+            _ => Err(surplus::error(self.call())),
+        }
+    }
+
+    fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
+        let call = self.call();
+        let step = match (self.state, frame.error) {
+            (State::Creating, 0) => {
+                let path = Reader(frame.body).bytes();
+                let sequence = path.and_then(sequence).ok_or_else(|| wrong_kind(call))?;
+                self.nodes[self.key].sequence = sequence;
+                self.token = frame.zxid as u64;
+                Step::List
+            }
+            (State::Creating, error::NO_NODE) if self.gives_up => return Ok(Answer::Taken),
+            (State::Creating, error::NO_NODE) => Step::Contain,
+            (State::Containing, 0 | error::NODE_EXISTS) => Step::Create,
+            (State::Listing, 0) => match self.find_elder(frame.body)? {
+                false if !self.gives_up => return Ok(Answer::Granted),
+                false => Step::Leave,
+                true => Step::Look,
+            },
+            (State::Looking, 0) if self.gives_up => Step::Leave,
+            (State::Looking, 0) => {
+                self.state = State::Watching;
+                return Ok(Answer::Pending);
+            }
+            (State::Looking, error::NO_NODE) | (State::Watching, _) => Step::List,
+            (State::Leaving, 0 | error::NO_NODE) => return Ok(Answer::Taken),
+            (State::Listing, error::NO_NODE) => return Err(LAPSED),
+            (_, failed) => return Err(complaint(call, failed)),
+        };
+        let is_over = self.gives_up || (step == Step::Look && self.limit.is_over());
+        let has_node = !matches!(step, Step::Create | Step::Contain);
+        self.state = match is_over && has_node {
+            true => State::Due(Step::Leave),
+            false => State::Due(step),
+        };
+        Ok(Answer::Pending)
+    }
+
+    fn rest(&mut self) {
+        self.state = State::Idle;
+    }
+}
+
 impl Wire for ZookeeperWire {
     fn name(&self, request: Request) -> &'static str {
         match request {
@@ -368,11 +356,7 @@ impl Wire for ZookeeperWire {
     fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
         self.key = key;
         self.gives_up = false;
-        self.limit = match asking {
-            Asking::Try => Limit::Try,
-            Asking::Block => Limit::Never,
-            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
-        };
+        self.limit = asking.into();
         self.count += 1;
         self.nodes[key].count = self.count;
         self.create(out);
@@ -382,37 +366,13 @@ impl Wire for ZookeeperWire {
         self.delete(key, State::Releasing, out);
     }
 
-    /// All that has come, once what is awaited is there.
     fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
-        let (mut rest, mut is_there) = (input, false);
-        while !rest.is_empty() {
-            let Some((frame, length)) = jute::reply(rest, call)? else {
-                return Ok(None);
-            };
-            // The event that follows the answer that set its watch is for later.
-            is_there |= match is_there && frame.xid == EVENT {
-                true => false,
-                false => self.awaits(&frame)?,
-            };
-            rest = &rest[length..];
-        }
-        Ok(is_there.then_some((Reply::Text(input), input.len())))
+        steps::decode(self, input, call)
     }
 
     fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
-        let Reply::Text(mut frames) = reply else {
-            return Err(wrong_kind(CREATE));
-        };
         self.unanswered = 0;
-        let mut answer = Answer::Pending;
-        // What follows the answer that set a watch may be its event.
-        while let Some(frame) = self.awaited(&mut frames)? {
-            answer = self.goes_on(&frame)?;
-            if answer != Answer::Pending {
-                self.state = State::Idle;
-            }
-        }
-        Ok(answer)
+        steps::acquired(self, reply, CREATE)
     }
 
     fn go_on(&mut self, out: &mut Vec<u8>) {
@@ -431,14 +391,8 @@ impl Wire for ZookeeperWire {
     }
 
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
-        let Reply::Text(mut frames) = reply else {
-            return Err(wrong_kind(DELETE));
-        };
         self.unanswered = 0;
-        let frame = self.awaited(&mut frames)?;
-        self.state = State::Idle;
-        // A second answer would be one too many.
-        self.awaited(&mut frames)?;
+        let frame = steps::released(self, reply, DELETE)?;
         match frame.map(|frame| frame.error) {
             Some(0) => Ok(()),
             Some(error::NO_NODE) => Err(LOST),

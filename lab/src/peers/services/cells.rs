@@ -2,12 +2,12 @@
 
 use super::Ground;
 use super::servers::{Kind, Server};
-use crate::load::{Cost, Held, Machine};
-use anyhow::{Context, bail, ensure};
-use jostle_sys::stat::CpuClock;
-use jostle_testbed::shell;
+use super::{Scale, beside};
+use crate::peers::read_answer;
+use anyhow::{Context, ensure};
+use jostle_model::record::Point;
+use jostle_sys::stat::{self, CpuClock};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use serde::de::DeserializeOwned;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -26,84 +26,144 @@ pub struct Figures {
     pub client_busy: f64,
     /// Share of all CPUs that others used, or the hypervisor.
     pub elsewhere: f64,
-    /// The longest time without any reply, in milliseconds.
-    pub stall_ms: f64,
+    /// The longest time that requests which were sent together took, in milliseconds.
+    pub batch_ms: f64,
     /// Bytes of the server's memory for each lock.
     pub bytes: f64,
 }
 
 impl Figures {
-    /// For operations of so many commands each.
-    fn of(cost: &Cost, commands: f64) -> Figures {
-        let operations = cost.commands as f64 / commands;
-        Figures {
-            rate: operations / cost.elapsed_s,
-            server_us: cost.server_cpu_s * 1e6 / operations,
-            client_us: cost.client_cpu_s * 1e6 / operations,
-            server_busy: cost.server_cpu_s / cost.elapsed_s,
-            client_busy: cost.client_cpu_s / cost.elapsed_s,
-            elsewhere: cost.elsewhere,
-            stall_ms: f64::NAN,
-            bytes: f64::NAN,
-        }
+    /// Of a run of jostle.
+    fn of(point: &Point) -> anyhow::Result<Figures> {
+        ensure!(point.operations > 0, "nothing was done in the window");
+        let server = point.server.as_ref().context("no figures of the server")?;
+        let server_s = server.cpu_s.context("no CPU time of the server")?;
+        let client_s = point.cpu_s.context("no CPU time of the client")?;
+        let accounts = point.accounts.as_deref().context("no accounts")?;
+        let elsewhere_s = accounts.others_s.unwrap_or(0.0) + accounts.stolen_s.unwrap_or(0.0);
+        let each_us = 1e6 / point.operations as f64;
+        let batches = [&point.batch_ns, &point.release_batch_ns];
+        let longest = batches.into_iter().flatten().map(|batch| batch.max).max();
+        Ok(Figures {
+            rate: point.throughput_per_s,
+            server_us: server_s * each_us,
+            client_us: client_s * each_us,
+            server_busy: server_s / point.window_s,
+            client_busy: client_s / point.window_s,
+            elsewhere: elsewhere_s / (accounts.between_s * accounts.cpus.max(1) as f64),
+            batch_ms: longest.map_or(f64::NAN, |longest_ns| longest_ns as f64 * 1e-6),
+            bytes: server.bytes_per_held_lock.unwrap_or(f64::NAN),
+        })
     }
 }
 
-/// A load that `xtask load stream` puts on a server.
+/// What jostle does to a server.
 #[derive(Clone)]
 pub struct Load {
-    pub server: Kind,
-    pub dialect: &'static str,
-    pub shape: &'static str,
-    pub connections: usize,
-    pub depth: usize,
-    pub pieces: usize,
+    /// What it asks.
+    pub asked: Asked,
+    pub work: Work,
+    /// Connections that wait for other locks meanwhile.
     pub waiters: usize,
+    /// Whether the metrics are read meanwhile.
     pub scrape: bool,
-    /// Commands that make an operation.
-    pub commands: f64,
+}
+
+/// A server, by the recipe of a target.
+#[derive(Clone, Copy)]
+pub enum Asked {
+    /// A server of ours, as a jostled is asked.
+    Lockd(Kind),
+    /// A Redis, by the recipe of this target.
+    Redis(&'static str),
+    /// The specimen that only answers, which jostle launches itself.
+    Echo,
+}
+
+/// What each worker does, which is a connection.
+#[derive(Clone, Copy)]
+pub enum Work {
+    /// Acquires and releases, so many pairs on their way at once.
+    Pairs {
+        workers: usize,
+        pipeline: usize,
+        /// As in `--names`: one lock for all, or each its own.
+        names: &'static str,
+    },
+    /// All want the same lock for a time.
+    HandOff { workers: usize },
+    /// One connection acquires so many locks, holds them all and releases them.
+    Hold { locks: u64, pipeline: usize },
+}
+
+impl Work {
+    fn words(self, scale: &Scale) -> String {
+        match self {
+            Work::Pairs {
+                workers,
+                pipeline,
+                names,
+            } => {
+                let pairs = scale.pairs[usize::from(pipeline > 1)];
+                let each = pairs.div_ceil(workers as u64);
+                format!("stream -w {workers} --pipeline {pipeline} --names {names} -n {each}")
+            }
+            Work::HandOff { workers } => {
+                let seconds = scale.seconds;
+                format!("contend -w {workers} --hold 0 --idle 0 --warmup 50ms -t {seconds}")
+            }
+            Work::Hold { locks, pipeline } => {
+                format!("hold -w 1 --keys {locks} --pipeline {pipeline}")
+            }
+        }
+    }
 }
 
 impl Load {
     pub fn run(&self, ground: &Ground) -> anyhow::Result<Figures> {
-        let server = Server::start(self.server, ground)?;
-        let mut load = ground.load("stream", &server, self.dialect);
-        let number = |n: usize| n.to_string();
-        load.args(["--shape", self.shape])
-            .args(["--connections", &number(self.connections)])
-            .args(["--depth", &number(self.depth)])
-            .args(["--pieces", &number(self.pieces)])
-            .args(["--waiters", &number(self.waiters)])
-            .args(["--seconds", &ground.scale.seconds.to_string()]);
-        if self.scrape {
-            let port = server.metrics.context("a server without metrics")?;
-            load.args(["--scrape", &port.to_string()]);
+        let server = match self.asked {
+            Asked::Lockd(kind) => Some(Server::start(kind, ground)?),
+            Asked::Redis(_) => Some(Server::start(Kind::Redis, ground)?),
+            Asked::Echo => None,
+        };
+        let target = match (self.asked, &server) {
+            (Asked::Lockd(_), Some(server)) => format!("lockd://127.0.0.1:{}", server.port),
+            (Asked::Redis(recipe), Some(server)) => format!("{recipe}://127.0.0.1:{}", server.port),
+            _ => "echo".to_owned(),
+        };
+        let _waiting = match &server {
+            Some(server) => beside::wait(server.port, self.waiters)?,
+            None => Vec::new(),
+        };
+        let metrics = server.as_ref().and_then(|server| server.metrics);
+        let _reader = match self.scrape {
+            true => Some(metrics.context("a server without metrics")?),
+            false => None,
         }
-        Ok(Figures::of(&answer(&mut load)?, self.commands))
+        .map(beside::Reader::start);
+        let words = self.work.words(&ground.scale);
+        let mut jostle = Command::new(&ground.jostle);
+        jostle.args(words.split(' ')).arg(target);
+        jostle.args(["--as", "tasks", "--generator-threads", "1"]);
+        jostle.args(["--place", &format!("cpus:{}", ground.client_cpu)]);
+        if server.is_none() {
+            jostle.args(["--server-place", &format!("cpus:{}", ground.server_cpu)]);
+        }
+        jostle.args(["--runs", "1", "--format", "json", "--quiet"]);
+        Figures::of(&read_answer(&mut jostle)?.point)
     }
 }
 
-/// Locks acquired, held and released: figures of both, for each command.
-pub fn hold(
-    ground: &Ground,
-    kind: Kind,
-    dialect: &'static str,
-    locks: u64,
-) -> anyhow::Result<[Figures; 2]> {
-    let server = Server::start(kind, ground)?;
-    let mut load = ground.load("hold", &server, dialect);
-    load.args(["--locks", &locks.to_string()])
-        .args(["--seconds", &ground.scale.seconds.to_string()]);
-    let held: Held = answer(&mut load)?;
-    let figures = |cost: &Cost| Figures {
-        stall_ms: cost.longest_gap_s * 1e3,
-        ..Figures::of(cost, 1.0)
-    };
-    let acquire = Figures {
-        bytes: held.bytes_each,
-        ..figures(&held.acquire)
-    };
-    Ok([acquire, figures(&held.release)])
+/// What redis-benchmark is told to send: a lock that is leased, one that its connection
+/// owns, and what Redis's users send.
+pub const LEASED: &[&str] = &["LOCK", "jostle::__rand_int__", "TTL", "60000", "WAIT", "0"];
+pub const OWNED: &[&str] = &["LOCK", "jostle::__rand_int__", "WAIT", "0"];
+pub const SET: &[&str] = &["SET", "jostle::__rand_int__", "x", "NX", "PX", "60000"];
+
+/// Busy and stolen time of all CPUs so far, in ticks.
+fn ticks() -> anyhow::Result<u64> {
+    let machine = stat::machine_ticks()?;
+    Ok(machine.busy + machine.stolen)
 }
 
 /// Locks acquired by redis-benchmark, by names that are new almost each time.
@@ -112,9 +172,8 @@ pub fn redis_benchmark(
     kind: Kind,
     connections: usize,
     depth: usize,
+    command: &[&str],
 ) -> anyhow::Result<Figures> {
-    const LEASE: [&str; 6] = ["LOCK", "jostle::__rand_int__", "TTL", "60000", "WAIT", "0"];
-    const SET: [&str; 6] = ["SET", "jostle::__rand_int__", "x", "NX", "PX", "60000"];
     let server = Server::start(kind, ground)?;
     let requests = match depth {
         1 => ground.scale.requests / 20,
@@ -131,11 +190,11 @@ pub fn redis_benchmark(
         .args(["-p", &server.port.to_string(), "-n", &requests.to_string()])
         .args(["-c", &connections.to_string(), "-P", &depth.to_string()])
         .args(["-r", "2147483647"])
-        .args(if kind == Kind::Redis { SET } else { LEASE })
+        .args(command)
         .stdout(Stdio::piped());
     let clock = CpuClock::of(server.pid())?;
     let used = || clock.read().context("the server has ended");
-    let machine = Machine::watch()?;
+    let ticks_before = ticks()?;
     let (start, before) = (Instant::now(), used()?);
     let child = benchmark.spawn()?;
     let own = CpuClock::of(child.id())?;
@@ -150,17 +209,20 @@ pub fn redis_benchmark(
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "redis-benchmark failed: {text}");
-    let cost = Cost {
-        commands: requests,
-        elapsed_s,
-        server_cpu_s: (after - before) as f64 * 1e-9,
-        client_cpu_s: client_ns as f64 * 1e-9,
-        elsewhere: machine.elsewhere(((after - before) + client_ns) as f64 * 1e-9)?,
-        longest_gap_s: 0.0,
-    };
+    let seconds = |ns: u64| ns as f64 * 1e-9;
+    let (server_s, client_s) = (seconds(after - before), seconds(client_ns));
+    let busy_s = ticks()?.saturating_sub(ticks_before) as f64 / stat::ticks_per_second() as f64;
+    let all_s = elapsed_s * stat::machine_ticks()?.cpus.max(1) as f64;
+    let each_us = 1e6 / requests as f64;
     Ok(Figures {
         rate: requests_per_second(&text).with_context(|| format!("in: {text}"))?,
-        ..Figures::of(&cost, 1.0)
+        server_us: server_s * each_us,
+        client_us: client_s * each_us,
+        server_busy: server_s / elapsed_s,
+        client_busy: client_s / elapsed_s,
+        elsewhere: ((busy_s - server_s - client_s) / all_s).max(0.0),
+        batch_ms: f64::NAN,
+        bytes: f64::NAN,
     })
 }
 
@@ -168,25 +230,6 @@ pub fn redis_benchmark(
 fn requests_per_second(csv: &str) -> Option<f64> {
     let line = csv.lines().last()?;
     line.split("\",\"").nth(1)?.parse().ok()
-}
-
-impl Ground {
-    fn load(&self, what: &str, server: &Server, dialect: &str) -> Command {
-        let mut load = Command::new(&self.load);
-        load.args(["load", what, "--cpu", &self.client_cpu.to_string()])
-            .args(["--port", &server.port.to_string()])
-            .args(["--pid", &server.pid().to_string()])
-            .args(["--dialect", dialect]);
-        load
-    }
-}
-
-fn answer<T: DeserializeOwned>(load: &mut Command) -> anyhow::Result<T> {
-    let text = shell::output(load)?;
-    match serde_json::from_str(&text) {
-        Ok(answer) => Ok(answer),
-        Err(error) => bail!("`{}` printed {text}: {error}", shell::typed(load)),
-    }
 }
 
 #[cfg(test)]
@@ -203,18 +246,39 @@ mod tests {
 
     #[test]
     fn figures_are_for_each_operation() {
-        let cost = Cost {
-            commands: 1000,
-            elapsed_s: 0.5,
-            server_cpu_s: 0.25,
-            client_cpu_s: 0.125,
-            elsewhere: 0.0,
-            longest_gap_s: 0.0,
+        use jostle_model::record::{Accounts, Server};
+        let point = Point {
+            operations: 1000,
+            throughput_per_s: 2000.0,
+            window_s: 0.5,
+            cpu_s: Some(0.125),
+            server: Some(Server {
+                cpu_s: Some(0.25),
+                ..Server::default()
+            }),
+            accounts: Some(Box::new(Accounts {
+                between_s: 0.5,
+                cpus: 2,
+                others_s: Some(0.1),
+                stolen_s: Some(0.1),
+                ..Accounts::default()
+            })),
+            ..Point::default()
         };
-        let figures = Figures::of(&cost, 2.0);
-        assert_eq!(figures.rate, 1000.0);
-        assert_eq!(figures.server_us, 500.0);
-        assert_eq!(figures.client_us, 250.0);
+        let figures = Figures::of(&point).unwrap();
+        assert_eq!((figures.rate, figures.elsewhere), (2000.0, 0.2));
+        assert_eq!((figures.server_us, figures.client_us), (250.0, 125.0));
         assert_eq!((figures.server_busy, figures.client_busy), (0.5, 0.25));
+        assert!(figures.batch_ms.is_nan() && figures.bytes.is_nan());
+        // A run without the server's CPU time has no row, nor one that did nothing.
+        let idle = Point {
+            operations: 0,
+            ..point.clone()
+        };
+        let unknown = Point {
+            server: None,
+            ..point
+        };
+        assert!(Figures::of(&idle).is_err() && Figures::of(&unknown).is_err());
     }
 }

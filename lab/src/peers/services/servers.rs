@@ -2,7 +2,6 @@
 //! directory of its own, ended when it is dropped.
 
 use super::Ground;
-use crate::load::ask;
 use anyhow::{Context, bail};
 use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
@@ -18,9 +17,7 @@ pub enum Kind {
     Jostled,
     /// As it comes, but writing nothing to disk.
     Redis,
-    /// `jostle-lab load answer`.
-    Answers,
-    /// `jostle-lab load relay`.
+    /// A server that hands one lock on (`jostle-lab relay`).
     Relays,
 }
 
@@ -80,13 +77,8 @@ impl Server {
                 let child = command.spawn().context("cannot run taskset")?;
                 return Server::redis(child, port, directory);
             }
-            Kind::Answers | Kind::Relays => {
-                let what = if kind == Kind::Answers {
-                    "answer"
-                } else {
-                    "relay"
-                };
-                command.arg(&ground.load).args(["load", what]);
+            Kind::Relays => {
+                command.arg(&ground.lab).arg("relay");
                 command.stdout(Stdio::piped());
             }
         }
@@ -131,7 +123,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Redis does not say when it listens: it is asked until it answers.
+    /// Redis does not say when it listens: it is dialled until it accepts.
     fn redis(child: Child, port: u16, directory: TempDir) -> anyhow::Result<Server> {
         let mut server = Server {
             child,
@@ -142,8 +134,7 @@ impl Server {
         };
         let end = Instant::now() + Duration::from_secs(10);
         loop {
-            if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
-                ask(&mut stream, &[b"PING"])?;
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(server);
             }
             if let Some(status) = server.child.try_wait()? {

@@ -18,14 +18,14 @@ pub struct Trial {
     pub claims: Vec<Claim>,
 }
 
-/// One measurement, which gives one or more rows.
+/// One measurement, which is a row.
 pub struct Cell {
-    pub rows: Vec<String>,
+    pub row: String,
     pub measure: Measure,
 }
 
-/// Gives figures for each row of its cell.
-pub type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Vec<Figures>>>;
+/// Gives a row's figures.
+pub type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Figures>>;
 
 /// The figures of all rows, from one block.
 pub type Block = Vec<Figures>;
@@ -36,7 +36,7 @@ pub enum Figure {
     Rate,
     ServerCpu,
     ClientCpu,
-    Stall,
+    Batch,
     Bytes,
 }
 
@@ -66,16 +66,15 @@ impl Trial {
         if reverse {
             order.reverse();
         }
-        let mut measured = vec![Vec::new(); self.cells.len()];
+        let mut measured = vec![None; self.cells.len()];
         for at in order {
-            measured[at] = (self.cells[at].measure)(ground)?;
+            measured[at] = Some((self.cells[at].measure)(ground)?);
         }
-        Ok(measured.concat())
+        Ok(measured.into_iter().flatten().collect())
     }
 
     fn row_names(&self) -> Vec<&str> {
-        let names = self.cells.iter().flat_map(|cell| &cell.rows);
-        names.map(String::as_str).collect()
+        self.cells.iter().map(|cell| &*cell.row).collect()
     }
 }
 
@@ -85,7 +84,7 @@ impl Figure {
             Figure::Rate => figures.rate,
             Figure::ServerCpu => figures.server_us,
             Figure::ClientCpu => figures.client_us,
-            Figure::Stall => figures.stall_ms,
+            Figure::Batch => figures.batch_ms,
             Figure::Bytes => figures.bytes,
         }
     }
@@ -95,7 +94,7 @@ impl Figure {
             Figure::Rate => "operations/s",
             Figure::ServerCpu => "server CPU",
             Figure::ClientCpu => "client CPU",
-            Figure::Stall => "longest stall, ms",
+            Figure::Batch => "longest batch, ms",
             Figure::Bytes => "bytes each",
         }
     }
@@ -207,7 +206,7 @@ impl<'t> Result<'t> {
                 "server_busy": column(|f| f.server_busy),
                 "client_busy": column(|f| f.client_busy),
                 "elsewhere": column(|f| f.elsewhere),
-                "longest_stall_ms": column(|f| f.stall_ms),
+                "longest_batch_ms": column(|f| f.batch_ms),
                 "bytes_each": column(|f| f.bytes),
             })
         });
@@ -233,11 +232,11 @@ impl<'t> Result<'t> {
     }
 }
 
-/// Medians are judged; of stalls the shortest: one that the server makes itself
+/// Medians are judged; of longest batches the shortest: a stall that the server makes itself
 /// comes in every block, while the machine's come now and then, to any server.
 fn met(claim: &Claim, values: &[f64]) -> bool {
     Spread::of(values).is_some_and(|spread| match claim.figure {
-        Figure::Stall => claim.bound.holds(spread.low),
+        Figure::Batch => claim.bound.holds(spread.low),
         _ => claim.bound.holds(spread.median),
     })
 }
@@ -253,7 +252,7 @@ pub fn heading() -> String {
             "server busy",
             "client busy",
             "elsewhere",
-            "longest stall, ms",
+            "longest batch, ms",
             "bytes each",
         ]
         .map(str::to_owned),
@@ -280,7 +279,7 @@ impl std::fmt::Display for Result<'_> {
                 percent(|f| f.server_busy),
                 percent(|f| f.client_busy),
                 percent(|f| f.elsewhere),
-                plain(|f| f.stall_ms),
+                plain(|f| f.batch_ms),
                 plain(|f| f.bytes),
             ];
             writeln!(f, "{}", columns(&format!("  {name}"), &figures))?;
@@ -311,11 +310,11 @@ fn columns(name: &str, figures: &[String; 8]) -> String {
         server_busy,
         client_busy,
         elsewhere,
-        stall,
+        batch,
         bytes,
     ] = figures;
     format!(
-        "{name:<30} {rate:>21} {server:>21} {client:>21} {server_busy:>11} {client_busy:>11} {elsewhere:>9} {stall:>18} {bytes:>14}"
+        "{name:<30} {rate:>21} {server:>21} {client:>21} {server_busy:>11} {client_busy:>11} {elsewhere:>9} {batch:>18} {bytes:>14}"
     )
     .trim_end()
     .to_owned()
@@ -336,7 +335,7 @@ mod tests {
             server_busy: 0.5,
             client_busy,
             elsewhere: 0.0,
-            stall_ms: f64::NAN,
+            batch_ms: f64::NAN,
             bytes: f64::NAN,
         }
     }
@@ -345,8 +344,8 @@ mod tests {
         let cell = |name: &'static str| {
             let measure = measure.clone();
             Cell {
-                rows: vec![name.to_owned()],
-                measure: Box::new(move |_| Ok(vec![measure(name)])),
+                row: name.to_owned(),
+                measure: Box::new(move |_| Ok(measure(name))),
             }
         };
         let claim = |bound| Claim {
@@ -373,7 +372,8 @@ mod tests {
         });
         let ground = Ground {
             jostled: "/nonexistent".into(),
-            load: "/nonexistent".into(),
+            jostle: "/nonexistent".into(),
+            lab: "/nonexistent".into(),
             server_cpu: 0,
             client_cpu: 0,
             scale: SMOKE,
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn of_stalls_the_shortest_is_judged() {
+    fn of_batches_the_shortest_is_judged() {
         let claim = |figure| Claim {
             figure,
             row: 0,
@@ -421,10 +421,10 @@ mod tests {
             bound: Bound::AtMost(2.0),
         };
         let values = [4.0, 1.0, 4.0];
-        assert!(met(&claim(Figure::Stall), &values));
+        assert!(met(&claim(Figure::Batch), &values));
         assert!(!met(&claim(Figure::Bytes), &values));
-        assert!(!met(&claim(Figure::Stall), &[4.0, 2.1]));
-        assert!(!met(&claim(Figure::Stall), &[]));
+        assert!(!met(&claim(Figure::Batch), &[4.0, 2.1]));
+        assert!(!met(&claim(Figure::Batch), &[]));
     }
 
     #[test]

@@ -13,8 +13,10 @@ pub mod left;
 pub mod liar;
 pub mod loops;
 pub mod processes;
+pub mod small_disk;
 pub mod web;
 
+pub use jostle_testbed::turns::{alone, beside, each_at_once};
 pub use processes::{Process, Signal};
 
 use jostle_model::record::{Point, Reason, Record};
@@ -24,8 +26,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -35,38 +37,6 @@ const LIMIT: Duration = Duration::from_secs(150);
 const DISTURBED: &str = "kept it from its CPUs";
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(2);
-
-static MACHINE: RwLock<()> = RwLock::new(());
-
-/// Held by a test that judges figures, that disturbs the machine on purpose, or that
-/// expects to be the next start of jostle: the others wait.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Held by a test that measures, and asks only what was done and said. Several of them
-/// run at the same time.
-pub fn beside() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Does the same with each, up to four at a time: what a run waits for does not make
-/// the others wait.
-///
-/// # Panics
-/// With the first that panics.
-pub fn each_at_once<T: Sync>(things: &[T], act: impl Fn(&T) + Sync) {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while let Some(thing) = things.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    act(thing);
-                }
-            });
-        }
-    });
-}
 
 /// Fails a test that this user cannot make, rather than let it pass unmade.
 pub fn must_be_root(to: &str) {
@@ -489,6 +459,31 @@ impl Running {
         })
     }
 
+    /// The server that its keeper has launched, by the program's name, once workers work.
+    pub fn server(&mut self, program: &str) -> u32 {
+        self.until_workers(1);
+        let keeper = self.keeper();
+        self.until("the server", |_| {
+            let children = processes::children(keeper).into_iter();
+            let mut named = children.filter(|process| process.name == program);
+            named.next().map(|process| process.pid)
+        })
+    }
+
+    /// Once workers work, kills the servers of this program that its keeper has launched,
+    /// until it ends: the first may be that of a pilot, which needs it no more.
+    pub fn kill_servers(&mut self, program: &str) {
+        self.until_workers(1);
+        let keeper = self.keeper();
+        while !self.has_ended() && self.started.elapsed() < self.limit {
+            let children = processes::children(keeper).into_iter();
+            for server in children.filter(|process| process.name == program) {
+                self.kill(server.pid);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits until the tool measures its own cost, in a child of the keeper.
     pub fn until_own_cost(&mut self) -> u32 {
         let keeper = self.keeper();
@@ -633,7 +628,9 @@ impl Done {
     /// Whether other programs or the hypervisor took so much of the machine that a
     /// point is INVALID for it.
     pub fn is_disturbed(&self) -> bool {
-        self.code() == 3 && self.stdout.contains(DISTURBED)
+        // However the lines are broken.
+        let words: Vec<&str> = self.stdout.split_whitespace().collect();
+        self.code() == 3 && words.join(" ").contains(DISTURBED)
     }
 
     /// With this exit code. Other programs and the hypervisor may make a point of any

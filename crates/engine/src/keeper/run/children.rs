@@ -13,6 +13,8 @@ pub struct Children {
     pub ended: Vec<(Ended, Range<usize>)>,
     /// Workers that we killed when the run was over.
     pub killed: Vec<usize>,
+    /// Children that carried no workers, a launched server perhaps, and how they ended.
+    pub others: Vec<Ended>,
     /// Looks at which a worker was found to have been stopped or continued.
     pub halts: u64,
 }
@@ -23,8 +25,9 @@ impl Children {
             self.halts += u64::from(self.alive.contains_key(&pid));
         }
         while let Some(ended) = process::reap() {
-            if let Some(workers) = self.alive.remove(&ended.pid) {
-                self.ended.push((ended, workers));
+            match self.alive.remove(&ended.pid) {
+                Some(workers) => self.ended.push((ended, workers)),
+                None => self.others.push(ended),
             }
         }
     }

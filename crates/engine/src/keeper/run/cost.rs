@@ -33,6 +33,7 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
             .insert(pid.as_raw_nonzero().get() as u32, 0..1);
         let deadline = self.now() + PATIENCE_NS;
         while !children.alive.is_empty() {
+            self.desk.note_ended(&mut children.others);
             if let Err(stopped) = self.heed_parent(Duration::from_millis(2)) {
                 self.clear_away(&mut children);
                 return Err(stopped);
@@ -48,6 +49,7 @@ impl<T: Target> Run<'_, Locking<'_, T>> {
             }
             children.reap();
         }
+        self.desk.note_ended(&mut children.others);
         self.target
             .target
             .remove_leftovers()

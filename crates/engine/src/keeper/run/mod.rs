@@ -178,6 +178,7 @@ impl<'a, T: Work> Run<'a, T> {
             // Why the run came to nothing is what the user needs to hear.
             let _ = self.target.clear();
         }
+        self.desk.note_ended(&mut children.others);
         let (driven, drained) = result?;
         let Driven {
             ramp_ns,
@@ -368,10 +369,18 @@ impl<'a, T: Work> Run<'a, T> {
             }
             self.heed_parent(Duration::from_nanos(stamp - now).min(Duration::from_millis(200)))?;
             children.reap();
-            if children.alive.is_empty() {
+            if children.alive.is_empty() || self.all_have_failed(children) {
                 return Ok(());
             }
         }
+    }
+
+    /// Whether no worker works any more: nothing is left to be measured, as where the
+    /// server has gone. The first that works is the last that is looked at.
+    fn all_have_failed(&self, children: &Children) -> bool {
+        let failed = |worker| self.shared.page(worker).get(Word::Stage) == Stage::Failed as u64;
+        let ended = |worker| children.ended.iter().any(|(_, of)| of.contains(&worker));
+        (0..self.order.workers).all(|worker| failed(worker) || ended(worker))
     }
 }
 

@@ -7,6 +7,9 @@ pub struct LinkError(pub String);
 
 /// This rank's way to the others. Nothing here waits.
 pub trait Link {
+    /// Its number, from 0.
+    fn rank(&self) -> usize;
+
     /// How many there are.
     fn size(&self) -> usize;
 
@@ -31,6 +34,36 @@ pub trait Link {
 
     /// Ends all ranks and this process at once, where the link can.
     fn abort(self: Box<Self>, code: u8);
+}
+
+impl Link for Box<dyn Link> {
+    fn rank(&self) -> usize {
+        (**self).rank()
+    }
+
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+
+    fn send(&mut self, to: usize, bytes: Vec<u8>) -> Result<(), LinkError> {
+        (**self).send(to, bytes)
+    }
+
+    fn try_receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, LinkError> {
+        (**self).try_receive()
+    }
+
+    fn is_flushed(&mut self) -> bool {
+        (**self).is_flushed()
+    }
+
+    fn leave(self: Box<Self>) {
+        (*self).leave();
+    }
+
+    fn abort(self: Box<Self>, code: u8) {
+        (*self).abort(code);
+    }
 }
 
 #[cfg(test)]
@@ -59,14 +92,11 @@ pub mod channels {
         .collect()
     }
 
-    impl Wired {
-        /// Its number.
-        pub fn rank(&self) -> usize {
+    impl Link for Wired {
+        fn rank(&self) -> usize {
             self.rank
         }
-    }
 
-    impl Link for Wired {
         fn size(&self) -> usize {
             self.to.len()
         }

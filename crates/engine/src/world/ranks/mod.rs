@@ -4,28 +4,21 @@
 //! Not here: what each host is to do, and what becomes of their yields (`split`,
 //! `merge`).
 
-#[cfg(any(feature = "mpi", test))]
 mod clocks;
-#[cfg(any(feature = "mpi", test))]
 mod first;
-#[cfg(any(feature = "mpi", test))]
 mod link;
-#[cfg(feature = "mpi")]
-mod mpi;
-#[cfg(any(feature = "mpi", test))]
 mod other;
-#[cfg(any(feature = "mpi", test))]
 mod station;
-#[cfg(any(feature = "mpi", test))]
 mod words;
 
 #[cfg(test)]
 mod tests;
 
 use super::Hosts;
-use crate::keeper::{Keeper, KeeperError};
-#[cfg(any(feature = "mpi", test))]
+use crate::keeper::Keeper;
 use std::time::Duration;
+
+pub use link::{Link, LinkError};
 
 /// What a rank is to do.
 pub enum Joined {
@@ -37,7 +30,6 @@ pub enum Joined {
 }
 
 /// How long things may take; tests have less patience.
-#[cfg(any(feature = "mpi", test))]
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     /// Between two signs of life.
@@ -62,7 +54,6 @@ struct Limits {
     long_nap: Duration,
 }
 
-#[cfg(any(feature = "mpi", test))]
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -92,22 +83,16 @@ pub struct Rank<'a> {
     pub complain: &'a dyn Fn(&str),
 }
 
-/// Joins the job that a launcher has put this process into. Rank 0 gets all hosts;
-/// every other rank serves it here with its keeper, until it is told to end.
+/// Joins the job whose ranks the link connects. Rank 0 gets all hosts; every other rank
+/// serves it here with its keeper, until it is told to end.
 ///
-/// From here on this process must not fork: the keeper has been forked before.
-///
-/// # Errors
-/// This build has no MPI. A host of another version, or one that says nothing, is
-/// complained of, and all are told to end.
-#[cfg(feature = "mpi")]
-pub fn join(keeper: &mut Keeper, rank: Rank<'_>) -> Result<Joined, KeeperError> {
-    let joined = jostle_sys::mpi::Endpoint::join();
-    let link = joined.ok_or_else(|| KeeperError::Failed("MPI has been joined before".into()))?;
+/// From here on this process must not fork: the keeper has been forked before. A host of
+/// another version, or one that says nothing, is complained of, and all are told to end.
+pub fn join(link: Box<dyn Link>, keeper: &mut Keeper, rank: Rank<'_>) -> Joined {
     let hello = words::Hello::of(rank.version, rank.commit);
     if link.rank() == 0 {
         let (first, greeted) = first::First::gather(link, hello, Limits::default());
-        return Ok(match greeted {
+        return match greeted {
             Ok(()) => Joined::First(Box::new(first)),
             Err(error) => {
                 // The end of the job may be that of this process.
@@ -115,18 +100,8 @@ pub fn join(keeper: &mut Keeper, rank: Rank<'_>) -> Result<Joined, KeeperError> 
                 drop(first);
                 Joined::Other(1)
             }
-        });
+        };
     }
     let well = other::serve(link, keeper, &hello, Limits::default(), rank);
-    Ok(Joined::Other(u8::from(!well)))
-}
-
-/// As in a build with MPI, which this is not.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "mpi"))]
-pub fn join(_keeper: &mut Keeper, _rank: Rank<'_>) -> Result<Joined, KeeperError> {
-    let text = "this jostle was built without MPI (`cargo build --features mpi`)";
-    Err(KeeperError::Failed(text.to_owned()))
+    Joined::Other(u8::from(!well))
 }

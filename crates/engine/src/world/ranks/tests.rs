@@ -324,6 +324,10 @@ struct Overheard {
 }
 
 impl Link for Overheard {
+    fn rank(&self) -> usize {
+        self.link.rank()
+    }
+
     fn size(&self) -> usize {
         self.link.size()
     }
@@ -638,6 +642,10 @@ struct Distant {
 }
 
 impl Link for Distant {
+    fn rank(&self) -> usize {
+        self.link.rank()
+    }
+
     fn size(&self) -> usize {
         self.link.size()
     }

@@ -317,6 +317,10 @@ fn recovery() -> Recovery {
         struck_by_ns: 1,
         returned_at_ns: Some(1),
         next_grant_ns: Some(1),
+        delays: Some(Delays {
+            waited_for_cpu_ns: 1,
+            stolen_ns: 1,
+        }),
         after_release_ns: Some(1),
         after_lease_ns: Some(1),
         after_return_ns: Some(1),

@@ -1,4 +1,4 @@
-//! Messages between the ranks of a job that an MPI launcher has started.
+//! The link that MPI is: messages between the ranks of a job that a launcher has started.
 //!
 //! Nothing here waits: a send is begun and looked after later, a receive is begun
 //! when its message has come. MPI's own waits spin, which would take a CPU from what
@@ -6,22 +6,13 @@
 //! requests borrow their buffers for the span of a block, and ours outlive the
 //! function that begins them, hence the raw calls.
 
+use jostle_engine::world::{Link, LinkError};
 use mpi::ffi;
 use mpi::topology::{Communicator, SimpleCommunicator};
 use mpi::{Threading, environment::Universe};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::raw::c_int;
-
-/// A call that the library refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call}: MPI error {code}")]
-pub struct Refused {
-    /// Which call.
-    pub call: &'static str,
-    /// As it returned.
-    pub code: i32,
-}
 
 /// This process's place in the job.
 pub struct Endpoint {
@@ -44,8 +35,7 @@ struct Transfer {
 }
 
 impl Endpoint {
-    /// Joins the job: waits until all its ranks have. None if the library was started
-    /// before. Call it after the last fork of this process.
+    /// As [`crate::join`].
     pub fn join() -> Option<Endpoint> {
         let (universe, _) = mpi::initialize_with_threading(Threading::Single)?;
         let world = universe.world();
@@ -60,86 +50,9 @@ impl Endpoint {
         })
     }
 
-    /// Its number.
-    pub fn rank(&self) -> usize {
-        self.world.rank() as usize
-    }
-
-    /// How many there are.
-    pub fn size(&self) -> usize {
-        self.world.size() as usize
-    }
-
-    /// Begins to send.
-    ///
-    /// # Errors
-    /// The library's.
-    pub fn send(&mut self, to: usize, bytes: Vec<u8>) -> Result<(), Refused> {
-        self.tend()?;
-        let bytes = Box::into_raw(bytes.into_boxed_slice());
-        let mut request = MaybeUninit::uninit();
-        // SAFETY: the buffer is valid for its length and stays so, unlooked at, until
-        // `complete` takes it back; the library fills the request.
-        let code = unsafe {
-            ffi::MPI_Isend(
-                bytes.cast(),
-                bytes.len() as c_int,
-                ffi::RSMPI_UINT8_T,
-                to as c_int,
-                0,
-                ffi::RSMPI_COMM_WORLD,
-                request.as_mut_ptr(),
-            )
-        };
-        accepted("MPI_Isend", code)?;
-        self.sending.push(Transfer {
-            peer: to,
-            // SAFETY: filled by the call that was accepted.
-            request: unsafe { request.assume_init() },
-            bytes,
-            done: false,
-        });
-        self.tend()
-    }
-
-    /// Whether everything sent has left.
-    ///
-    /// # Errors
-    /// The library's.
-    pub fn is_flushed(&mut self) -> Result<bool, Refused> {
-        self.tend()?;
-        Ok(self.sending.is_empty())
-    }
-
-    /// A message that has come, if there is one, and from whom; those of one rank in
-    /// the order of their sending.
-    ///
-    /// # Errors
-    /// The library's.
-    pub fn try_receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, Refused> {
-        self.tend()?;
-        while self.begin_receive()? {}
-        let mut waited_for = Vec::new();
-        for nth in 0..self.receiving.len() {
-            let transfer = &mut self.receiving[nth];
-            if waited_for.contains(&transfer.peer) {
-                continue;
-            }
-            transfer.test()?;
-            if transfer.done {
-                let Some(transfer) = self.receiving.remove(nth) else {
-                    break;
-                };
-                return Ok(Some((transfer.peer, transfer.complete().into_vec())));
-            }
-            waited_for.push(transfer.peer);
-        }
-        Ok(None)
-    }
-
     /// Takes a message that has come, or whose coming has been announced, and begins
     /// to receive it. False if there is none.
-    fn begin_receive(&mut self) -> Result<bool, Refused> {
+    fn begin_receive(&mut self) -> Result<bool, LinkError> {
         let (mut flag, mut count) = (0, 0);
         let mut message = MaybeUninit::uninit();
         let mut status = MaybeUninit::uninit();
@@ -187,7 +100,7 @@ impl Endpoint {
     }
 
     /// Looks after what is being sent.
-    fn tend(&mut self) -> Result<(), Refused> {
+    fn tend(&mut self) -> Result<(), LinkError> {
         for transfer in &mut self.sending {
             transfer.test()?;
         }
@@ -196,15 +109,77 @@ impl Endpoint {
         }
         Ok(())
     }
+}
 
-    /// Leaves in good order: waits until all ranks do. Only when everything sent has
-    /// left and all others are about to leave too.
-    pub fn leave(mut self) {
+impl Link for Endpoint {
+    fn rank(&self) -> usize {
+        self.world.rank() as usize
+    }
+
+    fn size(&self) -> usize {
+        self.world.size() as usize
+    }
+
+    fn send(&mut self, to: usize, bytes: Vec<u8>) -> Result<(), LinkError> {
+        self.tend()?;
+        let bytes = Box::into_raw(bytes.into_boxed_slice());
+        let mut request = MaybeUninit::uninit();
+        // SAFETY: the buffer is valid for its length and stays so, unlooked at, until
+        // `complete` takes it back; the library fills the request.
+        let code = unsafe {
+            ffi::MPI_Isend(
+                bytes.cast(),
+                bytes.len() as c_int,
+                ffi::RSMPI_UINT8_T,
+                to as c_int,
+                0,
+                ffi::RSMPI_COMM_WORLD,
+                request.as_mut_ptr(),
+            )
+        };
+        accepted("MPI_Isend", code)?;
+        self.sending.push(Transfer {
+            peer: to,
+            // SAFETY: filled by the call that was accepted.
+            request: unsafe { request.assume_init() },
+            bytes,
+            done: false,
+        });
+        self.tend()
+    }
+
+    fn is_flushed(&mut self) -> bool {
+        // What cannot be sent any more need not be waited for.
+        self.tend().is_err() || self.sending.is_empty()
+    }
+
+    fn try_receive(&mut self) -> Result<Option<(usize, Vec<u8>)>, LinkError> {
+        self.tend()?;
+        while self.begin_receive()? {}
+        let mut waited_for = Vec::new();
+        for nth in 0..self.receiving.len() {
+            let transfer = &mut self.receiving[nth];
+            if waited_for.contains(&transfer.peer) {
+                continue;
+            }
+            transfer.test()?;
+            if transfer.done {
+                let Some(transfer) = self.receiving.remove(nth) else {
+                    break;
+                };
+                return Ok(Some((transfer.peer, transfer.complete().into_vec())));
+            }
+            waited_for.push(transfer.peer);
+        }
+        Ok(None)
+    }
+
+    /// Waits until all ranks do.
+    fn leave(mut self: Box<Self>) {
         drop(self.universe.take());
     }
 
-    /// Ends the whole job at once.
-    pub fn abort(self, code: u8) -> ! {
+    fn abort(self: Box<Self>, code: u8) {
         self.world.abort(code.into())
     }
 }
@@ -227,7 +202,7 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Transfer {
-    fn test(&mut self) -> Result<(), Refused> {
+    fn test(&mut self) -> Result<(), LinkError> {
         if self.done {
             return Ok(());
         }
@@ -253,9 +228,9 @@ impl Transfer {
     }
 }
 
-fn accepted(call: &'static str, code: c_int) -> Result<(), Refused> {
+fn accepted(call: &'static str, code: c_int) -> Result<(), LinkError> {
     match code {
         0 => Ok(()),
-        code => Err(Refused { call, code }),
+        code => Err(LinkError(format!("{call}: MPI error {code}"))),
     }
 }

@@ -1,14 +1,15 @@
 //! A server that only relays: who releases the one lock hands it to the next in
 //! line, and that is all it knows. The bound for hand-offs on this path, for 10
 //! waiters as for 10,000: what the kernel's sockets cost grows for it, too. It
-//! never sleeps, so that nobody can answer sooner.
+//! never sleeps, so that nobody can answer sooner. A client asks it as it asks a jostled,
+//! and may not have more than one request on its way.
 
 use jostle_resp::request::{Args, Limits, Progress, decode};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::time::Timespec;
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// The listener among the events; connections are numbered from 0.
@@ -20,17 +21,22 @@ struct Relay {
     connections: Vec<Option<TcpStream>>,
     waiting: VecDeque<usize>,
     held: bool,
+    grants: u64,
     args: Args,
 }
 
-/// Serves until it is killed. Prints its port when clients can connect.
-pub fn run() -> anyhow::Result<()> {
-    super::client::allow_files(20_000);
+/// Serves until it is killed. Tells its port when clients can connect.
+///
+/// # Errors
+/// The system's, of the server itself; a client's end its connection.
+pub fn run(ready: impl FnOnce(u16)) -> io::Result<()> {
+    // If it stays, accept() will tell.
+    let _ = jostle_sys::files::raise_descriptor_limit();
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     let number = EventData::new_u64(LISTENER);
     epoll::add(&epoll, &listener, number, EventFlags::IN)?;
-    println!("ready {}", listener.local_addr()?.port());
+    ready(listener.local_addr()?.port());
     let mut relay = Relay::default();
     let mut events = Vec::with_capacity(1024);
     let mut buffer = vec![0; 64 * 1024];
@@ -57,7 +63,7 @@ pub fn run() -> anyhow::Result<()> {
             };
             match stream.read(&mut buffer) {
                 Ok(read) if read > 0 => relay.serve(index, &buffer[..read]),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => relay.connections[index] = None,
             }
         }
@@ -70,18 +76,21 @@ impl Relay {
         let mut replies = Vec::new();
         while let Ok(Progress::Complete { used }) = decode(bytes, Limits::default(), &mut self.args)
         {
-            let releases = self.args.get(bytes, 0) == Some(b"UNLOCK");
-            bytes = &bytes[used..];
-            if releases {
-                replies.extend_from_slice(b":1\r\n");
-                self.held = false;
-            } else {
-                self.waiting.push_back(index);
+            let command = self.args.get(bytes, 0);
+            match command {
+                Some(b"UNLOCK") => {
+                    replies.extend_from_slice(b":1\r\n");
+                    self.held = false;
+                }
+                Some(b"INFO") => replies.extend_from_slice(&self.info()),
+                _ => self.waiting.push_back(index),
             }
+            bytes = &bytes[used..];
             if !self.held
                 && let Some(next) = self.waiting.pop_front()
             {
                 self.held = true;
+                self.grants += 1;
                 if next == index {
                     replies.extend_from_slice(b":7\r\n");
                 } else {
@@ -90,6 +99,13 @@ impl Relay {
             }
         }
         self.send(index, &replies);
+    }
+
+    /// What a client asks of a jostled before and after a run.
+    fn info(&self) -> Vec<u8> {
+        let (pid, grants) = (std::process::id(), self.grants);
+        let text = format!("process_id:{pid}\r\ngrants:{grants}\r\n");
+        format!("${}\r\n{text}\r\n", text.len()).into_bytes()
     }
 
     fn send(&mut self, index: usize, bytes: &[u8]) {
@@ -136,5 +152,11 @@ mod tests {
         let mut bytes = [0; 4];
         clients[0].read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b":7\r\n");
+        // Who asks for figures gets in nobody's way.
+        relay.serve(1, b"*1\r\n$4\r\nINFO\r\n");
+        let mut bytes = [0; 64];
+        let read = clients[1].read(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes[..read]);
+        assert!(text.ends_with("\r\ngrants:4\r\n\r\n"), "{text:?}");
     }
 }

@@ -3,7 +3,7 @@
 //! of this machine take.
 //!
 //! ```text
-//! cargo build --release -p jostle-engine --features mpi --example ranks
+//! cargo build --release -p jostle-mpi --example ranks
 //! mpirun --oversubscribe -n 3 target/release/examples/ranks [RUNS [WORKERS [WINDOW_MS]]]
 //! ```
 //!
@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ended: &mut || None,
         complain: &|text| eprintln!("{text}"),
     };
-    match world::join(&mut keeper, rank)? {
+    let link = jostle_mpi::join().ok_or("MPI has been joined before")?;
+    match world::join(link, &mut keeper, rank) {
         Joined::Other(code) => std::process::exit(code.into()),
         Joined::First(mut hosts) => measure(&mut keeper, &mut *hosts),
     }

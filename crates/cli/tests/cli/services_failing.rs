@@ -1,0 +1,237 @@
+//! Lock services that fail while they are measured: a server that is killed, a disk that
+//! is full, a clock that is set. Each run ends soon, with a message that names the
+//! server and what was seen or with a verdict, and what was finished is kept.
+
+use crate::common::small_disk::SmallDisk;
+use crate::common::{Done, Place, beside, must_have, reason};
+use jostle_model::record::{Is, Point};
+use jostle_testbed::ports::free_port;
+use jostle_testbed::running::{Running as Server, eventually};
+use jostle_testbed::set_clock::SetClock;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A program as a user's server, on a port of its own, once it accepts connections.
+fn serves(port: u16, command: &mut Command) -> Server {
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Server(quiet.spawn().unwrap());
+    eventually("the server accepts connections", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    server
+}
+
+fn redis_server(port: u16, options: &[&str]) -> Command {
+    must_have("redis-server", "redis-server");
+    let mut command = Command::new("redis-server");
+    let port = port.to_string();
+    command.args(["--bind", "127.0.0.1", "--save", "", "--port", &port]);
+    command.args(options);
+    command
+}
+
+/// It was once looked at only when the window was over, and was told as a server that
+/// refuses connections.
+#[test]
+fn a_server_that_is_killed_is_named_and_the_run_ends_at_once() {
+    let _beside = beside();
+    must_have("memcached", "memcached");
+    for carrier in ["processes", "threads", "tasks"] {
+        let place = Place::new();
+        let line = format!("contend memcached -w 2 -b 1ms -t 60 --runs 1 --as {carrier} --quiet");
+        let run = place.jostle(&line).within(Duration::from_secs(100));
+        let mut run = run.in_background();
+        let server = run.server("memcached");
+        run.kill(server);
+        let done = run.end().ends_within(Duration::from_secs(30));
+        let named = format!("memcached that jostle launched (pid {server}): killed by SIGKILL");
+        done.exits(1).says(&named).leaves_nothing();
+    }
+}
+
+#[test]
+fn what_was_finished_before_a_server_died_is_kept() {
+    let _beside = beside();
+    must_have("memcached", "memcached");
+    let place = Place::new();
+    let line = "contend memcached -w 2 -b 1ms -t 0.3 --runs 200 -o points";
+    let mut run = place.jostle(line).in_background();
+    run.until_points("points", 1);
+    let server = run.server("memcached");
+    run.kill(server);
+    let done = run.end().exits(1).leaves_nothing();
+    done.says("that jostle launched")
+        .says("finished points are printed above");
+    let kept = place.points("points");
+    assert!(kept.iter().any(|point| point.operations > 0), "{kept:?}");
+}
+
+/// A worker whose call failed makes its point INVALID where the run can be brought to
+/// its end, and fails it where the server is needed for that.
+#[track_caller]
+fn is_named(done: &Done, points: &[Point], line: &str) {
+    let launched = "that jostle launched";
+    match done.code() {
+        1 => assert!(done.stderr.contains(launched), "{}", done.transcript()),
+        3 => {
+            let deaths = reason(&points[0], "deaths").expect("deaths");
+            assert_eq!(deaths.is, Is::Invalid, "{line}");
+            assert!(deaths.text.contains(launched), "{}", deaths.text);
+        }
+        other => panic!("{line}: {other}, {}", done.transcript()),
+    }
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn whatever_a_run_does_when_its_server_dies_it_ends_soon_and_names_it() {
+    let _beside = beside();
+    let verbs = [
+        "contend {} -w 3 -b 1ms -t 60",
+        "stream {} -n 10000000 -w 2",
+        "hold {} -w 2 --keys 100000",
+        "rate {} -w 4 --rate 100 -t 5",
+    ];
+    for (target, program, carriers) in [
+        ("redis", "redis-server", &["processes", "tasks"][..]),
+        ("postgres", "postgres", &["processes", "tasks"]),
+        ("memcached", "memcached", &["processes"]),
+        ("etcd", "etcd", &["processes"]),
+        ("zookeeper", "java", &["processes", "tasks"]),
+        ("mariadb", "mariadbd", &["threads"]),
+    ] {
+        for verb in verbs {
+            let carriers = match verb.starts_with("rate") {
+                true => &carriers[..1],
+                false => carriers,
+            };
+            for carrier in carriers {
+                let place = Place::new();
+                let line = verb.replace("{}", target);
+                let line = format!("{line} --runs 1 --as {carrier} -o points --quiet");
+                let run = place.jostle(&line).within(Duration::from_secs(100));
+                let mut run = run.in_background();
+                run.kill_servers(program);
+                let done = run.end().leaves_nothing();
+                let done = done.ends_within(Duration::from_secs(60));
+                is_named(&done, &place.points("points"), &line);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_disk_too_small_for_a_server_is_named_with_the_way_out() {
+    let _beside = beside();
+    must_have("etcd", "etcd-server");
+    let place = Place::new();
+    place.make_directory("disk");
+    let disk = place.file("disk");
+    let _disk = SmallDisk::mount(&disk, "16m");
+    let run = place.jostle("contend etcd -w 2 -t 1 --runs 1");
+    let run = run.under(&format!("env TMPDIR={}", disk.display()));
+    run.run()
+        .exits(1)
+        .says("no space left on device")
+        .says("set $TMPDIR to a larger disk")
+        .leaves_nothing();
+    assert_eq!(place.list("disk"), [""; 0]);
+}
+
+#[test]
+fn redis_on_a_full_disk_is_told_in_its_words_within_a_run_and_before_the_next() {
+    let _beside = beside();
+    let place = Place::new();
+    place.make_directory("disk");
+    let disk = place.file("disk");
+    let _disk = SmallDisk::mount(&disk, "256k");
+    let port = free_port().unwrap();
+    let options = ["--appendonly", "yes", "--dir", disk.to_str().unwrap()];
+    let _server = serves(port, &mut redis_server(port, &options));
+    let line = format!("contend redis://127.0.0.1:{port} -w 4 -b 0 -i 0 -t 1 --runs 1 --quiet");
+    let mut fill = 0;
+    // A slow machine needs more than a second for 256 KB.
+    let full = loop {
+        let done = place.jostle(&line).run().leaves_nothing();
+        if done.code() == 1 {
+            break done;
+        }
+        fill += 1;
+        assert!(fill < 20, "{}", done.transcript());
+    };
+    let said = "MISCONF Errors writing to the AOF file: No space left on device";
+    full.says(said);
+    let next = place.jostle(&line).run().exits(1);
+    next.says(said).prints_nothing().leaves_nothing();
+}
+
+/// Any write is beyond its quota, that of a lease too.
+#[test]
+fn etcd_whose_quota_is_used_up_is_told_before_the_first_worker_with_the_way_out() {
+    let _beside = beside();
+    let place = Place::new();
+    let (own, peers) = (free_port().unwrap(), free_port().unwrap());
+    let _server = serves(own, &mut etcd_server(own, peers, &place.file("data")));
+    let line = format!("stream etcd://127.0.0.1:{own} -n 20 -w 2 --runs 1");
+    let done = place.jostle(&line).run().exits(1).leaves_nothing();
+    done.says("mvcc: database space exceeded")
+        .says("etcdctl alarm disarm");
+}
+
+fn etcd_server(own: u16, peers: u16, data: &Path) -> Command {
+    must_have("etcd", "etcd-server");
+    let [own, peers] = [own, peers].map(|port| format!("http://127.0.0.1:{port}"));
+    let mut command = Command::new("etcd");
+    command.arg("--data-dir").arg(data);
+    command.args([
+        "--listen-client-urls",
+        &own,
+        "--advertise-client-urls",
+        &own,
+    ]);
+    command.args(["--listen-peer-urls", &peers]);
+    command.args(["--initial-advertise-peer-urls", &peers]);
+    command.args(["--initial-cluster", &format!("default={peers}")]);
+    command.args(["--quota-backend-bytes", "1"]);
+    command
+}
+
+/// Redis counts leases by the wall clock. Here it is set forward by an hour again and
+/// again, so that each lease of 30 s ends while its owner holds.
+#[test]
+fn leases_that_end_before_their_time_are_seen_by_the_witness() {
+    let _beside = beside();
+    let place = Place::new();
+    let clock = SetClock::new();
+    let port = free_port().unwrap();
+    let _server = serves(port, clock.give(&mut redis_server(port, &[])));
+    let line = format!("contend redis://127.0.0.1:{port} -w 2 -b 100ms -t 1 --runs 1");
+    let is_over = AtomicBool::new(false);
+    // What pairs cost is asked while the clock is right.
+    let mut run = place
+        .jostle(&format!("{line} --format json"))
+        .in_background();
+    run.until_workers(2);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for hours in 1.. {
+                if is_over.load(Relaxed) {
+                    return;
+                }
+                clock.set(hours * 3_600);
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        });
+        let done = run.end();
+        is_over.store(true, Relaxed);
+        done
+    });
+    let point = done.exits(3).leaves_nothing().point();
+    assert_eq!(reason(&point, "exclusion").unwrap().is, Is::Invalid);
+    let said = &point.messages;
+    let told = |text: &String| text.contains("the lease was over before the release");
+    assert!(said.iter().any(told), "{said:?}");
+}

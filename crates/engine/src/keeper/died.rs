@@ -1,0 +1,86 @@
+//! Servers that jostle launched and that ended before their run: which, how, and what
+//! they logged. A client sees a lost connection only, which does not tell why.
+
+use super::programs::last_words;
+use super::run::{Aborted, how_it_ended};
+use super::servers::Servers;
+use crate::order::Reply;
+use jostle_sys::process::Ended;
+use rustix::process::Signal;
+use std::path::Path;
+use std::time::Duration;
+
+/// Its connections are closed a moment before it can be seen to have ended.
+const MOMENT: Duration = Duration::from_millis(100);
+
+impl Servers<'_> {
+    /// What came of a run on these servers. Of a server that did not outlive it the run
+    /// has a death; a run that failed names it first.
+    pub fn outlived(&self, done: Result<Reply, Aborted>) -> Reply {
+        let has_failed = match &done {
+            Ok(Reply::Ran(data)) => !data.errors.is_empty(),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        let mut deaths = self.deaths();
+        if deaths.is_empty() && has_failed && !self.is_empty() {
+            std::thread::sleep(MOMENT);
+            deaths = self.deaths();
+        }
+        match done {
+            Ok(Reply::Ran(mut data)) => {
+                data.deaths.extend(deaths);
+                Reply::Ran(data)
+            }
+            Ok(reply) => reply,
+            Err(Aborted(text)) => Reply::Failed([deaths, vec![text]].concat().join("; then: ")),
+        }
+    }
+}
+
+/// In words; its log is quoted where it had time to write one.
+pub fn death(name: &str, ended: &Ended, directory: Option<&Path>) -> String {
+    let how = how_it_ended(ended);
+    let text = format!(
+        "the server {name} that jostle launched (pid {}): {how}",
+        ended.pid
+    );
+    let is_killed = ended.signal == Some(Signal::KILL.as_raw());
+    match directory.filter(|_| !is_killed).map(last_words) {
+        Some(logged) => format!("{text}; it logged: {logged}"),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jostle_sys::process::Usage;
+
+    #[test]
+    fn a_death_quotes_the_log_unless_the_server_was_killed() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("server.log"), "no space left\n").unwrap();
+        let ended = |code, signal| Ended {
+            pid: 7,
+            code,
+            signal,
+            usage: Usage::default(),
+        };
+        for (ended, says) in [
+            (
+                ended(Some(1), None),
+                "exit code 1; it logged: no space left",
+            ),
+            (
+                ended(None, Some(6)),
+                "killed by SIGABRT; it logged: no space left",
+            ),
+            (ended(None, Some(9)), "killed by SIGKILL"),
+        ] {
+            let text = death("etcd", &ended, Some(place.path()));
+            let expected = format!("the server etcd that jostle launched (pid 7): {says}");
+            assert_eq!(text, expected);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Where a service listens, as its user names it, and how it is connected to: plainly, or
+//! over TLS where the address says so ([`crate::tls`]).
+
+use crate::SetupError;
+use crate::remote::info_figure;
+use crate::stream::Stream;
+use crate::tls::Tls;
+use crate::whereabouts::is_here;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A service that does not accept within this is called unreachable.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where a service listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `HOST:PORT`
+    Tcp(String),
+    /// The same, over TLS.
+    Tls(String, Tls),
+    /// A socket's path.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Reads what follows the colon of `service://HOST:PORT`.
+    pub fn tcp(argument: &str) -> Result<Address, String> {
+        let place = argument.strip_prefix("//").unwrap_or(argument);
+        let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+        if host.is_empty() || host.contains('/') || port.parse::<u16>().is_err() {
+            return Err("write //HOST:PORT, such as //127.0.0.1:6379".to_owned());
+        }
+        Ok(Address::Tcp(place.to_owned()))
+    }
+
+    /// The servers of `//HOST:PORT[,HOST:PORT...][?TLS]`, each of which may stand behind
+    /// the scheme that asks for TLS where its users name a server, such as `https:`.
+    pub fn several(argument: &str, tls_scheme: Option<&str>) -> Result<Vec<Address>, String> {
+        let (places, query) = argument.split_once('?').unwrap_or((argument, ""));
+        let asked = Tls::asked(query)?;
+        let implied = asked.clone().unwrap_or_default();
+        let behind = |place: &'_ str| {
+            place
+                .strip_prefix(tls_scheme?)?
+                .strip_prefix(':')
+                .map(str::to_owned)
+        };
+        let server = |place: &str| match behind(place) {
+            Some(place) => Ok(Address::tcp(&place)?.over(Some(implied.clone()))),
+            None => Ok(Address::tcp(place)?.over(asked.clone())),
+        };
+        places.split(',').map(server).collect()
+    }
+
+    /// As [`Address::several`], of a service that is one server.
+    pub fn one(argument: &str, tls_scheme: Option<&str>) -> Result<Address, String> {
+        let mut servers = Address::several(argument, tls_scheme)?;
+        match (servers.pop(), servers.is_empty()) {
+            (Some(server), true) => Ok(server),
+            _ => Err("write one server, //HOST:PORT".to_owned()),
+        }
+    }
+
+    /// The same place, over TLS where there is one.
+    #[must_use]
+    pub fn over(self, tls: Option<Tls>) -> Address {
+        match (self, tls) {
+            (Address::Tcp(place), Some(tls)) => Address::Tls(place, tls),
+            (address, _) => address,
+        }
+    }
+}
+
+impl Address {
+    /// Whether a process that listens there is one of this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Unix(_) => true,
+            Address::Tcp(place) | Address::Tls(place, _) => place
+                .to_socket_addrs()
+                .is_ok_and(|mut found| found.all(|address| is_here(address.ip()))),
+        }
+    }
+
+    /// Connects, and shakes hands where TLS is asked for.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn connect(&self) -> Result<Stream, SetupError> {
+        self.secured(self.connect_plainly()?, None)
+    }
+
+    /// Connects, for a protocol that has something to say before TLS begins.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn connect_plainly(&self) -> Result<Stream, SetupError> {
+        self.open().map_err(|error| {
+            SetupError(format!(
+                "cannot connect to {self}: {error}; is the server running there?"
+            ))
+        })
+    }
+
+    /// Encrypts a connection to this address, where that is asked for. `protocol`: as in
+    /// [`Tls::secure`].
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub fn secured(&self, stream: Stream, protocol: Option<&str>) -> Result<Stream, SetupError> {
+        match (self, stream) {
+            (Address::Tls(place, tls), Stream::Tcp(socket)) => {
+                let stream = tls.secure(socket, place, protocol)?;
+                Ok(Stream::Tls(Box::new(stream)))
+            }
+            (_, stream) => Ok(stream),
+        }
+    }
+
+    /// A socket, not encrypted yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(&self) -> io::Result<Stream> {
+        match self {
+            Address::Tcp(place) | Address::Tls(place, _) => connect_tcp(place).map(Stream::Tcp),
+            Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        }
+    }
+
+    /// A server's own word on its process, believed where it can be looked at.
+    pub fn process(&self, info: &[u8]) -> Option<u32> {
+        let pid = info_figure(info, "process_id")?;
+        u32::try_from(pid).ok().filter(|_| self.is_local())
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Tcp(place) | Address::Tls(place, _) => f.write_str(place),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+fn connect_tcp(place: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in place.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_typed() {
+        let tcp = |text: &str| Ok(Address::Tcp(text.to_owned()));
+        assert_eq!(Address::tcp("//localhost:6379"), tcp("localhost:6379"));
+        assert_eq!(Address::tcp("//[::1]:80"), tcp("[::1]:80"));
+        for sad in ["", "//", "//host", "//:80", "//host:", "//host:99999"] {
+            assert!(Address::tcp(sad).is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn servers_of_a_cluster_are_read_as_typed() {
+        let count = |text: &str| Address::several(text, None).map(|servers| servers.len());
+        assert_eq!(count("//a:2181"), Ok(1));
+        assert_eq!(count("//a:2181,b:2181,[::1]:2182"), Ok(3));
+        for sad in ["", "//a", "//a:1,", "//a:1,b"] {
+            assert!(Address::several(sad, None).is_err(), "{sad}");
+        }
+    }
+
+    #[test]
+    fn an_address_asks_for_tls_by_its_scheme_or_behind_a_question_mark() {
+        let tls = |text: &str| {
+            let servers = Address::several(text, Some("https")).unwrap();
+            let is_tls = |server: &Address| matches!(server, Address::Tls(..));
+            let servers = servers
+                .iter()
+                .map(|server| (server.to_string(), is_tls(server)));
+            servers.collect::<Vec<_>>()
+        };
+        let place = |place: &str, is_tls| (place.to_owned(), is_tls);
+        assert_eq!(tls("//a:1"), [place("a:1", false)]);
+        assert_eq!(tls("//a:1?tls"), [place("a:1", true)]);
+        assert_eq!(tls("https://a:1?ca=/x"), [place("a:1", true)]);
+        let both = [place("a:1", true), place("b:1", true)];
+        assert_eq!(tls("//a:1,b:1?ca=/x/y"), both);
+        assert_eq!(tls("https://a:1,https://b:1"), both);
+        for sad in [
+            "https://a",
+            "rediss://a:1",
+            "//a:1?ca",
+            "//a:1?sslmode=prefer",
+        ] {
+            assert!(Address::several(sad, Some("https")).is_err(), "{sad}");
+        }
+        assert!(Address::one("//a:1,b:1", None).is_err());
+    }
+}

@@ -1,0 +1,237 @@
+//! An acquisition in several messages: what the wires of such services share, whatever
+//! the messages are.
+
+use crate::CallError;
+use crate::wire::{Answer, Asking, Decoded, Reply, wrong_kind};
+use jostle_sys::clock;
+
+/// How long an acquisition may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The first answer decides.
+    Try,
+    /// Until it is granted.
+    Never,
+    /// By `CLOCK_MONOTONIC`.
+    Until(u64),
+}
+
+impl From<Asking> for Limit {
+    fn from(asking: Asking) -> Limit {
+        match asking {
+            Asking::Try => Limit::Try,
+            Asking::Block => Limit::Never,
+            Asking::Within { left_ns } => Limit::Until(clock::monotonic().saturating_add(left_ns)),
+        }
+    }
+}
+
+impl Limit {
+    /// Whether the worker waits no longer.
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Limit::Never => false,
+            Limit::Try => true,
+            Limit::Until(time) => clock::monotonic() >= time,
+        }
+    }
+}
+
+/// A frame and the bytes it takes; None while it is not whole.
+pub(crate) type Framed<F> = Result<Option<(F, usize)>, CallError>;
+
+/// A wire that has one request on its way, and gets messages that nobody asked for
+/// between the answers.
+pub(crate) trait Steps {
+    /// An answer or a message.
+    type Frame<'a>;
+
+    /// The frame that `input` begins with.
+    fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Self::Frame<'a>>;
+
+    /// Whether a frame is what is awaited. A message that already follows the answer is for
+    /// later; an answer that nobody asked for is an error.
+    fn awaits(&self, frame: &Self::Frame<'_>) -> Result<bool, CallError>;
+
+    /// The name of what is awaited.
+    fn call(&self) -> &'static str;
+
+    /// What a frame that was awaited means for the attempt.
+    fn goes_on(&mut self, frame: &Self::Frame<'_>) -> Result<Answer, CallError>;
+
+    /// The attempt is over: nothing is awaited.
+    fn rest(&mut self);
+}
+
+/// All that has come, once what is awaited is there.
+pub(crate) fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let (mut rest, mut is_there) = (input, false);
+    while !rest.is_empty() {
+        let Some((frame, length)) = S::frame(rest, call)? else {
+            return Ok(None);
+        };
+        is_there |= steps.awaits(&frame)?;
+        rest = &rest[length..];
+    }
+    Ok(is_there.then_some((Reply::Text(input), input.len())))
+}
+
+/// The frame that is awaited, of all that have come. None where it is still to come.
+fn awaited<'a, S: Steps>(
+    steps: &S,
+    frames: &mut &'a [u8],
+) -> Result<Option<S::Frame<'a>>, CallError> {
+    while let Some((frame, length)) = S::frame(frames, steps.call())? {
+        *frames = &frames[length..];
+        if steps.awaits(&frame)? {
+            return Ok(Some(frame));
+        }
+    }
+    Ok(None)
+}
+
+/// What all that has come means for the attempt; `call` is its name.
+pub(crate) fn acquired<S: Steps>(
+    steps: &mut S,
+    reply: Reply<'_>,
+    call: &'static str,
+) -> Result<Answer, CallError> {
+    let Reply::Text(mut frames) = reply else {
+        return Err(wrong_kind(call));
+    };
+    let mut answer = Answer::Pending;
+    // What follows an answer may be the message that it made possible.
+    while let Some(frame) = awaited(steps, &mut frames)? {
+        answer = steps.goes_on(&frame)?;
+        if answer != Answer::Pending {
+            steps.rest();
+        }
+    }
+    Ok(answer)
+}
+
+/// The one answer to a release; None where what has come holds none.
+pub(crate) fn released<'a, S: Steps>(
+    steps: &mut S,
+    reply: Reply<'a>,
+    call: &'static str,
+) -> Result<Option<S::Frame<'a>>, CallError> {
+    let Reply::Text(mut frames) = reply else {
+        return Err(wrong_kind(call));
+    };
+    let frame = awaited(steps, &mut frames)?;
+    steps.rest();
+    // A second answer would be one too many.
+    awaited(steps, &mut frames)?;
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_over_when_its_worker_waits_no_longer() {
+        let now = clock::monotonic();
+        let table = [
+            (Asking::Try, true),
+            (Asking::Block, false),
+            (Asking::Within { left_ns: 0 }, true),
+            (
+                Asking::Within {
+                    left_ns: 60_000_000_000,
+                },
+                false,
+            ),
+            // More than a clock can count is no overflow.
+            (Asking::Within { left_ns: u64::MAX }, false),
+        ];
+        for (asking, over) in table {
+            assert_eq!(Limit::from(asking).is_over(), over, "{asking:?}");
+        }
+        assert!(matches!(
+            Limit::from(Asking::Within { left_ns: 5 }),
+            Limit::Until(time) if time >= now + 5
+        ));
+    }
+
+    /// `m`: a message; `g`: grants; `?`: not whole; any other: an answer.
+    #[derive(Default)]
+    struct Letters {
+        asked: bool,
+        seen: Vec<u8>,
+        rests: usize,
+    }
+
+    impl Steps for Letters {
+        type Frame<'a> = u8;
+
+        fn frame(input: &[u8], _call: &'static str) -> Framed<u8> {
+            let first = input.first().filter(|letter| **letter != b'?');
+            Ok(first.map(|letter| (*letter, 1)))
+        }
+
+        fn awaits(&self, frame: &u8) -> Result<bool, CallError> {
+            match (*frame, self.asked) {
+                (b'm', _) => Ok(false),
+                (_, true) => Ok(true),
+                (_, false) => Err(wrong_kind("letters")),
+            }
+        }
+
+        fn call(&self) -> &'static str {
+            "letters"
+        }
+
+        fn goes_on(&mut self, frame: &u8) -> Result<Answer, CallError> {
+            self.seen.push(*frame);
+            match *frame {
+                b'g' => Ok(Answer::Granted),
+                _ => Ok(Answer::Pending),
+            }
+        }
+
+        fn rest(&mut self) {
+            self.rests += 1;
+            self.asked = false;
+        }
+    }
+
+    fn letters(asked: bool) -> Letters {
+        Letters {
+            asked,
+            ..Letters::default()
+        }
+    }
+
+    #[test]
+    fn all_that_came_is_one_reply_once_what_is_awaited_is_there() {
+        let length = |asked, input: &[u8]| {
+            let whole = decode(&letters(asked), input, "letters").map_err(|error| error.call);
+            whole.map(|whole| whole.map(|(_, length)| length))
+        };
+        assert_eq!(length(true, b"a"), Ok(Some(1)));
+        assert_eq!(length(true, b"am"), Ok(Some(2)));
+        assert_eq!(length(true, b"a?"), Ok(None));
+        assert_eq!(length(false, b"mm"), Ok(None));
+        assert_eq!(length(true, b""), Ok(None));
+        assert_eq!(length(false, b"a"), Err("letters"));
+    }
+
+    #[test]
+    fn frames_are_followed_until_none_is_left_that_is_awaited() {
+        let mut steps = letters(true);
+        let answer = acquired(&mut steps, Reply::Text(b"abmgmm"), "letters");
+        assert_eq!(answer.unwrap(), Answer::Granted);
+        assert_eq!((&*steps.seen, steps.rests), (&b"abg"[..], 1));
+        assert!(acquired(&mut steps, Reply::Nil, "letters").is_err());
+    }
+
+    #[test]
+    fn a_release_has_one_answer() {
+        let released = |input| released(&mut letters(true), Reply::Text(input), "letters");
+        assert_eq!(released(b"ma").ok(), Some(Some(b'a')));
+        assert_eq!(released(b"m").ok(), Some(None));
+        assert!(released(b"aa").is_err());
+    }
+}

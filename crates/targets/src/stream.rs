@@ -1,0 +1,156 @@
+//! A connection to a service: a socket, or one below TLS. Whoever reads and writes it sees
+//! no difference.
+
+use crate::tls::TlsStream;
+use crate::{CallError, surplus};
+use jostle_sys::clock;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// A connection.
+#[derive(Debug)]
+pub enum Stream {
+    /// Over TCP, each request sent at once.
+    Tcp(TcpStream),
+    /// Over a Unix socket.
+    Unix(UnixStream),
+    /// Over TLS on TCP.
+    Tls(Box<TlsStream>),
+}
+
+impl Stream {
+    /// Whether calls wait.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_nonblocking(&self, set: bool) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_nonblocking(set),
+            Stream::Unix(stream) => stream.set_nonblocking(set),
+            Stream::Tls(stream) => stream.socket().set_nonblocking(set),
+        }
+    }
+
+    /// How long a read waits; None: for ever.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(patience),
+            Stream::Unix(stream) => stream.set_read_timeout(patience),
+            Stream::Tls(stream) => stream.socket().set_read_timeout(patience),
+        }
+    }
+
+    /// Ends the connection in both directions.
+    pub fn shut_down(&self) {
+        // One that the other side has ended already is no error.
+        let _ = match self {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Tls(stream) => stream.socket().shutdown(Shutdown::Both),
+        };
+    }
+
+    /// Whether there is something to read of which the socket knows nothing.
+    #[inline]
+    pub fn has_more(&self) -> bool {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => false,
+            Stream::Tls(stream) => stream.has_more(),
+        }
+    }
+
+    /// Says that there will be no more requests, as [`surplus::end`].
+    pub fn end(&self) {
+        if let Stream::Tls(stream) = self {
+            stream.end();
+        }
+        surplus::end(self);
+    }
+
+    /// Ends a connection on which every request has been answered, as
+    /// [`surplus::at_end`].
+    ///
+    /// # Errors
+    /// EPROTO in the name of `call` where anything came.
+    pub fn part(&self, call: &'static str) -> Result<(), CallError> {
+        let Stream::Tls(_) = self else {
+            return surplus::at_end(self, call);
+        };
+        let until = clock::monotonic() + surplus::END_PATIENCE.as_nanos() as u64;
+        self.end();
+        match self.set_nonblocking(true).is_err() || self.ends_silently(until) {
+            true => Ok(()),
+            false => Err(surplus::error(call)),
+        }
+    }
+
+    /// Whether nothing more comes before the server ends its side too, until a time of
+    /// `CLOCK_MONOTONIC`: the second half of [`surplus::at_end`].
+    pub fn ends_silently(&self, until: u64) -> bool {
+        let Stream::Tls(stream) = self else {
+            return surplus::ends_silently(self, until);
+        };
+        // What comes may be TLS's own, such as the end of the session.
+        let mut plain: &TlsStream = stream;
+        loop {
+            match plain.read(&mut [0; 1]) {
+                Ok(count) => return count == 0,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !surplus::await_bytes(self.as_fd(), until) {
+                        return true;
+                    }
+                }
+                // A reset, or what cannot be decrypted any more: it has said nothing.
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.socket().as_fd(),
+        }
+    }
+}
+
+impl Read for &Stream {
+    #[inline]
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).read(into),
+            Stream::Unix(stream) => (&mut &*stream).read(into),
+            Stream::Tls(stream) => (&mut &**stream).read(into),
+        }
+    }
+}
+
+impl Write for &Stream {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).write(bytes),
+            Stream::Unix(stream) => (&mut &*stream).write(bytes),
+            Stream::Tls(stream) => (&mut &**stream).write(bytes),
+        }
+    }
+
+    /// Sends what was encrypted and found no room in the socket.
+    #[inline]
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => Ok(()),
+            Stream::Tls(stream) => (&mut &**stream).flush(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! An encrypted connection that is read and written as a socket is: blocking or not, with
+//! the socket's own time limits.
+
+use super::told;
+use jostle_sys::{clock, signal};
+use rustls::ClientConnection;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A server that has not shaken hands within this speaks no TLS.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to ask oneself where nothing of TLS was heard.
+const QUESTION: &str = "; does the server speak TLS on this port?";
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub struct TlsStream {
+    socket: TcpStream,
+    /// Its keys change with each record, in both directions.
+    connection: Mutex<ClientConnection>,
+}
+
+impl TlsStream {
+    /// Shakes hands on a blocking socket.
+    ///
+    /// # Errors
+    /// In words for the user.
+    pub(super) fn shake(
+        socket: TcpStream,
+        connection: ClientConnection,
+    ) -> Result<TlsStream, String> {
+        TlsStream::shake_within(PATIENCE, socket, connection)
+    }
+
+    fn shake_within(
+        patience: Duration,
+        socket: TcpStream,
+        mut connection: ClientConnection,
+    ) -> Result<TlsStream, String> {
+        let late = || format!("no handshake within {patience:?}{QUESTION}");
+        let system = |error: io::Error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => late(),
+            _ => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+                Some(error) => told(error),
+                None => format!("{error}{QUESTION}"),
+            },
+        };
+        let usual = socket.read_timeout().map_err(system)?;
+        socket.set_read_timeout(Some(patience)).map_err(system)?;
+        let until = clock::monotonic() + patience.as_nanos() as u64;
+        while connection.is_handshaking() {
+            match step(&socket, &mut connection) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted && !signal::interrupted() => {}
+                Err(error) => return Err(system(error)),
+            }
+            // A server that answers in drops would begin the socket's limit again and again.
+            if clock::monotonic() > until {
+                return Err(late());
+            }
+        }
+        send(&socket, &mut connection).map_err(system)?;
+        socket.set_read_timeout(usual).map_err(system)?;
+        Ok(TlsStream {
+            socket,
+            connection: Mutex::new(connection),
+        })
+    }
+
+    /// The socket below.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Whether something was decrypted that is not read yet, of which the socket knows
+    /// nothing.
+    pub fn has_more(&self) -> bool {
+        let mut connection = self.lock();
+        let state = connection.process_new_packets();
+        state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
+
+    /// Says that no more is sent.
+    pub fn end(&self) {
+        let mut connection = self.lock();
+        connection.send_close_notify();
+        // One that the server has ended already is no error.
+        let _ = send(&self.socket, &mut connection);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClientConnection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends what is due, and takes in what one read brings.
+fn step(socket: &TcpStream, connection: &mut ClientConnection) -> io::Result<()> {
+    send(socket, connection)?;
+    if connection.read_tls(&mut &*socket)? == 0 {
+        return Err(io::Error::new(
+            ErrorKind::UnexpectedEof,
+            "it closed the connection",
+        ));
+    }
+    take_in(socket, connection)
+}
+
+/// Decrypts what has come.
+fn take_in(socket: &TcpStream, connection: &mut ClientConnection) -> io::Result<()> {
+    connection.process_new_packets().map(drop).map_err(|error| {
+        // The server is told why, where it still listens.
+        let _ = connection.write_tls(&mut &*socket);
+        io::Error::new(ErrorKind::InvalidData, error)
+    })
+}
+
+fn send(socket: &TcpStream, connection: &mut ClientConnection) -> io::Result<()> {
+    while connection.wants_write() {
+        match connection.write_tls(&mut &*socket) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            sent => drop(sent?),
+        }
+    }
+    Ok(())
+}
+
+impl Read for &TlsStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let connection = &mut *self.lock();
+        loop {
+            match connection.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // It left without a word of TLS; a socket's end is no more either.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            // The end shows in the next turn.
+            connection.read_tls(&mut &self.socket)?;
+            take_in(&self.socket, connection)?;
+            // An answer of TLS's own, such as new keys; what does not fit now goes with
+            // the next request.
+            match send(&self.socket, connection) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Write for &TlsStream {
+    /// What is taken is encrypted; what of it the socket has no room for stays until
+    /// [`Write::flush`].
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let connection = &mut *self.lock();
+        send(&self.socket, connection)?;
+        let count = connection.writer().write(bytes)?;
+        match send(&self.socket, connection) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        send(&self.socket, &mut self.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{ClientConfig, RootCertStore, crypto};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_server_that_says_nothing_or_drips_is_given_up() {
+        for drips in [false, true] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let served = std::thread::spawn(move || {
+                // The head of a record of 16 KiB, and its first bytes one by one.
+                let mut written = server.write_all(b"\x16\x03\x03\x3f\xff\x02\x00\x3f\xfb");
+                while drips && written.is_ok() {
+                    std::thread::sleep(Duration::from_millis(5));
+                    written = server.write_all(b"\0");
+                }
+                server
+            });
+            let provider = Arc::new(crypto::ring::default_provider());
+            let config = ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+            let name = "localhost".try_into().unwrap();
+            let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+            let start = clock::monotonic();
+            let patience = Duration::from_millis(50);
+            let said = TlsStream::shake_within(patience, client, connection).unwrap_err();
+            assert!(said.starts_with("no handshake within 50ms; does"), "{said}");
+            assert!(clock::monotonic() - start < 5_000_000_000);
+            served.join().unwrap();
+        }
+    }
+}

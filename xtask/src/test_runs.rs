@@ -1,0 +1,142 @@
+//! The tests of the whole workspace, from one build: those of the program `jostle`, which
+//! take longest, and beside them the other test programs, one after another; then those
+//! that have the machine to themselves.
+//!
+//! `cargo test` would run one test program at a time, and most of them wait for something
+//! most of the time.
+
+use anyhow::{Context, ensure};
+use jostle_testbed::shell;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// What stands in the names of tests that have the machine to themselves: the module that
+/// they are in.
+const ALONE: &str = "::alone::";
+
+/// The test program that has such tests, and takes as long as all others.
+const LONGEST: &str = "cli";
+
+/// Threads of this program, and of each of the others beside it. More at a time make the
+/// machine so busy that runs have no figure to judge.
+const THREADS: [&str; 2] = ["4", "2"];
+
+/// A test program.
+#[derive(Debug, PartialEq)]
+struct Program {
+    name: String,
+    /// The folder of its package, which cargo starts it in.
+    package: PathBuf,
+    path: PathBuf,
+}
+
+/// Compiles them all, and runs them.
+pub fn run() -> anyhow::Result<()> {
+    let start = Instant::now();
+    let mut programs = build()?;
+    println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
+    let longest = programs.iter().position(|program| program.name == LONGEST);
+    let longest = programs.remove(longest.context("no test program named cli")?);
+    let mut first = longest.command(&["--skip", ALONE]);
+    first.env("RUST_TEST_THREADS", THREADS[0]);
+    let mut first = first
+        .spawn()
+        .with_context(|| longest.path.display().to_string())?;
+    let others = programs.iter().try_for_each(Program::run_apart);
+    let status = first.wait().context("cannot wait for the tests")?;
+    others?;
+    ensure!(status.success(), "tests of {} failed: {status}", longest);
+    shell::run(&mut longest.command(&[ALONE]))
+}
+
+/// Compiles what is tested, and names the test programs.
+fn build() -> anyhow::Result<Vec<Program>> {
+    let mut cargo = shell::cargo(&["test", "--workspace", "--no-run"]);
+    cargo.arg("--message-format=json-render-diagnostics");
+    let mut cargo = cargo.stdout(Stdio::piped()).spawn()?;
+    let mut programs = Vec::new();
+    for line in BufReader::new(cargo.stdout.take().context("no output of cargo")?).lines() {
+        programs.extend(program(&serde_json::from_str(&line?)?));
+    }
+    let status = cargo.wait()?;
+    ensure!(status.success(), "`cargo test --no-run` failed: {status}");
+    Ok(programs)
+}
+
+/// The test program that cargo says it has made, if the message is about one.
+/// <https://doc.rust-lang.org/cargo/reference/external-tools.html#json-messages>
+fn program(message: &Value) -> Option<Program> {
+    let is_test = message["profile"]["test"].as_bool()?;
+    let path = message["executable"].as_str().filter(|_| is_test)?;
+    let manifest = Path::new(message["manifest_path"].as_str()?);
+    Some(Program {
+        name: message["target"]["name"].as_str()?.to_owned(),
+        package: manifest.parent()?.to_owned(),
+        path: path.into(),
+    })
+}
+
+impl Program {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(arguments).current_dir(&self.package);
+        command.env("CARGO_MANIFEST_DIR", &self.package);
+        command
+    }
+
+    /// Runs it and prints what it says when it has ended, in one piece.
+    fn run_apart(&self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        // Both to one file, so that they stay in their order.
+        let said = tempfile::NamedTempFile::new()?;
+        let mut command = self.command(&[]);
+        command.env("RUST_TEST_THREADS", THREADS[1]);
+        command.stdout(said.reopen()?).stderr(said.reopen()?);
+        let status = command
+            .stdin(Stdio::null())
+            .status()
+            .with_context(|| format!("cannot run {self}"))?;
+        let took = start.elapsed().as_secs_f64();
+        let said = std::fs::read(said.path())?;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "== {self}: {took:.1} s")?;
+        out.write_all(&said)?;
+        ensure!(status.success(), "tests of {self} failed: {status}");
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let package = self.package.file_name().unwrap_or_default();
+        write!(f, "{}/{}", package.to_string_lossy(), self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_test_program_is_told_from_what_it_tests() {
+        let mut message = json!({
+            "reason": "compiler-artifact",
+            "manifest_path": "/j/crates/model/Cargo.toml",
+            "target": {"name": "results", "kind": ["test"]},
+            "profile": {"test": true},
+            "executable": "/j/target/debug/deps/results-1",
+        });
+        let found = program(&message).unwrap();
+        assert_eq!(found.to_string(), "model/results");
+        assert_eq!(found.path, Path::new("/j/target/debug/deps/results-1"));
+        message["profile"]["test"] = json!(false);
+        assert_eq!(program(&message), None);
+        let library = json!({"reason": "compiler-artifact", "executable": null});
+        assert_eq!(program(&library), None);
+        assert_eq!(program(&json!({"reason": "build-finished"})), None);
+    }
+}
