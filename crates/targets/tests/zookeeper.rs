@@ -16,6 +16,9 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+/// Between two looks at the counts.
+const LOOK: Duration = Duration::from_millis(20);
+
 const GRANTED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Granted);
 
 /// A server of this test program alone, for nobody else may be counted.
@@ -52,9 +55,9 @@ impl Server {
         })
     }
 
-    /// Packets received and sent for what `work` does; it is given how to look at them
-    /// meanwhile.
-    fn counts(&self, work: impl FnOnce(&dyn Fn() -> [i64; 2])) -> [i64; 2] {
+    /// Expects so many packets received and sent for what `work` does; it is given how to
+    /// look at them meanwhile.
+    fn counts(&self, expected: [i64; 2], work: impl FnOnce(&dyn Fn() -> [i64; 2])) {
         let first = self.packets();
         let before = self.packets();
         let asked = self.asked.load(Relaxed);
@@ -65,7 +68,10 @@ impl Server {
                 .map(|side| packets[side] - before[side] - questions * (before[side] - first[side]))
         };
         work(&since);
-        since()
+        // The server counts an answer when it has sent it, and the client may be faster.
+        until(expected, &since);
+        std::thread::sleep(LOOK);
+        assert_eq!(since(), expected, "more came later");
     }
 
     fn prepare(&self, ledger: &Ledger) -> Zookeeper {
@@ -76,6 +82,19 @@ impl Server {
             ..servers::setup(ledger, 3)
         };
         Zookeeper::prepare(&setup).unwrap()
+    }
+}
+
+fn until(expected: [i64; 2], since: &dyn Fn() -> [i64; 2]) {
+    let start = Instant::now();
+    loop {
+        let counted = since();
+        if counted == expected {
+            return;
+        }
+        let late = start.elapsed() > Duration::from_secs(30);
+        assert!(!late, "{counted:?} instead of {expected:?}");
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -99,39 +118,32 @@ fn each_acquisition_makes_as_many_round_trips_as_the_recipe_says() {
     let (mut one, mut two) = (target.join(0).unwrap(), target.join(1).unwrap());
 
     // Free: create, list; delete.
-    let counted = server.counts(|_| {
+    server.counts([60, 60], |_| {
         for _ in 0..20 {
             assert_eq!(one.acquire(0, Mode::Exclusive, block()), GRANTED);
             one.release(0, Mode::Exclusive).unwrap();
         }
     });
-    assert_eq!(counted, [60, 60]);
 
     // Taken, and not waited for: create, list, delete.
     assert_eq!(one.acquire(0, Mode::Exclusive, block()), GRANTED);
-    let counted = server.counts(|_| {
+    server.counts([3, 3], |_| {
         assert_eq!(acquire(&mut two, Wait::Try), Ok(Outcome::Refused));
     });
-    assert_eq!(counted, [3, 3]);
 
     // Taken: create, list, read the one before with a watch; its event; list; delete. The
     // owner's delete comes on top.
-    let counted = server.counts(|since| {
+    server.counts([3 + 1 + 1 + 1, 3 + 1 + 1 + 1 + 1], |since| {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let granted = acquire(&mut two, block());
                 granted.map(|_| two.release(0, Mode::Exclusive))
             });
-            let start = Instant::now();
-            while since() != [3, 3] {
-                assert!(start.elapsed() < Duration::from_secs(30), "{:?}", since());
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            until([3, 3], since);
             one.release(0, Mode::Exclusive).unwrap();
             assert_eq!(waiter.join().unwrap(), Ok(Ok(())));
         });
     });
-    assert_eq!(counted, [3 + 1 + 1 + 1, 3 + 1 + 1 + 1 + 1]);
     ledger.sweep().unwrap();
 }
 
