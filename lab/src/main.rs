@@ -13,6 +13,7 @@
 mod hog;
 mod pause;
 mod peers;
+mod program;
 mod validate;
 
 use clap::{Parser, Subcommand};

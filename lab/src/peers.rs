@@ -20,6 +20,7 @@ mod own_locks;
 pub mod services;
 mod trials;
 
+use crate::program;
 use anyhow::{Context, bail};
 use figures::{Requirement, Spread};
 use jostle_model::record::{Experiment, Is, Point, Record};
@@ -72,7 +73,7 @@ pub fn run_clients(
     only: Option<&str>,
     jostle: Option<PathBuf>,
 ) -> anyhow::Result<()> {
-    let build = || Bench::with(jostle.map_or_else(build_jostle, Ok)?);
+    let build = || Bench::with(jostle.map_or_else(program::build, Ok)?);
     run_all(clients::trials(), build, repeats, only)
 }
 
@@ -149,7 +150,7 @@ fn run_trial(bench: &Bench, trial: &Trial, repeats: u32) -> anyhow::Result<usize
 
 impl Bench {
     fn build() -> anyhow::Result<Bench> {
-        let bench = Bench::with(build_jostle()?)?;
+        let bench = Bench::with(program::build()?)?;
         for program in ["pairs", "contend", "spawn", "connect", "pipe"] {
             compile(program, &bench.peers.join(program), &[])?;
         }
@@ -158,7 +159,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Of a jostle that is there, and no peers yet.
+    /// With a jostle that is there, and no peers yet.
     fn with(jostle: PathBuf) -> anyhow::Result<Bench> {
         let bench = Bench {
             jostle,
@@ -194,17 +195,6 @@ impl Bench {
     fn answer(&self, arguments: &[&str]) -> anyhow::Result<Answer> {
         read_answer(&mut self.contend(arguments))
     }
-}
-
-/// Builds jostle as it is measured.
-fn build_jostle() -> anyhow::Result<PathBuf> {
-    shell::run(&mut shell::cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "jostle",
-    ]))?;
-    Ok(shell::target_directory().join("release/jostle"))
 }
 
 /// Runs jostle and reads its records. A point that is INVALID still has its

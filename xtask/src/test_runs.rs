@@ -5,7 +5,7 @@
 //! `cargo test` would run one test program at a time, and most of them wait for something
 //! most of the time.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use jostle_testbed::shell;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -33,23 +33,34 @@ struct Program {
     path: PathBuf,
 }
 
-/// Compiles them all, and runs them.
+/// Compiles them all, and runs them. All are run whatever fails, so that one run tells of
+/// every failure.
 pub fn run() -> anyhow::Result<()> {
     let start = Instant::now();
     let mut programs = build()?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
     let longest = programs.iter().position(|program| program.name == LONGEST);
     let longest = programs.remove(longest.context("no test program named cli")?);
-    let mut first = longest.command(&["--skip", ALONE]);
-    first.env("RUST_TEST_THREADS", THREADS[0]);
-    let mut first = first
+    let mut beside = longest.command(&["--skip", ALONE]);
+    beside.env("RUST_TEST_THREADS", THREADS[0]);
+    let mut beside = beside
         .spawn()
         .with_context(|| longest.path.display().to_string())?;
-    let others = programs.iter().try_for_each(Program::run_apart);
-    let status = first.wait().context("cannot wait for the tests")?;
-    others?;
-    ensure!(status.success(), "tests of {} failed: {status}", longest);
-    shell::run(&mut longest.command(&[ALONE]))
+    let others: Vec<_> = programs.iter().map(Program::run_apart).collect();
+    let beside = beside.wait().context("cannot wait for the tests")?;
+    let alone = longest.command(&[ALONE]).status()?;
+    let [beside, alone] = [("", beside), (" (alone)", alone)].map(|(part, status)| {
+        let failed = || anyhow!("tests of {longest}{part} failed: {status}");
+        status.success().then_some(()).ok_or_else(failed)
+    });
+    let failures: Vec<String> = others
+        .into_iter()
+        .chain([beside, alone])
+        .filter_map(Result::err)
+        .map(|error| format!("{error:#}"))
+        .collect();
+    ensure!(failures.is_empty(), "{}", failures.join("; "));
+    Ok(())
 }
 
 /// Compiles what is tested, and names the test programs.

@@ -35,7 +35,7 @@ use jostle_model::plan::Plan;
 use jostle_model::text::{printable, redacted};
 use jostle_report::ResultSet;
 use jostle_sys::limits::Machine;
-use ranks::Connect;
+use ranks::JoinJob;
 use screen::Screen;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
@@ -63,8 +63,8 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// The program where it is linked with MPI, whose jobs this joins: as [`main`], on all hosts.
-pub fn main_of_ranks(connect: Connect) -> ExitCode {
-    ranks::connect_by(connect);
+pub fn main_of_ranks(join_job: JoinJob) -> ExitCode {
+    ranks::join_by(join_job);
     main()
 }
 

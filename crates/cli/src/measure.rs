@@ -29,7 +29,7 @@ use jostle_sys::{cpu, files, ledger};
 use jostle_targets::Spec;
 use jostle_targets::table::Family;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// What a forked worker takes beside its own page: kernel stack, page tables,
 /// copied pages. Measured by `cargo xtask peers`; the whole stays under 200 KiB.
@@ -180,7 +180,7 @@ fn measure_here(
             break;
         }
         let share = || takes::share(&plans[nth..], began.elapsed());
-        experiment.keeps = output.quick.then(share);
+        experiment.time_limit = output.quick.then(share);
         let outcome = one(
             world,
             *clock,
@@ -354,7 +354,7 @@ pub fn one(
         },
         record: &mut record,
     };
-    let started_at = rfc3339(std::time::SystemTime::now());
+    let started_at = rfc3339(SystemTime::now());
     experiment::run(
         world,
         clock,
@@ -548,33 +548,9 @@ pub fn fresh_seed() -> u64 {
     jostle_stats::rng::Rng::new(nanos).next_u64() >> 11
 }
 
-/// A wall-clock label in UTC, such as `2026-11-21T02:03:04Z`. Days to date by
-/// the civil-from-days algorithm (Hinnant, chrono-compatible low-level date
-/// algorithms).
-pub fn rfc3339(time: std::time::SystemTime) -> String {
-    let seconds = time
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.as_secs());
-    let (days, rest) = ((seconds / 86_400) as i64 + 719_468, seconds % 86_400);
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3_600,
-        rest / 60 % 60,
-        rest % 60
-    )
+/// A wall-clock label in UTC, such as `2026-11-21T02:03:04Z`; before 1970, its beginning.
+pub fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time.max(SystemTime::UNIX_EPOCH)).to_string()
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use jostle_sys::ledger;
 use std::sync::OnceLock;
 
 /// Joins the job that a launcher has put this process into; None if it was joined before.
-pub type Connect = fn() -> Option<Box<dyn Link>>;
+pub type JoinJob = fn() -> Option<Box<dyn Link>>;
 
 /// Set first of all, by a program that is linked with MPI.
-static CONNECT: OnceLock<Connect> = OnceLock::new();
+static JOIN_JOB: OnceLock<JoinJob> = OnceLock::new();
 
 /// From now on jobs are joined in this way.
-pub fn connect_by(connect: Connect) {
-    CONNECT.get_or_init(|| connect);
+pub fn join_by(join_job: JoinJob) {
+    JOIN_JOB.get_or_init(|| join_job);
 }
 
 /// What every measurement needs, begun in this order.
@@ -53,7 +53,7 @@ pub fn join(dry_run: bool) -> Result<Place, Failure> {
     let Some(launched) = world::launched() else {
         return Ok(Place::Alone);
     };
-    let Some(connect) = CONNECT.get() else {
+    let Some(join_job) = JOIN_JOB.get() else {
         return match launched.refusal() {
             Some(text) => refused(launched, &text),
             // One rank needs no MPI where there is none.
@@ -81,7 +81,7 @@ pub fn join(dry_run: bool) -> Result<Place, Failure> {
         // The first one says so by itself.
         let _ = ledger::sweep_dead();
     }
-    let Some(link) = connect() else {
+    let Some(link) = join_job() else {
         return refused(launched, "MPI has been joined before");
     };
     Ok(match world::join(link, &mut keeper, rank) {

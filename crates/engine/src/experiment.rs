@@ -262,16 +262,16 @@ impl Course<'_, '_> {
 
     fn asked(&self) -> Asked {
         let plan = &self.resolved.plan;
-        let keeps = self.resolved.keeps;
+        let limit = self.resolved.time_limit;
         let budget = plan.budget.unwrap_or_default();
-        let budget = keeps.map_or(budget, |keeps| keeps.min(budget));
+        let budget = limit.map_or(budget, |limit| limit.min(budget));
         let spent = self.started.elapsed().as_nanos() as u64;
         Asked {
             window: plan.duration,
             warmup: plan.warmup,
             runs: plan.runs,
             budget: Nanos(budget.0.saturating_sub(spent)),
-            may_drop: self.resolved.may_drop || keeps.is_some(),
+            may_drop: self.resolved.may_drop || limit.is_some(),
             may_shorten: self.resolved.may_shorten,
             option: Swept::of(plan.workload).option,
         }
@@ -378,8 +378,8 @@ impl Course<'_, '_> {
         let spent = self.started.elapsed().as_nanos() as u64;
         let with_next = Nanos(spent.saturating_add(block.0));
         self.resolved
-            .keeps
-            .is_some_and(|keeps| !schedule::holds(keeps, with_next))
+            .time_limit
+            .is_some_and(|limit| !schedule::holds(limit, with_next))
     }
 
     /// Blocks in which others used so much of the CPUs that they are made again.
@@ -477,7 +477,7 @@ impl Course<'_, '_> {
 
 /// The budget that will not be kept, and why; with `--quick` it is.
 fn over(resolved: &Resolved, is_over: bool) -> Option<Over<'_>> {
-    (is_over && resolved.keeps.is_none()).then(|| Over {
+    (is_over && resolved.time_limit.is_none()).then(|| Over {
         budget: resolved.plan.budget.unwrap_or_default(),
         because: &resolved.given,
     })

@@ -44,7 +44,7 @@ pub struct Resolved {
     /// as this.
     pub may_shorten: Option<Nanos>,
     /// With `--quick`: what the whole experiment may take, whatever else is asked for.
-    pub keeps: Option<Nanos>,
+    pub time_limit: Option<Nanos>,
     /// Options of the user that fix how long the runs take, as typed.
     pub given: Vec<String>,
 }
@@ -121,7 +121,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         specs,
         may_drop,
         may_shorten,
-        keeps: None,
+        time_limit: None,
         given,
     })
 }

@@ -98,16 +98,14 @@ fn launch_ns(spec: &Spec) -> u64 {
 /// One run of a point.
 fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
+    let spec = Spec::parse(target).ok();
     let around = RUN.0 + WORKER.0.saturating_mul(workers);
     if plan.workload == Workload::Recover {
-        return match Spec::parse(target) {
-            Ok(spec) => fault_ns(plan, &spec, at.fault),
-            Err(_) => around,
-        };
+        return spec.map_or(around, |spec| fault_ns(plan, &spec, at.fault));
     }
     if !plan.workload.has_window() {
         let each = at.operations.or(at.keys).unwrap_or(1);
-        let nulls = match Spec::parse(target).is_ok_and(|spec| spec.entry.is_asked()) {
+        let nulls = match spec.is_some_and(|spec| spec.entry.is_asked()) {
             true => crate::requested::nulls(plan, each),
             false => 0,
         };
@@ -129,20 +127,21 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
 }
 
 /// One fault of `recover`, in nanoseconds; zero where it cannot strike the target. The
-/// lease ends, or what was stopped goes on. A lock of the kernel is free at once, and a
-/// service that was killed has usually forgotten the lock.
+/// lease ends, or what was stopped goes on. A lock that ends with its owner's process or
+/// connection is free at once, and a service that was killed has usually forgotten it.
 pub fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
     if !fault.is_some_and(|fault| makes_sense(fault, spec)) {
         return 0;
     }
-    let lease = plan.lease.filter(|_| spec.entry.is_remote());
+    let is_leased = spec.entry.is_remote() && !spec.entry.lock.survives_owner;
+    let lease = plan.lease.filter(|_| is_leased);
     let paused = matches!(fault, Some(Fault::Stop | Fault::Cut | Fault::ServerStop));
     let pause = plan.pause.filter(|_| paused);
     let again = match fault {
         Some(Fault::ServerKill) => launch_ns(spec),
         _ => 0,
     };
-    FAULT.0 + again + lease.max(pause).unwrap_or_default().0
+    FAULT.0 + launch_ns(spec) + again + lease.max(pause).unwrap_or_default().0
 }
 
 /// What an operation adds to a run of so many workers, in nanoseconds.
@@ -404,14 +403,16 @@ mod tests {
     #[test]
     fn faults_go_next_and_then_targets_but_never_the_only_one() {
         let mut plan = Plan::of(Workload::Recover);
-        plan.targets = ["redis", "lockd", "memcached"].map(str::to_owned).to_vec();
+        plan.targets = ["redis", "redisson", "memcached"]
+            .map(str::to_owned)
+            .to_vec();
         plan.lease = Some(Nanos(6_000_000_000));
         let mut plans = [plan];
         let left_out = quicken(&mut plans);
         assert!(takes(&plans) <= QUICK);
         let [plan] = plans;
         assert_eq!(plan.fault, Some(vec![Fault::Kill]));
-        assert_eq!(plan.targets, ["redis", "lockd"]);
+        assert_eq!(plan.targets, ["redis", "redisson"]);
         assert_eq!(left_out.len(), 5, "{left_out:?}");
         assert_eq!(
             left_out[0],

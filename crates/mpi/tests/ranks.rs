@@ -152,7 +152,7 @@ fn points(output: &Output) -> Vec<Value> {
     records
 }
 
-/// Of each host of a point.
+/// The named field of each host of a point.
 fn of_hosts(point: &Value, figure: &str) -> Vec<i64> {
     let hosts = point["hosts"].as_array().unwrap();
     hosts

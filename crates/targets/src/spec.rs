@@ -307,10 +307,7 @@ mod tests {
             (&long, "x...`. The targets are"),
             ("futex:1", "`futex:1`: it takes no argument"),
             ("rediss", "`rediss`: write //HOST:PORT"),
-            (
-                "lockd://h:1?tsl",
-                "`tsl` is nothing that an address can say",
-            ),
+            ("lockd://h:1?tsl", "unknown parameter `tsl` in an address"),
             ("flock:", "`flock:`: nothing follows the colon"),
             ("delay:soon", "`delay:soon`: `soon` is not a time"),
             ("busted:2", "a probability"),

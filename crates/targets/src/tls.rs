@@ -1,7 +1,7 @@
 //! TLS of the targets that talk to a server: which certificates are trusted, what an
 //! address says about it, and the handshake. What follows the handshake is `stream`.
 //!
-//! There is no way to skip the checks: a server whose certificate nobody vouches for is
+//! There is no way to skip the checks: a server whose certificate no authority has signed is
 //! trusted by naming that certificate.
 
 mod stream;
@@ -148,7 +148,7 @@ fn unknown(name: &str, word: &str) -> String {
              sslmode=verify-full, or sslmode=disable for no TLS"
         ),
         _ => format!(
-            "`{word}` is nothing that an address can say; tls, ca=FILE, cert=FILE and key=FILE are"
+            "unknown parameter `{word}` in an address; there are: tls, ca=FILE, cert=FILE, key=FILE"
         ),
     }
 }
@@ -230,7 +230,7 @@ pub fn told(error: &rustls::Error) -> String {
         // The second is of an authority that is named as one that is trusted.
         Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
-        ) => "nobody who is trusted vouches for its certificate; name the authority's file: \
+        ) => "its certificate is not signed by a trusted authority; name the authority's file: \
              ?ca=FILE in the address, or $SSL_CERT_FILE"
             .to_owned(),
         Error::InvalidCertificate(

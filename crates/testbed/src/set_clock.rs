@@ -22,12 +22,12 @@ impl SetClock {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/set_clock.c");
         let mut compile = Command::new("cc");
         compile.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", source, "-o"]);
-        running::said(compile.arg(clock.library()));
+        running::said(compile.arg(clock.shared_object()));
         fs::write(clock.offset(), 0_i64.to_ne_bytes()).expect("the offset of a clock");
         clock
     }
 
-    fn library(&self) -> PathBuf {
+    fn shared_object(&self) -> PathBuf {
         self.0.path().join("set_clock.so")
     }
 
@@ -38,7 +38,7 @@ impl SetClock {
     /// Lets a program run by this clock. It must not be linked statically.
     pub fn give<'a>(&self, program: &'a mut Command) -> &'a mut Command {
         program
-            .env("LD_PRELOAD", self.library())
+            .env("LD_PRELOAD", self.shared_object())
             .env("CLOCK_OFFSET", self.offset())
     }
 

@@ -25,7 +25,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Of each side in each repeat; pgbench knows whole seconds alone.
+/// The time that each side runs in each repeat; pgbench accepts only whole seconds.
 const SPAN: Duration = Duration::from_secs(2);
 
 /// Our client is not the story: nobody is to wonder about a rate within these, of the

@@ -1,7 +1,8 @@
 //! Pairs of real sessions, one after the other: the same thing measured twice
 //! must not differ; what was planted must be found.
 
-use super::{Required, Row, program};
+use super::{Required, Row};
+use crate::program;
 use anyhow::Context;
 use jostle_model::record::Point;
 use jostle_report::ResultSet;

@@ -2,7 +2,8 @@
 //! two of which the new one's lock takes a tenth longer.
 
 use super::store::Store;
-use super::{Required, Row, program};
+use super::{Required, Row};
+use crate::program;
 use anyhow::{Context, ensure};
 use jostle_report::compare::{Input, compare};
 use jostle_stats::intervals::median;

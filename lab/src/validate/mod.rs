@@ -11,7 +11,6 @@ mod compare;
 mod gate;
 mod growth;
 mod judge;
-mod program;
 mod saturation;
 mod store;
 

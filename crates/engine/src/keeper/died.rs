@@ -14,8 +14,8 @@ use std::time::Duration;
 const MOMENT: Duration = Duration::from_millis(100);
 
 impl Servers<'_> {
-    /// What came of a run on these servers. Of a server that did not outlive it the run
-    /// has a death; a run that failed names it first.
+    /// The reply about a run on these servers. A server that ended before the run is added
+    /// to its deaths, or named before the error of a run that failed.
     pub fn outlived(&self, done: Result<Reply, Aborted>) -> Reply {
         let has_failed = match &done {
             Ok(Reply::Ran(data)) => !data.errors.is_empty(),

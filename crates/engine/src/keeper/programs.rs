@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_full_disk_the_line_that_says_so_is_told_and_what_to_do() {
+    fn the_line_about_a_full_disk_is_quoted_with_what_to_do() {
         let place = tempfile::tempdir().unwrap();
         let log = "1\n PANIC: could not write: No space left on device\naborted\nexit 134\n2\n3\n";
         fs::write(place.path().join(LOG), log).unwrap();

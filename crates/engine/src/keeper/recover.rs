@@ -217,7 +217,7 @@ impl<'a, T: Target> Recovery<'a, T> {
         Ok((before, after))
     }
 
-    /// The service's processes, and of the waiters' this one, or all.
+    /// The processes of the service and of this waiter, or of all waiters.
     fn concerned(&self, waiter: Option<usize>) -> Vec<u32> {
         let wanted = |number: usize| number != OWNER && waiter.is_none_or(|one| one == number);
         let waiters = self.alive.iter().filter(|(_, number)| wanted(**number));

@@ -45,7 +45,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
         specs,
         may_drop: false,
         may_shorten: None,
-        keeps: None,
+        time_limit: None,
         given,
     })
 }

@@ -38,7 +38,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> 
         specs,
         may_drop: false,
         may_shorten: None,
-        keeps: None,
+        time_limit: None,
         given,
     })
 }

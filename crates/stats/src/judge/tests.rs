@@ -278,11 +278,11 @@ fn a_full_accept_queue_is_the_server_s_and_lost_segments_are_the_path_s() {
     Planted::of(0.4, 0.3)
         .with(|run| traffic(run).retransmitted = vec![20.0; LOOKS])
         .is(Limit::Path, "2.0 % of the segments");
-    // Unread answers decide only where the generator has little room.
+    // They tell why nothing is decided where the generator has little room.
     let unread = |run: &mut Watched| traffic(run).generator_unread_bytes = vec![900.0; LOOKS];
     Planted::of(0.8, 0.3)
         .with(unread)
-        .is(Limit::Generator, "answers lay unread");
+        .is(Limit::Undecided, "answers lay unread");
     Planted::of(0.4, 0.3)
         .with(unread)
         .is(Limit::Path, "neither");

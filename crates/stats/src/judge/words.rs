@@ -167,7 +167,7 @@ pub fn unread(window: &Window<'_>) -> Option<f64> {
 pub fn reads_late(late: f64, generator: Busy<'_>) -> String {
     format!(
         "answers lay unread at the generator in {} of the looks, and its busiest thread, {}, was \
-         busy for {} of the time",
+         busy for {} of the time: it is nearly at its limit",
         percent(late),
         name(generator),
         percent(generator.share())

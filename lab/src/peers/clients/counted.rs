@@ -79,7 +79,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     rest.trim().parse().ok()
 }
 
-/// Of memcached's counters those of the commands that locks are made of.
+/// The counters of memcached for the commands that locks are made of.
 fn commands(stats: &str) -> Option<u64> {
     // `ms` counts in cmd_set, as the other commands that store do.
     let names = ["cmd_get", "cmd_set", "delete_hits", "delete_misses"];

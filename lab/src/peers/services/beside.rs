@@ -79,7 +79,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of the server whose metrics are at this port.
+    /// From the server whose metrics are at this port.
     pub fn start(port: u16) -> Reader {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);

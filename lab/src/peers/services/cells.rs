@@ -33,7 +33,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of a run of jostle.
+    /// From a run of jostle.
     fn of(point: &Point) -> anyhow::Result<Figures> {
         ensure!(point.operations > 0, "nothing was done in the window");
         let server = point.server.as_ref().context("no figures of the server")?;

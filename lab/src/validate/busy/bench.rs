@@ -3,7 +3,7 @@
 use super::Planted;
 use super::kinds::{Beside, Kind};
 use crate::hog::Hog;
-use crate::validate::program;
+use crate::program;
 use anyhow::{Context, anyhow};
 use jostle_report::ResultSet;
 use jostle_testbed::servers::{Running, Server};

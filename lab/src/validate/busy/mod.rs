@@ -10,8 +10,9 @@ mod judge;
 mod kinds;
 
 use super::store::Store;
-use super::{Required, Row, program};
+use super::{Required, Row};
 use crate::hog::Hog;
+use crate::program;
 use bench::Bench;
 use jostle_model::record::{Experiment, Is, Point};
 use jostle_stats::intervals::median;

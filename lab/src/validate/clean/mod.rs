@@ -7,9 +7,9 @@
 mod halt;
 mod lines;
 
-use super::program;
 use super::store::{Store, slim};
 use super::{Required, Row, stolen};
+use crate::program;
 use anyhow::Context;
 use jostle_model::record::{Experiment, Is, Point, Reason};
 use jostle_stats::summary::{PointSummary, summarize};

@@ -5,7 +5,7 @@ use super::generators::{Amount, Generator};
 use super::plants::{Plant, Planted, Side};
 use crate::hog::Hog;
 use crate::pause::Pause;
-use crate::validate::program;
+use crate::program;
 use anyhow::{Context, anyhow, bail, ensure};
 use jostle_model::judged::Watched;
 use jostle_model::record::Record;

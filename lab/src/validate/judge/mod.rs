@@ -12,7 +12,8 @@ mod plants;
 mod truth;
 
 use super::store::Store;
-use super::{Required, Row, program};
+use super::{Required, Row};
+use crate::program;
 use bench::{Bench, Ran, Usual};
 use generators::{Amount, Generator};
 use jostle_model::judged::{Limit, Watched};

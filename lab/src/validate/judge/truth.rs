@@ -11,7 +11,8 @@
 //!   figures are then printed as the server's, or as its connections'. A clean run is
 //!   *called saturated* where the limit is `generator`.
 //! - A trial is *spoilt* where, in one of its three runs, the hypervisor took 2 % of the
-//!   CPUs, or programs that were not planted used 3 % of them. It is counted apart.
+//!   CPUs, or programs that were not planted used 3 % of them, the three largest together. It is
+//!   counted apart.
 
 use super::Run;
 use super::plants::{Plant, Planted, Side};
@@ -103,12 +104,12 @@ pub fn is_spoilt(run: &Run) -> bool {
     stolen_s > STOLEN * all_s || others_s(watched, run.hog) > OTHERS * all_s
 }
 
-/// CPU time of other programs than the planted one.
+/// CPU time of the largest other programs but for the planted one. Not `others_s`: what
+/// the server did before it was known to be one stands in that.
 fn others_s(watched: &Watched, hog: Option<u32>) -> f64 {
-    let all_s: f64 = watched.machine.others_s.iter().flatten().sum();
-    let mut named = watched.machine.neighbours.iter();
-    let planted = hog.and_then(|hog| named.find(|other| other.pid == u64::from(hog)));
-    all_s - planted.map_or(0.0, |planted| planted.cpu_s)
+    let named = watched.machine.neighbours.iter();
+    let others = named.filter(|other| Some(other.pid) != hog.map(u64::from));
+    others.map(|other| other.cpu_s).sum()
 }
 
 #[cfg(test)]
@@ -237,7 +238,6 @@ pub mod tests {
         };
         fn ran(run: &mut Run) {
             // A fifth of two CPUs.
-            run.watched.machine.others_s = Some(vec![0.04; LOOKS]);
             run.watched.machine.neighbours = vec![Neighbour {
                 name: "hog".to_owned(),
                 pid: 7,
@@ -250,6 +250,10 @@ pub mod tests {
             ran(run);
             run.hog = Some(7);
         }));
+        // A server that was not known yet.
+        assert!(!spoilt(
+            |run| run.watched.machine.others_s = Some(vec![0.04; LOOKS])
+        ));
         assert!(spoilt(
             |run| run.watched.machine.stolen_s = vec![0.01; LOOKS]
         ));

@@ -1,7 +1,7 @@
 //! Servers of their own, a control group, and jostle in it.
 
 use super::kinds::{Figure, Kind, Length, Planted};
-use crate::validate::program;
+use crate::program;
 use anyhow::{Context, anyhow};
 use jostle_report::ResultSet;
 use jostle_sys::ledger::Ledger;

@@ -11,7 +11,8 @@ mod kinds;
 mod store;
 
 use super::store::Store;
-use super::{Required, Row, program};
+use super::{Required, Row};
+use crate::program;
 use bench::Bench;
 use jostle_model::record::Point;
 use jostle_stats::rng::Rng;

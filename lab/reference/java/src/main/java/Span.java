@@ -19,7 +19,7 @@ final class Span {
         var input = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = input.readLine()) != null; ) {
             long length = Long.parseLong(line) * 1_000_000;
-            // Of all threads: the library's own, the collector's and the compiler's.
+            // The CPU time of all threads: the library's own, the collector's and the compiler's.
             long cpu = process.getProcessCpuTime();
             long begin = System.nanoTime();
             long taken = 0;
