@@ -77,6 +77,37 @@ func (l *line) took(conn net.Conn) error {
 // ask gives the reply, redis.Nil, *Refused, ErrNoAnswer, or the error of ctx.
 // A limit of 0 is none.
 func (l *line) ask(ctx context.Context, limit time.Duration, words ...any) (any, error) {
+	var reply any
+	err := l.exchange(ctx, limit, words[0], func(within context.Context) (err error) {
+		reply, err = l.client.Do(within, words...).Result()
+		return err
+	})
+	return reply, err
+}
+
+// askAll sends commands at once, and awaits the replies to all of them; *Refused
+// if one of them is.
+func (l *line) askAll(ctx context.Context, limit time.Duration, commands [][]any) error {
+	return l.exchange(ctx, limit, commands[0][0], func(within context.Context) error {
+		pipeline := l.client.Pipeline()
+		for _, words := range commands {
+			pipeline.Do(within, words...)
+		}
+		replies, err := pipeline.Exec(within)
+		for _, reply := range replies {
+			var answer redis.Error
+			// What was not answered says more than what was refused before it.
+			if reply.Err() != nil && !errors.As(reply.Err(), &answer) {
+				return reply.Err()
+			}
+		}
+		return err
+	})
+}
+
+func (l *line) exchange(
+	ctx context.Context, limit time.Duration, command any, call func(context.Context) error,
+) error {
 	within, cancel := ctx, context.CancelFunc(func() {})
 	if limit > 0 {
 		within, cancel = context.WithTimeout(ctx, limit)
@@ -85,19 +116,19 @@ func (l *line) ask(ctx context.Context, limit time.Duration, words ...any) (any,
 	// go-redis does not look at a context while it reads.
 	stop := context.AfterFunc(within, l.close)
 	defer stop()
-	reply, err := l.client.Do(within, words...).Result()
+	err := call(within)
 	var answer redis.Error
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
-		return reply, err
+		return err
 	case errors.As(err, &answer):
-		return nil, &Refused{Message: answer.Error()}
+		return &Refused{Message: answer.Error()}
 	}
 	l.close()
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	return nil, fmt.Errorf("%w to %v: %w", ErrNoAnswer, words[0], err)
+	return fmt.Errorf("%w to %v: %w", ErrNoAnswer, command, err)
 }
 
 // closed stands for the connection of a line that was given up.

@@ -6,6 +6,9 @@
 //	write(result, held.Token)
 //	err = held.Release(ctx)
 //
+// AcquireAll takes several locks in one step, and Session opens a session, which
+// owns many locks that are renewed together.
+//
 // Four words have one meaning each:
 //
 //   - wait: how long the daemon lets a request wait for the grant.
@@ -21,6 +24,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -53,7 +58,7 @@ const Forever = time.Duration(-1)
 type Settings struct {
 	// Timeout is how long an answer may take, beyond the wait where there is one; 5 s if 0.
 	Timeout time.Duration
-	// Retries is how often LOCK is sent again when no answer came: on a new
+	// Retries is how often a request is sent again when no answer came: on a new
 	// connection, after the old one was closed.
 	Retries int
 }
@@ -74,6 +79,14 @@ type Wish struct {
 	// daemon does not answer; without a lease at most 4/3 of the timeout after the
 	// daemon's last sign.
 	OnLost func(*Held)
+}
+
+// WishAll is what is asked for when it is several locks.
+type WishAll struct {
+	// Wait and TTL are as Wish has them.
+	Wait, TTL time.Duration
+	// OnLost is called once, in a goroutine of its own, when one of the locks is lost.
+	OnLost func(*HeldAll)
 }
 
 // Locks takes locks at one daemon. It may be used by many goroutines.
@@ -98,72 +111,159 @@ func (l *Locks) Acquire(ctx context.Context, name string, wish Wish) (*Held, err
 	if err := wish.check(); err != nil {
 		return nil, err
 	}
-	end := time.Now().Add(wish.Wait)
+	held := &Held{Name: name}
+	ttl := wish.TTL.Milliseconds()
+	kept, err := l.take(ctx, wish.request(name), func(reply any) grant {
+		held.Token, _ = reply.(int64)
+		return grant{
+			title:   fmt.Sprintf("%s (token %d)", name, held.Token),
+			renewal: [][]any{{"RENEW", name, held.Token, "TTL", ttl}},
+			ending:  [][]any{{"UNLOCK", name, held.Token}},
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	held.kept = kept
+	held.start(calling(wish.OnLost, held))
+	return held, nil
+}
+
+// AcquireAll waits for several exclusive locks, all or none. Two programs that
+// both use it do not block each other, in whatever order they name the locks.
+// Errors are those of Acquire.
+func (l *Locks) AcquireAll(ctx context.Context, names []string, wish WishAll) (*HeldAll, error) {
+	if err := checkTimes(wish.Wait, wish.TTL); err != nil {
+		return nil, err
+	}
+	held := &HeldAll{Names: slices.Clone(names), Tokens: make(map[string]int64, len(names))}
+	ask := request{name: strings.Join(names, ", "), wait: wish.Wait, ttl: wish.TTL}
+	ask.words = []any{"LOCKALL", len(names)}
+	for _, name := range names {
+		ask.words = append(ask.words, name)
+	}
+	kept, err := l.take(ctx, ask, func(reply any) grant {
+		tokens, _ := reply.([]any)
+		all := grant{title: fmt.Sprintf("%s (tokens %v)", ask.name, tokens)}
+		for i, token := range tokens {
+			name := names[i]
+			held.Tokens[name], _ = token.(int64)
+			all.renewal = append(all.renewal, []any{"RENEW", name, token, "TTL", wish.TTL.Milliseconds()})
+			all.ending = append(all.ending, []any{"UNLOCK", name, token})
+		}
+		return all
+	})
+	if err != nil {
+		return nil, err
+	}
+	held.kept = kept
+	held.start(calling(wish.OnLost, held))
+	return held, nil
+}
+
+// calling is a callback with its argument, if there is one.
+func calling[T any](call func(T), with T) func() {
+	if call == nil {
+		return nil
+	}
+	return func() { call(with) }
+}
+
+func checkTimes(wait, ttl time.Duration) error {
+	switch {
+	case wait < 0 && wait != Forever:
+		return errors.New("lock: Wait is at least 0, or Forever")
+	case ttl < 0 || (ttl > 0 && ttl < 10*time.Millisecond):
+		return errors.New("lock: TTL is at least 10 ms, or 0 for no lease")
+	}
+	return nil
+}
+
+func (w *Wish) check() error {
+	if w.Of < 0 || (w.Shared && w.Of > 1) {
+		return errors.New("lock: shared locks have no places: give Shared or Of")
+	}
+	return checkTimes(w.Wait, w.TTL)
+}
+
+func (w *Wish) request(name string) request {
+	words := []any{"LOCK", name}
+	if w.Shared {
+		words = append(words, "SHARED")
+	}
+	if w.Of > 1 {
+		words = append(words, "OF", w.Of)
+	}
+	return request{name: name, wait: w.Wait, ttl: w.TTL, words: words}
+}
+
+// request is a LOCK or LOCKALL without its times.
+type request struct {
+	name      string // For errors.
+	wait, ttl time.Duration
+	words     []any
+}
+
+func (l *Locks) line() *line { return newLine(&l.options, l.settings.Timeout) }
+
+// tryOften gives an attempt a connection of its own, and closes it if it fails.
+func tryOften[T any](ctx context.Context, l *Locks, attempt func(*line) (T, error)) (T, error) {
 	for left := l.settings.Retries; ; left-- {
-		held, err := l.attempt(ctx, name, wish, end)
-		if err == nil || left <= 0 || !errors.Is(err, ErrNoAnswer) {
-			return held, err
+		line := l.line()
+		made, err := attempt(line)
+		if err == nil {
+			return made, nil
+		}
+		line.close()
+		if left <= 0 || !errors.Is(err, ErrNoAnswer) {
+			return made, err
 		}
 		// A daemon that starts again needs a moment.
 		select {
 		case <-time.After(l.settings.Timeout / 4):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return made, ctx.Err()
 		}
 	}
 }
 
-func (w *Wish) check() error {
-	switch {
-	case w.Wait < 0 && w.Wait != Forever:
-		return errors.New("lock: Wait is at least 0, or Forever")
-	case w.TTL < 0 || (w.TTL > 0 && w.TTL < 10*time.Millisecond):
-		return errors.New("lock: TTL is at least 10 ms, or 0 for no lease")
-	case w.Of < 0 || (w.Shared && w.Of > 1):
-		return errors.New("lock: shared locks have no places: give Shared or Of")
-	}
-	return nil
-}
-
-// attempt sends one LOCK on a connection of its own, which stays open if it is granted.
-func (l *Locks) attempt(ctx context.Context, name string, wish Wish, end time.Time) (*Held, error) {
-	line := newLine(&l.options, l.settings.Timeout)
-	sent := time.Now()
-	limit := time.Duration(0)
-	words := []any{"LOCK", name}
-	first := min(wish.TTL, l.settings.Timeout)
-	if wish.TTL > 0 {
+// take sends a request on a connection of its own, which stays open if it is granted.
+func (l *Locks) take(ctx context.Context, ask request, granted func(any) grant) (*kept, error) {
+	end := time.Now().Add(ask.wait)
+	return tryOften(ctx, l, func(line *line) (*kept, error) {
+		sent := time.Now()
 		// A grant whose answer does not arrive leaves a lease that nobody knows
 		// of. Taken for the timeout alone, it does not keep others out for long.
+		first := min(ask.ttl, l.settings.Timeout)
+		reply, err := l.wait(ctx, line, ask, first, end)
+		if err != nil {
+			return nil, err
+		}
+		k := &kept{grant: granted(reply), ttl: ask.ttl, locks: l, line: line}
+		k.term = newTerm(first, l.settings.Timeout, sent)
+		if first != ask.ttl || (ask.ttl > 0 && k.term.left() < 2*k.term.every) {
+			return k, k.begin(ctx)
+		}
+		return k, nil
+	})
+}
+
+// wait sends a request with its times; the reply, once it is granted.
+func (l *Locks) wait(
+	ctx context.Context, line *line, ask request, first time.Duration, end time.Time,
+) (any, error) {
+	words, limit := slices.Clone(ask.words), time.Duration(0)
+	if first > 0 {
 		words = append(words, "TTL", first.Milliseconds())
 	}
-	if wish.Wait != Forever {
-		left := max(end.Sub(sent), 0)
+	if ask.wait != Forever {
+		left := max(time.Until(end), 0)
 		limit = left + l.settings.Timeout
 		words = append(words, "WAIT", left.Milliseconds())
 	}
-	if wish.Shared {
-		words = append(words, "SHARED")
+	reply, err := line.ask(ctx, limit, words...)
+	if errors.Is(err, redis.Nil) {
+		err = fmt.Errorf("%w: %s: taken by others for %v", ErrNotGranted, ask.name, ask.wait)
 	}
-	if wish.Of > 1 {
-		words = append(words, "OF", wish.Of)
-	}
-	token, err := line.ask(ctx, limit, words...)
-	if err != nil {
-		line.close()
-		if errors.Is(err, redis.Nil) {
-			err = fmt.Errorf("%w: %s was taken by others for %v", ErrNotGranted, name, wish.Wait)
-		}
-		return nil, err
-	}
-	held := &Held{Name: name, wish: wish, locks: l, line: line}
-	held.Token, _ = token.(int64)
-	held.term = newTerm(first, l.settings.Timeout, sent)
-	if first != wish.TTL || (wish.TTL > 0 && held.term.left() < 2*held.term.every) {
-		if err := held.begin(ctx); err != nil {
-			return nil, err
-		}
-	}
-	held.start()
-	return held, nil
+	return reply, err
 }

@@ -1,9 +1,9 @@
+import { Held, HeldAll } from "./kept.js";
 import { Line, LockError, LockLost, NoAnswer, NotGranted, Refused } from "./line.js";
+import { releasing, Session, SessionHeld } from "./session.js";
 import { Term } from "./term.js";
 
-export { LockError, LockLost, NoAnswer, NotGranted, Refused };
-
-const UNRENEWED = "the lease ended, and no renewal was answered";
+export { Held, HeldAll, LockError, LockLost, NoAnswer, NotGranted, Refused, Session, SessionHeld };
 
 /** Takes locks at one daemon. */
 export class Locks {
@@ -14,7 +14,7 @@ export class Locks {
   /**
    * `options` are ioredis's, of which what has to do with repeated sending is not
    * used. `timeoutMs` is how long an answer may take, beyond the wait where there
-   * is one. `retries` is how often LOCK is sent again when no answer came: on a
+   * is one. `retries` is how often a request is sent again when no answer came: on a
    * new connection, after the old one was closed.
    */
   constructor(options = {}, { timeoutMs = 5000, retries = 0 } = {}) {
@@ -40,81 +40,167 @@ export class Locks {
   async acquire(name, wish = {}) {
     wish = { waitMs: 10_000, shared: false, of: 1, ...wish };
     check(wish);
-    const end = performance.now() + wish.waitMs;
-    for (let left = this.#retries; ; left--) {
-      const line = this.#line();
-      try {
-        return await this.#attempt(name, wish, line, end);
-      } catch (error) {
-        line.close();
-        if (left <= 0 || !(error instanceof NoAnswer)) throw error;
-      }
-      // A daemon that starts again needs a moment.
-      await new Promise((go) => setTimeout(go, this.#timeoutMs / 4));
-      wish.signal?.throwIfAborted();
-    }
+    let token;
+    const kept = await this.#take(lockWords(name, wish), name, wish, (reply) => {
+      token = reply;
+      return {
+        title: `${name} (token ${token})`,
+        renewal: [["RENEW", name, String(token), "TTL", String(wish.ttlMs)]],
+        ending: [["UNLOCK", name, String(token)]],
+      };
+    });
+    return new Held(name, token, kept);
+  }
+
+  /**
+   * Waits for several exclusive locks, all or none; a `HeldAll`. Two programs that
+   * both use it do not block each other, in whatever order they name the locks.
+   * Everything else is as `acquire` has it. All are lost as soon as one is.
+   */
+  async acquireAll(names, wish = {}) {
+    wish = { waitMs: 10_000, ...wish };
+    check(wish);
+    const tokens = new Map();
+    const words = ["LOCKALL", String(names.length), ...names];
+    const kept = await this.#take(words, names.join(", "), wish, (reply) => {
+      reply.forEach((token, at) => tokens.set(names[at], token));
+      return {
+        title: `${names.join(", ")} (tokens ${reply.join(", ")})`,
+        renewal: names.map((name, at) => ["RENEW", name, String(reply[at]), "TTL", String(wish.ttlMs)]),
+        ending: names.map((name, at) => ["UNLOCK", name, String(reply[at])]),
+      };
+    });
+    return new HeldAll(tokens, kept);
   }
 
   /** Runs `work(held)` under a lock, and releases it. */
   async using(name, wish, work) {
-    const held = await this.acquire(name, wish);
-    let done;
-    try {
-      done = await work(held);
-    } catch (error) {
-      await held.release().catch(() => {}); // What went wrong in the work says more.
-      throw error;
-    }
-    await held.release();
-    return done;
+    return releasing(await this.acquire(name, wish), work);
+  }
+
+  /** Runs `work(held)` under several locks, and releases them. */
+  async usingAll(names, wish, work) {
+    return releasing(await this.acquireAll(names, wish), work);
+  }
+
+  /**
+   * Opens a session, which owns many locks and is renewed for all of them, at a
+   * third of `ttlMs`; it is lost as a lease is. With `id` it takes up a session that
+   * was opened before, by this program or by one that has ended, with the same
+   * `ttlMs`: LockLost if it is over.
+   */
+  async session({ ttlMs = 30_000, id, onLost, signal } = {}) {
+    check({ waitMs: 0, ttlMs });
+    const words = id === undefined ? ["SESSION", "OPEN", "TTL", String(ttlMs)] : ["SESSION", "RENEW", id];
+    return this.#tryOften(signal, async (line) => {
+      const sent = performance.now();
+      let reply;
+      try {
+        reply = await line.ask(words, this.#timeoutMs, signal);
+      } catch (error) {
+        if (id === undefined || !(error instanceof Refused)) throw error;
+        throw new LockLost(`${titleOf(id)}: ${error.message}`, { cause: error });
+      }
+      const opened = id ?? reply;
+      const grant = {
+        title: titleOf(opened),
+        renewal: [["SESSION", "RENEW", opened]],
+        ending: [["SESSION", "CLOSE", opened]],
+      };
+      const kept = this.#kept(grant, { ttlMs, onLost }, new Term(ttlMs, this.#timeoutMs, sent), line);
+      return new Session(opened, kept, (...lock) => this.#lockInSession(...lock));
+    });
   }
 
   #line() {
     return new Line(this.#options, this.#timeoutMs);
   }
 
-  /** One LOCK on a connection of its own, which stays open if it is granted. */
-  async #attempt(name, wish, line, end) {
-    const sent = performance.now();
-    const words = ["LOCK", name];
-    // A grant whose answer does not arrive leaves a lease that nobody knows of.
-    // Taken for the timeout alone, it does not keep others out for long.
-    const firstMs = wish.ttlMs && Math.min(wish.ttlMs, Math.ceil(this.#timeoutMs));
-    if (wish.ttlMs) words.push("TTL", String(firstMs));
+  #kept(grant, { ttlMs, onLost }, term, line) {
+    const newLine = () => this.#line();
+    return { grant, ttlMs, onLost, term, line, newLine, timeoutMs: this.#timeoutMs };
+  }
+
+  /** What `attempt` makes of a connection of its own, which is closed if it fails. */
+  async #tryOften(signal, attempt) {
+    for (let left = this.#retries; ; left--) {
+      const line = this.#line();
+      try {
+        return await attempt(line);
+      } catch (error) {
+        line.close();
+        if (left <= 0 || !(error instanceof NoAnswer)) throw error;
+      }
+      // A daemon that starts again needs a moment.
+      await new Promise((go) => setTimeout(go, this.#timeoutMs / 4));
+      signal?.throwIfAborted();
+    }
+  }
+
+  /** Sends a request on a connection of its own, which stays open if it is granted. */
+  #take(words, name, wish, granted) {
+    const end = performance.now() + wish.waitMs;
+    return this.#tryOften(wish.signal, async (line) => {
+      const sent = performance.now();
+      // A grant whose answer does not arrive leaves a lease that nobody knows of.
+      // Taken for the timeout alone, it does not keep others out for long.
+      const firstMs = wish.ttlMs && Math.min(wish.ttlMs, Math.ceil(this.#timeoutMs));
+      const lease = firstMs ? ["TTL", String(firstMs)] : [];
+      const grant = granted(await this.#wait([...words, ...lease], name, wish, line, end));
+      let term = new Term(firstMs, this.#timeoutMs, sent);
+      if (firstMs !== wish.ttlMs || term.leftMs() < 2 * term.everyMs) {
+        term = await this.#begin(grant, wish, line);
+      }
+      return this.#kept(grant, wish, term, line);
+    });
+  }
+
+  /** Sends a request with its wait; the reply, once it is granted. */
+  async #wait(words, name, { waitMs, signal }, line, end) {
     let limitMs;
-    if (wish.waitMs !== Infinity) {
-      const leftMs = Math.max(0, Math.floor(end - sent));
+    if (waitMs !== Infinity) {
+      const leftMs = Math.max(0, Math.floor(end - performance.now()));
       limitMs = leftMs + this.#timeoutMs;
-      words.push("WAIT", String(leftMs));
+      words = [...words, "WAIT", String(leftMs)];
     }
-    if (wish.shared) words.push("SHARED");
-    if (wish.of !== 1) words.push("OF", String(wish.of));
-    const token = await line.ask(words, limitMs, wish.signal);
-    if (token === null) throw new NotGranted(`${name}: taken by others for ${wish.waitMs} ms`);
-    let term = new Term(firstMs, this.#timeoutMs, sent);
-    if (firstMs !== wish.ttlMs || term.leftMs() < 2 * term.everyMs) {
-      term = await this.#begin(name, wish, token, line);
-    }
-    return new Held(name, wish, token, term, line, () => this.#line());
+    const reply = await line.ask(words, limitMs, signal);
+    if (reply === null) throw new NotGranted(`${name}: taken by others for ${waitMs} ms`);
+    return reply;
   }
 
   /** Gives a lease its whole length, from now on: it began at an unknown time. */
-  async #begin(name, wish, token, line) {
+  async #begin(grant, wish, line) {
     const sent = performance.now();
     try {
-      await line.ask(renewal(name, token, wish.ttlMs), this.#timeoutMs, wish.signal);
+      await line.askAll(grant.renewal, this.#timeoutMs, wish.signal);
     } catch (error) {
       if (error instanceof Refused) {
-        throw new LockLost(`${name}: the lease ended before it was known`, { cause: error });
+        throw new LockLost(`${grant.title}: the lease ended before it was known`, { cause: error });
       }
       // Spares the next one the rest of a lease that nobody will use; where that
       // fails, it ends by itself after the timeout.
       const other = this.#line();
-      await other.ask(release(name, token), this.#timeoutMs).catch(() => {});
+      await other.askAll(grant.ending, this.#timeoutMs).catch(() => {});
       other.close();
       throw error;
     }
     return new Term(wish.ttlMs, this.#timeoutMs, sent);
+  }
+
+  /** The token of a lock that belongs to a session. */
+  #lockInSession(name, wish, session) {
+    wish = { waitMs: 10_000, shared: false, of: 1, ...wish };
+    if (wish.ttlMs !== undefined || wish.onLost !== undefined) {
+      throw new RangeError("a lock of a session has no ttlMs and no onLost: the session has");
+    }
+    check(wish);
+    const end = performance.now() + wish.waitMs;
+    const words = [...lockWords(name, wish), "SESSION", session];
+    return this.#tryOften(wish.signal, async (line) => {
+      const token = await this.#wait(words, name, wish, line, end);
+      line.close(); // The session owns the lock.
+      return token;
+    });
   }
 }
 
@@ -126,124 +212,12 @@ function check({ waitMs, ttlMs, shared, of }) {
   if (shared && of !== 1) throw new RangeError("shared locks have no places: give shared or of");
 }
 
-const renewal = (name, token, ttlMs) => ["RENEW", name, String(token), "TTL", String(ttlMs)];
-const release = (name, token) => ["UNLOCK", name, String(token)];
-
-/** A lock that was granted; call `release` when done. */
-export class Held {
-  #wish;
-  #term;
-  #line;
-  #newLine;
-  #reason;
-  #over = false;
-  #released;
-  #timers = {};
-  #confirming = Promise.resolve();
-
-  constructor(name, wish, token, term, line, newLine) {
-    this.name = name;
-    /** The fencing token: larger than that of every earlier grant. */
-    this.token = token;
-    [this.#wish, this.#term, this.#line, this.#newLine] = [wish, term, line, newLine];
-    this.#later(term.everyMs);
-    if (wish.ttlMs) {
-      this.#watch();
-    } else {
-      line.onClose((error) => this.#lose(error.message));
-    }
-  }
-
-  /** Whether somebody else may hold the lock by now. */
-  get lost() {
-    return this.#reason !== undefined || (this.#released === undefined && this.#term.isOver());
-  }
-
-  /** Throws LockLost if the lock is lost: call it before what must not happen twice. */
-  check() {
-    if (this.lost) throw this.#error();
-  }
-
-  /**
-   * Gives the lock back. Rejects with LockLost unless it was held until now: if it
-   * resolves, the daemon has confirmed that the lock was held from its grant to
-   * this moment. A second call has the first one's outcome.
-   */
-  release() {
-    this.#over = true;
-    clearTimeout(this.#timers.renewal);
-    clearTimeout(this.#timers.end);
-    this.#released ??= this.#release();
-    return this.#released;
-  }
-
-  async #release() {
-    await this.#confirming;
-    try {
-      if (this.#reason !== undefined || this.#term.isOver()) throw this.#error();
-      await this.#unlock();
-    } catch (error) {
-      if (error instanceof LockLost) throw error;
-      this.#reason = `its release was not confirmed: ${error.message}`;
-      throw this.#error(error);
-    } finally {
-      this.#line.close();
-    }
-  }
-
-  async #unlock() {
-    const words = release(this.name, this.token);
-    try {
-      await this.#line.ask(words, this.#term.answerMs);
-    } catch (error) {
-      // Without a lease the connection is gone, and the lock with it.
-      if (!(error instanceof NoAnswer) || !this.#wish.ttlMs) throw error;
-      this.#line = this.#newLine();
-      await this.#line.ask(words, this.#term.answerMs);
-    }
-  }
-
-  #later(pauseMs) {
-    this.#timers.renewal = setTimeout(() => (this.#confirming = this.#confirm()), pauseMs);
-  }
-
-  /** Renews a lease; without one, asks whether the connection lives. */
-  async #confirm() {
-    const { ttlMs } = this.#wish;
-    let pauseMs = this.#term.everyMs;
-    const sent = performance.now();
-    try {
-      const words = ttlMs ? renewal(this.name, this.token, ttlMs) : ["PING"];
-      await this.#line.ask(words, this.#term.answerMs);
-      this.#term.extend(sent);
-    } catch (error) {
-      if (!ttlMs || error instanceof Refused) this.#lose(error.message);
-      else [this.#line, pauseMs] = [this.#newLine(), pauseMs / 4];
-    }
-    if (!this.#over) this.#later(pauseMs);
-    else if (this.#reason !== undefined) this.#line.close();
-  }
-
-  /** A renewal may be waiting for its answer when the lease ends. */
-  #watch() {
-    const leftMs = this.#term.leftMs();
-    if (leftMs <= 0) return this.#lose(UNRENEWED);
-    // A timer takes 32 bits.
-    this.#timers.end = setTimeout(() => this.#watch(), Math.min(leftMs, 2 ** 31 - 1));
-  }
-
-  /** Marks it as lost, which is final, and tells once. */
-  #lose(reason) {
-    if (this.#over) return;
-    [this.#over, this.#reason] = [true, reason];
-    clearTimeout(this.#timers.renewal);
-    clearTimeout(this.#timers.end);
-    this.#line.close();
-    this.#wish.onLost?.(this);
-  }
-
-  #error(cause) {
-    const reason = this.#reason ?? UNRENEWED;
-    return new LockLost(`${this.name} (token ${this.token}): ${reason}`, { cause });
-  }
+function lockWords(name, { shared, of }) {
+  const words = ["LOCK", name];
+  if (shared) words.push("SHARED");
+  if (of !== 1) words.push("OF", String(of));
+  return words;
 }
+
+/** Does not let the readers of a log take the session up. */
+const titleOf = (session) => `session ${session.slice(0, 8)}...`;

@@ -29,6 +29,7 @@ export class Refused extends LockError {}
 /** A connection of one lock's own; what is not answered in time closes it. */
 export class Line {
   #redis;
+  #connecting;
   #ended;
 
   /**
@@ -68,15 +69,20 @@ export class Line {
 
   /** The reply, or NoAnswer or Refused; waits for at most `limitMs`, and for `signal`. */
   async ask(words, limitMs, signal) {
+    return (await this.askAll([words], limitMs, signal))[0];
+  }
+
+  /** The replies to commands that are sent at once; Refused if one of them is. */
+  async askAll(commands, limitMs, signal) {
+    signal?.throwIfAborted();
     let timer;
     let aborted;
-    const ends = [this.#exchange(words), this.#ended];
+    const ends = [this.#exchange(commands), this.#ended];
     if (limitMs !== undefined) {
-      const late = `no answer to ${words[0]} within ${Math.round(limitMs)} ms`;
+      const late = `no answer to ${commands[0][0]} within ${Math.round(limitMs)} ms`;
       ends.push(new Promise((_, end) => (timer = setTimeout(end, limitMs, new NoAnswer(late)))));
     }
     if (signal) {
-      signal.throwIfAborted();
       ends.push(new Promise((_, end) => {
         aborted = () => end(signal.reason);
         signal.addEventListener("abort", aborted);
@@ -95,9 +101,15 @@ export class Line {
     }
   }
 
-  async #exchange(words) {
-    if (this.#redis.status === "wait") await this.#redis.connect();
-    return this.#redis.call(...words);
+  async #exchange(commands) {
+    await (this.#connecting ??= this.#redis.connect());
+    const sent = commands.map((words) => this.#redis.call(...words));
+    const replies = await Promise.allSettled(sent);
+    const errors = replies.filter((reply) => reply.status === "rejected").map((reply) => reply.reason);
+    // What was not answered says more than what was refused before it.
+    const error = errors.find((error) => !(error instanceof ReplyError)) ?? errors[0];
+    if (error !== undefined) throw error;
+    return replies.map((reply) => reply.value);
   }
 
   close() {

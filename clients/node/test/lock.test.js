@@ -3,41 +3,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LockLost, Locks, NoAnswer, NotGranted, Refused } from "../index.js";
 import { Term } from "../term.js";
-import { Daemon, Link, eventually } from "./service.js";
-
-/** A daemon, a link to it, and its locks, for as long as `work` runs. */
-async function inWorld(work) {
-  const daemon = await Daemon.start();
-  const link = await Link.start(daemon);
-  const options = { host: "127.0.0.1", port: link.port };
-  const world = {
-    daemon,
-    link,
-    options,
-    locks: new Locks(options, { timeoutMs: 1000 }),
-    begin: (fault) =>
-      fault === "cut off" ? link.cut() : daemon.child.kill(fault === "killed" ? "SIGKILL" : "SIGSTOP"),
-    end: (fault) => (fault === "cut off" ? link.mend() : daemon.child.kill("SIGCONT")),
-    oneWaits: () => eventually("it waits", async () => (await daemon.info("waiters")) === 1),
-    noneWaits: () => eventually("no waiters", async () => (await daemon.info("waiters")) === 0),
-  };
-  try {
-    await work(world);
-  } finally {
-    link.close();
-    await daemon.close();
-  }
-}
-
-/** Tries all cases in worlds of their own. */
-function inEach(what, faults, ttls, work) {
-  for (const fault of faults) {
-    for (const ttlMs of ttls) {
-      test(`${what}: ${fault}, ${ttlMs ? "lease" : "connection"}`, () =>
-        inWorld((world) => work(world, fault, ttlMs)));
-    }
-  }
-}
+import { eventually } from "./service.js";
+import { inEach, inWorld } from "./world.js";
 
 describe("jostle-lock", { concurrency: 8 }, () => {
   test("a lock excludes and tokens grow", () =>

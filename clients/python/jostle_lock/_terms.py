@@ -37,52 +37,127 @@ class Refused(LockError):
     """The daemon answered with an error, whose text this is."""
 
 
+def check_times(wait_s, ttl_s):
+    """Refuses times that make no sense."""
+    if wait_s is not None and not 0 <= wait_s < math.inf:
+        raise ValueError("wait_s is at least 0, or None to wait for ever")
+    if ttl_s is not None and not 0.01 <= ttl_s < math.inf:
+        raise ValueError("ttl_s is at least 0.01, or None for no lease")
+
+
+def first_s(ttl_s, timeout_s):
+    """How long a lease is taken for, until its grant is known; None without one.
+
+    A grant whose answer does not arrive leaves a lease that nobody knows of.
+    Taken for the timeout alone, it does not keep others out for long.
+    """
+    return None if ttl_s is None else min(ttl_s, max(timeout_s, 0.01))
+
+
+def times(left_s, lease_s):
+    """The words for the lease and for what is left of the wait."""
+    words = [] if lease_s is None else ["TTL", milliseconds(lease_s)]
+    return words if left_s is None else [*words, "WAIT", milliseconds(left_s)]
+
+
 @dataclass(frozen=True)
 class Wish:
-    """A lock as it was asked for; times in seconds."""
+    """A lock as it was asked for; times in seconds. Its grant is a token."""
 
     name: str
     wait_s: Optional[float]
     ttl_s: Optional[float]
     shared: bool
     of: int
+    session: Optional[str] = None
 
     def __post_init__(self):
-        if self.wait_s is not None and not 0 <= self.wait_s < math.inf:
-            raise ValueError("wait_s is at least 0, or None to wait for ever")
-        if self.ttl_s is not None and not 0.01 <= self.ttl_s < math.inf:
-            raise ValueError("ttl_s is at least 0.01, or None for no lease")
+        check_times(self.wait_s, self.ttl_s)
         if self.shared and self.of != 1:
             raise ValueError("shared locks have no places: give `shared` or `of`")
 
-    def first_s(self, timeout_s):
-        """How long a lease is taken for, until its grant is known; None without one.
-
-        A grant whose answer does not arrive leaves a lease that nobody knows of.
-        Taken for the timeout alone, it does not keep others out for long.
-        """
-        return None if self.ttl_s is None else min(self.ttl_s, max(timeout_s, 0.01))
-
-    def lock(self, left_s, first_s):
+    def lock(self, left_s, lease_s):
         """The words of LOCK; `left_s` is what is left of the wait."""
-        words = ["LOCK", self.name]
-        if first_s is not None:
-            words += ["TTL", milliseconds(first_s)]
-        if left_s is not None:
-            words += ["WAIT", milliseconds(left_s)]
+        words = ["LOCK", self.name, *times(left_s, lease_s)]
         if self.shared:
             words += ["SHARED"]
         if self.of != 1:
             words += ["OF", self.of]
+        if self.session is not None:
+            words += ["SESSION", self.session]
         return words
 
+    def grant(self, reply):
+        return reply
+
+    def title(self, token):
+        return f"{self.name} (token {token})"
+
     def renew(self, token):
-        """The words of RENEW."""
-        return ["RENEW", self.name, token, "TTL", milliseconds(self.ttl_s)]
+        """The commands that renew it."""
+        return [["RENEW", self.name, token, "TTL", milliseconds(self.ttl_s)]]
 
     def unlock(self, token):
-        """The words of UNLOCK."""
-        return ["UNLOCK", self.name, token]
+        """The commands that end it."""
+        return [["UNLOCK", self.name, token]]
+
+
+@dataclass(frozen=True)
+class WishAll:
+    """Several locks as they were asked for. Their grant is a token for each name."""
+
+    names: tuple
+    wait_s: Optional[float]
+    ttl_s: Optional[float]
+
+    def __post_init__(self):
+        check_times(self.wait_s, self.ttl_s)
+
+    @property
+    def name(self):
+        return ", ".join(map(str, self.names))
+
+    def lock(self, left_s, lease_s):
+        """The words of LOCKALL."""
+        return ["LOCKALL", len(self.names), *self.names, *times(left_s, lease_s)]
+
+    def grant(self, reply):
+        return dict(zip(self.names, reply))
+
+    def title(self, tokens):
+        return f"{self.name} (tokens {', '.join(map(str, tokens.values()))})"
+
+    def renew(self, tokens):
+        ttl = milliseconds(self.ttl_s)
+        return [["RENEW", name, token, "TTL", ttl] for name, token in tokens.items()]
+
+    def unlock(self, tokens):
+        return [["UNLOCK", name, token] for name, token in tokens.items()]
+
+
+@dataclass(frozen=True)
+class SessionWish:
+    """A session as it was asked for. Its grant is its id."""
+
+    ttl_s: float
+
+    def __post_init__(self):
+        if self.ttl_s is None:
+            raise ValueError("a session has a ttl_s")
+        check_times(None, self.ttl_s)
+
+    def open(self):
+        return ["SESSION", "OPEN", "TTL", milliseconds(self.ttl_s)]
+
+    def title(self, session):
+        # The whole id would let the readers of a log take the session up.
+        return f"session {session[:8]}..."
+
+    def renew(self, session):
+        return [["SESSION", "RENEW", session]]
+
+    def unlock(self, session):
+        return [["SESSION", "CLOSE", session]]
 
 
 def milliseconds(seconds):

@@ -3,6 +3,7 @@
 The program is $JOSTLED, or what `cargo build` leaves in the repository.
 """
 
+import concurrent.futures
 import os
 import re
 import signal
@@ -10,7 +11,10 @@ import socket
 import subprocess
 import threading
 import time
+import unittest
 from pathlib import Path
+
+from jostle_lock import Locks
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -145,3 +149,43 @@ class Link:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+
+class World:
+    """A daemon, a link to it, and its locks; for `with`."""
+
+    def __init__(self):
+        self.daemon = Daemon()
+        self.link = Link(self.daemon)
+        self.locks = Locks(self.link.url, timeout_s=1)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.link.close()
+        self.daemon.close()
+
+    def begin(self, fault):
+        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
+
+    def end(self, fault):
+        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
+
+
+class InEach(unittest.TestCase):
+    """Cases that are tried with each fault."""
+
+    def in_each(self, faults, ways, case):
+        """Tries all cases, each in a world of its own, at the same time: they mostly wait."""
+
+        def one(fault, ttl_s):
+            with World() as world:
+                case(world, fault, ttl_s)
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            cases = [(fault, ttl_s) for fault in faults for ttl_s in ways]
+            done = [(which, pool.submit(one, *which)) for which in cases]
+            for which, future in done:
+                with self.subTest(which):
+                    future.result()

@@ -8,7 +8,8 @@ import unittest
 
 from jostle_lock import Locks, LockLost, NoAnswer, NotGranted, Refused
 from jostle_lock._terms import Term
-from service import Daemon, Link, eventually
+from service import Daemon, InEach, World, eventually
+
 
 class Quiet(unittest.TestCase):
     """Nothing goes wrong with the daemon."""
@@ -125,44 +126,8 @@ class Password(unittest.TestCase):
             Locks(daemon.url, password="wrong", retries=3).acquire("job")
 
 
-class World:
-    """A daemon, a link to it, and its locks; for `with`."""
-
-    def __init__(self):
-        self.daemon = Daemon()
-        self.link = Link(self.daemon)
-        self.locks = Locks(self.link.url, timeout_s=1)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.link.close()
-        self.daemon.close()
-
-    def begin(self, fault):
-        {"killed": self.daemon.kill, "stopped": self.daemon.stop, "cut off": self.link.cut}[fault]()
-
-    def end(self, fault):
-        {"stopped": self.daemon.go_on, "cut off": self.link.mend}[fault]()
-
-
-class Faults(unittest.TestCase):
+class Faults(InEach):
     """The daemon is killed, stopped, or cannot be reached."""
-
-    def in_each(self, faults, ways, case):
-        """Tries all cases, each in a world of its own, at the same time: they mostly wait."""
-
-        def one(fault, ttl_s):
-            with World() as world:
-                case(world, fault, ttl_s)
-
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            cases = [(fault, ttl_s) for fault in faults for ttl_s in ways]
-            done = [(which, pool.submit(one, *which)) for which in cases]
-            for which, future in done:
-                with self.subTest(which):
-                    future.result()
 
     def test_a_holder_is_told_that_its_lock_is_lost(self):
         def case(world, fault, ttl_s):

@@ -1,13 +1,22 @@
 //! Locks of jostled, on redis-rs.
 //!
 //! ```no_run
-//! # use jostle_lock::{Locks, Settings, Wish};
+//! # use jostle_lock::{Locks, SessionWish, Settings, Wish, WishAll};
 //! # use std::time::Duration;
 //! let locks = Locks::new("redis://127.0.0.1:2626", Settings::default())?;
 //! let wish = Wish::waiting(Duration::from_secs(5)).ttl(Duration::from_secs(10));
 //! let held = locks.acquire("job", &wish)?;
 //! println!("write with token {}", held.token());
 //! held.release()?;
+//!
+//! // Several locks in one step, and a session, which owns many locks.
+//! let both = locks.acquire_all(&["from", "to"], WishAll::waiting(Duration::from_secs(5)))?;
+//! println!("write with tokens {:?}", both.tokens());
+//! both.release()?;
+//! let session = locks.session(SessionWish::ttl(Duration::from_secs(30)))?;
+//! let held = session.acquire("job", &Wish::waiting(Duration::from_secs(5)))?;
+//! held.release()?;
+//! session.close()?;
 //! # Ok::<(), jostle_lock::Error>(())
 //! ```
 //!
@@ -21,53 +30,32 @@
 //! - *token*: the fencing token: hand it to whatever you write to, which refuses a
 //!   token smaller than the largest it has seen.
 
+mod error;
 mod held;
+mod kept;
 mod line;
+mod session;
 mod term;
+mod wish;
 
-pub use held::{Held, Lost};
+pub use error::Error;
+pub use held::{Held, HeldAll, Lost};
+pub use session::{Session, SessionHeld, SessionWish};
+pub use wish::{Wish, WishAll};
 
+use kept::{Grant, Kept, Parts, Tell};
 use line::Line;
-use std::fmt;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use term::Term;
-
-/// What can go wrong with a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// Somebody else had the lock for the whole wait.
-    NotGranted(String),
-    /// The daemon did not answer in time, or could not be reached. The connection
-    /// is closed, which takes the request out of the line. A lock that was granted
-    /// in that moment ends with the connection; a lease, after the timeout, since
-    /// it gets its length only when its grant is known.
-    NoAnswer(String),
-    /// Somebody else may hold the lock, or may have held it meanwhile.
-    LockLost(String),
-    /// The daemon answered with this error, or redis-rs knows no such address.
-    Refused(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::NotGranted(what) => write!(to, "not granted: {what}"),
-            Error::NoAnswer(what) => write!(to, "no answer: {what}"),
-            Error::LockLost(what) => write!(to, "lock lost: {what}"),
-            Error::Refused(what) => write!(to, "refused: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// What holds for all locks of one daemon.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How long an answer may take, beyond the wait where there is one; at least 1 ms.
     pub timeout: Duration,
-    /// How often LOCK is sent again when no answer came: on a new connection, after
+    /// How often a request is sent again when no answer came: on a new connection, after
     /// the old one was closed.
     pub retries: u32,
 }
@@ -78,82 +66,6 @@ impl Default for Settings {
             timeout: Duration::from_secs(5),
             retries: 0,
         }
-    }
-}
-
-/// A lock as it is asked for.
-#[derive(Clone)]
-pub struct Wish {
-    wait: Option<Duration>,
-    ttl: Option<Duration>,
-    shared: bool,
-    of: u16,
-    on_lost: Option<OnLost>,
-}
-
-type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
-
-impl Wish {
-    /// An exclusive lock that belongs to a connection, which is opened for it;
-    /// a wait of zero is to take it or leave it.
-    pub fn waiting(wait: Duration) -> Wish {
-        Wish {
-            wait: Some(wait),
-            ..Wish::waiting_without_limit()
-        }
-    }
-
-    /// The same, however long it takes.
-    pub fn waiting_without_limit() -> Wish {
-        Wish {
-            wait: None,
-            ttl: None,
-            shared: false,
-            of: 1,
-            on_lost: None,
-        }
-    }
-
-    /// Makes it a lease, renewed at a third of this (10 ms at least).
-    pub fn ttl(mut self, ttl: Duration) -> Wish {
-        self.ttl = Some(ttl.max(LEAST_TTL));
-        self
-    }
-
-    /// Asks for a reader's lock.
-    pub fn shared(mut self) -> Wish {
-        self.shared = true;
-        self
-    }
-
-    /// Asks for one of so many places.
-    pub fn of(mut self, places: u16) -> Wish {
-        self.of = places;
-        self
-    }
-
-    /// Called once, by a thread of its own, when the lock is lost before it is
-    /// released: for a lease at its end at the latest, also when the daemon does not
-    /// answer; without a lease at most 4/3 of the timeout after the daemon's last sign.
-    pub fn on_lost(mut self, call: impl Fn(&Lost) + Send + Sync + 'static) -> Wish {
-        self.on_lost = Some(Arc::new(call));
-        self
-    }
-
-    fn words(&self, name: &str, first: Option<Duration>, left: Option<Duration>) -> Vec<String> {
-        let mut words = vec!["LOCK".into(), name.into()];
-        for (word, time) in [("TTL", first), ("WAIT", left)] {
-            if let Some(time) = time {
-                words.extend([word.into(), time.as_millis().to_string()]);
-            }
-        }
-        if self.shared {
-            words.push("SHARED".into());
-        }
-        if self.of != 1 {
-            words.extend(["OF".into(), self.of.to_string()]);
-        }
-        words
     }
 }
 
@@ -188,10 +100,141 @@ impl Locks {
     /// [`Error::NotGranted`], [`Error::NoAnswer`], [`Error::Refused`], or
     /// [`Error::LockLost`] if a lease ended before its grant was known.
     pub fn acquire(&self, name: &str, wish: &Wish) -> Result<Held, Error> {
-        let begun = Instant::now();
+        let asked = Asked::new(name.to_owned(), wish.words(name), wish.wait, wish.ttl);
+        let (token, parts) = self.take(&asked, |reply| {
+            let redis::Value::Int(token) = reply else {
+                return Err(unexpected(&reply));
+            };
+            let grant = Grant {
+                title: format!("{name} (token {token})"),
+                renewal: vec![renewal(name, token, wish.ttl)],
+                ending: vec![unlocking(name, token)],
+            };
+            Ok((token, grant))
+        })?;
+        let on_lost = wish.on_lost.clone().map(|call| -> Tell {
+            let name = name.to_owned();
+            Box::new(move |reason| {
+                call(&Lost {
+                    name: name.clone(),
+                    token,
+                    reason: reason.to_owned(),
+                });
+            })
+        });
+        Ok(Held {
+            name: name.to_owned(),
+            token,
+            kept: Kept::new(parts, on_lost),
+        })
+    }
+
+    /// Waits for several exclusive locks, all or none. Two programs that both use it
+    /// do not block each other, in whatever order they name the locks.
+    ///
+    /// # Errors
+    /// As [`Locks::acquire`].
+    pub fn acquire_all(&self, names: &[&str], wish: WishAll) -> Result<HeldAll, Error> {
+        let mut words = vec!["LOCKALL".to_owned(), names.len().to_string()];
+        words.extend(names.iter().map(|&name| name.to_owned()));
+        let asked = Asked::new(names.join(", "), words, wish.wait, wish.ttl);
+        let (tokens, parts) = self.take(&asked, |reply| {
+            let tokens: Vec<i64> = redis::from_redis_value(reply)
+                .map_err(|error| Error::Refused(error.to_string()))?;
+            let each = || names.iter().copied().zip(tokens.iter().copied());
+            let grant = Grant {
+                title: format!("{} (tokens {tokens:?})", asked.name),
+                renewal: each()
+                    .map(|(name, token)| renewal(name, token, wish.ttl))
+                    .collect(),
+                ending: each().map(|(name, token)| unlocking(name, token)).collect(),
+            };
+            let tokens: BTreeMap<_, _> = each()
+                .map(|(name, token)| (name.to_owned(), token))
+                .collect();
+            Ok((tokens, grant))
+        })?;
+        let kept = Kept::new(parts, wish.on_lost);
+        Ok(HeldAll { tokens, kept })
+    }
+
+    /// Opens a session, which owns many locks and is renewed for all of them.
+    ///
+    /// # Errors
+    /// [`Error::NoAnswer`] or [`Error::Refused`].
+    pub fn session(&self, wish: SessionWish) -> Result<Session, Error> {
+        let ttl = wish.ttl.as_millis().to_string();
+        let words = [
+            "SESSION".to_owned(),
+            "OPEN".to_owned(),
+            "TTL".to_owned(),
+            ttl,
+        ];
+        self.open_session(wish, |line| {
+            let reply = line.ask(Some(self.settings.timeout), &words)?;
+            redis::from_redis_value(reply).map_err(|error| Error::Refused(error.to_string()))
+        })
+    }
+
+    /// Takes up a session that was opened before, by this program or by one that has
+    /// ended, with the same TTL.
+    ///
+    /// # Errors
+    /// [`Error::NoAnswer`], or [`Error::LockLost`] if it is over.
+    pub fn take_up(&self, id: &str, wish: SessionWish) -> Result<Session, Error> {
+        let words = session_words("RENEW", id);
+        self.open_session(wish, |line| {
+            match line.ask(Some(self.settings.timeout), &words) {
+                Err(Error::Refused(why)) => {
+                    Err(Error::LockLost(format!("{}: {why}", title_of(id))))
+                }
+                other => other.map(|_| id.to_owned()),
+            }
+        })
+    }
+
+    fn open_session(
+        &self,
+        wish: SessionWish,
+        open: impl Fn(&mut Line) -> Result<String, Error>,
+    ) -> Result<Session, Error> {
+        let ttl = Some(wish.ttl);
+        let (id, parts) = self.try_often(|mut line| {
+            let sent = Instant::now();
+            let id = open(&mut line)?;
+            let grant = Grant {
+                title: title_of(&id),
+                renewal: vec![session_words("RENEW", &id)],
+                ending: vec![session_words("CLOSE", &id)],
+            };
+            let term = Term::new(ttl, self.settings.timeout, sent);
+            Ok((id, self.parts(grant, ttl, term, line)))
+        })?;
+        Ok(Session {
+            locks: self.clone(),
+            id,
+            kept: Kept::new(parts, wish.on_lost),
+            errands: Mutex::new(None),
+        })
+    }
+
+    /// The token of a lock that belongs to a session, whatever becomes of the
+    /// connection that waited for it.
+    fn lock_in_session(&self, name: &str, wish: &Wish, session: &str) -> Result<i64, Error> {
+        let mut words = wish.words(name);
+        words.extend(["SESSION".to_owned(), session.to_owned()]);
+        let asked = Asked::new(name.to_owned(), words, wish.wait, None);
+        self.try_often(|mut line| match self.wait(&mut line, &asked, None)? {
+            redis::Value::Int(token) => Ok(token),
+            other => Err(unexpected(&other)),
+        })
+    }
+
+    /// What an attempt makes of a connection of its own, which is closed when it is dropped.
+    fn try_often<T>(&self, attempt: impl Fn(Line) -> Result<T, Error>) -> Result<T, Error> {
         let mut left = self.settings.retries;
         loop {
-            match self.attempt(name, wish, begun) {
+            match attempt(self.line()) {
                 Err(Error::NoAnswer(_)) if left > 0 => left -= 1,
                 other => return other,
             }
@@ -200,32 +243,62 @@ impl Locks {
         }
     }
 
-    /// One LOCK on a connection of its own, which stays open if it is granted.
-    fn attempt(&self, name: &str, wish: &Wish, begun: Instant) -> Result<Held, Error> {
-        let timeout = self.settings.timeout;
-        let mut line = self.line();
-        let sent = Instant::now();
-        let left = wish.wait.map(|wait| wait.saturating_sub(sent - begun));
-        // A grant whose answer does not arrive leaves a lease that nobody knows of.
-        // Taken for the timeout alone, it does not keep others out for long.
-        let first = wish.ttl.map(|ttl| ttl.min(timeout.max(LEAST_TTL)));
-        let limit = left.map(|left| left + timeout);
-        let reply = line.ask(limit, &wish.words(name, first, left))?;
-        let token = match reply {
-            redis::Value::Int(token) => token,
-            redis::Value::Nil => {
-                let waited = wish.wait.unwrap_or_default();
-                return Err(Error::NotGranted(format!(
-                    "{name}: taken by others for {waited:?}"
-                )));
+    /// Sends a request on a connection of its own, which stays open if it is granted.
+    fn take<T>(
+        &self,
+        asked: &Asked,
+        granted: impl Fn(redis::Value) -> Result<(T, Grant), Error>,
+    ) -> Result<(T, Parts), Error> {
+        let (timeout, ttl) = (self.settings.timeout, asked.ttl);
+        self.try_often(|mut line| {
+            let sent = Instant::now();
+            // A grant whose answer does not arrive leaves a lease that nobody knows of.
+            // Taken for the timeout alone, it does not keep others out for long.
+            let first = ttl.map(|ttl| ttl.min(timeout.max(LEAST_TTL)));
+            let (made, grant) = granted(self.wait(&mut line, asked, first)?)?;
+            let mut term = Term::new(first, timeout, sent);
+            if first != ttl || term.left().is_some_and(|left| left < 2 * term.every) {
+                term = self.begin(&grant, ttl, &mut line)?;
             }
-            other => return Err(Error::Refused(format!("LOCK was answered {other:?}"))),
-        };
-        let mut term = Term::new(first, timeout, sent);
-        if first != wish.ttl || term.left().is_some_and(|left| left < 2 * term.every) {
-            term = self.begin(name, wish, token, &mut line)?;
+            Ok((made, self.parts(grant, ttl, term, line)))
+        })
+    }
+
+    fn parts(&self, grant: Grant, ttl: Option<Duration>, term: Term, line: Line) -> Parts {
+        Parts {
+            locks: self.clone(),
+            grant,
+            ttl,
+            term,
+            line,
         }
-        Ok(Held::new(self, name, token, wish, term, line))
+    }
+
+    /// Sends a request with its times; the reply, once it is granted.
+    fn wait(
+        &self,
+        line: &mut Line,
+        asked: &Asked,
+        first: Option<Duration>,
+    ) -> Result<redis::Value, Error> {
+        let left = asked
+            .wait
+            .map(|wait| wait.saturating_sub(asked.begun.elapsed()));
+        let mut words = asked.words.clone();
+        for (word, time) in [("TTL", first), ("WAIT", left)] {
+            if let Some(time) = time {
+                words.extend([word.into(), time.as_millis().to_string()]);
+            }
+        }
+        let limit = left.map(|left| left + self.settings.timeout);
+        match line.ask(limit, &words)? {
+            redis::Value::Nil => Err(Error::NotGranted(format!(
+                "{}: taken by others for {:?}",
+                asked.name,
+                asked.wait.unwrap_or_default()
+            ))),
+            reply => Ok(reply),
+        }
     }
 
     fn line(&self) -> Line {
@@ -233,37 +306,74 @@ impl Locks {
     }
 
     /// Gives a lease its whole length, from now on: it began at an unknown time.
-    fn begin(&self, name: &str, wish: &Wish, token: i64, line: &mut Line) -> Result<Term, Error> {
+    fn begin(&self, grant: &Grant, ttl: Option<Duration>, line: &mut Line) -> Result<Term, Error> {
         let timeout = self.settings.timeout;
         let sent = Instant::now();
-        let ttl = wish.ttl.unwrap_or_default();
-        match line.ask(Some(timeout), &renewal(name, token, ttl)) {
-            Ok(_) => Ok(Term::new(wish.ttl, timeout, sent)),
+        match line.ask_all(Some(timeout), &grant.renewal) {
+            Ok(_) => Ok(Term::new(ttl, timeout, sent)),
             Err(Error::NoAnswer(why)) => {
                 // Spares the next one the rest of a lease that nobody will use; where
                 // that fails, it ends by itself after the timeout.
-                let _ = self.line().ask(Some(timeout), &unlocking(name, token));
+                let _ = self.line().ask_all(Some(timeout), &grant.ending);
                 Err(Error::NoAnswer(why))
             }
             Err(error) => Err(Error::LockLost(format!(
-                "{name}: it ended before its grant was known: {error}"
+                "{} ended before its grant was known: {error}",
+                grant.title
             ))),
         }
     }
 }
 
-fn renewal(name: &str, token: i64, ttl: Duration) -> [String; 5] {
-    let ttl = ttl.as_millis().to_string();
-    let word = str::to_owned;
-    [
-        word("RENEW"),
-        word(name),
-        token.to_string(),
-        word("TTL"),
-        ttl,
-    ]
+/// A LOCK or LOCKALL without its times.
+struct Asked {
+    /// For errors.
+    name: String,
+    words: Vec<String>,
+    wait: Option<Duration>,
+    ttl: Option<Duration>,
+    begun: Instant,
 }
 
-fn unlocking(name: &str, token: i64) -> [String; 3] {
-    ["UNLOCK".to_owned(), name.to_owned(), token.to_string()]
+impl Asked {
+    fn new(
+        name: String,
+        words: Vec<String>,
+        wait: Option<Duration>,
+        ttl: Option<Duration>,
+    ) -> Asked {
+        Asked {
+            name,
+            words,
+            wait,
+            ttl,
+            begun: Instant::now(),
+        }
+    }
+}
+
+fn unexpected(reply: &redis::Value) -> Error {
+    Error::Refused(format!("the daemon answered {reply:?}"))
+}
+
+fn renewal(name: &str, token: i64, ttl: Option<Duration>) -> Vec<String> {
+    let ttl = ttl.unwrap_or_default().as_millis().to_string();
+    ["RENEW", name, &token.to_string(), "TTL", &ttl]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn unlocking(name: &str, token: i64) -> Vec<String> {
+    ["UNLOCK", name, &token.to_string()]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+fn session_words(what: &str, id: &str) -> Vec<String> {
+    ["SESSION", what, id].map(str::to_owned).to_vec()
+}
+
+/// Does not let the readers of a log take the session up.
+fn title_of(id: &str) -> String {
+    format!("session {}...", id.get(..8).unwrap_or(id))
 }

@@ -1,8 +1,8 @@
 //! A connection of one lock's own; what is not answered in time closes it.
 
 use crate::Error;
-use redis::{Client, Cmd, Connection, ConnectionLike, ErrorKind, RedisError, RedisResult, Value};
-use std::time::Duration;
+use redis::{Client, Cmd, Connection, ErrorKind, RedisError, RedisResult, Value};
+use std::time::{Duration, Instant};
 
 /// Opened by the first command, once.
 pub(crate) struct Line {
@@ -33,19 +33,35 @@ impl Line {
         limit: Option<Duration>,
         words: &[String],
     ) -> Result<Value, Error> {
-        match self.exchange(limit, words) {
-            Ok(Value::ServerError(error)) => Err(Error::Refused(error.to_string())),
-            Ok(reply) => Ok(reply),
-            // What the daemon says leaves the connection as it was.
+        let mut replies = self.ask_all(limit, &[words.to_vec()])?;
+        Ok(replies.pop().unwrap_or(Value::Nil))
+    }
+
+    /// The replies to commands that are sent at once; [`Error::Refused`] if one of
+    /// them is.
+    pub(crate) fn ask_all(
+        &mut self,
+        limit: Option<Duration>,
+        commands: &[Vec<String>],
+    ) -> Result<Vec<Value>, Error> {
+        match self.exchange(limit, commands) {
+            Ok(replies) => replies.into_iter().collect(),
+            // It is about the connection: what the daemon says leaves it as it was.
             Err(error) if is_answer(&error) => Err(Error::Refused(error.to_string())),
             Err(error) => {
                 self.state = State::Closed;
-                Err(Error::NoAnswer(format!("{}: {error}", words[0])))
+                let command = commands.first().and_then(|words| words.first());
+                let command = command.map(String::as_str).unwrap_or_default();
+                Err(Error::NoAnswer(format!("{command}: {error}")))
             }
         }
     }
 
-    fn exchange(&mut self, limit: Option<Duration>, words: &[String]) -> RedisResult<Value> {
+    fn exchange(
+        &mut self,
+        limit: Option<Duration>,
+        commands: &[Vec<String>],
+    ) -> RedisResult<Vec<Result<Value, Error>>> {
         if matches!(self.state, State::New) {
             self.state = State::Open(self.client.get_connection_with_timeout(self.timeout)?);
         }
@@ -53,15 +69,29 @@ impl Line {
             let gone = std::io::Error::from(std::io::ErrorKind::NotConnected);
             return Err(gone.into());
         };
-        // A limit of zero is an error of the system.
-        let limit = limit.map(|limit| limit.max(Duration::from_millis(1)));
-        connection.set_read_timeout(limit)?;
         connection.set_write_timeout(Some(self.timeout))?;
-        let mut command = Cmd::new();
-        for word in words {
-            command.arg(word);
+        let mut bytes = Vec::new();
+        for words in commands {
+            let mut command = Cmd::new();
+            command.arg(words);
+            bytes.extend(command.get_packed_command());
         }
-        connection.req_command(&command)
+        let end = limit.map(|limit| Instant::now() + limit);
+        connection.send_packed_command(&bytes)?;
+        let mut replies = Vec::with_capacity(commands.len());
+        for _ in commands {
+            // A limit of zero is an error of the system.
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            connection.set_read_timeout(left.map(|left| left.max(Duration::from_millis(1))))?;
+            replies.push(match connection.recv_response() {
+                Ok(Value::ServerError(error)) => Err(Error::Refused(error.to_string())),
+                Ok(reply) => Ok(reply),
+                // The other replies are to be read, too.
+                Err(error) if is_answer(&error) => Err(Error::Refused(error.to_string())),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(replies)
     }
 }
 

@@ -106,7 +106,14 @@ fn python_tests(version: &str, module: &str) -> (bool, String) {
 /// All at a time: they wait for leases to end.
 #[test]
 fn the_python_package_keeps_its_promises_with_both() {
-    let runs = ["test_threads", "test_aio"]
+    let modules = [
+        "test_threads",
+        "test_aio",
+        "test_many",
+        "test_aio_many",
+        "test_readme",
+    ];
+    let runs = modules
         .into_iter()
         .flat_map(|module| ["4", "8"].map(|version| (version, module)))
         .map(|(version, module)| {

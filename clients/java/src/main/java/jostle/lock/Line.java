@@ -3,6 +3,8 @@ package jostle.lock;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import jostle.lock.LockException.NoAnswer;
 import jostle.lock.LockException.Refused;
 import redis.clients.jedis.Connection;
@@ -31,20 +33,40 @@ final class Line implements AutoCloseable {
     }
 
     /** The reply; null is nil. Waits for at most {@code limit}, null: without limit. */
-    Object ask(Duration limit, String... words) {
+    Object ask(Duration limit, List<String> words) {
+        return askAll(limit, List.of(words)).get(0);
+    }
+
+    /** The replies to commands that are sent at once; Refused if one of them is. */
+    List<Object> askAll(Duration limit, List<List<String>> commands) {
+        String first = commands.get(0).get(0);
+        long begun = System.nanoTime();
+        List<Object> replies = new ArrayList<>();
+        JedisDataException refused = null;
         try {
             Connection to = open();
-            to.setSoTimeout(limit == null ? 0 : millis(limit));
-            String[] rest = new String[words.length - 1];
-            System.arraycopy(words, 1, rest, 0, rest.length);
-            to.sendCommand(() -> words[0].getBytes(StandardCharsets.UTF_8), rest);
-            return to.getOne();
+            for (List<String> words : commands) {
+                String[] rest = words.subList(1, words.size()).toArray(String[]::new);
+                to.sendCommand(() -> words.get(0).getBytes(StandardCharsets.UTF_8), rest);
+            }
+            for (int n = 0; n < commands.size(); n++) {
+                to.setSoTimeout(limit == null ? 0 : millis(limit.minusNanos(System.nanoTime() - begun)));
+                try {
+                    replies.add(to.getOne());
+                } catch (JedisDataException error) {
+                    refused = refused == null ? error : refused; // The others are to be read, too.
+                }
+            }
         } catch (JedisDataException error) {
-            throw new Refused(error.getMessage(), error);
+            refused = error; // It is about the connection.
         } catch (JedisException error) {
             close();
-            throw new NoAnswer(words[0] + ": " + error.getMessage(), error);
+            throw new NoAnswer(first + ": " + error.getMessage(), error);
         }
+        if (refused != null) {
+            throw new Refused(refused.getMessage(), refused);
+        }
+        return replies;
     }
 
     /** Opens it once: Jedis would connect again, and the lock of a closed connection is gone. */

@@ -1,6 +1,8 @@
 package jostle.lock;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.Consumer;
 
 /**
@@ -18,15 +20,31 @@ import java.util.function.Consumer;
 public record Wish(Duration maxWait, Duration ttl, boolean shared, int of, Consumer<Held> onLost) {
     /** Refuses what makes no sense. */
     public Wish {
+        checkTimes(maxWait, ttl);
+        if (of < 1 || (shared && of != 1)) {
+            throw new IllegalArgumentException("shared locks have no places: give shared or of");
+        }
+    }
+
+    static void checkTimes(Duration maxWait, Duration ttl) {
         if (maxWait != null && maxWait.isNegative()) {
             throw new IllegalArgumentException("wait is at least 0, or null to wait without limit");
         }
         if (ttl != null && ttl.toMillis() < 10) {
             throw new IllegalArgumentException("ttl is at least 10 ms, or null for no lease");
         }
-        if (of < 1 || (shared && of != 1)) {
-            throw new IllegalArgumentException("shared locks have no places: give shared or of");
+    }
+
+    /** LOCK without its times. */
+    List<String> words(String name) {
+        List<String> words = new ArrayList<>(List.of("LOCK", name));
+        if (shared) {
+            words.add("SHARED");
         }
+        if (of != 1) {
+            words.addAll(List.of("OF", Integer.toString(of)));
+        }
+        return words;
     }
 
     /** An exclusive lock that belongs to its connection. */

@@ -1,65 +1,12 @@
-//! Against a daemon that is killed, stopped and cut off.
+//! One lock.
 
-mod service;
-
-use jostle_lock::{Error, Locks, Settings, Wish};
-use service::{Daemon, Link, eventually};
+use crate::service::eventually;
+use crate::world::{SECOND, World, at_once, in_each, locks};
+use jostle_lock::{Error, Locks, Wish};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-
-/// A daemon, a link to it, and its locks.
-struct World {
-    daemon: Daemon,
-    link: Link,
-    locks: Locks,
-}
-
-fn locks(port: u16, timeout: Duration, retries: u32) -> Locks {
-    let settings = Settings { timeout, retries };
-    Locks::new(format!("redis://127.0.0.1:{port}"), settings).unwrap()
-}
-
-const SECOND: Duration = Duration::from_secs(1);
-
-impl World {
-    fn new() -> World {
-        let daemon = Daemon::start();
-        let link = Link::start(&daemon);
-        let locks = locks(link.port, SECOND, 0);
-        World {
-            daemon,
-            link,
-            locks,
-        }
-    }
-
-    fn begin(&self, fault: &str) {
-        match fault {
-            "cut off" => self.link.set(true),
-            "killed" => self.daemon.signal("-KILL"),
-            _ => self.daemon.signal("-STOP"),
-        }
-    }
-
-    fn end(&self) {
-        self.link.set(false);
-        self.daemon.signal("-CONT");
-    }
-}
-
-/// Tries all cases in worlds of their own, at the same time: they mostly wait.
-fn in_each(faults: &[&'static str], ttls: &[u64], case: fn(&World, &str, Option<Duration>)) {
-    thread::scope(|scope| {
-        for &fault in faults {
-            for &ttl in ttls {
-                let ttl = (ttl > 0).then(|| Duration::from_millis(ttl));
-                scope.spawn(move || case(&World::new(), fault, ttl));
-            }
-        }
-    });
-}
 
 fn wish(wait: Duration, ttl: Option<Duration>) -> Wish {
     let wish = Wish::waiting(wait);
@@ -67,10 +14,6 @@ fn wish(wait: Duration, ttl: Option<Duration>) -> Wish {
         Some(ttl) => wish.ttl(ttl),
         None => wish,
     }
-}
-
-fn at_once() -> Wish {
-    Wish::waiting(Duration::ZERO)
 }
 
 fn error_of(locks: &Locks, name: &str, wish: &Wish) -> Error {

@@ -1,0 +1,163 @@
+"""What was granted, and the tasks that keep it."""
+
+import asyncio
+import inspect
+import time
+
+from ._terms import LockLost, NoAnswer, Refused
+
+
+class Kept:
+    """Something that a connection owns, or that is renewed until it is released."""
+
+    def __init__(self, wish, grant, term, line, new_line, on_lost):
+        self._wish, self._grant, self._term = wish, grant, term
+        self._line, self._new_line = line, new_line
+        self._on_lost, self._reason = on_lost, None
+        self._released, self._over = False, asyncio.Event()
+        self._keeper = asyncio.ensure_future(self._keep())
+        # The keeper may be waiting for an answer when the lease ends.
+        self._watcher = asyncio.ensure_future(self._watch())
+        self._told = None
+
+    @property
+    def lost(self):
+        """Whether somebody else may hold the lock by now."""
+        return self._reason is not None or (not self._released and self._term.is_over())
+
+    def check(self):
+        """Raises LockLost if the lock is lost: call it before what must not happen twice."""
+        if self.lost:
+            raise LockLost(self._why())
+
+    async def _finish(self):
+        if self._released:
+            return
+        self._over.set()
+        self._watcher.cancel()
+        try:
+            await asyncio.wait([self._keeper])
+            self.check()
+            await self._unlock()
+            self._released = True
+        except (NoAnswer, Refused) as error:
+            self._reason = f"its release was not confirmed: {error}"
+            raise LockLost(self._why()) from error
+        finally:
+            await self._line.close()
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, kind, error, trace):
+        try:
+            await self._finish()
+        except LockLost:
+            if kind is None:
+                raise  # Else what went wrong in the block says more.
+
+    async def _unlock(self):
+        commands = self._wish.unlock(self._grant)
+        try:
+            await self._line.ask_all(commands, self._term.answer_s)
+        except NoAnswer:
+            if self._wish.ttl_s is None:
+                raise  # The connection is gone, and the lock with it.
+            self._line = self._new_line()
+            await self._line.ask_all(commands, self._term.answer_s)
+
+    async def _keep(self):
+        """Renews a lease; without one, asks whether the connection lives."""
+        pause_s = self._term.every_s
+        while not await self._is_over_within(pause_s):
+            pause_s = self._term.every_s
+            try:
+                await self._confirm()
+            except Refused as error:
+                self._lose(f"the daemon says: {error}")
+            except NoAnswer as error:
+                if self._wish.ttl_s is None:
+                    self._lose(str(error))
+                self._line = self._new_line()
+                pause_s /= 4
+        if self._reason is not None:
+            await self._line.close()
+
+    async def _is_over_within(self, limit_s):
+        try:
+            await asyncio.wait_for(self._over.wait(), limit_s)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def _confirm(self):
+        sent = time.monotonic()
+        lease = self._wish.ttl_s is not None
+        commands = self._wish.renew(self._grant) if lease else [["PING"]]
+        await self._line.ask_all(commands, self._term.answer_s)
+        self._term.extend(sent)
+
+    async def _watch(self):
+        if self._wish.ttl_s is None:
+            return
+        left_s = self._term.left_s()
+        while left_s > 0:
+            await asyncio.sleep(left_s)
+            left_s = self._term.left_s()
+        self._lose("the lease ended, and no renewal was answered")
+
+    def _lose(self, reason):
+        """Marks it as lost, which is final, and tells once."""
+        if self._over.is_set() or self._reason is not None:
+            return
+        self._reason = reason
+        self._over.set()
+        if self._on_lost is not None:
+            self._told = asyncio.ensure_future(self._tell())
+
+    async def _tell(self):
+        said = self._on_lost(self)
+        if inspect.isawaitable(said):
+            await said
+
+    def _why(self):
+        reason = self._reason or "the lease ended, and no renewal was answered"
+        return f"{self._wish.title(self._grant)}: {reason}"
+
+
+class Lock(Kept):
+    """One lock or several, which are released."""
+
+    async def release(self):
+        """Gives the lock back. Raises LockLost unless it was held until now.
+
+        If it returns, the daemon has confirmed that the lock was held from its
+        grant to this moment.
+        """
+        await self._finish()
+
+
+class Held(Lock):
+    """A lock that was granted. Use it with `async with`, or call `release`."""
+
+    @property
+    def name(self):
+        return self._wish.name
+
+    @property
+    def token(self):
+        """The fencing token: larger than that of every earlier grant."""
+        return self._grant
+
+
+class HeldAll(Lock):
+    """Several locks that were granted in one step, and are released together."""
+
+    @property
+    def names(self):
+        return self._wish.names
+
+    @property
+    def tokens(self):
+        """The fencing token of each name, larger than those of every earlier grant."""
+        return self._grant

@@ -1,0 +1,81 @@
+"""A connection of redis-py that nobody else uses."""
+
+import threading
+import time
+
+import redis
+
+from ._terms import NoAnswer, Refused, own_connection
+
+
+class Line:
+    """A connection of one lock's own; what is not answered in time closes it."""
+
+    def __init__(self, url, timeout_s, options):
+        settings = own_connection(timeout_s, options)
+        pool = redis.ConnectionPool.from_url(url, **settings)
+        self._connection = pool.make_connection()
+
+    def ask(self, words, limit_s):
+        """The reply, or NoAnswer or Refused; waits for at most `limit_s` (None: for ever)."""
+        return self.ask_all([words], limit_s)[0]
+
+    def ask_all(self, commands, limit_s):
+        """The replies to commands that are sent at once; Refused if one of them is."""
+        end = None if limit_s is None else time.monotonic() + limit_s
+        try:
+            self._connection.send_packed_command(self._connection.pack_commands(commands))
+            replies = [self._reply(words[0], end, limit_s) for words in commands]
+        except (redis.ResponseError, redis.AuthenticationError) as error:
+            raise Refused(str(error)) from error  # It is about the connection.
+        except (redis.RedisError, OSError) as error:
+            self.close()
+            raise NoAnswer(str(error)) from error
+        except BaseException:  # An interrupt: the answer would be taken for the next one's.
+            self.close()
+            raise
+        for reply in replies:
+            if isinstance(reply, redis.ResponseError):
+                raise Refused(str(reply)) from reply
+        return replies
+
+    def _reply(self, command, end, limit_s):
+        left_s = None if end is None else max(0.0, end - time.monotonic())
+        if not self._connection.can_read(left_s):
+            raise redis.TimeoutError(f"no answer to {command} within {limit_s:.3g} s")
+        try:
+            return self._connection.read_response()
+        except redis.ResponseError as error:
+            return error  # The other replies are to be read, too.
+
+    def close(self):
+        self._connection.disconnect()
+
+
+class Errands:
+    """A connection for commands that do not wait, of whoever has one; opened when needed."""
+
+    def __init__(self, new_line, limit_s):
+        self._new_line, self._limit_s = new_line, limit_s
+        self._guard, self._line = threading.Lock(), None
+
+    def ask(self, words):
+        """The reply, or NoAnswer or Refused. A connection that has ended is replaced once."""
+        with self._guard:
+            if self._line is not None:
+                try:
+                    return self._line.ask(words, self._limit_s)
+                except NoAnswer:
+                    pass
+            self._line = self._new_line()
+            try:
+                return self._line.ask(words, self._limit_s)
+            except NoAnswer:
+                self._line = None
+                raise
+
+    def close(self):
+        with self._guard:
+            if self._line is not None:
+                self._line.close()
+            self._line = None
