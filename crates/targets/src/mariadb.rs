@@ -162,7 +162,7 @@ static PROGRAM: Program = Program {
     file: "mariadbd",
     places: &["/usr/sbin"],
     package: Some("mariadb-server"),
-    launch_ms: 1_800,
+    launch_ms: 800,
 };
 
 /// A server with room for the workers, and otherwise as it comes.

@@ -221,7 +221,7 @@ pub(crate) static PROGRAM: Program = Program {
     file: "postgres",
     places: &["/usr/lib/postgresql/*"],
     package: Some("postgresql"),
-    launch_ms: 1_400,
+    launch_ms: 900,
 };
 
 /// A server with room for the workers and their locks, and otherwise as it comes.

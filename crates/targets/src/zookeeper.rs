@@ -258,7 +258,7 @@ static PROGRAM: Program = Program {
     file: "zookeeper.jar",
     places: &["/usr/share/java"],
     package: Some("zookeeper"),
-    launch_ms: 4_000,
+    launch_ms: 2_400,
 };
 
 static JAVA: Program = Program {

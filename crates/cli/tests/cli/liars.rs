@@ -3,7 +3,7 @@
 //! INVALID with a message that names the cause; the same server, honest, does not.
 
 use crate::common::liar::{Fate, Lie, Speech, accepting, answering};
-use crate::common::{Done, beside, jostle, reason};
+use crate::common::{Done, beside, in_five_tries, jostle, reason};
 use jostle_model::record::{Is, Point};
 use std::time::Duration;
 
@@ -67,18 +67,23 @@ fn connections_that_the_server_closes_or_resets_are_not_open() {
 #[test]
 fn connections_are_looked_at_in_every_client_process() {
     let _beside = beside();
-    let port = accepting(|nth| match nth {
-        150 | 400 => Fate::Closed,
-        _ => Fate::Kept,
+    let found = in_five_tries("both lost connections", || {
+        let port = accepting(|nth| match nth {
+            150 | 400 => Fate::Closed,
+            _ => Fate::Kept,
+        });
+        let line = format!("connect tcp://127.0.0.1:{port} --open 500 --runs 1 -q --format json");
+        let done = jostle(&line)
+            .under("prlimit --nofile=200:200")
+            .run_cleanly();
+        let point = done.measures().point();
+        let connections = point.connections.as_ref().unwrap();
+        assert!(connections.client.processes >= 3, "{connections:?}");
+        // A server that is not scheduled closes the second one too late.
+        let found = lost(&point);
+        (found.0 == 2).then_some(found)
     });
-    let line = format!("connect tcp://127.0.0.1:{port} --open 500 --runs 1 -q --format json");
-    let done = jostle(&line)
-        .under("prlimit --nofile=200:200")
-        .run_cleanly();
-    let point = done.measures().point();
-    let connections = point.connections.as_ref().unwrap();
-    assert!(connections.client.processes >= 3, "{connections:?}");
-    assert_eq!(lost(&point), (2, Some(150), Some(Is::Invalid)));
+    assert_eq!(found, (2, Some(150), Some(Is::Invalid)));
 }
 
 #[test]

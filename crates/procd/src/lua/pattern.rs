@@ -199,11 +199,12 @@ impl<'a> Matcher<'a> {
                 Ok(edge.then_some((s, end)))
             }
             digit => {
-                let Some(Capture::Part { start, end }) = usize::from(digit)
-                    .checked_sub(usize::from(b'1'))
-                    .and_then(|index| self.captures.get(index))
-                else {
-                    return malformed("invalid capture index");
+                let index = usize::from(digit).checked_sub(usize::from(b'1'));
+                let (start, end) = match index.and_then(|index| self.captures.get(index)) {
+                    Some(Capture::Part { start, end }) => (start, end),
+                    // A place is no text that could come again.
+                    Some(Capture::Place(_)) => return Ok(None),
+                    Some(Capture::Open(_)) | None => return malformed("invalid capture index"),
                 };
                 let part = &self.subject[*start..*end];
                 let same = self.subject[s..].starts_with(part);
@@ -488,7 +489,8 @@ mod tests {
             (
                 "aaa",
                 &[
-                    "a-$", "(a*)(a-)", "^(a?)%1", "(a)%1%1", "%1", "(%1)", "a**", "-", "+",
+                    "a-$", "(a*)(a-)", "^(a?)%1", "(a)%1%1", "%1", "(%1)", "()%1", "a()a%1", "a**",
+                    "-", "+",
                 ],
             ),
             (
