@@ -83,7 +83,7 @@ impl Target for Consul {
                   it, and else asks by a blocking query, which is answered when the key changes; all \
                   waiters of a lock are woken, and none is served in order. One session for each \
                   worker, with a time to live of 15 s (Consul takes none below 10 s), which is \
-                  renewed every half of it while a worker acquires, waits or releases. Durable; \
+                  renewed every half of it while a worker acquires, waits or releases, or holds by `hold --for`. Durable; \
                   replicated where the server is one of several; the key's ModifyIndex is the \
                   fencing token. A dead owner's lock is free after up to twice the session's time to \
                   live, and a lock-delay of 15 s (`lease_lag_ns` in the result). A worker that \
@@ -98,6 +98,7 @@ impl Target for Consul {
             durable: true,
             replicated: true,
             fenced: true,
+            usual_lease: Some(TTL),
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -16,8 +16,8 @@ use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
 use crate::{
-    CallError, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target, Traffic,
-    Wait,
+    CallError, Keeping, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target,
+    Traffic, Wait,
 };
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -41,6 +41,7 @@ const LEAST_TTL_S: u128 = 2;
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const KEEP_ALIVE_CALL: &str = "LeaseKeepAlive";
 const TXN: &str = "/etcdserverpb.KV/Txn";
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
@@ -105,6 +106,7 @@ impl Target for Etcd {
             replicated: true,
             clusters: true,
             fenced: true,
+            usual_lease: Some(Duration::from_secs(TTL_S as u64)),
             ..LockCapabilities::NONE
         },
         no_threads: None,
@@ -277,9 +279,10 @@ pub struct EtcdLock {
     channel: Channel,
     names: Names,
     lease: i64,
-    /// Between two renewals: a third of what was granted.
-    renewal: Duration,
+    keeping: Keeping,
     renewed_ns: u64,
+    /// The server has said that the lease is over.
+    is_over: bool,
     token: Option<u64>,
     /// What was said before the first lock.
     before: Traffic,
@@ -301,8 +304,9 @@ impl EtcdLock {
             channel,
             names,
             lease: granted.id,
-            renewal: Duration::from_millis(granted.ttl_s.max(1) as u64 * 1_000 / 3),
+            keeping: Keeping::session(KEEP_ALIVE_CALL, granted.ttl_s.max(1) as u64 * 1_000_000_000),
             renewed_ns: asked_ns,
+            is_over: false,
             token: None,
         })
     }
@@ -319,32 +323,39 @@ impl EtcdLock {
         own
     }
 
-    /// Keeps the lease alive, where it is time.
-    fn renew(&mut self) -> Result<(), CallError> {
+    /// Keeps the lease alive. False where it is over.
+    fn keep_alive(&mut self, limit: Duration) -> Result<bool, Failure> {
         let now = clock::monotonic();
-        if now.saturating_sub(self.renewed_ns) < self.renewal.as_nanos() as u64 {
-            return Ok(());
-        }
         let request = LeaseRequest { id: self.lease };
         let mut left_s = 0;
-        let kept = self.channel.listen(
-            KEEP_ALIVE,
-            &request,
-            self.renewal,
-            |answer: KeepAliveResponse| {
-                left_s = answer.ttl_s;
-                Ok(true)
-            },
-        );
-        match kept {
-            Ok(()) if left_s > 0 => {
-                self.renewed_ns = now;
-                Ok(())
-            }
-            Ok(()) => Err(LAPSED),
+        let heard = |answer: KeepAliveResponse| {
+            left_s = answer.ttl_s;
+            Ok(true)
+        };
+        self.channel.listen(KEEP_ALIVE, &request, limit, heard)?;
+        self.is_over = left_s <= 0;
+        if !self.is_over {
+            self.renewed_ns = now;
+        }
+        Ok(!self.is_over)
+    }
+
+    fn renewal(&self) -> Duration {
+        Duration::from_nanos(self.keeping.every_ns)
+    }
+
+    /// Keeps the lease alive, where it is time.
+    fn renew_in_time(&mut self) -> Result<(), CallError> {
+        let now = clock::monotonic();
+        if now.saturating_sub(self.renewed_ns) < self.keeping.every_ns {
+            return Ok(());
+        }
+        match self.keep_alive(self.renewal()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(LAPSED),
             // The wait that follows ends by itself.
             Err(Failure::Interrupted) => Ok(()),
-            Err(failure) => Err(failed("LeaseKeepAlive", &failure)),
+            Err(failure) => Err(failed(KEEP_ALIVE_CALL, &failure)),
         }
     }
 
@@ -416,7 +427,7 @@ impl EtcdLock {
             if let Some(ended) = self.watch(elder.key, from, wait)? {
                 return Ok(ended);
             }
-            self.renew()?;
+            self.renew_in_time()?;
         }
     }
 
@@ -441,7 +452,7 @@ impl EtcdLock {
                 start_revision: from,
             }),
         };
-        let limit = left.min(self.renewal);
+        let limit = left.min(self.renewal());
         let seen = self
             .channel
             .listen(WATCH, &request, limit, |answer: WatchResponse| {
@@ -513,7 +524,7 @@ const LAPSED: CallError = CallError {
 
 impl Lock for EtcdLock {
     fn acquire(&mut self, key: usize, _mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
-        self.renew()?;
+        self.renew_in_time()?;
         let (revision, is_first) = self.enter(key)?;
         let waited = match (is_first, wait) {
             (true, _) => Waited::First,
@@ -537,7 +548,7 @@ impl Lock for EtcdLock {
     }
 
     fn release(&mut self, key: usize, _mode: Mode) -> Result<(), CallError> {
-        self.renew()?;
+        self.renew_in_time()?;
         self.leave(key)?.then_some(()).ok_or(LAPSED)
     }
 
@@ -547,6 +558,17 @@ impl Lock for EtcdLock {
 
     fn leased_at_ns(&self) -> Option<u64> {
         Some(self.renewed_ns)
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        Some(self.keeping)
+    }
+
+    /// A server that is silent for as long as a lease lasts has let it end, or will say so.
+    fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
+        let limit = Duration::from_nanos(self.keeping.lease_ns);
+        let kept = self.keep_alive(limit);
+        kept.map_err(|failure| failed(KEEP_ALIVE_CALL, &failure))
     }
 
     fn traffic(&self) -> Option<Traffic> {
@@ -559,6 +581,9 @@ impl Lock for EtcdLock {
 
     /// Ends the session.
     fn part(&mut self) -> Result<(), CallError> {
+        if self.is_over {
+            return Ok(());
+        }
         let request = LeaseRequest { id: self.lease };
         let revoked: Result<Empty, Failure> = self.channel.call(REVOKE, &request, false);
         revoked

@@ -16,6 +16,7 @@ pub mod caller;
 pub mod endpoint;
 pub mod exec;
 pub mod http;
+pub mod keeping;
 pub mod ldap;
 pub mod procd;
 pub mod program;
@@ -60,6 +61,7 @@ use std::time::Duration;
 use program::{Launched, Program, Recipe};
 
 pub use caller::{Answer, Caller, Phases, RequestSetup, RequestTarget, Requests};
+pub use keeping::Keeping;
 pub use spec::Spec;
 pub use table::{Entry, Visitor};
 
@@ -276,6 +278,22 @@ pub trait Lock {
         None
     }
 
+    /// What its locks need so that they stay its own while they are held; None where
+    /// nothing has to be renewed.
+    fn keeping(&self) -> Option<Keeping> {
+        None
+    }
+
+    /// Renews the leases of these locks, which it holds, or that of its session, whatever
+    /// `keys` are. Appends to `lapsed` those of `keys` that were not its own any more.
+    /// False where its session had ended, and with it every lock.
+    ///
+    /// # Errors
+    /// The call that failed, which says nothing of the locks.
+    fn renew(&mut self, _keys: &[usize], _lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
+        Ok(true)
+    }
+
     /// What it and its server have said to each other for its locks; None where there is
     /// no server.
     fn traffic(&self) -> Option<Traffic> {
@@ -408,6 +426,8 @@ pub struct Setup<'a> {
     pub members: usize,
     /// Whether a worker holds many of the locks at the same time.
     pub holds_many: bool,
+    /// Whether workers renew the leases of what they hold ([`Lock::renew`]).
+    pub kept: bool,
     /// The lease that locks should have, where the target's have one; None: the
     /// target's own. Whole seconds and milliseconds alike are rounded up to what the
     /// service takes.

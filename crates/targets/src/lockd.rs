@@ -7,6 +7,7 @@ use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A jostled.
@@ -43,7 +44,8 @@ impl Target for Lockd {
         summary: "the lock daemon jostled over TCP; without an address, one launched for the run",
         details: "LOCK and UNLOCK on one connection for each worker, which owns what it locks: a \
                   lock goes with its connection. Neither durable nor replicated; each grant \
-                  carries a fencing token that only grows; waiters are served in order. The password \
+                  carries a fencing token that only grows; waiters are served in order. `hold --for` with \
+                  --lease takes leases instead (LOCK with TTL), and renews each by RENEW. The password \
                   of a server that wants one is $JOSTLED_PASSWORD. ?tls behind the address asks for TLS, \
                   ?ca=FILE for TLS with that authority.",
         lock: LockCapabilities {
@@ -84,5 +86,9 @@ impl Target for Lockd {
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
         self.0.figures().map(Some)
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        self.0.facts()
     }
 }

@@ -1,12 +1,14 @@
 //! What `lockd` and `lockd+unix` share: a worker's connection to jostled.
 
 use crate::address::Address;
+use crate::keeping::whole_millis;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::remote::{Client, RemoteLock, info_figure};
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
-use crate::{CallError, Dialled, Mode, ServerFigures, Setup, SetupError};
+use crate::{CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError};
 use jostle_resp::request::encode;
+use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
 
 /// A worker's lock on a jostled.
@@ -21,6 +23,9 @@ pub struct Daemon {
     address: Address,
     own: Credentials,
     names: Names,
+    keys: usize,
+    /// Of locks that are kept by leases; None: they belong to their connections.
+    lease_ms: Option<u64>,
 }
 
 impl std::fmt::Debug for Daemon {
@@ -46,6 +51,9 @@ impl Daemon {
             address,
             own,
             names: Names::new(setup)?,
+            keys: setup.keys,
+            // `recover` asks every target for a lease, and strikes the connection here.
+            lease_ms: setup.lease.filter(|_| setup.kept).map(whole_millis),
         };
         daemon.figures()?;
         Ok(daemon)
@@ -65,14 +73,31 @@ impl Daemon {
 
     pub fn join(&self) -> Result<DaemonLock, SetupError> {
         let client = self.client()?;
-        Ok(RemoteLock::new(client, DaemonWire(self.names)))
+        Ok(RemoteLock::new(client, self.wire()))
     }
 
     pub fn dial(&self) -> Result<Dialled, SetupError> {
         Ok(Dialled {
             stream: self.client()?.into_stream(),
-            wire: Box::new(DaemonWire(self.names)),
+            wire: Box::new(self.wire()),
         })
+    }
+
+    fn wire(&self) -> DaemonWire {
+        DaemonWire {
+            names: self.names,
+            leased: self.lease_ms.map(|lease_ms| Leased {
+                digits: lease_ms.to_string().into_bytes(),
+                keeping: Keeping::each(RENEW, lease_ms * 1_000_000),
+                tokens: vec![0; self.keys],
+            }),
+        }
+    }
+
+    /// The lease, where there is one.
+    pub fn facts(&self) -> BTreeMap<String, f64> {
+        let lease = self.lease_ms.map(|lease_ms| lease_ms as f64 * 1e6);
+        lease.map(|ns| (LEASE_FACT.to_owned(), ns)).into_iter().collect()
     }
 
     /// What the server tells of itself under these names; nothing of what it does
@@ -101,9 +126,36 @@ impl Daemon {
     }
 }
 
-/// LOCK and UNLOCK. What a connection holds goes with it.
-#[derive(Clone, Copy, Debug)]
-pub struct DaemonWire(pub Names);
+/// LOCK and UNLOCK. What a connection holds goes with it, unless it is leased.
+#[derive(Clone, Debug)]
+pub struct DaemonWire {
+    names: Names,
+    leased: Option<Leased>,
+}
+
+/// What leases take: LOCK with TTL, and RENEW.
+#[derive(Clone, Debug)]
+struct Leased {
+    /// The lease in milliseconds.
+    digits: Vec<u8>,
+    keeping: Keeping,
+    /// Of each lock, the token of our last grant.
+    tokens: Vec<u64>,
+}
+
+const RENEW: &str = "RENEW";
+
+/// The lock was not ours any more when it was to be given up.
+const LAPSED: CallError = CallError {
+    call: "UNLOCK",
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the lease was over before the release"),
+};
+
+/// Whether an error says that a lease has ended.
+fn has_lapsed(text: &[u8]) -> bool {
+    text.starts_with(b"NOTOWNER") || text.starts_with(b"NOTHELD")
+}
 
 impl Wire for DaemonWire {
     fn name(&self, request: Request) -> &'static str {
@@ -125,13 +177,17 @@ impl Wire for DaemonWire {
                 Some(decimal(left_ns.div_ceil(1_000_000), &mut digits)),
             ),
         };
-        let name = self.0.name(key);
-        let mut words = [command, &name, b"", b"", b""];
+        let name = self.names.name(key);
+        let mut words: [&[u8]; 7] = [command, &name, b"", b"", b"", b"", b""];
         let mut count = 2;
         let mut push = |word| {
             words[count] = word;
             count += 1;
         };
+        if let Some(leased) = &self.leased {
+            push(b"TTL".as_slice());
+            push(&leased.digits);
+        }
         if let Some(timeout) = timeout {
             push(b"WAIT".as_slice());
             push(timeout);
@@ -144,13 +200,18 @@ impl Wire for DaemonWire {
 
     #[inline]
     fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
-        encode(out, &[b"UNLOCK", &self.0.name(key)]);
+        encode(out, &[b"UNLOCK", &self.names.name(key)]);
     }
 
     #[inline]
-    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+    fn acquired(&mut self, key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
         match reply {
-            Reply::Integer(_) => Ok(Answer::Granted),
+            Reply::Integer(token) => {
+                if let Some(leased) = &mut self.leased {
+                    leased.tokens[key] = token as u64;
+                }
+                Ok(Answer::Granted)
+            }
             Reply::Nil => Ok(Answer::Taken),
             Reply::Error(text) => Err(refused("LOCK", text)),
             Reply::Text(_) => Err(wrong_kind("LOCK")),
@@ -170,8 +231,35 @@ impl Wire for DaemonWire {
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
         match reply {
             Reply::Integer(1) => Ok(()),
+            Reply::Error(text) if self.leased.is_some() && has_lapsed(text) => Err(LAPSED),
             Reply::Error(text) => Err(refused("UNLOCK", text)),
             _ => Err(wrong_kind("UNLOCK")),
+        }
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        Some(self.leased.as_ref()?.keeping)
+    }
+
+    fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
+        let Some(leased) = &self.leased else { return };
+        let mut token = [0; 20];
+        let words: [&[u8]; 5] = [
+            b"RENEW",
+            &self.names.name(key),
+            decimal(leased.tokens[key], &mut token),
+            b"TTL",
+            &leased.digits,
+        ];
+        encode(out, &words);
+    }
+
+    fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        match reply {
+            Reply::Integer(1) => Ok(true),
+            Reply::Error(text) if has_lapsed(text) => Ok(false),
+            Reply::Error(text) => Err(refused(RENEW, text)),
+            _ => Err(wrong_kind(RENEW)),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::lockd::LOCK;
 use crate::lockd_lock::{Daemon, DaemonLock};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A jostled on this machine.
@@ -55,5 +56,9 @@ impl Target for LockdUnix {
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
         self.0.figures().map(Some)
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        self.0.facts()
     }
 }

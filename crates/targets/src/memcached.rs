@@ -17,7 +17,8 @@ use crate::wire::{
     Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
 };
 use crate::{
-    CallError, Dialled, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup, SetupError, Target,
+    CallError, Dialled, Keeping, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup,
+    SetupError, Target,
 };
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
@@ -36,8 +37,11 @@ const VARIABLES: [&str; 2] = ["MEMCACHED_USER", "MEMCACHED_PASSWORD"];
 /// The lease, in seconds: memcached knows nothing finer.
 const LEASE_S: u32 = 30;
 
-/// Where locks are held while a million others are acquired.
+/// Where locks are held while a million others are acquired, and nobody renews them.
 const LONG_LEASE_S: u32 = 600;
+
+/// The shortest that can be renewed: one second may end at once.
+const LEAST_KEPT_S: u32 = 2;
 
 /// Keys that one request removes.
 const REMOVED_AT_ONCE: usize = 1_000;
@@ -91,7 +95,8 @@ impl Target for Memcached {
                   (`poll_ns` in the result). Neither durable nor replicated: a restart, and an \
                   eviction under memory pressure, free the lock. The cas id is the fencing token. The \
                   lease frees a dead owner's lock, and lets a second owner in where the first holds \
-                  longer than that. ?tls behind the address asks for TLS, ?ca=FILE for TLS with that authority. \
+                  longer than that. `hold --for` renews it every third of it by `ms` with the cas id, which \
+                  writes the value again and returns another id; `touch` would renew another's lock, too. ?tls behind the address asks for TLS, ?ca=FILE for TLS with that authority. \
                   Needs memcached 1.6.10 or later.",
         lock: LockCapabilities {
             timeout: true,
@@ -99,6 +104,7 @@ impl Target for Memcached {
             remote: true,
             tasks: true,
             fenced: true,
+            usual_lease: Some(Duration::from_secs(LEASE_S as u64)),
             ..LockCapabilities::NONE
         },
         no_threads: None,
@@ -136,8 +142,9 @@ impl Target for Memcached {
             names: Names::new(setup)?,
             keys: setup.keys,
             lease_s: match setup.lease {
+                Some(lease) if setup.kept => whole_seconds(lease).max(LEAST_KEPT_S),
                 Some(lease) => whole_seconds(lease),
-                None if setup.holds_many => LONG_LEASE_S,
+                None if setup.holds_many && !setup.kept => LONG_LEASE_S,
                 None => LEASE_S,
             },
             run: setup.seed,
@@ -290,6 +297,24 @@ pub struct MemcachedWire {
     ids: Vec<u64>,
 }
 
+impl MemcachedWire {
+    /// Appends the request that writes our value with a lease, with the flags that say
+    /// when. It is answered with a new cas id.
+    #[inline]
+    fn set(&self, key: usize, only: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(b"ms ");
+        out.extend_from_slice(&self.names.name(key));
+        out.push(b' ');
+        push_decimal(self.value.len() as u64, out);
+        out.extend_from_slice(only);
+        out.extend_from_slice(b" c T");
+        push_decimal(u64::from(self.lease_s), out);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.value);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 impl Wire for MemcachedWire {
     fn name(&self, request: Request) -> &'static str {
         match request {
@@ -300,15 +325,7 @@ impl Wire for MemcachedWire {
 
     #[inline]
     fn acquire(&mut self, key: usize, _mode: Mode, _asking: Asking, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"ms ");
-        out.extend_from_slice(&self.names.name(key));
-        out.push(b' ');
-        push_decimal(self.value.len() as u64, out);
-        out.extend_from_slice(b" ME c T");
-        push_decimal(u64::from(self.lease_s), out);
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(&self.value);
-        out.extend_from_slice(b"\r\n");
+        self.set(key, b" ME", out);
     }
 
     #[inline]
@@ -354,6 +371,33 @@ impl Wire for MemcachedWire {
             Reply::Text(b"EXISTS" | b"NOT_FOUND") => Err(LAPSED),
             Reply::Error(text) => Err(refused(RELEASE, text)),
             _ => Err(wrong_kind(RELEASE)),
+        }
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        let lease_ns = u64::from(self.lease_s) * 1_000_000_000;
+        Some(Keeping {
+            lease_ns: lease_ns.saturating_sub(STEP_NS),
+            ..Keeping::each(ACQUIRE, lease_ns)
+        })
+    }
+
+    fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
+        let mut only = b" C".to_vec();
+        push_decimal(self.ids[key], &mut only);
+        self.set(key, &only, out);
+    }
+
+    fn renewed(&mut self, key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        match reply {
+            Reply::Integer(id) => {
+                self.ids[key] = id as u64;
+                Ok(true)
+            }
+            // Another's, or nobody's.
+            Reply::Text([b'E', b'X', ..] | [b'N', b'F', ..]) => Ok(false),
+            Reply::Error(text) => Err(refused(ACQUIRE, text)),
+            _ => Err(wrong_kind(ACQUIRE)),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::address::Address;
 use crate::argument;
+use crate::keeping::whole_millis;
 use crate::login::Credentials;
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
@@ -12,11 +13,14 @@ use crate::remote::{Client, RemoteLock, info_figure};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
-use crate::{CallError, Dialled, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target};
+use crate::{
+    CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target,
+};
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Between two tries. The documentation asks for "a random delay"; one of the
 /// order of a hand-off keeps the poll from hiding the lock.
@@ -24,9 +28,12 @@ const POLL_NS: u64 = 1_000_000;
 
 /// The lease: the documentation's example.
 const LEASE_MS: u64 = 30_000;
+pub(crate) const USUAL_LEASE: Duration = Duration::from_millis(LEASE_MS);
 
-/// The lease of locks that are held while a million others are acquired: as
-/// long as a run may take where nothing else is said, twice over.
+const SCRIPT: &str = "EVALSHA";
+
+/// The lease of locks that are held while a million others are acquired, and that nobody
+/// renews: as long as a run may take where nothing else is said, twice over.
 const LONG_LEASE_MS: u64 = 600_000;
 
 /// As redis-cli names a server with TLS.
@@ -38,6 +45,10 @@ const REMOVED_AT_ONCE: usize = 1_000;
 /// Deletes KEYS[1] if it still holds ARGV[1].
 const RELEASE: &[u8] =
     b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+
+/// Gives KEYS[1] a lease of ARGV[2] ms from now on if it still holds ARGV[1].
+const RENEW: &[u8] =
+    b"if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// A Redis.
 #[derive(Debug)]
@@ -68,8 +79,10 @@ pub struct RedisWire {
     names: Names,
     /// In digits.
     lease_ms: Vec<u8>,
+    keeping: Keeping,
     value: Vec<u8>,
     script: Vec<u8>,
+    renewal: Vec<u8>,
 }
 
 impl Target for Redis {
@@ -90,7 +103,8 @@ impl Target for Redis {
                   1 ms (`poll_ns` in the result): there is no queue, and none that asks later is \
                   kept behind. Durable and replicated as the server is set up to be; not fenced. \
                   The lease frees a dead owner's lock after 30 s (in `hold` after 600 s), and lets a \
-                  second owner in where the first holds longer than that. The password of a server \
+                  second owner in where the first holds longer than that. `hold --for` renews it every \
+                  10 s by a script that compares and sets the expiry. The password of a server \
                   that wants one is $REDISCLI_AUTH, or that of --credentials. rediss://HOST:PORT asks for TLS, \
                   ?ca=FILE behind it for TLS with that authority.",
         lock: LockCapabilities {
@@ -104,6 +118,7 @@ impl Target for Redis {
             pipeline: true,
             remote: true,
             tasks: true,
+            usual_lease: Some(USUAL_LEASE),
             answering: Some("echo"),
             ..LockCapabilities::NONE
         },
@@ -157,8 +172,10 @@ impl Redis {
         Ok(RedisWire {
             names: self.server.names,
             lease_ms: self.server.lease_ms.to_string().into_bytes(),
+            keeping: self.server.keeping(),
             value: format!("{:016x}{worker:08x}", self.run).into_bytes(),
             script: client.ask(&[b"SCRIPT", b"LOAD", RELEASE])?,
+            renewal: client.ask(&[b"SCRIPT", b"LOAD", RENEW])?,
         })
     }
 }
@@ -192,11 +209,16 @@ impl Server {
             names: Names::new(setup)?,
             keys: setup.keys,
             lease_ms: match setup.lease {
-                Some(lease) => lease.as_micros().div_ceil(1_000).max(1) as u64,
-                None if setup.holds_many => LONG_LEASE_MS,
+                Some(lease) => whole_millis(lease),
+                None if setup.holds_many && !setup.kept => LONG_LEASE_MS,
                 None => LEASE_MS,
             },
         })
+    }
+
+    /// Each lock by itself, by a script.
+    pub(crate) fn keeping(&self) -> Keeping {
+        Keeping::each(SCRIPT, self.lease_ms * 1_000_000)
     }
 
     pub(crate) fn client(&self) -> Result<Client, SetupError> {
@@ -305,7 +327,7 @@ impl Wire for RedisWire {
     fn name(&self, request: Request) -> &'static str {
         match request {
             Request::Acquire => "SET",
-            Request::Release => "EVALSHA",
+            Request::Release => SCRIPT,
         }
     }
 
@@ -338,8 +360,33 @@ impl Wire for RedisWire {
         match reply {
             Reply::Integer(0) => Err(LAPSED),
             Reply::Integer(1) => Ok(()),
-            Reply::Error(text) => Err(refused("EVALSHA", text)),
-            _ => Err(wrong_kind("EVALSHA")),
+            Reply::Error(text) => Err(refused(SCRIPT, text)),
+            _ => Err(wrong_kind(SCRIPT)),
+        }
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        Some(self.keeping)
+    }
+
+    fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
+        let name = self.names.name(key);
+        let words: [&[u8]; 6] = [
+            b"EVALSHA",
+            &self.renewal,
+            b"1",
+            &name,
+            &self.value,
+            &self.lease_ms,
+        ];
+        encode(out, &words);
+    }
+
+    fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        match reply {
+            Reply::Integer(kept @ (0 | 1)) => Ok(kept == 1),
+            Reply::Error(text) => Err(refused(SCRIPT, text)),
+            _ => Err(wrong_kind(SCRIPT)),
         }
     }
 
@@ -350,7 +397,7 @@ impl Wire for RedisWire {
 
 /// The key was not there any more when it was to be deleted.
 const LAPSED: CallError = CallError {
-    call: "EVALSHA",
+    call: SCRIPT,
     errno: Errno::TIMEDOUT.raw_os_error(),
     said: Some("the lease was over before the release"),
 };

@@ -10,7 +10,7 @@ mod wire;
 
 use crate::argument;
 use crate::program::{Program, secret};
-use crate::redis::{self, Server, TLS_SCHEME};
+use crate::redis::{self, Server, TLS_SCHEME, USUAL_LEASE};
 use crate::remote::Client;
 use crate::stepped::SteppedLock;
 use crate::table::{Entry, Family, LockCapabilities};
@@ -47,6 +47,15 @@ redis.call('del', lock)
 redis.call('publish', channel, word)
 return 1";
 
+/// Gives the lock of ARGV[2] a lease of ARGV[1] ms from now on, and returns whether it was
+/// still that one's.
+const KEEP: &[u8] = b"local lock, lease, worker = KEYS[1], ARGV[1], ARGV[2]
+if redis.call('hexists', lock, worker) == 0 then
+  return 0
+end
+redis.call('pexpire', lock, lease)
+return 1";
+
 /// A Redis.
 #[derive(Debug)]
 pub struct Redisson(Server);
@@ -71,8 +80,9 @@ impl Target for Redisson {
                   lease is over; a release deletes the hash and publishes. All waiters of a lock are \
                   woken, and none is served in order. Durable and replicated as the server is set up \
                   to be; not fenced. The lease frees a dead owner's lock after 30 s (in `hold` after \
-                  600 s). Redisson renews it every 10 s while a lock is held, jostle does not: a \
-                  second owner comes in where the first holds for longer. The password of a server that \
+                  600 s). Redisson's watchdog renews it every 10 s while a lock is held; jostle does so \
+                  in `hold --for` alone, and in other workloads a second owner comes in where the first \
+                  holds for longer. The password of a server that \
                   wants one is $REDISCLI_AUTH. redisson:rediss://HOST:PORT asks for TLS, ?ca=FILE behind it for \
                   TLS with that authority. Needs Redis 6 or later.",
         lock: LockCapabilities {
@@ -80,6 +90,7 @@ impl Target for Redisson {
             excludes: true,
             remote: true,
             tasks: true,
+            usual_lease: Some(USUAL_LEASE),
             answering: Some("echo"),
             ..LockCapabilities::NONE
         },
@@ -129,10 +140,10 @@ impl Redisson {
     /// A connection that knows the scripts, and on which messages may come.
     fn client(&self) -> Result<(Client, RedissonWire), SetupError> {
         let mut client = self.0.client()?;
-        let scripts = [TAKE, GIVE].map(|script| client.ask(&[b"SCRIPT", b"LOAD", script]));
-        let [take, give] = scripts;
+        let scripts = [TAKE, GIVE, KEEP].map(|script| client.ask(&[b"SCRIPT", b"LOAD", script]));
+        let [take, give, keep] = scripts;
         greet(&mut client)?;
-        let scripts = [take?, give?];
+        let scripts = [take?, give?, keep?];
         let wire = RedissonWire::new(self.0.names, self.0.lease_ms, scripts, &secret()?);
         Ok((client, wire))
     }

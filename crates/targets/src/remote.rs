@@ -11,7 +11,7 @@ use crate::login::Credentials;
 use crate::stream::Stream;
 use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, wrong_kind};
-use crate::{CallError, Calls, Kind, Lock, Mode, Outcome, SetupError, Traffic, Wait};
+use crate::{CallError, Calls, Keeping, Kind, Lock, Mode, Outcome, SetupError, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::{clock, signal};
 use std::io::{self, Read, Write};
@@ -406,6 +406,33 @@ impl<W: Wire> Lock for RemoteLock<W> {
     #[inline]
     fn token(&self) -> Option<u64> {
         self.token
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        self.wire.keeping()
+    }
+
+    fn renew(&mut self, keys: &[usize], lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
+        let RemoteLock { client, wire, .. } = self;
+        let Some(Keeping { call, .. }) = wire.keeping() else {
+            return Ok(true);
+        };
+        client.request.clear();
+        for key in keys {
+            wire.renew(*key, &mut client.request);
+        }
+        let whole = client.exchange(call, false, keys.len(), |nth, input| {
+            let Some((reply, length)) = wire.decode(input, call)? else {
+                return Ok(None);
+            };
+            if !wire.renewed(keys[nth], reply)? {
+                lapsed.push(keys[nth]);
+            }
+            Ok(Some(length))
+        })?;
+        whole
+            .then_some(true)
+            .ok_or(CallError::new(call, Errno::INTR))
     }
 
     fn traffic(&self) -> Option<Traffic> {

@@ -7,7 +7,7 @@
 use crate::stream::Stream;
 use crate::surplus;
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire};
-use crate::{CallError, Lock, Mode, Outcome, Traffic, Wait};
+use crate::{CallError, Keeping, Lock, Mode, Outcome, Traffic, Wait};
 use jostle_sys::files::Errno;
 use jostle_sys::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,12 +61,11 @@ impl<W: Wire> SteppedLock<W> {
     /// keeper ended the wait, which a caller that does not heed that never gets.
     fn exchange<R>(
         &mut self,
-        request: Request,
+        name: &'static str,
         heeds: bool,
         take: impl FnOnce(&mut W, Reply<'_>) -> Result<R, CallError>,
     ) -> Result<Option<R>, CallError> {
         let SteppedLock { socket, wire, .. } = self;
-        let name = wire.name(request);
         socket.send(name)?;
         loop {
             match socket.hear(name, wire)? {
@@ -94,6 +93,15 @@ impl<W: Wire> SteppedLock<W> {
             socket.input = input;
             return taken;
         }
+    }
+}
+
+impl<W: Wire> SteppedLock<W> {
+    /// Whether the lock was still ours, or the session still there.
+    fn renew_one(&mut self, key: usize, call: &'static str) -> Result<bool, CallError> {
+        self.wire.renew(key, &mut self.socket.out);
+        let renewed = self.exchange(call, true, |wire, reply| wire.renewed(key, reply))?;
+        renewed.ok_or(CallError::new(call, Errno::INTR))
     }
 }
 
@@ -168,9 +176,10 @@ impl<W: Wire> Lock for SteppedLock<W> {
     fn acquire(&mut self, key: usize, mode: Mode, wait: Wait) -> Result<Outcome, CallError> {
         let asking = Asking::from(wait);
         self.wire.acquire(key, mode, asking, &mut self.socket.out);
+        let name = self.wire.name(Request::Acquire);
         let mut heeds = true;
         loop {
-            let answer = self.exchange(Request::Acquire, heeds, |wire, reply| {
+            let answer = self.exchange(name, heeds, |wire, reply| {
                 let answer = wire.acquired(key, reply)?;
                 let token = match answer {
                     Answer::Granted => wire.token(reply),
@@ -199,7 +208,8 @@ impl<W: Wire> Lock for SteppedLock<W> {
 
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
         self.wire.release(key, mode, &mut self.socket.out);
-        let released = self.exchange(Request::Release, false, |wire, reply| wire.released(reply));
+        let name = self.wire.name(Request::Release);
+        let released = self.exchange(name, false, |wire, reply| wire.released(reply));
         released.map(drop)
     }
 
@@ -209,6 +219,25 @@ impl<W: Wire> Lock for SteppedLock<W> {
 
     fn leased_at_ns(&self) -> Option<u64> {
         self.wire.sent_ns()
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        self.wire.keeping()
+    }
+
+    fn renew(&mut self, keys: &[usize], lapsed: &mut Vec<usize>) -> Result<bool, CallError> {
+        let Some(keeping) = self.wire.keeping() else {
+            return Ok(true);
+        };
+        if keeping.is_session {
+            return self.renew_one(0, keeping.call);
+        }
+        for key in keys {
+            if !self.renew_one(*key, keeping.call)? {
+                lapsed.push(*key);
+            }
+        }
+        Ok(true)
     }
 
     fn traffic(&self) -> Option<Traffic> {

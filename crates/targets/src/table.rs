@@ -6,6 +6,7 @@
 
 use crate::Target;
 use jostle_model::record::TargetFacts;
+use std::time::Duration;
 
 /// What a target is and can do; the text that help, man page and docs print.
 #[derive(Debug)]
@@ -181,6 +182,9 @@ pub struct LockCapabilities {
     pub clusters: bool,
     /// Each grant comes with a fencing token ([`crate::Lock::token`]).
     pub fenced: bool,
+    /// The lease of its locks that are kept, where the user asks for none; None where
+    /// nothing has to be renewed, unless a lease is asked for.
+    pub usual_lease: Option<Duration>,
     /// The target that only answers, reached by the same path in the same protocol.
     pub answering: Option<&'static str>,
     /// What that path costs alone is measured before the first run, in turns with it.
@@ -208,6 +212,7 @@ impl LockCapabilities {
         replicated: false,
         clusters: false,
         fenced: false,
+        usual_lease: None,
         answering: None,
         path_alone: false,
         starts: 0,

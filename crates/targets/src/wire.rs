@@ -7,7 +7,7 @@
 //!
 //! [`RemoteLock`]: crate::remote::RemoteLock
 
-use crate::{CallError, Mode, Wait};
+use crate::{CallError, Keeping, Mode, Wait};
 use jostle_resp::token::{self, Token};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
@@ -106,6 +106,24 @@ pub trait Wire: std::fmt::Debug + Send {
     /// # Errors
     /// What the service answered with an error; a lock that was lost before.
     fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError>;
+
+    /// What its locks need while they are held; None where nothing has to be renewed.
+    fn keeping(&self) -> Option<Keeping> {
+        None
+    }
+
+    /// Appends the request that renews the lease of lock number `key`, which is held, or
+    /// that of the session.
+    fn renew(&mut self, _key: usize, _out: &mut Vec<u8>) {}
+
+    /// Whether the reply to [`Wire::renew`] says that it was renewed; false where the
+    /// lock was not ours any more, or the session had ended.
+    ///
+    /// # Errors
+    /// What the service answered with another error.
+    fn renewed(&mut self, _key: usize, _reply: Reply<'_>) -> Result<bool, CallError> {
+        Ok(true)
+    }
 
     /// Between two tries, where the service keeps no queue and so answers at
     /// once. None where it does: then a connection that goes gives up its place

@@ -73,7 +73,7 @@ impl Target for Zookeeper {
                   GUID, and lists the nodes of the lock; if its own is not the first, it reads the \
                   one before with a watch, and lists again when that is gone; release deletes the \
                   node. One session for each worker, of 60 s or what the server grants, with a ping \
-                  every third of it while a worker waits. Durable; replicated by an ensemble, whose \
+                  every third of it while a worker waits, or holds by `hold --for`. Durable; replicated by an ensemble, whose \
                   servers the workers take in turn; the czxid is the fencing token; served in order \
                   of creation. The session's end frees a dead owner's lock, at most a tickTime \
                   later. A worker that holds for longer than its session loses the lock. Where / is \
@@ -90,6 +90,7 @@ impl Target for Zookeeper {
             replicated: true,
             clusters: true,
             fenced: true,
+            usual_lease: Some(TIMEOUT),
             ..LockCapabilities::NONE
         },
         no_threads: None,

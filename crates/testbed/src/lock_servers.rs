@@ -140,6 +140,7 @@ pub fn setup(ledger: &Ledger, workers: usize) -> Setup<'_> {
         slots: 64,
         members: 1,
         holds_many: false,
+        kept: false,
         lease: None,
         common_name: None,
         credentials: None,

@@ -70,6 +70,7 @@ impl<'a, T: Target> Recovery<'a, T> {
             slots: 1,
             members: order.members,
             holds_many: false,
+            kept: false,
             lease: Some(Duration::from_nanos(order.lease.0)),
             common_name: None,
             credentials: order.credentials.as_deref().map(Path::new),

@@ -7,7 +7,7 @@ use crate::steps::Limit;
 use crate::wire::{
     Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
 };
-use crate::{CallError, Mode};
+use crate::{CallError, Keeping, Mode};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use serde_json::Value;
@@ -167,28 +167,35 @@ impl ConsulWire {
     }
 
     /// Every half of the time to live, as the library does.
-    fn renew(&mut self, out: &mut Vec<u8>) {
-        let now = clock::monotonic();
-        if now.saturating_sub(self.renewed_ns) >= self.ttl_ns / 2 {
-            self.asked_ns = now;
-            let session = std::mem::take(&mut self.session);
-            self.request(
-                Call::Renew,
-                &[b"PUT /v1/session/renew/", session.as_bytes()],
-                out,
-            );
-            self.session = session;
+    fn renew_in_time(&mut self, out: &mut Vec<u8>) {
+        if clock::monotonic().saturating_sub(self.renewed_ns) >= self.every_ns() {
+            self.renew_session(out);
         }
     }
 
+    fn every_ns(&self) -> u64 {
+        self.ttl_ns / 2
+    }
+
+    fn renew_session(&mut self, out: &mut Vec<u8>) {
+        self.asked_ns = clock::monotonic();
+        let session = std::mem::take(&mut self.session);
+        self.request(
+            Call::Renew,
+            &[b"PUT /v1/session/renew/", session.as_bytes()],
+            out,
+        );
+        self.session = session;
+    }
+
     fn look(&mut self, out: &mut Vec<u8>) {
-        self.renew(out);
+        self.renew_in_time(out);
         let name = self.names.name(self.key);
         self.request(Call::Look, &[b"GET /v1/kv/", &name], out);
     }
 
     fn watch(&mut self, index: u64, out: &mut Vec<u8>) {
-        self.renew(out);
+        self.renew_in_time(out);
         let now = clock::monotonic();
         let renewal = (self.asked_ns + self.ttl_ns / 2).saturating_sub(now);
         let limit = match self.limit {
@@ -278,7 +285,10 @@ impl ConsulWire {
     ) -> Result<Option<Answer>, CallError> {
         match call {
             Call::Ignored => Ok(None),
-            Call::Renew => self.renewed(head, body).map(|()| None),
+            Call::Renew => match self.lives_on(head, body)? {
+                true => Ok(None),
+                false => Err(LAPSED),
+            },
             // The answer to the next one tells whose it is.
             Call::Take => granted(call, head, body).map(|_| None),
             Call::Look | Call::Check => {
@@ -316,13 +326,14 @@ impl ConsulWire {
         Answer::Pending
     }
 
-    fn renewed(&mut self, head: &Head, body: &[u8]) -> Result<(), CallError> {
+    /// What the answer to a renewal says of the session.
+    fn lives_on(&mut self, head: &Head, body: &[u8]) -> Result<bool, CallError> {
         if head.status == 404 {
-            return Err(LAPSED);
+            return Ok(false);
         }
         is_good(Call::Renew, head, body)?;
         self.renewed_ns = self.asked_ns;
-        Ok(())
+        Ok(true)
     }
 
     /// The answers that have come, each with its request.
@@ -409,7 +420,7 @@ impl Wire for ConsulWire {
     }
 
     fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
-        self.renew(out);
+        self.renew_in_time(out);
         self.put(Call::Give, key, b"?release=", out);
     }
 
@@ -472,6 +483,28 @@ impl Wire for ConsulWire {
             true => Ok(()),
             false => Err(LOST),
         }
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        Some(Keeping {
+            every_ns: self.every_ns(),
+            ..Keeping::session(Call::Renew.name(), self.ttl_ns)
+        })
+    }
+
+    fn renew(&mut self, _key: usize, out: &mut Vec<u8>) {
+        self.renew_session(out);
+    }
+
+    fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        let Reply::Text(input) = reply else {
+            return Err(wrong_kind(Call::Renew.name()));
+        };
+        let mut lives = false;
+        for (call, head, body) in self.answers(input)? {
+            lives = call == Call::Renew && self.lives_on(&head, body)?;
+        }
+        Ok(lives)
     }
 
     fn polls_every_ns(&self) -> Option<u64> {

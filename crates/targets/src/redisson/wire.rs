@@ -4,7 +4,7 @@
 use crate::names::{self, Names};
 use crate::steps::{self, Framed, Limit, Steps};
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
-use crate::{CallError, Mode, surplus};
+use crate::{CallError, Keeping, Mode, surplus};
 use jostle_resp::request::encode;
 use jostle_resp::token::{self, Token};
 use jostle_sys::clock;
@@ -65,10 +65,12 @@ pub struct RedissonWire {
     names: Names,
     /// In digits.
     lease_ms: Vec<u8>,
+    keeping: Keeping,
     /// As the library names a thread of a client.
     worker: Vec<u8>,
     take: Vec<u8>,
     give: Vec<u8>,
+    keep: Vec<u8>,
     state: State,
     /// The lock that is asked for, and how long for.
     key: usize,
@@ -93,6 +95,8 @@ enum State {
     Giving,
     /// The same, since nobody wants it any more.
     GivingBack,
+    /// Whether the lock is still ours.
+    Keeping,
     /// That messages come no longer, since the attempt is over.
     Leaving,
     /// The next request is to be sent, by [`Wire::go_on`].
@@ -109,16 +113,18 @@ enum Step {
 }
 
 impl RedissonWire {
-    /// For a lease of so many milliseconds, by the scripts that take and give, and with an
-    /// identity made of 32 digits.
-    pub fn new(names: Names, lease_ms: u64, scripts: [Vec<u8>; 2], digits: &str) -> RedissonWire {
-        let [take, give] = scripts;
+    /// For a lease of so many milliseconds, by the scripts that take, give and keep, and
+    /// with an identity made of 32 digits.
+    pub fn new(names: Names, lease_ms: u64, scripts: [Vec<u8>; 3], digits: &str) -> RedissonWire {
+        let [take, give, keep] = scripts;
         RedissonWire {
             names,
             lease_ms: lease_ms.to_string().into_bytes(),
+            keeping: Keeping::each(SCRIPT, lease_ms * 1_000_000),
             worker: worker(digits),
             take,
             give,
+            keep,
             state: State::Idle,
             key: 0,
             limit: Limit::Never,
@@ -337,6 +343,33 @@ impl Wire for RedissonWire {
         }
     }
 
+    fn keeping(&self) -> Option<Keeping> {
+        Some(self.keeping)
+    }
+
+    fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
+        let name = self.names.name(key);
+        let words: [&[u8]; 6] = [
+            b"EVALSHA",
+            &self.keep,
+            b"1",
+            &name,
+            &self.lease_ms,
+            &self.worker,
+        ];
+        encode(out, &words);
+        self.state = State::Keeping;
+    }
+
+    fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        let frame = steps::released(self, reply, SCRIPT)?;
+        match frame.map(|frame| frame.reply) {
+            Some(Reply::Integer(kept @ (0 | 1))) => Ok(kept == 1),
+            Some(Reply::Error(text)) => Err(refused(SCRIPT, text)),
+            _ => Err(wrong_kind(SCRIPT)),
+        }
+    }
+
     fn polls_every_ns(&self) -> Option<u64> {
         None
     }
@@ -390,7 +423,7 @@ mod tests {
 
     fn asking(asking: Asking) -> RedissonWire {
         let names = Names::of_run(1);
-        let scripts = [b"take".to_vec(), b"give".to_vec()];
+        let scripts = ["take", "give", "keep"].map(|script| script.as_bytes().to_vec());
         let mut wire = RedissonWire::new(names, 30_000, scripts, &"0123456789abcdef".repeat(2));
         let mut out = Vec::new();
         wire.acquire(0, Mode::Exclusive, asking, &mut out);

@@ -5,7 +5,7 @@ use super::jute::{self, EVENT, Frame, PING, Reader, error, flags, op};
 use crate::names::Names;
 use crate::steps::{self, Framed, Limit, Steps};
 use crate::wire::{Answer, Asking, Decoded, Reply, Request, Wire, refused, wrong_kind};
-use crate::{CallError, Mode, surplus};
+use crate::{CallError, Keeping, Mode, surplus};
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
 use std::io::Write;
@@ -71,6 +71,8 @@ enum State {
     Leaving,
     /// Our node's end.
     Releasing,
+    /// That the session lives on, and nothing else.
+    Pinging,
     /// The next request is to be sent, by [`Wire::go_on`].
     Due(Step),
 }
@@ -89,6 +91,7 @@ const CREATE: &str = "create";
 const LIST: &str = "getChildren";
 const LOOK: &str = "getData";
 const DELETE: &str = "delete";
+const PING_CALL: &str = "ping";
 
 impl ZookeeperWire {
     /// For a session that has just begun.
@@ -143,6 +146,11 @@ impl ZookeeperWire {
         self.xid = self.xid.checked_add(1).unwrap_or(1);
         self.sent_ns = clock::monotonic();
         self.xid
+    }
+
+    fn ping(&mut self, out: &mut Vec<u8>) {
+        self.sent_ns = clock::monotonic();
+        jute::request(out, PING, op::PING, |_| {});
     }
 
     fn create(&mut self, out: &mut Vec<u8>) {
@@ -261,7 +269,7 @@ const LOST: CallError = CallError {
 
 /// No ping was answered.
 const SILENT: CallError = CallError {
-    call: "ping",
+    call: PING_CALL,
     errno: Errno::TIMEDOUT.raw_os_error(),
     said: Some("the server has not answered for as long as a session lives"),
 };
@@ -278,25 +286,28 @@ impl Steps for ZookeeperWire {
             State::Listing | State::Due(Step::List) => LIST,
             State::Looking | State::Watching => LOOK,
             State::Leaving | State::Releasing => DELETE,
+            State::Pinging => PING_CALL,
             _ => CREATE,
         }
     }
 
-    /// Whether a frame is what is awaited. Answers to pings, and events of watches that
-    /// nobody waits for any more, are not.
+    /// Whether a frame is what is awaited. Answers to pings beside another request, and
+    /// events of watches that nobody waits for any more, are not.
     ///
     /// # Errors
     /// EPROTO for an answer that no request has asked for.
     fn awaits(&self, frame: &Frame<'_>) -> Result<bool, CallError> {
         match frame.xid {
-            PING => Ok(false),
+            PING => Ok(self.state == State::Pinging),
             EVENT => {
                 let mut event = Reader(frame.body);
                 let path = event.int().and_then(|_| event.int());
                 let path = path.and_then(|_| event.bytes());
                 Ok(self.state == State::Watching && path == Some(&self.elder))
             }
-            xid if xid == self.xid && !matches!(self.state, State::Idle | State::Watching) => {
+            xid if xid == self.xid
+                && !matches!(self.state, State::Idle | State::Watching | State::Pinging) =>
+            {
                 Ok(true)
             }
             _ => Err(surplus::error(self.call())),
@@ -401,6 +412,26 @@ impl Wire for ZookeeperWire {
         }
     }
 
+    fn keeping(&self) -> Option<Keeping> {
+        Some(Keeping::session(PING_CALL, self.timeout_ns))
+    }
+
+    fn renew(&mut self, _key: usize, out: &mut Vec<u8>) {
+        self.ping(out);
+        self.state = State::Pinging;
+    }
+
+    fn renewed(&mut self, _key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        self.unanswered = 0;
+        let frame = steps::released(self, reply, PING_CALL)?;
+        match frame.map(|frame| frame.error) {
+            Some(0) => Ok(true),
+            Some(error::EXPIRED) => Ok(false),
+            Some(code) => Err(complaint(PING_CALL, code)),
+            None => Err(wrong_kind(PING_CALL)),
+        }
+    }
+
     fn polls_every_ns(&self) -> Option<u64> {
         None
     }
@@ -426,8 +457,7 @@ impl Wire for ZookeeperWire {
         if self.unanswered > PINGS {
             return Err(SILENT);
         }
-        self.sent_ns = clock::monotonic();
-        jute::request(out, PING, op::PING, |_| {});
+        self.ping(out);
         Ok(())
     }
 
@@ -514,6 +544,7 @@ mod tests {
             slots: 1,
             members: 1,
             holds_many: false,
+            kept: false,
             lease: None,
             common_name: Some(7),
             shared: false,

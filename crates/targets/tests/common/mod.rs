@@ -9,6 +9,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_targets::{Entry, Outcome, Setup, SetupError, TABLE, Target, Wait};
 use jostle_testbed::lock_servers as servers;
 use std::path::Path;
+use std::time::Duration;
 
 /// What a test may choose.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Bench<'a> {
     pub open_each: bool,
     pub slots: usize,
     pub holds_many: bool,
+    pub kept: bool,
+    pub lease: Option<Duration>,
 }
 
 impl<'a> Bench<'a> {
@@ -34,6 +37,8 @@ impl<'a> Bench<'a> {
             open_each: false,
             slots: 64,
             holds_many: false,
+            kept: false,
+            lease: None,
         }
     }
 
@@ -56,7 +61,8 @@ impl<'a> Bench<'a> {
             slots: self.slots,
             members: 1,
             holds_many: self.holds_many,
-            lease: None,
+            kept: self.kept,
+            lease: self.lease,
             common_name: None,
             credentials: None,
             seed: 7,
