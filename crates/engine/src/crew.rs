@@ -289,4 +289,11 @@ impl Used {
         page.set(Word::Runqueue, self.runqueue_ns);
         page.set(Word::Switches, self.switches);
     }
+
+    /// The part of what [`Used::leave`] writes in which locks were only kept.
+    pub(crate) fn leave_kept(self, page: &Page<'_>) {
+        page.set(Word::KeptCpu, self.cpu_ns);
+        page.set(Word::KeptRunqueue, self.runqueue_ns);
+        page.set(Word::KeptSwitches, self.switches);
+    }
 }

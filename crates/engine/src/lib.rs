@@ -22,6 +22,7 @@ pub mod grants;
 pub mod hosts;
 pub mod judge;
 pub mod keeper;
+mod kept;
 mod merged;
 pub mod order;
 mod page;

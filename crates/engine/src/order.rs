@@ -17,7 +17,7 @@ mod workload;
 pub use connect::{Closed, Demand, Lost, Reached, SideYield, SweepOrder};
 pub use contend::ContendOrder;
 pub use data::{GrantLog, Merged, Yield};
-pub use hold::HoldOrder;
+pub use hold::{HoldOrder, KeptYield, LEASES};
 pub use rate::{OpenLoopOrder, OpenLoopYield, RateOrder};
 pub use recover::{RecoverOrder, RecoverYield};
 pub use requests::{RequestOrder, RequestYield};

@@ -37,17 +37,20 @@ pub enum Figure {
     Release,
     /// Attempts that ended without a grant.
     Refused,
+    /// From when a renewal was due until the server had confirmed it.
+    Renewal,
 }
 
 impl Figure {
     /// All, in the order of the page.
-    pub const ALL: [Figure; 6] = [
+    pub const ALL: [Figure; 7] = [
         Figure::Acquire,
         Figure::Hold,
         Figure::HandoffSame,
         Figure::HandoffCross,
         Figure::Release,
         Figure::Refused,
+        Figure::Renewal,
     ];
 }
 
@@ -145,6 +148,27 @@ pub enum Word {
     RoundTrips,
     /// Bytes that it and its server have sent each other meanwhile.
     Carried,
+    /// The lease of its locks, where there is one to be renewed.
+    Lease,
+    /// Between two renewals of it.
+    RenewedEvery,
+    /// One where a renewal keeps all its locks.
+    OneSession,
+    /// Renewals that the server has confirmed.
+    Renewals,
+    /// Those of them that it confirmed when the lease was over by our clock.
+    RenewedLate,
+    /// Locks whose lease ended while they were to be held.
+    Lapsed,
+    /// Time for which it kept its locks, and its CPU time, its time on the run queue, and
+    /// the times it was put on a CPU meanwhile.
+    KeptFor,
+    /// See `KeptFor`.
+    KeptCpu,
+    /// See `KeptFor`.
+    KeptRunqueue,
+    /// See `KeptFor`.
+    KeptSwitches,
     /// How many there are.
     End,
 }

@@ -2,7 +2,7 @@
 
 use crate::merged::{histogram, series};
 use crate::order::{ContendOrder, Merged, RunOrder, WorkloadOrder, Yield};
-use crate::{requested, spread};
+use crate::{kept, requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range};
 use jostle_model::record::{At, Exclusion, Point, Server, ServerTraffic, ThreadLoad, Workers};
@@ -94,6 +94,9 @@ pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> P
             .insert("refused_tries".to_owned(), data.refusals as f64);
     }
     cpu(&mut point, data);
+    let late = data.figures.get("renewal_late_ns");
+    let record = |kept| Box::new(kept::record(kept, late, over));
+    point.kept = data.kept.as_deref().map(record);
     point.server = server(order, operations, data);
     // Not of requests, which may be locks of a service too: an operation is one of them.
     point.traffic = data

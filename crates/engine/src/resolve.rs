@@ -2,6 +2,7 @@
 //! expanded, and everything that makes no sense refused before anything starts.
 
 mod connect;
+pub(crate) mod hold;
 mod hosts;
 mod rate;
 pub(crate) mod recover;
@@ -74,7 +75,8 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     let may_drop = match plan.workload {
         Workload::Contend => plan.workers.is_none(),
         Workload::Stream => plan.operations.is_none(),
-        Workload::Hold => plan.keys.is_none(),
+        // How long locks are kept is what somebody asked for.
+        Workload::Hold => plan.keys.is_none() && plan.keep.is_none(),
         Workload::Rate | Workload::Spread | Workload::Connect | Workload::Recover => false,
     };
     let may_shorten = match plan.workload {
@@ -106,6 +108,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
             .get_or_insert(generator_threads(allowed.len()));
     }
     spread::fill_in(&mut plan, allowed);
+    hold::fill_in(&mut plan);
     plan.seed.get_or_insert(fresh_seed);
     let specs = specs(&plan)?;
     requests::fill_in(&mut plan, &specs);
@@ -114,6 +117,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Res
     requests::check(&plan, &specs)?;
     rate::check(&plan)?;
     spread::check(&plan, allowed)?;
+    hold::check(&plan)?;
     connect::check_during(&plan)?;
     specs.iter().try_for_each(|spec| check_pair(&plan, spec))?;
     Ok(Resolved {
@@ -135,7 +139,7 @@ fn given(plan: &Plan) -> Vec<String> {
     };
     let fixes = |option: &&Opt| match option.word {
         "duration" => plan.workload.has_window(),
-        "warmup" | "runs" => true,
+        "warmup" | "runs" | "for" => true,
         _ => is_swept(option),
     };
     let given = OPTIONS.iter().filter(|option| option.get(plan).is_some());
@@ -154,7 +158,10 @@ fn generator_threads(cpus: usize) -> u64 {
 /// Makes a plan that a person will wait for: three short runs of each point. A
 /// look, no measurement; what such windows are too short for becomes a verdict.
 pub fn quicken(plan: &mut Plan) {
-    plan.runs = Some(crate::schedule::FEWEST_BLOCKS);
+    plan.runs = Some(match plan.keep {
+        None => crate::schedule::FEWEST_BLOCKS,
+        Some(_) => hold::RUNS,
+    });
     // What ends with its operations has no window; its longest time stays.
     if plan.workload == Workload::Contend {
         plan.duration = Some(QUICK_WINDOW);
@@ -331,6 +338,7 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
         return requests::check_target(plan, spec);
     }
     check_members(plan, spec)?;
+    hold::check_target(plan, spec)?;
     let (name, can) = (&spec.typed, &spec.entry.lock);
     if spec.entry.family == Family::Connection {
         return refuse(format!(

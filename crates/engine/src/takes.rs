@@ -63,6 +63,7 @@ fn of_plan(plan: &Plan) -> Nanos {
         let usual = defaults::targets(plan.workload).iter();
         plan.targets = usual.map(|name| (*name).to_owned()).collect();
     }
+    crate::resolve::hold::fill_in(&mut plan);
     let runs = u64::from(plan.runs.unwrap_or(BLOCKS));
     let round: u64 = match plan.workload {
         Workload::Connect => plan.targets.iter().map(|t| sweep_ns(&plan, t)).sum(),
@@ -112,7 +113,8 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
         let null = plan.null.as_deref().unwrap_or(target);
         let nulls_ns = nulls as f64 * operation_ns(plan, null, workers);
         let own_ns = each as f64 * operation_ns(plan, target, workers);
-        return around + (workers as f64 * (own_ns + nulls_ns)) as u64;
+        let kept_ns = plan.keep.map_or(0, |span| span.0);
+        return around + kept_ns + (workers as f64 * (own_ns + nulls_ns)) as u64;
     }
     let hold = plan.hold.map_or(0, |hold| hold.span().0);
     let pilot = Pilot {
@@ -424,6 +426,16 @@ mod tests {
         alone.lease = Some(Nanos(600_000_000_000));
         alone.fault = Some(vec![Fault::Kill]);
         assert_eq!(quicken(&mut [alone]), [""; 0]);
+    }
+
+    #[test]
+    fn locks_are_kept_once_and_for_as_long_as_was_asked_for() {
+        let mut plan = Plan::of(Workload::Hold);
+        plan.targets = vec!["lockd".to_owned()];
+        plan.keys = Some(List(vec![100, 1_000]));
+        plan.keep = Some(Nanos::from_millis(180_000));
+        let all = takes(&[plan]).as_secs_f64();
+        assert!((360.0..362.0).contains(&all), "{all}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::connect;
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
+use crate::kept;
 use crate::rate;
 use crate::recover;
 use crate::requests;
@@ -124,6 +125,7 @@ pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         Workload::Rate => rate::COLUMNS,
         Workload::Spread => requests_spread::COLUMNS,
         Workload::Stream | Workload::Hold if requests::are(points) => requests::COLUMNS,
+        Workload::Stream | Workload::Hold if kept::are(points) => kept::COLUMNS,
         Workload::Stream | Workload::Hold => COUNTED,
     };
     let none_listen = points.iter().all(|p| p.at.listeners.unwrap_or(0) == 0);

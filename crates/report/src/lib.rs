@@ -28,6 +28,7 @@ mod html;
 mod intro;
 mod json;
 pub mod judged;
+mod kept;
 mod markdown;
 mod next;
 pub mod openmetrics;

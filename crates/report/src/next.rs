@@ -289,7 +289,9 @@ fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
             if most > 10_000 {
                 return Step::Type(TARGETS.to_owned());
             }
-            next.keys = Some(List(vec![most, 100 * most]));
+            // What is kept for minutes grows more slowly.
+            let times = if plan.keep.is_some() { 10 } else { 100 };
+            next.keys = Some(List(vec![most, times * most]));
             next.targets.retain(|target| !facts(target).descriptor_each);
             if next.targets.is_empty() {
                 return Step::Type(TARGETS.to_owned());

@@ -123,6 +123,12 @@ static CASES: &[Case] = &[
             point.errors.insert("EIO".to_owned(), dose as u64);
         })
     }),
+    whole("leases", INVALID, [0.0, 9.0], keeping, |asked, dose| {
+        one(asked, |point| keeps(point, asked, dose, 0.0))
+    }),
+    whole("leases", SUSPECT, [0.0, 9.0], keeping, |asked, dose| {
+        one(asked, |point| keeps(point, asked, 0.0, dose))
+    }),
     whole("idle_lock", INVALID, [0.0, 9.0], contend, |asked, dose| {
         one(asked, |point| {
             let still = 10 - dose as usize;

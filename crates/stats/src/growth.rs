@@ -7,6 +7,7 @@
 //! is quoted is the quotient of printed medians.
 
 use crate::fit;
+use crate::kept;
 use crate::numbers::{grouped, workers};
 use crate::path;
 use crate::ratio::{Outcome, Ratio, by_block};
@@ -30,6 +31,9 @@ pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, Strin
 }
 
 fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
+    if let Some(said) = kept::sentence(points) {
+        return Some(said);
+    }
     if let Some(bad) = points.iter().find(|p| p.verdict.is_invalid()) {
         let why = bad.verdict.why_invalid()?;
         return Some(format!(

@@ -25,6 +25,7 @@ pub mod harm;
 pub mod histogram;
 pub mod intervals;
 pub mod judge;
+pub mod kept;
 pub mod numbers;
 pub mod open_loop;
 pub mod path;

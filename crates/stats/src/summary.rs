@@ -4,6 +4,7 @@
 use crate::checks::{self, Evidence, neighbours};
 use crate::harm::{self, Harm};
 use crate::intervals::estimate;
+use crate::kept::{self, KeptSummary};
 use crate::path;
 use crate::ratio::Ratio;
 use crate::requested::{self, RequestSummary};
@@ -61,6 +62,8 @@ pub struct PointSummary<'a> {
     pub server_cpu_us_per_operation: Option<Estimate>,
     /// The server's memory for each lock held.
     pub server_bytes_per_held_lock: Option<Estimate>,
+    /// What keeping its locks for a time cost.
+    pub kept: Option<KeptSummary>,
     /// How often a worker asked its server for each grant, and the bytes of both
     /// directions.
     pub round_trips_per_grant: Option<Estimate>,
@@ -262,6 +265,7 @@ fn summary<'a>(
         cpu_us_per_operation: over_runs(|run| run.cpu_us_per_operation),
         server_cpu_us_per_operation: over_runs(|run| run.server?.cpu_us_per_operation),
         server_bytes_per_held_lock: over_runs(|run| run.server?.bytes_per_held_lock),
+        kept: kept::summarize(&runs),
         round_trips_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.0)),
         bytes_per_grant: over_runs(|run| Some(run.traffic?.for_each_grant()?.1)),
         acquire_p50_ns: over_runs(|run| percentile(&run.acquire_ns.as_ref()?.granted, "p50")),

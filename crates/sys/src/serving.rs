@@ -127,6 +127,25 @@ pub fn sockets_of(pid: u32) -> BTreeSet<u64> {
     entries.filter_map(inode).collect()
 }
 
+/// The TCP connections that these processes have open; those that they have inherited
+/// from `parent` are not theirs. None where the kernel does not name sockets, or there is
+/// none.
+pub fn connections_of(pids: &[u32], parent: u32) -> Option<u64> {
+    let sockets = SockDiag::open().ok()?.tcp(Wanted::default()).ok()?;
+    let open = sockets
+        .iter()
+        .filter(|socket| socket.state == sock_diag::ESTABLISHED);
+    let open: BTreeSet<u64> = open.map(|socket| socket.inode.into()).collect();
+    let inherited = sockets_of(parent);
+    let own = |pid: &u32| {
+        let sockets = sockets_of(*pid).into_iter();
+        let own = sockets.filter(|inode| open.contains(inode) && !inherited.contains(inode));
+        own.count() as u64
+    };
+    let all: u64 = pids.iter().map(own).sum();
+    (all > 0).then_some(all)
+}
+
 fn holds(pid: u32, links: &BTreeSet<String>) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
     descriptors.into_iter().flatten().flatten().any(|entry| {
@@ -153,6 +172,9 @@ mod tests {
         let accepted = listener.accept().unwrap();
         // Both ends and the listener, at least: other tests have sockets too.
         assert!(sockets_of(std::process::id()).len() >= 3);
+        let own = [std::process::id()];
+        assert!(connections_of(&own, 0) >= Some(2));
+        assert_eq!(connections_of(&own, own[0]), None);
         drop(listener);
         let is_closed = |_| {
             std::thread::sleep(std::time::Duration::from_millis(10));

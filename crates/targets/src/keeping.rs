@@ -21,8 +21,9 @@ pub struct Keeping {
     pub is_session: bool,
 }
 
-/// Renewals in the time of a lease: three, so that two may be lost. etcd's library, the
-/// Java library of ZooKeeper and Redisson's watchdog do so.
+/// Renewals in the time of a lease: three, so that two may be lost. etcd's library
+/// (clientv3/lease.go), the Java library of ZooKeeper (half of its read timeout, which is
+/// two thirds of the session's) and Redisson's watchdog do so.
 const RENEWALS: u64 = 3;
 
 impl Keeping {

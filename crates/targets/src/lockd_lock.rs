@@ -97,7 +97,10 @@ impl Daemon {
     /// The lease, where there is one.
     pub fn facts(&self) -> BTreeMap<String, f64> {
         let lease = self.lease_ms.map(|lease_ms| lease_ms as f64 * 1e6);
-        lease.map(|ns| (LEASE_FACT.to_owned(), ns)).into_iter().collect()
+        lease
+            .map(|ns| (LEASE_FACT.to_owned(), ns))
+            .into_iter()
+            .collect()
     }
 
     /// What the server tells of itself under these names; nothing of what it does

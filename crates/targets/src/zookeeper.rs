@@ -28,6 +28,7 @@ use wire::ZookeeperWire;
 
 /// The session's timeout that Curator asks for; servers of the usual tickTime grant 40 s.
 const TIMEOUT: Duration = Duration::from_secs(60);
+const GRANTED: Duration = Duration::from_secs(40);
 
 /// Where name and password of the scheme `digest` stand.
 const VARIABLES: [&str; 2] = ["ZOOKEEPER_USER", "ZOOKEEPER_PASSWORD"];
@@ -90,7 +91,7 @@ impl Target for Zookeeper {
             replicated: true,
             clusters: true,
             fenced: true,
-            usual_lease: Some(TIMEOUT),
+            usual_lease: Some(GRANTED),
             ..LockCapabilities::NONE
         },
         no_threads: None,

@@ -78,6 +78,24 @@ fn a_waiter_is_woken_when_the_key_changes_with_as_many_requests_as_the_recipe_sa
 }
 
 #[test]
+fn a_session_is_renewed_for_all_locks_at_once_until_it_has_ended() {
+    with(|fake, target| {
+        let mut owner = target.join(0).unwrap();
+        let keeping = owner.keeping().unwrap();
+        assert!(keeping.is_session);
+        // As the library does.
+        assert_eq!(2 * keeping.every_ns, keeping.lease_ns);
+        assert_eq!(try_for(&mut owner), GRANTED);
+        let (before, mut lapsed) = (fake.requests(), Vec::new());
+        assert_eq!(owner.renew(&[0], &mut lapsed), Ok(true));
+        assert_eq!(fake.requests() - before, 1);
+        fake.end_sessions();
+        assert_eq!(owner.renew(&[0], &mut lapsed), Ok(false));
+        assert_eq!(lapsed, [0; 0]);
+    });
+}
+
+#[test]
 fn after_a_session_has_ended_nobody_owns_until_the_lock_delay_is_over_and_the_owner_is_told() {
     with(|fake, target| {
         let mut owner = target.join(0).unwrap();

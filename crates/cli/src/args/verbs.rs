@@ -91,7 +91,9 @@ pub static VERBS: &[Verb] = &[
         ),
         after: "Each worker acquires its locks one after the other, holds all of them, and releases them\n\
                 in the same order. Growth with the number held shows within a run (ten slices) and between\n\
-                runs. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured.",
+                runs. Lists: 1000:10000, 1k..1Mx10. With no target, lockd and chained are measured. With --for\n\
+                the locks are kept for so long and their leases renewed: -w 1 --keys N is one session for all\n\
+                of them, -w N --keys 1 one for each.",
         ..PLAIN
     },
     Verb {

@@ -3,11 +3,13 @@
 //! server and what was seen or with a verdict, and what was finished is kept.
 
 use crate::common::small_disk::SmallDisk;
-use crate::common::{Done, Place, beside, must_have, reason};
+use crate::common::{Done, Place, Signal, beside, must_have, reason};
 use jostle_model::record::{Is, Point};
 use jostle_testbed::ports::free_port;
 use jostle_testbed::running::{Running as Server, eventually};
 use jostle_testbed::set_clock::SetClock;
+use rustix::process::{Pid, kill_process};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -197,6 +199,50 @@ fn etcd_server(own: u16, peers: u16, data: &Path) -> Command {
     command.args(["--initial-cluster", &format!("default={peers}")]);
     command.args(["--quota-backend-bytes", "1"]);
     command
+}
+
+/// How many keys it has, by the command DBSIZE.
+fn keys_of(port: u16) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"DBSIZE\r\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line.trim_start_matches(':').trim().parse().unwrap()
+}
+
+/// Locks that were kept by a server that stood still for three of their leases.
+#[test]
+fn leases_that_end_because_the_server_stands_still_are_counted_and_named() {
+    let _beside = beside();
+    let place = Place::new();
+    let port = free_port().unwrap();
+    let server = serves(port, &mut redis_server(port, &[]));
+    let pid = Pid::from_raw(server.0.id() as i32).unwrap();
+    let line = format!("hold redis://127.0.0.1:{port} --keys 10 --for 12s --lease 1s -o points");
+    let run = place.jostle(&line).in_background();
+    // A pilot holds them for a moment only.
+    let mut seen = 0;
+    for _ in 0..600 {
+        seen = if keys_of(port) == 10 { seen + 1 } else { 0 };
+        if seen == 10 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(seen, 10, "the locks are never held");
+    kill_process(pid, Signal::STOP).unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    kill_process(pid, Signal::CONT).unwrap();
+    let done = run.end().exits(3).leaves_nothing();
+    let points = place.points("points");
+    let said = reason(&points[0], "leases").expect("leases");
+    assert_eq!(said.is, Is::Invalid, "{}", done.transcript());
+    let lapsed = points[0].kept.as_ref().unwrap().lapsed;
+    assert!((1..=10).contains(&lapsed), "{lapsed}");
+    let text = format!("the leases of {lapsed} of 10 locks ended while they were held");
+    assert!(said.text.starts_with(&text), "{}", said.text);
+    assert!(points[0].errors.is_empty(), "{:?}", points[0].errors);
+    done.prints("INVALID with 10 locks: the leases of");
 }
 
 /// Redis counts leases by the wall clock. Here it is set forward by an hour again and

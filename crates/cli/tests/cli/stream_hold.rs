@@ -1,7 +1,7 @@
 //! `jostle stream` and `jostle hold`, run for real: what they record, what they
 //! find in a lock whose cost grows, and what they refuse.
 
-use crate::common::beside;
+use crate::common::{beside, must_have};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -37,13 +37,14 @@ fn refusal(line: &str) -> String {
 
 /// Whether a check spoke whose reasons are not the machine's.
 fn flagged(point: &Value) -> bool {
-    const OURS: [&str; 6] = [
+    const OURS: [&str; 7] = [
         "exclusion",
         "lost_update",
         "deaths",
         "errors",
         "server_counts",
         "rotations",
+        "leases",
     ];
     let reasons = point["run_verdict"]["reasons"].as_array();
     reasons.is_some_and(|reasons| {
@@ -138,6 +139,104 @@ fn locks_without_a_server_are_held_too() {
     }
 }
 
+/// What keeping locks came to in the only point of a run.
+fn kept(line: &str) -> Value {
+    let point = &points(&format!("{line} --runs 1"))[0];
+    assert!(!flagged(point), "{}", point["run_verdict"]);
+    assert_eq!(point["kept"]["lapsed"], 0, "{point}");
+    point["kept"].clone()
+}
+
+#[test]
+fn held_locks_are_renewed_for_as_long_as_they_are_kept() {
+    let _beside = beside();
+    must_have("redis-server", "redis-server");
+    let kept = kept("hold redis --keys 10 --for 3s --lease 1s");
+    assert_eq!(
+        (&kept["locks"], &kept["lease_s"]),
+        (&10.into(), &1.0.into())
+    );
+    assert!(
+        (3.0..5.0).contains(&kept["kept_s"].as_f64().unwrap()),
+        "{kept}"
+    );
+    // Each of ten locks at least every third of a second, but for those that came late.
+    let renewals = kept["renewals"].as_u64().unwrap();
+    assert!((40..=100).contains(&renewals), "{kept}");
+    assert_eq!(kept["round_trips"], renewals);
+    assert_eq!(
+        (&kept["one_session"], &kept["connections"]),
+        (&false.into(), &1.into())
+    );
+    for figure in ["cpu_s", "server_cpu_s", "server_memory_bytes", "bytes"] {
+        assert!(kept[figure].as_f64().unwrap() > 0.0, "{figure}: {kept}");
+    }
+    let late = &kept["renewal_late_ns"];
+    assert!(late["count"].as_u64().unwrap() >= renewals, "{kept}");
+    assert!(late["max"].as_u64().unwrap() > 0, "{kept}");
+}
+
+/// What acquiring and releasing take is not what keeping takes.
+#[test]
+fn the_time_for_which_locks_are_kept_is_no_part_of_the_rate() {
+    let _beside = beside();
+    let point = &points("hold lockd --keys 1000 --for 3s --lease 1s --runs 1 --pipeline 50")[0];
+    let window_s = point["window_s"].as_f64().unwrap();
+    assert!(window_s < 2.0, "{window_s}");
+    let acquiring = point["acquire_phase_s"].as_f64().unwrap();
+    assert!(acquiring > 0.0 && acquiring < window_s, "{point}");
+    assert_eq!(point["operations"], 1_000);
+    assert_eq!(point["server"]["difference"], 0);
+    let kept = &point["kept"];
+    let renewals = kept["renewals"].as_u64().unwrap();
+    assert!((4_000..=10_000).contains(&renewals), "{kept}");
+    // Fifty at a time.
+    assert!(
+        kept["round_trips"].as_u64().unwrap() < renewals / 10,
+        "{kept}"
+    );
+    // Those that were due in the phases, too.
+    let late = kept["renewal_late_ns"]["count"].as_u64().unwrap();
+    assert!(late >= renewals, "{kept}");
+}
+
+#[test]
+fn a_session_is_renewed_for_all_its_locks_and_what_has_no_lease_is_not() {
+    let _beside = beside();
+    must_have("etcd", "etcd-server");
+    let session = kept("hold etcd -w 2 --keys 5 --for 6s --lease 2s");
+    assert_eq!(
+        (&session["locks"], &session["one_session"]),
+        (&10.into(), &true.into())
+    );
+    let renewals = session["renewals"].as_u64().unwrap();
+    assert!((8..=20).contains(&renewals), "{session}");
+    assert_eq!(session["connections"], 2);
+    for target in ["flock", "lockd"] {
+        let owned = kept(&format!("hold {target} --keys 5 --for 1s"));
+        assert!(owned["lease_s"].is_null(), "{owned}");
+        assert_eq!(
+            (&owned["locks"], &owned["renewals"]),
+            (&5.into(), &0.into())
+        );
+    }
+}
+
+#[test]
+fn the_table_and_the_sentence_say_what_a_held_lock_costs_a_minute() {
+    let _beside = beside();
+    let output = jostle("hold lockd --keys 20:50 --for 3s --lease 1s --quiet --seed 1");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A busy machine may spoil the figures; the table says so then.
+    let spoilt = flat.contains("INVALID");
+    assert!(flat.contains("renewals latest leases"), "{text}");
+    assert!(
+        spoilt || flat.contains("a held lock costs") && flat.contains("(with 50 locks)"),
+        "{text}"
+    );
+}
+
 #[test]
 fn growth_is_found_where_it_is_and_only_there() {
     let _beside = beside();
@@ -180,6 +279,11 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         ("hold lockd -w 4 --keys 1M", "4000000 locks in all"),
         ("hold chained:none", "`none` is no number of buckets"),
         ("stream lockd --names both", "one, own"),
+        ("hold redis --for 3s", "--for 90s, or --lease 1s"),
+        ("hold redis --lease 1s", "add --for 3s"),
+        ("hold redis --for 0.5", "--for: 1s to 43200s"),
+        ("contend redis --for 3s", "--for"),
+        ("hold redis --for 90s --as tasks", "--as threads"),
     ];
     for (line, says) in table {
         let text = refusal(line);

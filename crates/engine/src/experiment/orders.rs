@@ -141,6 +141,8 @@ fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
         Workload::Hold => WorkloadOrder::Hold(HoldOrder {
             operations: each(at),
             pipeline: plan.pipeline.unwrap_or(1) as usize,
+            keep: plan.keep.unwrap_or(Nanos::ZERO),
+            lease: plan.lease,
         }),
         Workload::Rate => WorkloadOrder::Rate(RateOrder {
             requests: requested::order(plan),

@@ -72,10 +72,11 @@ impl Course<'_, '_> {
                 false => 0,
             };
             let nulls_ns = (workers * nulls) as f64 * few.each_ns;
+            let kept_ns = self.resolved.plan.keep.map_or(0, |span| span.0);
             timings.push(Timing {
                 window: Nanos((operations as f64 * few.each_ns) as u64),
                 warmup: Nanos::ZERO,
-                overhead: Nanos(few.overhead.0 + nulls_ns as u64),
+                overhead: Nanos(few.overhead.0 + nulls_ns as u64 + kept_ns),
             });
         }
         Ok(timings)
@@ -118,7 +119,7 @@ impl Course<'_, '_> {
         calibration: &Calibration,
     ) -> Result<Few, Stop> {
         let mut order = self.order(target, at, 0, 0, calibration);
-        order.workload = order.workload.of_at_most(operations);
+        order.workload = order.workload.of_at_most(operations).without_keeping();
         order.window = self.resolved.plan.duration.unwrap_or(PILOT);
         order.warmup = Nanos::ZERO;
         let began = Instant::now();

@@ -55,6 +55,7 @@ pub fn collect<T: Work>(
     if order.is_counted() {
         courses(&mut data, order, &pages, &seen, opens);
     }
+    data.kept = seen.kept.clone().map(Box::new);
     errors(&mut data, &pages, &seen);
     if order.measure == Measure::Full {
         figures(&mut data, &pages);
@@ -158,18 +159,23 @@ fn starts(data: &mut Yield, pages: &[Page<'_>], shared: &Shared) {
 
 /// Fills in how long each worker that ends by itself took, and its phases.
 fn courses(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, opens: u64) {
+    // Locks that are only kept are no part of what acquiring and releasing takes.
     data.elapsed_ns = pages
         .iter()
-        .map(|page| page.get(Word::Finished).saturating_sub(opens))
+        .map(|page| {
+            let elapsed = page.get(Word::Finished).saturating_sub(opens);
+            elapsed.saturating_sub(page.get(Word::KeptFor))
+        })
         .collect();
     let loads = order.threads().into_iter().map(|worker| {
         let page = pages[worker];
-        let queued = page.get(Word::Runqueue);
+        let apart = |all: Word, kept: Word| page.get(all).saturating_sub(page.get(kept));
+        let queued = apart(Word::Runqueue, Word::KeptRunqueue);
         let elapsed = match order.carrier {
             Carrier::Processes | Carrier::Threads => data.elapsed_ns[worker],
             Carrier::Tasks => longest_of(order, worker, &data.elapsed_ns),
         };
-        (page.get(Word::Cpu) + queued, queued, elapsed)
+        (apart(Word::Cpu, Word::KeptCpu) + queued, queued, elapsed)
     });
     data.thread_loads = shares(order, loads.collect());
     if let Some(peak) = seen.peak {
@@ -239,6 +245,7 @@ fn figures(data: &mut Yield, pages: &[Page<'_>]) {
         (Figure::HandoffCross, "handoff_cross_cpu_ns"),
         (Figure::Release, "release_ns"),
         (Figure::Refused, "refused_ns"),
+        (Figure::Renewal, "renewal_late_ns"),
     ] {
         let merged = merge(pages, figure);
         if !merged.buckets.0.is_empty() {
@@ -462,7 +469,9 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
 fn accounts(data: &mut Yield, books: &Books, seen: &Seen) {
     let (opened, closed) = (&seen.opened, &seen.closed);
     let between_ns = closed.at_ns.saturating_sub(opened.at_ns);
-    let scale = data.window_ns as f64 / between_ns.max(1) as f64;
+    let kept_ns = data.kept.as_deref().map_or(0, |kept| kept.kept_ns);
+    let apart_ns = between_ns.saturating_sub(kept_ns);
+    let scale = data.window_ns as f64 / apart_ns.max(1) as f64;
     let queued = |reading: &Reading| -> Option<u64> {
         let each = reading.scheduled.as_ref()?;
         Some(each.iter().map(|scheduled| scheduled.waited_ns).sum())
@@ -487,7 +496,10 @@ fn accounts(data: &mut Yield, books: &Books, seen: &Seen) {
             machine: Some((&opened.machine, &closed.machine)),
         },
     );
-    data.server_cpu_ns = accounts.server_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
+    let kept = data.kept.as_deref();
+    let kept_s = kept.and_then(|kept| kept.server_cpu_ns).unwrap_or(0) as f64 / 1e9;
+    let own_s = accounts.server_s.map(|s| (s - kept_s).max(0.0));
+    data.server_cpu_ns = own_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
     data.accounts = Some(Box::new(accounts));
 }
 
@@ -497,9 +509,10 @@ fn own_clocks(data: &mut Yield, pages: &[Page<'_>]) -> Option<u64> {
     if pages.iter().any(|page| page.get(Word::Finished) == 0) {
         return None;
     }
-    data.runqueue_wait_ns = Some(sum(Word::Runqueue));
-    data.switches = Some(sum(Word::Switches));
-    Some(sum(Word::Cpu))
+    let apart = |all: Word, kept: Word| sum(all).saturating_sub(sum(kept));
+    data.runqueue_wait_ns = Some(apart(Word::Runqueue, Word::KeptRunqueue));
+    data.switches = Some(apart(Word::Switches, Word::KeptSwitches));
+    Some(apart(Word::Cpu, Word::KeptCpu))
 }
 
 /// None if a worker's clock could not be read at both ends.

@@ -1,6 +1,6 @@
 //! What a run yields on one host.
 
-use super::{RequestYield, SpreadYield};
+use super::{KeptYield, RequestYield, SpreadYield};
 use jostle_model::record::{Accounts, Across, Anchor, Buckets, Machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,6 +46,9 @@ pub struct Yield {
     pub phases_ns: Option<(u64, u64)>,
     /// What the server's memory grew by until all locks were held.
     pub held_bytes: Option<i64>,
+    /// What keeping all locks for a time came to.
+    #[serde(default)]
+    pub kept: Option<Box<KeptYield>>,
     /// Releases and the sum of their times, for each slice.
     pub release_slices: Vec<(u64, u64)>,
     /// Longest wait of each worker, the attempt pending at the end included.

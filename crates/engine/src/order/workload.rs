@@ -38,6 +38,10 @@ pub struct Wants {
     pub open_each: bool,
     /// Several locks held by one worker.
     pub holds_many: bool,
+    /// Locks whose leases workers renew.
+    pub kept: bool,
+    /// With this lease; None: the target's usual one.
+    pub lease: Option<Nanos>,
 }
 
 impl Wants {
@@ -48,6 +52,8 @@ impl Wants {
         range: Range::Same,
         open_each: false,
         holds_many: false,
+        kept: false,
+        lease: None,
     };
 }
 
@@ -87,6 +93,26 @@ impl WorkloadOrder {
         self
     }
 
+    /// How long locks are kept in the middle of a run.
+    pub fn keeps(&self) -> Nanos {
+        match self {
+            WorkloadOrder::Hold(hold) => hold.keep,
+            WorkloadOrder::Contend(_)
+            | WorkloadOrder::Stream(_)
+            | WorkloadOrder::Ask(_)
+            | WorkloadOrder::Rate(_)
+            | WorkloadOrder::Spread(_) => Nanos::ZERO,
+        }
+    }
+
+    /// The same without keeping, for runs that only tell how long an operation takes.
+    pub fn without_keeping(mut self) -> WorkloadOrder {
+        if let WorkloadOrder::Hold(hold) = &mut self {
+            (hold.keep, hold.lease) = (Nanos::ZERO, None);
+        }
+        self
+    }
+
     /// Requests of a lock's protocol that are sent at once.
     pub fn pipeline(&self) -> usize {
         match self {
@@ -117,10 +143,12 @@ impl WorkloadOrder {
                 timed: contend.acquire_timeout.is_some(),
                 range: contend.range,
                 open_each: contend.open_each,
-                holds_many: false,
+                ..Wants::PLAIN
             },
             WorkloadOrder::Hold(hold) => Wants {
                 holds_many: hold.operations > 1,
+                kept: hold.keep > Nanos::ZERO,
+                lease: hold.lease,
                 ..Wants::PLAIN
             },
             WorkloadOrder::Stream(_)

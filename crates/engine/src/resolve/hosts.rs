@@ -35,6 +35,12 @@ fn check(resolved: &Resolved, hosts: usize) -> Result<(), UsageError> {
             "recover strikes what runs on one host; start it there, without the launcher",
         );
     }
+    if plan.keep.is_some() {
+        return refuse(
+            "--for: what keeping locks costs is measured on one host; start it there, without the \
+             launcher",
+        );
+    }
     if plan.workload == Workload::Connect {
         check_listed(plan, hosts as u64)?;
     }

@@ -3,9 +3,11 @@
 //! A stream is pairs of acquire and release back to back, without hold or idle.
 //! `hold` acquires different locks, keeps them all, and releases them in the
 //! same order; between its phases all workers meet, so that the server's memory
-//! can be read with everything held.
+//! can be read with everything held, and for as long as the keeper wants they keep
+//! what they hold (`renewals`).
 
-use crate::crew::Crew;
+use super::renewals::Renewals;
+use crate::crew::{Crew, Used};
 use crate::page::{Shared, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
@@ -17,6 +19,9 @@ pub struct Course<'a, L> {
     lock: &'a mut L,
     notes: Tally<'a>,
     shared: &'a Shared,
+    /// Whether locks are held for a time.
+    kept: bool,
+    renewals: Renewals<'a>,
     wait: Wait,
 }
 
@@ -28,9 +33,17 @@ impl<'a, L: Lock> Course<'a, L> {
         lock: &'a mut L,
         worker: usize,
     ) -> Course<'a, L> {
+        let notes = crew.tally(counted, worker, worker);
+        let locks = match counted {
+            Counted::Stream(_) => (0, 0),
+            Counted::Hold(_) => (notes.first_key(), notes.operations as usize),
+        };
+        let kept = crew.order.workload.wants().kept;
         Course {
+            kept,
+            renewals: Renewals::new(notes.page, lock, kept, locks, counted.pipeline()),
             lock,
-            notes: crew.tally(counted, worker, worker),
+            notes,
             shared: crew.shared,
             wait: Wait::Block {
                 last_resort_ns: crew.shared.last_resort().load(Relaxed),
@@ -81,7 +94,7 @@ impl<'a, L: Lock> Course<'a, L> {
             return Ok(false);
         }
         self.notes.page.set(Word::HeldAt, self.notes.clock.now());
-        self.meet();
+        self.meet()?;
         self.release_all(first)
     }
 
@@ -90,11 +103,15 @@ impl<'a, L: Lock> Course<'a, L> {
             return self.batches(Kind::Acquires, first);
         }
         for nth in 0..self.notes.operations {
+            let key = first + nth as usize;
+            self.renewals.renew_due(self.lock)?;
+            let asked_ns = self.renewals.stamp();
             let attempt = self.notes.begin();
-            if !self.acquire(first + nth as usize, attempt)? {
+            if !self.acquire(key, attempt)? {
                 return Ok(false);
             }
             self.notes.granted();
+            self.renewals.granted(key, asked_ns);
             if attempt > 0 {
                 self.notes.acquired(nth, self.notes.clock.now() - attempt);
             }
@@ -103,13 +120,23 @@ impl<'a, L: Lock> Course<'a, L> {
     }
 
     fn release_all(&mut self, first: usize) -> Result<bool, CallError> {
-        if self.notes.counted.pipeline() > 1 {
+        // A batch is given up at the first lock that is not ours.
+        if self.notes.counted.pipeline() > 1 && !self.renewals.some_lapsed() {
             return self.batches(Kind::Releases, first);
         }
         for nth in 0..self.notes.operations {
+            let key = first + nth as usize;
+            self.renewals.renew_due(self.lock)?;
+            if self.renewals.has_lapsed(key) {
+                continue;
+            }
             let from = self.notes.begin();
-            self.lock.release(first + nth as usize, Mode::Exclusive)?;
-            self.notes.released(nth, from);
+            match self.lock.release(key, Mode::Exclusive) {
+                Ok(()) => self.notes.released(nth, from),
+                Err(error) if self.renewals.lapsed_at_release(key, &error) => {}
+                Err(error) => return Err(error),
+            }
+            self.renewals.released_below(key + 1);
         }
         Ok(true)
     }
@@ -128,6 +155,8 @@ impl<'a, L: Lock> Course<'a, L> {
                 },
                 count: count as usize,
             };
+            self.renewals.renew_due(self.lock)?;
+            let asked_ns = self.renewals.stamp();
             let from = self.notes.clock.now();
             self.notes.waits(from);
             if self.lock.batch(calls, self.wait)? != Outcome::Granted {
@@ -137,6 +166,12 @@ impl<'a, L: Lock> Course<'a, L> {
             let took = self.notes.clock.now() - from;
             self.notes.count(kind, count);
             self.notes.batch(kind, nth, count, took, took);
+            let keys = calls.first..calls.first + calls.count;
+            match kind {
+                Kind::Pairs => {}
+                Kind::Acquires => keys.for_each(|key| self.renewals.granted(key, asked_ns)),
+                Kind::Releases => self.renewals.released_below(keys.end),
+            }
             nth += count;
         }
         Ok(true)
@@ -156,13 +191,28 @@ impl<'a, L: Lock> Course<'a, L> {
         }
     }
 
-    fn meet(&self) {
+    /// Keeps what it holds, once the others hold theirs too, until the keeper has seen
+    /// enough.
+    fn meet(&mut self) -> Result<(), CallError> {
+        let (before, from_ns) = (Used::read(&self.notes.page), self.notes.clock.now());
+        self.renewals.refresh(self.lock);
+        // What was said so far was for acquiring.
+        if let Some(traffic) = self.lock.traffic() {
+            self.notes.page.note_traffic(traffic);
+        }
         let midway = self.shared.midway();
         if midway.fetch_add(1, AcqRel) + 1 == self.shared.workers() as u32 {
             futex::wake(midway, futex::ALL);
         }
         while self.shared.resumed().load(Acquire) == 0 {
-            let _ = futex::wait(self.shared.resumed(), 0, None);
+            let _ = futex::wait(self.shared.resumed(), 0, self.renewals.next_due_ns());
+            self.renewals.renew_due(self.lock)?;
         }
+        if self.kept {
+            let page = &self.notes.page;
+            page.set(Word::KeptFor, self.notes.clock.now() - from_ns);
+            Used::read(page).less(&before).leave_kept(page);
+        }
+        Ok(())
     }
 }

@@ -6,4 +6,5 @@ pub mod contend;
 pub mod counted;
 pub mod locking;
 pub mod recover;
+pub mod renewals;
 pub mod requests;

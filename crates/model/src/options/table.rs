@@ -90,6 +90,10 @@ options! {
         Contend => Fixed("1"), "Locks, one number; each operation picks one at random";
         Hold => Swept("1000:10000"), "Locks that each worker holds, a list";
     }
+    // A shorter time than a second is mostly the start and the end of it.
+    keep: Nanos = "for", between(1_000_000_000, 43_200_000_000_000) {
+        Hold => Absent, "Keep the locks for so long, renewing their leases, before they are released";
+    }
     operations: List = "operations", short('n'), between(1, 1_000_000_000) {
         Stream => Swept("1000:10000"), "Operations of each worker, a list";
     }
@@ -140,6 +144,7 @@ options! {
     // The shortest that memcached and etcd can do beside others.
     lease: Nanos = "lease" {
         Recover => Fixed("2s"), "Lease that is asked for, where the target's locks have one";
+        Hold => Absent, "Lease that is asked for with --for, where the target's locks can have one";
     }
     members: u64 = "members", between(1, 9) {
         Contend | Stream | Hold | Rate | Spread | Recover

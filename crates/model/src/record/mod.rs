@@ -13,6 +13,7 @@ mod exclusion;
 mod facts;
 mod fit;
 mod judged;
+mod kept;
 mod point;
 mod recovery;
 mod spread;
@@ -26,6 +27,7 @@ pub use exclusion::{Across, Exclusion};
 pub use facts::TargetFacts;
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
+pub use kept::Kept;
 pub use point::{
     Anchor, Machine, Null, PerWorker, Phase, Point, Server, ServerTraffic, Slice, Workers,
 };

@@ -3,7 +3,8 @@
 //! window.
 
 use super::{
-    Accounts, At, Buckets, Distribution, Exclusion, Recovery, Spread, ThreadLoad, Verdict, Waits,
+    Accounts, At, Buckets, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad, Verdict,
+    Waits,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -207,6 +208,9 @@ pub struct Point {
     /// What keeping so many requests in flight was like (`spread`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread: Option<Box<Spread>>,
+    /// What keeping all locks for a time came to (`hold --for`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kept: Option<Box<Kept>>,
     /// What a fault led to (`recover`).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery: Option<Box<Recovery>>,

@@ -3,7 +3,7 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Distribution, PerWorker, Point, Recovery, Spread};
+use jostle_model::record::{Distribution, Kept, PerWorker, Point, Recovery, Spread};
 use std::collections::BTreeSet;
 
 /// How a figure of single runs becomes one of their point.
@@ -94,6 +94,7 @@ pub fn figures(sets: &[ResultSet]) -> Vec<Figure> {
         }));
     }
     all.extend(costs());
+    all.extend(kept());
     all.extend(connections());
     all.extend(requests());
     all.extend(recoveries());
@@ -315,6 +316,9 @@ static DISTRIBUTIONS: &[(&str, Part)] = &[
     ("handoff_same_cpu", |run| run.handoff_same_cpu_ns.as_ref()),
     ("handoff_cross_cpu", |run| run.handoff_cross_cpu_ns.as_ref()),
     ("release", |run| run.release_ns.as_ref()),
+    ("renewal_late", |run| {
+        run.kept.as_ref()?.renewal_late_ns.as_ref()
+    }),
     ("batch", |run| run.batch_ns.as_ref()),
     ("release_batch", |run| run.release_batch_ns.as_ref()),
     ("failed_try", |run| run.failed_try_ns.as_ref()),
@@ -376,6 +380,44 @@ fn costs() -> Vec<Figure> {
             run.stamp_every.map(|n| n as f64)
         }),
         Figure::new("stamped", "", Sum, |run| run.stamped.map(|n| n as f64)),
+    ]
+}
+
+/// What locks cost that are held for a time.
+fn kept() -> Vec<Figure> {
+    let each = |stem: &str, unit, of: fn(&Kept) -> Option<f64>| {
+        Figure::new(stem, unit, Over::Interval, move |run| {
+            of(run.kept.as_deref()?)
+        })
+    };
+    vec![
+        each(
+            "kept_renewals",
+            "per_lock_minute",
+            Kept::renewals_per_minute,
+        ),
+        each(
+            "kept_round_trips",
+            "per_lock_minute",
+            Kept::round_trips_per_minute,
+        ),
+        each(
+            "kept_network",
+            "bytes_per_lock_minute",
+            Kept::bytes_per_minute,
+        ),
+        each("kept_cpu", "us_per_lock_minute", Kept::cpu_us_per_minute),
+        each(
+            "kept_server_cpu",
+            "us_per_lock_minute",
+            Kept::server_cpu_us_per_minute,
+        ),
+        each(
+            "kept_server_memory",
+            "bytes_per_lock",
+            Kept::server_memory_bytes_each,
+        ),
+        each("kept_connections", "per_lock", Kept::connections_each),
     ]
 }
 
@@ -453,6 +495,8 @@ fn evidence() -> Vec<Figure> {
         count("in_flight_at_end", |run| {
             run.open_loop.as_ref().map(|o| o.in_flight)
         }),
+        count("leases_lapsed", |run| Some(run.kept.as_ref()?.lapsed)),
+        count("renewals_late", |run| Some(run.kept.as_ref()?.late)),
         count("lost", |run| run.connections.as_ref()?.lost),
         figure("generators_busiest", "share", Most, |run| {
             let shares = run.thread_loads.iter().map(|g| g.busy_share);

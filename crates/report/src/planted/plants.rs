@@ -7,9 +7,9 @@ use jostle_model::hosts::HostPart;
 use jostle_model::open_loop::OpenLoop;
 use jostle_model::plan::{Fault, Workload};
 use jostle_model::record::{
-    Accounts, At, Distribution, Event, Point, Server, Slice, Spread, ThreadLoad, What,
+    Accounts, At, Distribution, Event, Kept, Point, Server, Slice, Spread, ThreadLoad, What,
 };
-use jostle_model::{List, Plan};
+use jostle_model::{List, Nanos, Plan};
 use jostle_stats::histogram::Histogram;
 use jostle_stats::recover::{Seen, found as found_in};
 
@@ -61,6 +61,32 @@ pub(super) fn stream() -> Plan {
         workload: Workload::Stream,
         ..alone()
     }
+}
+
+/// `hold redis --keys 1000 --for 90s`.
+pub(super) fn keeping() -> Plan {
+    Plan {
+        targets: vec!["redis".to_owned()],
+        workers: Some(List(vec![1])),
+        keys: Some(List(vec![1_000])),
+        keep: Some(Nanos::from_millis(90_000)),
+        ..Plan::of(Workload::Hold)
+    }
+}
+
+/// Locks that are kept by a server that keeps up with a hundred of them.
+pub(super) fn keeps(point: &mut Point, asked: &Asked, lapsed: f64, late: f64) {
+    let locks = largest(&asked.plan.keys).unwrap_or(1);
+    let beyond = |dose: f64| if locks > 100 { dose as u64 } else { 0 };
+    point.kept = Some(Box::new(Kept {
+        kept_s: 90.0,
+        locks,
+        lease_s: Some(30.0),
+        renewals: 9 * locks,
+        late: beyond(late),
+        lapsed: beyond(lapsed),
+        ..Kept::default()
+    }));
 }
 
 /// Connections of a plan.
@@ -115,6 +141,7 @@ pub(super) fn clean(asked: &Asked) -> Point {
     point.at = At {
         workers: plan.workers.as_ref().map(|_| workers),
         operations: largest(&plan.operations),
+        keys: largest(&plan.keys).filter(|_| plan.workload == Workload::Hold),
         open: largest(&plan.open),
         rate: largest(&plan.rate),
         generators: largest(&plan.generators),

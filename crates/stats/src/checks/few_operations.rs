@@ -38,7 +38,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
     // Where a limit ended a sweep, that is why.
     let ended = |run: &Point| {
         let connections = run.connections.as_ref();
-        connections.is_some_and(|connections| connections.stopped.is_some())
+        // A lock that was lost is not released: that is the business of `leases`.
+        let lost = run.kept.as_ref().is_some_and(|kept| kept.lapsed > 0);
+        lost || connections.is_some_and(|connections| connections.stopped.is_some())
     };
     let runs = evidence.runs.iter().filter(|run| !ended(run));
     let fewest = runs.min_by_key(|run| run.operations)?;

@@ -30,6 +30,7 @@ pub mod halted;
 pub mod hold_accuracy;
 pub mod idle_lock;
 pub mod lag;
+pub mod leases;
 pub mod ledger;
 pub mod limit;
 pub mod lost;
@@ -90,6 +91,7 @@ pub static CHECKS: &[&Check] = &[
     &lost_update::CHECK,
     &deaths::CHECK,
     &errors::CHECK,
+    &leases::CHECK,
     &idle_lock::CHECK,
     &ledger::CHECK,
     &lost::CHECK,

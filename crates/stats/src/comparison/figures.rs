@@ -97,6 +97,13 @@ pub static FIGURES: &[Figure] = &[
         of: |run| run.server?.bytes_per_held_lock,
     },
     Figure {
+        name: "kept_server_cpu_us_per_lock_minute",
+        label: "server us/lock and minute",
+        better: Better::Less,
+        time: 1.0,
+        of: |run| run.kept.as_ref()?.server_cpu_us_per_minute(),
+    },
+    Figure {
         name: "acquire_p50_ns",
         label: "wait p50 ns",
         better: Better::Less,

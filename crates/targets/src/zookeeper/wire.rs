@@ -20,6 +20,9 @@ const MARK: &[u8] = b"lock-";
 /// none of them is gone.
 const PINGS: u64 = 3;
 
+/// The Java library pings as often at least, however long the session lives.
+const LONGEST_SILENCE_NS: u64 = 10_000_000_000;
+
 /// A worker in its session.
 #[derive(Debug)]
 pub struct ZookeeperWire {
@@ -413,7 +416,11 @@ impl Wire for ZookeeperWire {
     }
 
     fn keeping(&self) -> Option<Keeping> {
-        Some(Keeping::session(PING_CALL, self.timeout_ns))
+        let third = Keeping::session(PING_CALL, self.timeout_ns);
+        Some(Keeping {
+            every_ns: third.every_ns.min(LONGEST_SILENCE_NS),
+            ..third
+        })
     }
 
     fn renew(&mut self, _key: usize, out: &mut Vec<u8>) {

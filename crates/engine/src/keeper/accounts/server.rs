@@ -2,6 +2,7 @@
 //! connections, with their threads and descendants, or those that `--server` names.
 
 use jostle_model::ServerAt;
+use jostle_sys::limits::net;
 use jostle_sys::limits::other_group::OtherGroup;
 use jostle_sys::serving::{self, Address};
 use jostle_sys::stat::CpuClock;
@@ -111,6 +112,25 @@ impl Server {
                 (!roots.is_empty()).then(|| each.sum())
             }
         }
+    }
+
+    /// Memory of its processes and of those that they started, in bytes: their own pages
+    /// and their shares of shared ones. None where they may not be looked at.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let (roots, keeper) = (self.roots(), std::process::id());
+        let of_it = |pid: &u32| {
+            roots.iter().any(|root| {
+                // A server may have started jostle.
+                let ours = keeper != *root
+                    && census::descends_from(keeper, *root)
+                    && census::descends_from(*pid, keeper);
+                census::descends_from(*pid, *root) && !ours
+            })
+        };
+        let seen = roots.iter().all(|root| net::own_memory(*root).is_some());
+        let family = census::processes().into_iter().filter(of_it);
+        let bytes = family.filter_map(net::own_memory).sum();
+        (seen && !roots.is_empty()).then_some(bytes)
     }
 
     /// At an edge of the window.
@@ -270,5 +290,7 @@ mod tests {
         let (from, to) = (server.read(), server.read());
         assert_eq!(server.used(&from, &to, 7), Some(7));
         assert!(Server::of(None, "flock", &[]).used(&from, &to, 0).is_none());
+        assert!(server.resident_bytes().unwrap() > 100_000);
+        assert_eq!(Server::of(None, "flock", &[]).resident_bytes(), None);
     }
 }

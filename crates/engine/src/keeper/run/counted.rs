@@ -6,6 +6,7 @@ use crate::keeper::during::During;
 use crate::order::WorkloadOrder;
 use crate::page::Word;
 use crate::work::Work;
+use jostle_model::time::Nanos;
 use std::sync::atomic::{
     AtomicU32,
     Ordering::{Acquire, Relaxed},
@@ -42,13 +43,21 @@ impl<T: Work> Run<'_, T> {
         };
         let during = self.start_during()?;
         self.books.server.look();
+        let span = self.order.workload.keeps();
+        let kept = span > Nanos::ZERO;
+        let resident = kept.then(|| self.books.server.resident_bytes()).flatten();
         let mut opened = Reading::default();
         let opens = self.start(children, |children| opened = self.read(children))?;
         self.watch.opens(opens);
-        let peak = match holds {
-            true => Some(self.peak(before, children)?),
-            false => None,
-        };
+        let (mut peak, mut keep) = (None, None);
+        if holds {
+            self.await_all(self.shared.midway(), children)?;
+            let held_bytes = self.held_bytes(before)?;
+            if kept {
+                keep = Some(self.keep(span, resident, children)?);
+            }
+            peak = Some(self.resume(held_bytes));
+        }
         self.await_all(self.shared.finished(), children)?;
         let closed = self.read(children);
         self.books.look_around();
@@ -63,23 +72,25 @@ impl<T: Work> Run<'_, T> {
             closed,
             flagged: (opens, closes),
             peak,
+            keep,
             during: during.map(During::end),
         })
     }
 
-    /// Waits until all locks are held, asks for the server's memory, and lets
-    /// the workers release them.
-    fn peak(&self, before: Option<u64>, children: &mut Children) -> Result<Peak, Aborted> {
-        self.await_all(self.shared.midway(), children)?;
-        let after = self.server_memory()?;
+    /// What the server's own count of its memory has grown by since `before`.
+    fn held_bytes(&self, before: Option<u64>) -> Result<Option<i64>, Aborted> {
+        let held = before.zip(self.server_memory()?);
+        Ok(held.map(|(before, after)| after as i64 - before as i64))
+    }
+
+    /// Lets the workers release their locks.
+    fn resume(&self, held_bytes: Option<i64>) -> Peak {
         let resumed = self.now();
         self.turn(self.shared.resumed());
-        Ok(Peak {
+        Peak {
             resumed,
-            held_bytes: before
-                .zip(after)
-                .map(|(before, after)| after as i64 - before as i64),
-        })
+            held_bytes,
+        }
     }
 
     fn server_memory(&self) -> Result<Option<u64>, Aborted> {
@@ -92,7 +103,8 @@ impl<T: Work> Run<'_, T> {
     /// Until all workers are counted who have not died or failed. Gives up where
     /// nothing moves any more, and after the longest that a run may take.
     fn await_all(&self, counter: &AtomicU32, children: &mut Children) -> Result<(), Aborted> {
-        let deadline = self.shared.opens().load(Relaxed) + self.order.window.0;
+        let span = self.order.workload.keeps();
+        let deadline = self.shared.opens().load(Relaxed) + self.order.window.0 + span.0;
         let (mut moved, mut done) = (self.now(), 0);
         let mut look = self.now();
         loop {

@@ -9,6 +9,7 @@ mod cost;
 mod counted;
 mod drain;
 mod fork;
+mod keep;
 mod reading;
 mod start;
 mod watch;
@@ -22,7 +23,7 @@ use super::serve::Desk;
 use super::watch::Watch;
 use crate::crew::Crew;
 use crate::grants::Logs;
-use crate::order::{RunOrder, Wants, WorkloadOrder, Yield};
+use crate::order::{KeptYield, RunOrder, Wants, WorkloadOrder, Yield};
 use crate::page::{Shared, Stage, Word, phase};
 use crate::witness::Witness;
 use crate::work::Work;
@@ -33,6 +34,7 @@ use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_sys::process::Ended;
 use jostle_sys::{clock, futex};
 use jostle_targets::{Launcher, ServerFigures, Setup, SetupError, Spec};
+use keep::Keep;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{
@@ -83,6 +85,8 @@ pub struct Seen {
     pub server: ServerFigures,
     /// What all locks being held at once was like (`hold`).
     pub peak: Option<Peak>,
+    /// What keeping them came to (`hold --for`).
+    pub kept: Option<KeptYield>,
     /// What ran along, and how it ended.
     pub during: Option<String>,
     /// What workers' queues were a sample of.
@@ -96,6 +100,7 @@ struct Driven {
     closed: Reading,
     flagged: (u64, u64),
     peak: Option<Peak>,
+    keep: Option<Keep>,
     during: Option<String>,
 }
 
@@ -130,13 +135,15 @@ impl<'a, T: Work> Run<'a, T> {
             slots: order.slots,
             members: order.members,
             holds_many: wants.holds_many,
-            lease: None,
+            kept: wants.kept,
+            lease: wants.lease.map(|lease| Duration::from_nanos(lease.0)),
             credentials: order.credentials.as_deref().map(Path::new),
             common_name: order.share.map(|share| share.names),
             seed: order.seed,
             launcher,
         })
         .map_err(|error| Aborted(format!("{}: {error}", order.target)))?;
+        keep::check(order, &target)?;
         let witness = witness(order, target.excludes()).map_err(no_memory)?;
         let logs = Logs::new(order, target.excludes()).map_err(no_memory)?;
         let asks = order.together.is_none_or(|together| together.asks_server);
@@ -186,6 +193,7 @@ impl<'a, T: Work> Run<'a, T> {
             closed,
             flagged,
             peak,
+            keep,
             during,
         } = driven;
         if self.ended_badly(&children) {
@@ -206,6 +214,7 @@ impl<'a, T: Work> Run<'a, T> {
             children,
             server: self.server_counted()?,
             peak,
+            kept: keep.map(|keep| self.kept(&keep)),
             during,
             coverage: self.queues.borrow().coverage(),
         };
@@ -279,6 +288,7 @@ impl<'a, T: Work> Run<'a, T> {
             closed,
             flagged: (flag_opened, flag_closed),
             peak: None,
+            keep: None,
             during: during.map(During::end),
         })
     }

@@ -256,6 +256,7 @@ pub fn point() -> Point {
             service_ns: distribution(),
             cpu_us_per_operation: 1.0,
         }),
+        kept: Some(Box::new(kept())),
         recovery: Some(Box::new(recovery())),
         spread: Some(Box::new(Spread {
             in_flight: 90,
@@ -295,6 +296,27 @@ pub fn point() -> Point {
         hosts: vec![host()],
         histograms: map("acquire_ns", Buckets(vec![(1, 1)])),
         verdict: verdict(),
+    }
+}
+
+fn kept() -> Kept {
+    Kept {
+        kept_s: 180.0,
+        locks: 100,
+        lease_s: Some(60.0),
+        renewed_every_s: Some(20.0),
+        one_session: Some(true),
+        renewals: 9,
+        late: 1,
+        lapsed: 1,
+        renewal_late_ns: Some(distribution()),
+        round_trips: Some(9),
+        bytes: Some(900),
+        connections: Some(1),
+        cpu_s: Some(0.1),
+        server_cpu_s: Some(0.1),
+        server_memory_before_bytes: Some(1),
+        server_memory_bytes: Some(2),
     }
 }
 

@@ -65,6 +65,20 @@ static MEASURES: &[Measure] = &[
         of: |run| run.server?.bytes_per_held_lock,
     },
     Measure {
+        subject: Subject::Cost,
+        title: "CPU time of the server for one held lock in a minute",
+        note: "while all locks were kept; lower is better",
+        unit: |_| Unit::Time(1e3),
+        of: |run| run.kept.as_ref()?.server_cpu_us_per_minute(),
+    },
+    Measure {
+        subject: Subject::Cost,
+        title: "Greatest lateness of a renewal",
+        note: "from when it was due until the server had confirmed it; lower is better",
+        unit: |_| Unit::Time(1.0),
+        of: |run| Some(run.kept.as_ref()?.latest_ns()? as f64),
+    },
+    Measure {
         subject: Subject::Machine,
         title: "Requests in flight",
         note: "as there were, on average; those asked for are the same everywhere",

@@ -1,0 +1,147 @@
+//! The time for which all locks of `hold --for` are kept, from the keeper's side: all
+//! clocks at both ends of it, what the workers counted meanwhile, their connections and
+//! the server's memory.
+
+use super::{Aborted, Children, Reading, Run};
+use crate::keeper::accounts::Known;
+use crate::order::{KeptYield, LEASES, RunOrder};
+use crate::page::{Page, Word};
+use crate::work::Work;
+use jostle_model::time::Nanos;
+use jostle_sys::serving;
+use jostle_targets::LEASE_FACT;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// Between two looks while nothing is to be done.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The time for which locks were kept, as the keeper saw it.
+pub struct Keep {
+    opened: Reading,
+    closed: Reading,
+    /// What the workers had counted at both ends.
+    counted: [Counted; 2],
+    connections: Option<u64>,
+    /// Of the server: before the first lock, and with all of them held for this time.
+    memory_bytes: Option<(u64, u64)>,
+}
+
+/// Refuses to keep locks for too few of the leases that the service has granted, which may
+/// be longer than those that were asked for.
+pub(super) fn check(order: &RunOrder, target: &impl Work) -> Result<(), Aborted> {
+    let span = order.workload.keeps();
+    if span == Nanos::ZERO {
+        return Ok(());
+    }
+    let (_, facts) = target.known();
+    let lease = facts.get(LEASE_FACT).map_or(0.0, |ns| *ns);
+    let lease = Nanos(lease as u64);
+    let least = Nanos(lease.0.saturating_mul(LEASES));
+    match span < least {
+        true => Err(Aborted(format!(
+            "{}: it grants leases of {lease}, and locks are kept for at least {LEASES} of them; \
+             --for {least}",
+            order.target
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// What pages say of all workers together.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    renewals: u64,
+    round_trips: u64,
+    bytes: u64,
+}
+
+impl<T: Work> Run<'_, T> {
+    /// Lets the workers keep what they hold for so long. `before`: the server's memory
+    /// before the first lock.
+    pub(super) fn keep(
+        &self,
+        span: Nanos,
+        before: Option<u64>,
+        children: &mut Children,
+    ) -> Result<Keep, Aborted> {
+        let connections = self.connections(children);
+        let opened = self.read(children);
+        let from = self.counted();
+        let until = opened.at_ns + span.0;
+        while self.now() < until && !children.alive.is_empty() && !self.all_have_failed(children) {
+            let left = Duration::from_nanos(until.saturating_sub(self.now()));
+            self.heed_parent(left.min(LOOK))?;
+            children.reap();
+            self.report(children, self.shared.opens().load(Relaxed), None);
+        }
+        let counted = [from, self.counted()];
+        let closed = self.read(children);
+        let after = self.books.server.resident_bytes();
+        Ok(Keep {
+            opened,
+            closed,
+            counted,
+            connections,
+            memory_bytes: before.zip(after),
+        })
+    }
+
+    fn counted(&self) -> Counted {
+        let mut all = Counted::default();
+        for worker in 0..self.order.workers {
+            let page = self.shared.page(worker);
+            all.renewals += page.get(Word::Renewals);
+            all.round_trips += page.get(Word::RoundTrips);
+            all.bytes += page.get(Word::Carried);
+        }
+        all
+    }
+
+    /// TCP connections that workers have and the keeper has not, whose descriptors they
+    /// have inherited.
+    fn connections(&self, children: &Children) -> Option<u64> {
+        let workers: Vec<u32> = children.alive.keys().copied().collect();
+        serving::connections_of(&workers, std::process::id()).filter(|_| self.target.is_remote())
+    }
+
+    /// What came of it, once all workers are gone.
+    pub(super) fn kept(&self, keep: &Keep) -> KeptYield {
+        let pages: Vec<Page<'_>> = (0..self.order.workers)
+            .map(|worker| self.shared.page(worker))
+            .collect();
+        let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+        let [from, to] = keep.counted;
+        let between_ns = keep.closed.at_ns.saturating_sub(keep.opened.at_ns);
+        // One that has ended before knows nothing of what it used meanwhile.
+        let complete = pages.iter().all(|page| page.get(Word::KeptFor) > 0);
+        let cpu_ns = complete.then(|| sum(Word::KeptCpu));
+        let carriers: Vec<u32> = keep.opened.cpu_ns.keys().copied().collect();
+        let known = Known {
+            between_ns,
+            workers: &carriers,
+            workers_ns: cpu_ns.unwrap_or(0),
+            ..Known::default()
+        };
+        let accounts = self
+            .books
+            .close(&keep.opened.entry, &keep.closed.entry, &known);
+        let first = pages.first().filter(|page| page.get(Word::Lease) > 0);
+        let round_trips = to.round_trips - from.round_trips;
+        KeptYield {
+            kept_ns: between_ns,
+            locks: self.order.workers as u64 * self.order.workload.operations().unwrap_or(0),
+            lease_ns: first.map(|page| page.get(Word::Lease)),
+            renewed_every_ns: first.map(|page| page.get(Word::RenewedEvery)),
+            one_session: first.is_some_and(|page| page.get(Word::OneSession) > 0),
+            renewals: to.renewals - from.renewals,
+            late: sum(Word::RenewedLate),
+            lapsed: sum(Word::Lapsed),
+            traffic: (to.round_trips > 0).then_some((round_trips, to.bytes - from.bytes)),
+            connections: keep.connections,
+            cpu_ns,
+            server_cpu_ns: accounts.server_s.map(|s| (s * 1e9) as u64),
+            server_memory_bytes: keep.memory_bytes,
+        }
+    }
+}

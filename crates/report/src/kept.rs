@@ -1,0 +1,51 @@
+//! What the formats for people show of locks that are kept: the columns of `hold --for`.
+
+use crate::columns::{Column, TARGET, WORKERS, always, figure};
+use crate::format::{grouped, significant, time};
+use jostle_stats::kept::KeptSummary;
+use jostle_stats::summary::{Estimate, PointSummary};
+
+/// The columns of `hold --for`. The rate of acquiring and releasing is not among them: what
+/// other programs did in so short a part of a run is not known apart from the rest.
+pub static COLUMNS: &[Column] = &[
+    TARGET,
+    WORKERS,
+    always(["", "n"], |point| point.at.keys.map(grouped)),
+    figure(["renewals", "/min"], |point| {
+        each(point, 3, |kept| kept.renewals)
+    }),
+    // It is what made a point INVALID.
+    always(["latest", "by"], |point| {
+        Some(time(point.kept?.latest_ns? as f64))
+    }),
+    always(["leases", "ended"], |point| {
+        let kept = point.kept.filter(|kept| kept.leased)?;
+        Some(grouped(kept.lapsed))
+    }),
+    figure(["CPU us", "/min"], |point| {
+        each(point, 2, |kept| kept.cpu_us)
+    }),
+    figure(["server", "us/min"], |point| {
+        each(point, 2, |kept| kept.server_cpu_us)
+    }),
+    figure(["server", "bytes"], |point| {
+        each(point, 2, |kept| kept.memory_bytes)
+    }),
+    figure(["connec-", "tions"], |point| {
+        Some(grouped(point.kept?.connections?))
+    }),
+];
+
+/// Whether locks were kept at these points.
+pub fn are(points: &[PointSummary<'_>]) -> bool {
+    points.iter().any(|point| point.kept.is_some())
+}
+
+fn each(
+    point: &PointSummary<'_>,
+    digits: usize,
+    of: fn(&KeptSummary) -> Option<Estimate>,
+) -> Option<String> {
+    let figure = of(&point.kept?)?;
+    Some(significant(figure.median, digits))
+}

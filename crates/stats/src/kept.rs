@@ -1,0 +1,225 @@
+//! What a held lock costs, over the runs of a point, and the closing sentences of
+//! `hold --for`: what a lock costs a minute, and from how many on renewals come too late.
+
+use crate::intervals::estimate;
+use crate::numbers::{grouped, workers};
+use crate::summary::{Estimate, PointSummary};
+use jostle_model::record::{Kept, Point};
+
+/// What keeping its locks cost at a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptSummary {
+    /// Locks of all workers.
+    pub locks: u64,
+    /// Whether anything had to be renewed.
+    pub leased: bool,
+    /// Renewals of one lock in a minute.
+    pub renewals: Option<Estimate>,
+    /// The workers' CPU time for one lock in a minute, in microseconds.
+    pub cpu_us: Option<Estimate>,
+    /// The same of the server.
+    pub server_cpu_us: Option<Estimate>,
+    /// What the server's memory grew by for one lock, in bytes.
+    pub memory_bytes: Option<Estimate>,
+    /// TCP connections of the workers.
+    pub connections: Option<u64>,
+    /// The greatest lateness of a renewal, over all runs.
+    pub latest_ns: Option<u64>,
+    /// Locks of all runs whose lease ended while they were held.
+    pub lapsed: u64,
+}
+
+/// Over the runs of a point; None where nothing was kept.
+pub fn summarize(runs: &[&Point]) -> Option<KeptSummary> {
+    let kept = || runs.iter().filter_map(|run| run.kept.as_deref());
+    let first = kept().next()?;
+    let over_runs = |figure: fn(&Kept) -> Option<f64>| {
+        let values: Vec<f64> = kept().filter_map(figure).collect();
+        estimate(&values)
+    };
+    Some(KeptSummary {
+        locks: first.locks,
+        leased: first.lease_s.is_some(),
+        renewals: over_runs(Kept::renewals_per_minute),
+        cpu_us: over_runs(Kept::cpu_us_per_minute),
+        server_cpu_us: over_runs(Kept::server_cpu_us_per_minute),
+        memory_bytes: over_runs(Kept::server_memory_bytes_each),
+        connections: first.connections,
+        latest_ns: kept().filter_map(Kept::latest_ns).max(),
+        lapsed: kept().map(|kept| kept.lapsed).sum(),
+    })
+}
+
+/// The sentence of a target whose locks were kept: the cost at the greatest number at which
+/// every lock was, and the first number at which one was not. None where none were kept.
+pub fn sentence(points: &[&PointSummary<'_>]) -> Option<String> {
+    let kept = || points.iter().filter(|point| point.kept.is_some());
+    let locks = |point: &&&PointSummary<'_>| point.kept.map_or(0, |kept| kept.locks);
+    let most = kept()
+        .filter(|point| !point.verdict.is_invalid())
+        .max_by_key(locks);
+    let bad = kept().filter(|p| p.verdict.is_invalid()).min_by_key(locks);
+    let mut clauses = Vec::new();
+    if let Some(point) = most {
+        clauses.extend(point.kept.and_then(|kept| cost(&kept, point.at.workers)));
+        clauses.extend(point.kept.and_then(|kept| lateness(&kept)));
+    }
+    if let Some(point) = bad {
+        clauses.push(format!(
+            "INVALID with {}: {}",
+            held(point.kept?.locks, point.at.workers),
+            point.verdict.why_invalid()?.text
+        ));
+    }
+    (!clauses.is_empty()).then(|| clauses.join("; ") + ".")
+}
+
+/// `10,000 locks`, `10,000 locks of 100 workers`.
+fn held(locks: u64, among: Option<u64>) -> String {
+    let plural = if locks == 1 { "" } else { "s" };
+    let of = match among {
+        None | Some(0 | 1) => String::new(),
+        Some(n) => format!(" of {}", workers(n)),
+    };
+    format!("{} lock{plural}{of}", grouped(locks))
+}
+
+/// `a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks)`.
+fn cost(kept: &KeptSummary, among: Option<u64>) -> Option<String> {
+    let renewals = match (kept.leased, kept.renewals) {
+        (true, Some(renewals)) => format!("{} renewals", number(renewals.median)),
+        _ => "no renewals".to_owned(),
+    };
+    let cpu = kept.server_cpu_us.map(|us| {
+        let spent = time(us.median * 1e3);
+        format!(" and {spent} of server CPU")
+    });
+    Some(format!(
+        "a held lock costs {renewals}{} a minute (with {})",
+        cpu.unwrap_or_default(),
+        held(kept.locks, among)
+    ))
+}
+
+fn lateness(kept: &KeptSummary) -> Option<String> {
+    let latest = time(kept.latest_ns? as f64);
+    Some(format!("with so many, renewals came up to {latest} late"))
+}
+
+/// Three digits.
+fn number(value: f64) -> String {
+    match value {
+        v if v < 10.0 => format!("{v:.2}"),
+        v if v < 100.0 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// Three digits, in the unit in which it reads best.
+pub(crate) fn time(nanos: f64) -> String {
+    let (value, unit) = match nanos {
+        n if n < 1e3 => (n, "ns"),
+        n if n < 1e6 => (n / 1e3, "us"),
+        n if n < 1e9 => (n / 1e6, "ms"),
+        n => (n / 1e9, "s"),
+    };
+    format!("{} {unit}", number(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closing::sentences;
+    use crate::fixtures;
+    use crate::summary::summarize;
+    use jostle_model::plan::Workload;
+    use jostle_model::record::{At, Experiment};
+    use jostle_model::{List, Nanos, Plan};
+
+    fn experiment() -> Experiment {
+        let mut experiment = fixtures::experiment();
+        experiment.plan = Plan {
+            targets: vec!["redis".to_owned()],
+            workers: Some(List(vec![1])),
+            keys: Some(List(vec![100, 1_000])),
+            keep: Some(Nanos::from_millis(90_000)),
+            ..Plan::of(Workload::Hold)
+        };
+        experiment
+    }
+
+    fn run(keys: u64, kept: Kept) -> Point {
+        Point {
+            target: "redis".to_owned(),
+            at: At {
+                workers: Some(1),
+                keys: Some(keys),
+                ..At::default()
+            },
+            run: 1,
+            block: 1,
+            operations: keys,
+            window_s: 0.1,
+            throughput_per_s: 10.0 * keys as f64,
+            kept: Some(Box::new(Kept {
+                kept_s: 90.0,
+                locks: keys,
+                ..kept
+            })),
+            ..Point::default()
+        }
+    }
+
+    fn leased(renewals: u64, lapsed: u64) -> Kept {
+        Kept {
+            lease_s: Some(30.0),
+            renewals,
+            lapsed,
+            renewal_late_ns: Some(fixtures::distribution(renewals, 3_500_000)),
+            server_cpu_s: Some(0.036),
+            ..Kept::default()
+        }
+    }
+
+    fn said(points: &[Point]) -> String {
+        let experiment = experiment();
+        let summaries = summarize(&experiment, points);
+        sentences(&experiment, &summaries).remove(0).1
+    }
+
+    #[test]
+    fn a_lock_costs_so_many_renewals_and_so_much_cpu_a_minute() {
+        let points = [run(100, leased(900, 0)), run(1_000, leased(9_000, 0))];
+        assert_eq!(
+            said(&points),
+            "a held lock costs 6.00 renewals and 24.0 us of server CPU a minute (with 1,000 \
+             locks); with so many, renewals came up to 3.50 ms late."
+        );
+    }
+
+    #[test]
+    fn the_number_at_which_leases_end_stands_beside_the_cost_of_those_that_do_not() {
+        let points = [run(100, leased(900, 0)), run(1_000, leased(8_000, 12))];
+        assert_eq!(
+            said(&points),
+            "a held lock costs 6.00 renewals and 240 us of server CPU a minute (with 100 locks); \
+             with so many, renewals came up to 3.50 ms late; INVALID with 1,000 locks: the leases \
+             of 12 of 1,000 locks ended while they were held; renewals came up to 3.50 ms late \
+             (--keys 100)."
+        );
+    }
+
+    #[test]
+    fn a_lock_without_a_lease_costs_no_renewals() {
+        let owned = Kept {
+            server_cpu_s: Some(0.0),
+            ..Kept::default()
+        };
+        assert_eq!(
+            said(&[run(100, owned)]),
+            "a held lock costs no renewals and 0.00 ns of server CPU a minute (with 100 locks)."
+        );
+        let local = run(1, Kept::default());
+        assert!(said(&[local]).starts_with("a held lock costs no renewals a minute (with 1 lock)"));
+    }
+}
