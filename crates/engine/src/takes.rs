@@ -96,7 +96,7 @@ fn launch_ns(spec: &Spec) -> u64 {
     program.map_or(0, |program| Nanos::from_millis(program.launch_ms).0)
 }
 
-/// One run of a point.
+/// One run of a point, with the service that is launched for it.
 fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
     let workers = at.workers.or(plan.in_flight).unwrap_or(1);
     let spec = Spec::parse(target).ok();

@@ -56,6 +56,7 @@ pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let others = options(plan, &without);
     let mut parts = vec![machine(&set.experiment)];
     parts.extend(set.experiment.calibration.latencies.as_ref().map(latencies));
+    parts.extend(servers(set));
     parts.push(how.join(", "));
     if !others.is_empty() {
         parts.push(others.join(" "));
@@ -98,6 +99,23 @@ fn hosts(experiment: &Experiment) -> String {
         1 => format!("{all} on 1 machine, "),
         several => format!("{all} on {several} machines, {}: ", first.host),
     }
+}
+
+/// `servers: etcd 3.4.23, redis 7.0.15`, where their versions are known.
+fn servers(set: &ResultSet) -> Option<String> {
+    let mut named = Vec::new();
+    // In the order of the targets, not of their runs.
+    for target in &set.experiment.plan.targets {
+        let of_it = set.points.iter().filter(|point| point.target == *target);
+        let versions: BTreeSet<_> = of_it.filter_map(|point| point.server_version()).collect();
+        named.extend(versions.iter().map(|version| format!("{target} {version}")));
+    }
+    let word = if named.len() == 1 {
+        "server"
+    } else {
+        "servers"
+    };
+    (!named.is_empty()).then(|| format!("{word}: {}", named.join(", ")))
 }
 
 /// `tmpfs`, or with several `tmpfs (flock), ext4 (flock:/var)`.
@@ -147,7 +165,7 @@ mod tests {
     use super::intro;
     use crate::{ResultSet, made};
     use jostle_model::plan::Carrier;
-    use jostle_model::record::Latencies;
+    use jostle_model::record::{Latencies, SERVER_VERSION};
     use jostle_model::{Busy, List, Nanos};
     use jostle_stats::summary::summarize;
 
@@ -191,6 +209,31 @@ mod tests {
         set.experiment.calibration.latencies = Some(one_cpu);
         assert!(
             of(&set).contains("; sleeps end 41 us late, a wake-up takes 5.8 us; 5 s per point")
+        );
+    }
+
+    #[test]
+    fn it_states_the_versions_of_servers() {
+        let mut set = made::set();
+        let version = |set: &mut ResultSet, target: &str, version: f64| {
+            let points = set.points.iter_mut();
+            for point in points.filter(|point| point.target == target) {
+                let name = SERVER_VERSION.to_owned();
+                point.setup.insert(name, version);
+            }
+        };
+        version(&mut set, "flock", 3.004023);
+        assert!(of(&set).contains(", tmpfs; server: flock 3.4.23; 5 s per point"));
+        version(&mut set, "sysv", 7.000015);
+        let text = of(&set);
+        let expected = "; servers: flock 3.4.23, sysv 7.0.15; 5 s";
+        assert!(text.contains(expected), "{text}");
+        // Where a server was renewed between two runs.
+        set.points[0].setup.insert(SERVER_VERSION.to_owned(), 3.006);
+        let text = of(&set);
+        assert!(
+            text.contains("flock 3.6") && text.contains("flock 3.4.23"),
+            "{text}"
         );
     }
 

@@ -188,7 +188,7 @@ impl Target for Consul {
         let facts = [
             Some((LEASE_FACT, ns(self.ttl))),
             Some((LEASE_LAG_FACT, ns(lag))),
-            self.version.map(|version| ("server_version", version)),
+            self.version.map(|version| (crate::VERSION_FACT, version)),
         ];
         let facts = facts.into_iter().flatten();
         facts

@@ -3,31 +3,41 @@
 //! lease, and owns the lock when no key there is older. Else it watches the key just
 //! before its own. The key's create revision is the fencing token.
 //!
-//! The calls stand in `rpc`, what they carry in `messages`.
+//! The calls stand in `rpc`, what they carry in `messages`, and what a server is asked before
+//! the first lock in `server`.
 
 mod carrier;
+mod failure;
+#[cfg(test)]
+mod fake;
+mod launch;
 mod messages;
 mod rpc;
+mod server;
 
 use crate::address::Address;
 use crate::login::Credentials;
 use crate::names::Names;
-use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+use crate::program::{Program, Recipe};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::wire::refused;
 use crate::{
     CallError, Keeping, LEASE_FACT, Lock, Mode, Outcome, ServerFigures, Setup, SetupError, Target,
-    Traffic, Wait,
+    Traffic, VERSION_FACT, Wait,
 };
+use failure::Failure;
 use jostle_sys::clock;
 use jostle_sys::files::Errno;
+pub use launch::Launch;
+use launch::PROGRAM;
 use messages::{
-    AuthenticateRequest, AuthenticateResponse, CREATE, Compare, DELETE, DeleteRangeRequest,
-    DeleteRangeResponse, Empty, KeepAliveResponse, KeyValue, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseRequest, PutRequest, RangeRequest, RangeResponse, Request, RequestOp, SortOrder,
-    SortTarget, StatusResponse, TxnRequest, TxnResponse, WatchCreate, WatchRequest, WatchResponse,
+    CREATE, Compare, DELETE, DeleteRangeRequest, DeleteRangeResponse, Empty, KeepAliveResponse,
+    KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRequest, PutRequest, RangeRequest,
+    RangeResponse, Request, RequestOp, SortOrder, SortTarget, TxnRequest, TxnResponse, WatchCreate,
+    WatchRequest, WatchResponse,
 };
-use rpc::{Channel, Failure};
+use rpc::Channel;
+use server::{admitted, any, granted, status, told};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -46,8 +56,6 @@ const TXN: &str = "/etcdserverpb.KV/Txn";
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const DELETE_RANGE: &str = "/etcdserverpb.KV/DeleteRange";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-const STATUS: &str = "/etcdserverpb.Maintenance/Status";
-const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
 /// As etcdctl names a server with TLS.
 const TLS_SCHEME: &str = "https";
@@ -85,8 +93,9 @@ impl Target for Etcd {
         },
         family: Family::Service,
         summary: "etcd by its library's recipe: a key with a lease, waits for the key before it",
-        details: "Without an address, a server launched for the run (Debian package etcd-server), or \
-                  a cluster of as many as --members says; workers take its members in turn. As \
+        details: "Without an address, a server launched for the run (the first etcd in $PATH; Debian \
+                  package etcd-server), or a cluster of as many as --members says; workers take its \
+                  members in turn. Needs etcd 3.1 or later; the result states the version. As \
                   concurrency.Mutex of etcd's library: one session for each worker, a lease of 60 s \
                   that is kept alive every 20 s; a transaction puts the worker's key, if it is not \
                   there, and gets the oldest; a worker that is not first watches the key just before \
@@ -189,78 +198,9 @@ impl Target for Etcd {
         let lease = (LEASE_FACT.to_owned(), self.ttl_s as f64 * 1e9);
         let version = self
             .version
-            .map(|version| ("server_version".to_owned(), version));
+            .map(|version| (VERSION_FACT.to_owned(), version));
         version.into_iter().chain([lease]).collect()
     }
-}
-
-/// What the first server gives that gives anything, from one of them on.
-fn any<T>(
-    servers: &[Address],
-    from: usize,
-    ask: impl Fn(&Address) -> Result<T, SetupError>,
-) -> Result<T, SetupError> {
-    let mut refused = Vec::new();
-    for nth in 0..servers.len() {
-        match ask(&servers[(from + nth) % servers.len()]) {
-            Ok(given) => return Ok(given),
-            Err(SetupError(said)) => refused.push(said),
-        }
-    }
-    Err(SetupError(refused.join("; ")))
-}
-
-/// What a server tells of itself whose cluster can grant anything.
-fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupError> {
-    let status = admitted(address, own)?.call::<StatusResponse>(STATUS, &Empty {}, false);
-    match status {
-        Ok(status) if status.leader == 0 => Err(SetupError(format!(
-            "etcd at {address}: its cluster has no leader; more than half of its members have to run"
-        ))),
-        Err(failure @ Failure::Ended(_)) => {
-            let SetupError(said) = told(address, &failure);
-            Err(SetupError(said + &rpc::hint(address)))
-        }
-        status => status.map_err(|failure| told(address, &failure)),
-    }
-}
-
-/// The time to live, in seconds, of a lease for which so many are asked: a server grants
-/// none that an election could outlast.
-fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64, SetupError> {
-    let channel = admitted(address, own)?;
-    let request = LeaseGrantRequest { ttl_s: asked_s };
-    let granted: Result<LeaseGrantResponse, Failure> = channel.call(GRANT, &request, false);
-    let granted = granted.map_err(|failure| told(address, &failure))?;
-    let request = LeaseRequest { id: granted.id };
-    let revoked: Result<Empty, Failure> = channel.call(REVOKE, &request, false);
-    revoked.map_err(|failure| told(address, &failure))?;
-    Ok(granted.ttl_s)
-}
-
-/// A connection whose calls are those of a user, where there is one.
-fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError> {
-    let mut channel = Channel::open(address)?;
-    let Some(name) = own.user.clone() else {
-        return Ok(channel);
-    };
-    let password = own.password.clone().unwrap_or_default();
-    let request = AuthenticateRequest { name, password };
-    let let_in = channel.call::<AuthenticateResponse>(AUTHENTICATE, &request, false);
-    let let_in = let_in.map_err(|failure| told(address, &failure))?;
-    channel.show(let_in.token);
-    Ok(channel)
-}
-
-fn told(address: &Address, failure: &Failure) -> SetupError {
-    let text = format!("etcd at {address}: {failure}");
-    SetupError(match text.contains("database space exceeded") {
-        true => format!(
-            "{text}; its quota (--quota-backend-bytes) is used up: `etcdctl compact`, \
-             `etcdctl defrag`, then `etcdctl alarm disarm`"
-        ),
-        false => text,
-    })
 }
 
 /// The end of the range of all keys that begin so.
@@ -511,7 +451,7 @@ fn failed(call: &'static str, failure: &Failure) -> CallError {
     match failure {
         Failure::Interrupted => CallError::new(call, Errno::INTR),
         Failure::Late => CallError::new(call, Errno::TIMEDOUT),
-        Failure::Ended(text) | Failure::Said(text) => refused(call, text.as_bytes()),
+        failure => refused(call, failure.to_string().as_bytes()),
     }
 }
 
@@ -589,67 +529,5 @@ impl Lock for EtcdLock {
         revoked
             .map(drop)
             .map_err(|failure| failed("LeaseRevoke", &failure))
-    }
-}
-
-static PROGRAM: Program = Program {
-    file: "etcd",
-    places: &[],
-    package: Some("etcd-server"),
-    launch_ms: 700,
-};
-
-/// One server, as it comes.
-#[derive(Debug)]
-pub struct Launch {
-    /// Its place in the cluster, from 0.
-    number: usize,
-    /// The ports by which its members hear each other; 0 of one that is alone.
-    ports: Vec<u16>,
-}
-
-impl Launch {
-    /// The members of a cluster.
-    ///
-    /// # Errors
-    /// No free ports.
-    pub fn members(count: usize) -> Result<Vec<Launch>, SetupError> {
-        let ports = match count {
-            // Nobody is to be heard: any port.
-            0 | 1 => vec![0],
-            _ => free_ports(count)?,
-        };
-        let member = |number| Launch {
-            number,
-            ports: ports.clone(),
-        };
-        Ok((0..ports.len()).map(member).collect())
-    }
-}
-
-impl Recipe for Launch {
-    fn program(&self) -> &'static Program {
-        &PROGRAM
-    }
-
-    fn arguments(&self, ground: &Ground) -> Words {
-        let here = format!("http://{}", ground.address());
-        let heard = |number: usize| format!("http://127.0.0.1:{}", self.ports[number]);
-        let each = (0..self.ports.len()).map(|nth| format!("member{nth}={}", heard(nth)));
-        let all: Vec<String> = each.collect();
-        let peers = heard(self.number);
-        vec![
-            format!("--data-dir={}", text(&ground.directory.join("data"))),
-            format!("--listen-client-urls={here}"),
-            format!("--advertise-client-urls={here}"),
-            format!("--name=member{}", self.number),
-            format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
-            format!("--initial-cluster={}", all.join(",")),
-        ]
-    }
-
-    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
-        status(&Address::Tcp(ground.address()), &Credentials::default()).map(drop)
     }
 }

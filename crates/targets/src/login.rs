@@ -157,13 +157,20 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// `15.18 (Debian ...)` as 15.018.
+/// `15.18 (Debian ...)` as 15.018, and `3.4.23` as 3.004023: each part behind the first has
+/// three digits.
 pub fn version(text: &str) -> Option<f64> {
     let word = text.split_whitespace().next()?;
-    let mut numbers = word.split('.').map(|number| number.parse::<u32>().ok());
-    let major = numbers.next()??;
-    let minor = numbers.next().flatten().unwrap_or(0);
-    Some(f64::from(major) + f64::from(minor) / 1000.0)
+    let mut parts = word.splitn(3, '.');
+    let major: u32 = parts.next()?.parse().ok()?;
+    // What follows the digits, as in `14-MariaDB`, is no part of the version.
+    let mut next = || {
+        let part = parts.next().unwrap_or("");
+        let end = part.find(|letter: char| !letter.is_ascii_digit());
+        part[..end.unwrap_or(part.len())].parse().unwrap_or(0)
+    };
+    let (minor, patch): (u32, u32) = (next(), next());
+    Some((f64::from(major) * 1e6 + f64::from(minor) * 1e3 + f64::from(patch)) / 1e6)
 }
 
 #[cfg(test)]
@@ -174,7 +181,11 @@ mod tests {
     fn versions_are_numbers() {
         for (text, number) in [
             ("15.18 (Debian 15.18-0+deb12u1)", Some(15.018)),
-            ("9.6.2", Some(9.006)),
+            ("9.6.2", Some(9.006002)),
+            ("3.4.23", Some(3.004023)),
+            ("10.11.14-MariaDB-0+deb12u2", Some(10.011014)),
+            ("3.8.0-1+deb12u1,", Some(3.008)),
+            ("3.7.0-alpha.0", Some(3.007)),
             ("17beta1", None),
         ] {
             assert_eq!(version(text), number, "{text}");

@@ -123,7 +123,7 @@ impl Target for Mariadb {
     fn facts(&self) -> BTreeMap<String, f64> {
         let version = self
             .version
-            .map(|version| ("server_version".to_owned(), version));
+            .map(|version| (crate::VERSION_FACT.to_owned(), version));
         version.into_iter().collect()
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::address::Address;
 use crate::argument;
-use crate::login::Credentials;
+use crate::login::{self, Credentials};
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
 use crate::remote::{Client, RemoteLock};
@@ -18,7 +18,7 @@ use crate::wire::{
 };
 use crate::{
     CallError, Dialled, Keeping, LEASE_FACT, LEASE_STEP_FACT, Mode, ServerFigures, Setup,
-    SetupError, Target,
+    SetupError, Target, VERSION_FACT,
 };
 use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
@@ -74,6 +74,7 @@ pub struct Memcached {
     keys: usize,
     lease_s: u32,
     run: u64,
+    version: Option<f64>,
 }
 
 impl Target for Memcached {
@@ -148,6 +149,7 @@ impl Target for Memcached {
                 None => LEASE_S,
             },
             run: setup.seed,
+            version: told_of(&told, "version").and_then(login::version),
         })
     }
 
@@ -188,11 +190,15 @@ impl Target for Memcached {
     fn facts(&self) -> BTreeMap<String, f64> {
         let lease_ns = f64::from(self.lease_s) * 1e9;
         let facts = [
-            (LEASE_FACT, lease_ns),
-            (LEASE_STEP_FACT, STEP_NS as f64),
-            ("poll_ns", POLL_NS as f64),
+            Some((LEASE_FACT, lease_ns)),
+            Some((LEASE_STEP_FACT, STEP_NS as f64)),
+            Some(("poll_ns", POLL_NS as f64)),
+            self.version.map(|version| (VERSION_FACT, version)),
         ];
-        facts.map(|(name, value)| (name.to_owned(), value)).into()
+        let facts = facts.into_iter().flatten();
+        facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
@@ -261,12 +267,15 @@ fn stats(address: &Address, own: &Credentials) -> Result<String, SetupError> {
 }
 
 fn figure(stats: &str, name: &str) -> Option<u64> {
+    told_of(stats, name)?.parse().ok()
+}
+
+fn told_of<'a>(stats: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = stats.lines().map(|line| line.split_whitespace());
-    let value = lines.find_map(|mut words| match (words.next(), words.next()) {
+    lines.find_map(|mut words| match (words.next(), words.next()) {
         (Some("STAT"), Some(found)) if found == name => words.next(),
         _ => None,
-    });
-    value?.parse().ok()
+    })
 }
 
 /// Beyond its limit memcached lets connections wait, without a word.
@@ -567,9 +576,10 @@ mod tests {
 
     #[test]
     fn figures_and_limits_are_read() {
-        let told = "STAT pid 42\r\nSTAT max_connections 20\r\nSTAT curr_connections 11\r\nEND\r\n";
+        let told = "STAT pid 42\r\nSTAT version 1.6.18\r\nSTAT max_connections 20\r\nSTAT curr_connections 11\r\nEND\r\n";
         assert_eq!(figure(told, "pid"), Some(42));
         assert_eq!(figure(told, "connections"), None);
+        assert_eq!(told_of(told, "version"), Some("1.6.18"));
         assert_eq!(has_room(told, 9), Ok(()));
         assert!(
             has_room(told, 10)

@@ -178,11 +178,11 @@ impl Server {
         }
     }
 
-    /// The version as major and minor number: 15.018 for 15.18.
+    /// The version: 15.018 for 15.18.
     pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
         let version = self
             .version
-            .map(|version| ("server_version".to_owned(), version));
+            .map(|version| (crate::VERSION_FACT.to_owned(), version));
         version.into_iter().collect()
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::SetupError;
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::fs;
 use std::io;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub struct Program {
     /// The file's name.
     pub file: &'static str,
-    /// Directories to look in beside `PATH`, first; a last part of `*` stands for the
+    /// Directories to look in where none of `PATH` has it; a last part of `*` stands for the
     /// highest number there, followed by `bin`, as packages of several versions have it.
     pub places: &'static [&'static str],
     /// The Debian package that brings it; None where there is none.
@@ -28,25 +29,32 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its path.
+    /// Its path: the first in `PATH`, so that a user can put another version there.
     ///
     /// # Errors
     /// For the user: the package to install.
     pub fn find(&self) -> Result<PathBuf, SetupError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        self.find_by(&std::env::var_os("PATH").unwrap_or_default())
+    }
+
+    fn find_by(&self, path: &OsStr) -> Result<PathBuf, SetupError> {
         let named = self.places.iter().flat_map(|place| expanded(place));
-        let mut all = named.chain(std::env::split_paths(&path));
-        all.find_map(|directory| Some(directory.join(self.file)).filter(|file| file.is_file()))
-            .ok_or_else(|| {
-                let remedy = match self.package {
-                    Some(package) => format!(": `apt install {package}` (Debian)"),
-                    None => ", and Debian has no package of it".to_owned(),
-                };
-                SetupError(format!(
-                    "the program `{}` is not installed{remedy}",
-                    self.file
-                ))
-            })
+        let mut all = std::env::split_paths(path).chain(named);
+        let found = all.find_map(|directory| {
+            let file = directory.join(self.file);
+            // It is started in another directory than ours.
+            std::path::absolute(&file).ok().filter(|_| file.is_file())
+        });
+        found.ok_or_else(|| {
+            let remedy = match self.package {
+                Some(package) => format!(": `apt install {package}` (Debian)"),
+                None => ", and Debian has no package of it".to_owned(),
+            };
+            SetupError(format!(
+                "the program `{}` is not installed{remedy}",
+                self.file
+            ))
+        })
     }
 }
 
@@ -204,6 +212,47 @@ mod tests {
         };
         let error = program.find().unwrap_err().0;
         assert!(error.contains("apt install some-server"), "{error}");
+    }
+
+    /// A directory of a package was once looked at first, so that nobody could have another
+    /// version launched.
+    #[test]
+    fn the_first_in_the_path_comes_before_the_usual_places() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for name in ["own", "later", "usual"] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join("server"), "").unwrap();
+        }
+        let usual: &'static str = at("usual").display().to_string().leak();
+        let program = Program {
+            file: "server",
+            places: vec![usual].leak(),
+            package: None,
+            launch_ms: 0,
+        };
+        let path = |names: &[&str]| {
+            let all = names.iter().map(|name| at(name));
+            std::env::join_paths(all).unwrap()
+        };
+        for (names, found) in [
+            (&["empty", "own", "later"][..], "own"),
+            (&["later", "own"], "later"),
+            (&["empty"], "usual"),
+            (&[], "usual"),
+        ] {
+            let expected = at(found).join("server");
+            assert_eq!(program.find_by(&path(names)), Ok(expected), "{names:?}");
+        }
+        let beside = Program {
+            file: "program.rs",
+            ..program
+        };
+        let found = beside.find_by(OsStr::new("src")).unwrap();
+        assert!(
+            found.is_absolute() && found.ends_with("src/program.rs"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -6,15 +6,16 @@
 use crate::address::Address;
 use crate::argument;
 use crate::keeping::whole_millis;
-use crate::login::Credentials;
+use crate::login::{self, Credentials};
 use crate::names::Names;
 use crate::program::{Ground, Program, Recipe, Words};
-use crate::remote::{Client, RemoteLock, info_figure};
+use crate::remote::{Client, RemoteLock, info_figure, info_text};
 use crate::table::{Entry, Family, LockCapabilities};
 use crate::tls::STACK;
 use crate::wire::{Answer, Asking, Reply, Request, Wire, refused, wrong_kind};
 use crate::{
     CallError, Dialled, Keeping, LEASE_FACT, Mode, ServerFigures, Setup, SetupError, Target,
+    VERSION_FACT,
 };
 use jostle_resp::request::encode;
 use jostle_sys::files::Errno;
@@ -64,6 +65,7 @@ pub(crate) struct Server {
     pub(crate) names: Names,
     keys: usize,
     pub(crate) lease_ms: u64,
+    version: Option<f64>,
 }
 
 /// Without the password.
@@ -204,6 +206,7 @@ impl Server {
             }
         };
         Ok(Server {
+            version: version(&address, &own),
             address,
             own,
             names: Names::new(setup)?,
@@ -239,7 +242,11 @@ impl Server {
     }
 
     pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
-        BTreeMap::from([(LEASE_FACT.to_owned(), self.lease_ms as f64 * 1e6)])
+        let lease = (LEASE_FACT.to_owned(), self.lease_ms as f64 * 1e6);
+        let version = self
+            .version
+            .map(|version| (VERSION_FACT.to_owned(), version));
+        version.into_iter().chain([lease]).collect()
     }
 
     pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {
@@ -252,6 +259,13 @@ impl Server {
             ..ServerFigures::default()
         })
     }
+}
+
+/// What a server says that it is; None where it does not let us ask.
+fn version(address: &Address, own: &Credentials) -> Option<f64> {
+    let mut client = Client::admitted(address, own).ok()?;
+    let info = client.ask(&[b"INFO", b"server"]).ok()?;
+    login::version(info_text(&info, "redis_version")?)
 }
 
 /// The password stands where redis-cli would take it.

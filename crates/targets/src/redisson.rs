@@ -1,7 +1,8 @@
 //! `redisson`: the lock of the Java library Redisson. A hash whose one field is its owner,
 //! with a lease; taken and released by scripts. Who finds it taken subscribes to the lock's
 //! channel, on which a release is published, and tries again after a message, or when the
-//! lease that it was told of is over.
+//! lease that it was told of is over. A release leaves a key, its latch, that one more request
+//! removes.
 //!
 //! One connection carries both commands and messages, which takes the third version of
 //! Redis's protocol. Which request follows which answer stands in `wire`.
@@ -33,19 +34,28 @@ end
 return redis.call('pttl', lock)";
 
 /// Takes one acquisition off the lock that ARGV[3] owns, and at the last one deletes it and
-/// publishes ARGV[1] on KEYS[2]. Returns nothing if the lock is not that one's.
-const GIVE: &[u8] = b"local lock, channel = KEYS[1], KEYS[2]
-local word, lease, worker = ARGV[1], ARGV[2], ARGV[3]
+/// publishes ARGV[1] on KEYS[2]. Returns nothing if the lock is not that one's. What it
+/// returns stays in KEYS[3], the latch of this release, for ARGV[4] ms, and is returned again
+/// where the same release is sent again.
+const GIVE: &[u8] = b"local lock, channel, latch = KEYS[1], KEYS[2], KEYS[3]
+local word, lease, worker, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local done = redis.call('get', latch)
+if done then
+  return tonumber(done)
+end
 if redis.call('hexists', lock, worker) == 0 then
   return false
 end
+local is_free = 0
 if redis.call('hincrby', lock, worker, -1) > 0 then
   redis.call('pexpire', lock, lease)
-  return 0
+else
+  redis.call('del', lock)
+  redis.call('publish', channel, word)
+  is_free = 1
 end
-redis.call('del', lock)
-redis.call('publish', channel, word)
-return 1";
+redis.call('set', latch, is_free, 'px', keep)
+return is_free";
 
 /// Gives the lock of ARGV[2] a lease of ARGV[1] ms from now on, and returns whether it was
 /// still that one's.
@@ -77,7 +87,8 @@ impl Target for Redisson {
                   worker to a hash with a lease of 30 s if nobody else is in it, and otherwise returns \
                   what is left of the lease; a worker that finds the lock taken subscribes to the \
                   lock's channel, and tries again at once, after each message there, and when that \
-                  lease is over; a release deletes the hash and publishes. All waiters of a lock are \
+                  lease is over; a release deletes the hash, publishes, and \
+                  leaves a key that one more request removes. All waiters of a lock are \
                   woken, and none is served in order. Durable and replicated as the server is set up \
                   to be; not fenced. The lease frees a dead owner's lock after 30 s (in `hold` after \
                   600 s). Redisson's watchdog renews it every 10 s while a lock is held; jostle does so \

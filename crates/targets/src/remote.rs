@@ -507,11 +507,14 @@ pub fn granted_at_once(
 
 /// Figures that a server counts, from the lines `name:value` of its INFO.
 pub fn info_figure(info: &[u8], name: &str) -> Option<u64> {
-    let text = std::str::from_utf8(info).ok()?;
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    value.trim().parse().ok()
+    info_text(info, name)?.parse().ok()
+}
+
+/// What stands behind a name there.
+pub fn info_text<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
+    let mut lines = std::str::from_utf8(info).ok()?.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim())
 }
 
 #[cfg(test)]

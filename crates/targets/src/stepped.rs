@@ -209,8 +209,9 @@ impl<W: Wire> Lock for SteppedLock<W> {
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError> {
         self.wire.release(key, mode, &mut self.socket.out);
         let name = self.wire.name(Request::Release);
-        let released = self.exchange(name, false, |wire, reply| wire.released(reply));
-        released.map(drop)
+        self.exchange(name, false, |wire, reply| wire.released(reply))?;
+        self.wire.afterwards(&mut self.socket.out);
+        self.socket.send(name)
     }
 
     fn token(&self) -> Option<u64> {

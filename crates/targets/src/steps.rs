@@ -46,6 +46,17 @@ pub(crate) trait Steps {
     /// An answer or a message.
     type Frame<'a>;
 
+    /// How many answers come before the one that is awaited, to requests whose answers
+    /// nobody waits for.
+    fn unheeded(&self) -> usize {
+        0
+    }
+
+    /// Whether a frame answers a request; else it is a message.
+    fn is_answer(_frame: &Self::Frame<'_>) -> bool {
+        true
+    }
+
     /// The frame that `input` begins with.
     fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Self::Frame<'a>>;
 
@@ -66,12 +77,16 @@ pub(crate) trait Steps {
 /// All that has come, once what is awaited is there.
 pub(crate) fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut rest, mut is_there) = (input, false);
+    let mut unheeded = steps.unheeded();
     while !rest.is_empty() {
         let Some((frame, length)) = S::frame(rest, call)? else {
             return Ok(None);
         };
-        is_there |= steps.awaits(&frame)?;
         rest = &rest[length..];
+        match unheeded > 0 && S::is_answer(&frame) {
+            true => unheeded -= 1,
+            false => is_there |= steps.awaits(&frame)?,
+        }
     }
     Ok(is_there.then_some((Reply::Text(input), input.len())))
 }
@@ -80,10 +95,13 @@ pub(crate) fn decode<'a, S: Steps>(steps: &S, input: &'a [u8], call: &'static st
 fn awaited<'a, S: Steps>(
     steps: &S,
     frames: &mut &'a [u8],
+    unheeded: &mut usize,
 ) -> Result<Option<S::Frame<'a>>, CallError> {
     while let Some((frame, length)) = S::frame(frames, steps.call())? {
         *frames = &frames[length..];
-        if steps.awaits(&frame)? {
+        if *unheeded > 0 && S::is_answer(&frame) {
+            *unheeded -= 1;
+        } else if steps.awaits(&frame)? {
             return Ok(Some(frame));
         }
     }
@@ -99,9 +117,9 @@ pub(crate) fn acquired<S: Steps>(
     let Reply::Text(mut frames) = reply else {
         return Err(wrong_kind(call));
     };
-    let mut answer = Answer::Pending;
+    let (mut answer, mut unheeded) = (Answer::Pending, steps.unheeded());
     // What follows an answer may be the message that it made possible.
-    while let Some(frame) = awaited(steps, &mut frames)? {
+    while let Some(frame) = awaited(steps, &mut frames, &mut unheeded)? {
         answer = steps.goes_on(&frame)?;
         if answer != Answer::Pending {
             steps.rest();
@@ -119,10 +137,11 @@ pub(crate) fn released<'a, S: Steps>(
     let Reply::Text(mut frames) = reply else {
         return Err(wrong_kind(call));
     };
-    let frame = awaited(steps, &mut frames)?;
+    let mut unheeded = steps.unheeded();
+    let frame = awaited(steps, &mut frames, &mut unheeded)?;
     steps.rest();
     // A second answer would be one too many.
-    awaited(steps, &mut frames)?;
+    awaited(steps, &mut frames, &mut unheeded)?;
     Ok(frame)
 }
 
@@ -159,12 +178,21 @@ mod tests {
     #[derive(Default)]
     struct Letters {
         asked: bool,
+        unheeded: usize,
         seen: Vec<u8>,
         rests: usize,
     }
 
     impl Steps for Letters {
         type Frame<'a> = u8;
+
+        fn unheeded(&self) -> usize {
+            self.unheeded
+        }
+
+        fn is_answer(frame: &u8) -> bool {
+            *frame != b'm'
+        }
 
         fn frame(input: &[u8], _call: &'static str) -> Framed<u8> {
             let first = input.first().filter(|letter| **letter != b'?');
@@ -216,6 +244,33 @@ mod tests {
         assert_eq!(length(false, b"mm"), Ok(None));
         assert_eq!(length(true, b""), Ok(None));
         assert_eq!(length(false, b"a"), Err("letters"));
+    }
+
+    #[test]
+    fn answers_that_nobody_waits_for_come_first_and_are_passed_over() {
+        let mut steps = letters(true);
+        steps.unheeded = 2;
+        // Messages between them are none of them.
+        let length = |input: &[u8]| {
+            let whole = decode(&steps, input, "letters").map_err(|error| error.call);
+            whole.map(|whole| whole.map(|(_, length)| length))
+        };
+        assert_eq!(length(b"amb"), Ok(None));
+        assert_eq!(length(b"ambg"), Ok(Some(4)));
+        let answer = acquired(&mut steps, Reply::Text(b"ambg"), "letters");
+        assert_eq!(answer.unwrap(), Answer::Granted);
+        assert_eq!(&*steps.seen, b"g");
+        // With nothing asked for they are no error either, and one more is.
+        let mut steps = letters(false);
+        steps.unheeded = 1;
+        assert!(matches!(decode(&steps, b"a", "letters"), Ok(None)));
+        assert!(decode(&steps, b"ab", "letters").is_err());
+        let mut steps = letters(true);
+        steps.unheeded = 1;
+        assert_eq!(
+            released(&mut steps, Reply::Text(b"amb"), "letters").ok(),
+            Some(Some(b'b'))
+        );
     }
 
     #[test]

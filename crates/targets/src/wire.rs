@@ -125,6 +125,10 @@ pub trait Wire: std::fmt::Debug + Send {
         Ok(true)
     }
 
+    /// After [`Wire::released`], appends what follows a release and whose answer nobody
+    /// waits for.
+    fn afterwards(&mut self, _out: &mut Vec<u8>) {}
+
     /// Between two tries, where the service keeps no queue and so answers at
     /// once. None where it does: then a connection that goes gives up its place
     /// and its locks.

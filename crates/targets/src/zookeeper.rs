@@ -218,7 +218,7 @@ impl Target for Zookeeper {
         let lease = Some((LEASE_FACT, self.timeout.as_nanos() as f64));
         // Sessions are ended at the server's ticks.
         let tick = self.tick_ms.map(|tick| (LEASE_LAG_FACT, tick as f64 * 1e6));
-        let version = self.version.map(|version| ("server_version", version));
+        let version = self.version.map(|version| (crate::VERSION_FACT, version));
         let facts = [lease, tick, version].into_iter().flatten();
         facts
             .map(|(name, value)| (name.to_owned(), value))

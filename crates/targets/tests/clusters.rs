@@ -5,6 +5,7 @@
 use jostle_sys::ledger::Ledger;
 use jostle_targets::program::{Ground, Recipe, first_word, free_port};
 use jostle_targets::{LEASE_FACT, Setup, SetupError, Target, etcd, zookeeper};
+use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::running::{Running, eventually};
 use std::path::Path;
@@ -136,4 +137,13 @@ fn a_lease_is_as_long_as_etcd_grants_it() {
     assert_eq!(lease_of(2), 8.0);
     assert_eq!(lease_of(20), 20.0);
     ledger.sweep().unwrap();
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_current_etcd_passes_the_same() {
+    current_passes(&[
+        "a_cluster_of_etcd_without_a_quorum_is_told_before_the_start",
+        "a_lease_is_as_long_as_etcd_grants_it",
+    ]);
 }

@@ -7,6 +7,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_targets::{
     Launcher, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, etcd, memcached, zookeeper,
 };
+use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -79,6 +80,12 @@ fn etcd_lets_a_user_in_whose_name_and_password_stand_in_a_file() {
     post(&address, "enable", "{}");
     let refusals = ["authentication failed", "user name is empty"];
     check::<etcd::Etcd>(&format!("//{address}"), "root", refusals);
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_current_etcd_passes_the_same() {
+    current_passes(&["etcd_lets_a_user_in_whose_name_and_password_stand_in_a_file"]);
 }
 
 /// A frame of ZooKeeper's protocol, which it answers.

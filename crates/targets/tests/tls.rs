@@ -13,6 +13,7 @@ use jostle_targets::{
     memcached, postgres, postgres_try, redis, redisson, zookeeper,
 };
 use jostle_testbed::certificate::Certificate;
+use jostle_testbed::etcd::current_passes;
 use jostle_testbed::fake_consul::FakeConsul;
 use jostle_testbed::lock_servers as servers;
 use jostle_testbed::ports::free_port;
@@ -353,6 +354,12 @@ fn etcd_over_tls() {
     let wrongly = format!("//{}?{}", launched.address, trusting(&own));
     let said = contend::<etcd::Etcd>(&wrongly, "").unwrap_err().0;
     assert!(said.contains("does the server speak TLS"), "{said}");
+}
+
+#[test]
+#[ignore = "cargo xtask long"]
+fn a_current_etcd_passes_the_same() {
+    current_passes(&["etcd_over_tls"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 pub mod certificate;
 pub mod databases;
+pub mod etcd;
 #[cfg(feature = "lock-servers")]
 pub mod fake_consul;
 pub mod hosts;

@@ -4,6 +4,7 @@
 //! does, in whatever way: it has a guardian that waits for the end of its input.
 
 use crate::databases;
+use crate::etcd;
 use crate::leash::Leash;
 use crate::slapd::{self, Slapd};
 use crate::stores;
@@ -42,6 +43,8 @@ pub enum Server {
     Mariadb,
     /// etcd, a cluster of one.
     Etcd,
+    /// The same in a current version, which is built ([`crate::etcd`]).
+    CurrentEtcd,
     /// ZooKeeper, alone.
     Zookeeper,
     /// memcached.
@@ -59,7 +62,7 @@ pub struct Placed<'a> {
 }
 
 impl Server {
-    /// As tables print it.
+    /// As tables print it, and as a target is named that is measured on it.
     pub fn name(self) -> &'static str {
         match self {
             Server::Lockd => "lockd",
@@ -70,7 +73,7 @@ impl Server {
             Server::Slapd => "slapd",
             Server::Postgres => "postgres",
             Server::Mariadb => "mariadb",
-            Server::Etcd => "etcd",
+            Server::Etcd | Server::CurrentEtcd => "etcd",
             Server::Zookeeper => "zookeeper",
             Server::Memcached => "memcached",
         }
@@ -87,6 +90,7 @@ impl Server {
             Server::Postgres => &["postgresql"],
             Server::Mariadb => &["mariadb-server"],
             Server::Etcd => &["etcd-server"],
+            Server::CurrentEtcd => &["golang-go"],
             Server::Zookeeper => &["zookeeper"],
             Server::Memcached => &["memcached"],
         }
@@ -119,6 +123,7 @@ impl Server {
             | Server::Postgres
             | Server::Mariadb
             | Server::Etcd
+            | Server::CurrentEtcd
             | Server::Zookeeper
             | Server::Memcached => foreign(self, placed),
         }
@@ -146,9 +151,14 @@ impl Running {
     pub fn target(&self) -> String {
         match (self.server, &self.end) {
             (Server::Lockd | Server::Slow, _) => format!("lockd://{}", self.address),
-            (Server::Redis | Server::Etcd | Server::Zookeeper | Server::Memcached, _) => {
-                format!("{}://{}", self.server.name(), self.address)
-            }
+            (
+                Server::Redis
+                | Server::Etcd
+                | Server::CurrentEtcd
+                | Server::Zookeeper
+                | Server::Memcached,
+                _,
+            ) => format!("{}://{}", self.server.name(), self.address),
             (Server::Postgres, _) => format!(
                 "postgres://{}@{}/postgres",
                 databases::POSTGRES_USER,
@@ -253,7 +263,11 @@ fn words(server: Server, address: SocketAddr, directory: &Path) -> anyhow::Resul
         }
         Server::Postgres => databases::postgres(address, directory)?,
         Server::Mariadb => databases::mariadb(address, directory)?,
-        Server::Etcd => stores::etcd(address, directory),
+        Server::Etcd => stores::etcd("etcd", address, directory),
+        Server::CurrentEtcd => {
+            let program = etcd::current()?.join("etcd");
+            stores::etcd(&program.display().to_string(), address, directory)
+        }
         Server::Zookeeper => stores::zookeeper(address, directory)?,
         Server::Memcached => stores::memcached(address),
         Server::Lockd | Server::Slow | Server::Slapd => {

@@ -26,6 +26,17 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Builds the main package of a Go module as this file; nothing is done where that is its
+/// build already.
+///
+/// # Errors
+/// What `go build` says, or that it cannot be run.
+pub fn go_build(module: &Path, to: &Path) -> anyhow::Result<()> {
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(to).arg(".");
+    run(build.current_dir(module))
+}
+
 /// The command as one would type it.
 pub fn typed(command: &Command) -> String {
     let program = Path::new(command.get_program())

@@ -8,13 +8,13 @@ use std::path::Path;
 /// Where Debian has ZooKeeper and the libraries that it logs with.
 const JARS: &str = "/usr/share/java";
 
-/// One etcd, with the settings that it comes with.
-pub(crate) fn etcd(address: SocketAddr, directory: &Path) -> String {
+/// One etcd, with the settings that it comes with, by this program.
+pub(crate) fn etcd(program: &str, address: SocketAddr, directory: &Path) -> String {
     let place = directory.display();
     // Port 0: nobody is to reach it there.
     let peer = "http://127.0.0.1:0";
     format!(
-        "etcd --data-dir={place}/data --name=alone --listen-client-urls=http://{address} \
+        "{program} --data-dir={place}/data --name=alone --listen-client-urls=http://{address} \
          --advertise-client-urls=http://{address} --listen-peer-urls={peer} \
          --initial-advertise-peer-urls={peer} --initial-cluster=alone={peer}"
     )

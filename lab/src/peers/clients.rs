@@ -18,8 +18,8 @@ use super::figures::Requirement::{self, RatioAtMost, RatioWithin, Shown};
 use super::{Bench, Metric, Side, Trial, read_answer};
 use anyhow::{Context, bail};
 use jostle_testbed::databases::MARIADB_USER;
-use jostle_testbed::packages;
 use jostle_testbed::servers::{Running, Server};
+use jostle_testbed::{etcd, packages};
 use reference::{Program, Reference, Span};
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
@@ -58,6 +58,14 @@ const SERVICES: &[Service] = &[
         target: "etcd",
         reference: "Go Mutex",
         server: Server::Etcd,
+        client: Client::Program(Program::Etcd, ""),
+        alike: true,
+        workers: &[1, 4],
+    },
+    Service {
+        target: "etcd",
+        reference: "Go Mutex",
+        server: Server::CurrentEtcd,
         client: Client::Program(Program::Etcd, ""),
         alike: true,
         workers: &[1, 4],
@@ -143,6 +151,18 @@ pub fn trials() -> Vec<Trial> {
 }
 
 impl Service {
+    /// As rows call it: with its version, where it is measured in two.
+    fn title(&self) -> String {
+        let version = match self.server {
+            Server::Etcd => etcd::version_in_path(),
+            Server::CurrentEtcd => etcd::current_version(),
+            _ => return self.target.to_owned(),
+        };
+        // Debian's is installed only when its turn has come.
+        let version = version.unwrap_or_else(|_| "Debian".to_owned());
+        format!("{} {version}", self.target)
+    }
+
     fn trials(&'static self) -> Vec<Trial> {
         let ground = Shared::default();
         let trial = |workers: &usize| self.trial(&ground, *workers);
@@ -150,7 +170,7 @@ impl Service {
     }
 
     fn trial(&'static self, ground: &Shared, workers: usize) -> Trial {
-        let name = format!("{} -w {workers} : {}", self.target, self.reference);
+        let name = format!("{} -w {workers} : {}", self.title(), self.reference);
         let only_if_alike = |requirement| if self.alike { requirement } else { Shown };
         let metric = |what: String, requirement| Metric { what, requirement };
         Trial {

@@ -38,6 +38,7 @@ mod recover;
 mod refusals;
 mod seeds;
 mod services;
+mod services_etcd;
 mod services_failing;
 mod services_launched;
 mod spread;

@@ -124,14 +124,15 @@ fn an_ensemble_of_zookeeper_is_launched() {
 #[test]
 fn round_trips_are_those_of_the_recipe() {
     let _beside = beside();
-    for (target, expected) in [
-        ("redis", 2.0),
-        ("redisson", 2.0),
-        ("lockd", 2.0),
-        ("etcd", 2.0),
-        ("zookeeper", 3.0),
+    for (target, processes, tasks) in [
+        ("redis", 2.0, 2.0),
+        // What follows a release goes with the next request there.
+        ("redisson", 3.0, 2.0),
+        ("lockd", 2.0, 2.0),
+        ("etcd", 2.0, 2.0),
+        ("zookeeper", 3.0, 3.0),
     ] {
-        for carrier in ["processes", "tasks"] {
+        for (carrier, expected) in [("processes", processes), ("tasks", tasks)] {
             if (target, carrier) == ("etcd", "tasks") {
                 continue;
             }
@@ -299,9 +300,7 @@ fn what_is_another_server_or_none_is_told() {
     ] {
         let line = format!("stream {name}://{place} -n 20");
         let done = as_json(&line).run().exits(1).leaves_nothing();
-        if name != "etcd" {
-            done.says("does not speak");
-        }
+        done.says("does not speak");
         let line = format!("stream {name}://127.0.0.1:1 -n 20");
         as_json(&line)
             .run()

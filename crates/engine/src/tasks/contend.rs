@@ -240,6 +240,7 @@ impl Job for Contending<'_> {
         let next = match std::mem::replace(&mut self.state, State::Idle) {
             State::Leaving => {
                 self.wire.released(reply)?;
+                self.wire.afterwards(out);
                 self.left(out)
             }
             _ => {

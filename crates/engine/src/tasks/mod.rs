@@ -115,7 +115,8 @@ fn only<'a>(
 ) -> Decoded<'a> {
     let reply = wire.decode(bytes, call)?;
     let is_more = reply.is_some_and(|(_, length)| length < bytes.len());
-    match is_answered || is_more {
+    // What is no reply yet may be answers that nobody waits for.
+    match (is_answered && reply.is_some()) || is_more {
         true => Err(surplus::error(call)),
         false => Ok(reply),
     }

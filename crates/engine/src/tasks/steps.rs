@@ -189,6 +189,7 @@ impl Job for Steps<'_> {
         self.asked = false;
         let next = if self.releases {
             self.wire.released(reply)?;
+            self.wire.afterwards(out);
             self.released(out)
         } else {
             match self.wire.acquired(self.key(), reply)? {

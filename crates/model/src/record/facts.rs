@@ -1,7 +1,10 @@
 //! What a file states about its targets, so that its readers need no table of targets.
 
-use super::Experiment;
+use super::{Experiment, Point};
 use serde::{Deserialize, Serialize};
+
+/// The name in `setup` of the version of the server that was measured: 3.004023 for 3.4.23.
+pub const SERVER_VERSION: &str = "server_version";
 
 /// Facts about one target that a reader of the file goes by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +26,20 @@ impl TargetFacts {
     /// The answering target whose cost alone is measured before the first run.
     pub fn path_alone(&self) -> Option<&str> {
         self.answering.as_deref().filter(|_| self.path_alone)
+    }
+}
+
+impl Point {
+    /// The version of the server that was measured, as people write it; a last part of 0 is
+    /// left out. None where it is not known, or no server was.
+    pub fn server_version(&self) -> Option<String> {
+        let number = self.setup.get(SERVER_VERSION)? * 1e6;
+        let number = number.round() as u64;
+        let (major, minor, patch) = (number / 1_000_000, number / 1_000 % 1_000, number % 1_000);
+        Some(match patch {
+            0 => format!("{major}.{minor}"),
+            patch => format!("{major}.{minor}.{patch}"),
+        })
     }
 }
 
@@ -54,5 +71,28 @@ fn of_older_files(target: &str) -> TargetFacts {
             ..TargetFacts::default()
         },
         _ => TargetFacts::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_written_as_people_do() {
+        let mut point = Point::default();
+        assert_eq!(point.server_version(), None);
+        for (number, text) in [
+            (3.004023, "3.4.23"),
+            (15.018, "15.18"),
+            (10.011014, "10.11.14"),
+            (7.0, "7.0"),
+            (7.000015, "7.0.15"),
+            // Older files have no third part.
+            (3.004, "3.4"),
+        ] {
+            point.setup.insert(SERVER_VERSION.to_owned(), number);
+            assert_eq!(point.server_version().as_deref(), Some(text));
+        }
     }
 }

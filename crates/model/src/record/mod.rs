@@ -24,7 +24,7 @@ pub use at::At;
 pub use distribution::{Buckets, Distribution, Waits};
 pub use environment::{Calibration, Environment, OwnCost};
 pub use exclusion::{Across, Exclusion};
-pub use facts::TargetFacts;
+pub use facts::{SERVER_VERSION, TargetFacts};
 pub use fit::{Fit, FitBend, FitLaw, FitPart, Interval, Usl};
 pub use judged::{Figure, Judged};
 pub use kept::Kept;

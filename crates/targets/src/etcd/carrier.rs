@@ -1,19 +1,32 @@
 //! What HTTP/2 runs on: a socket of the thread's own runtime, below TLS or not, whose bytes
-//! of both directions are counted. Those of TLS's own are not.
+//! of both directions are counted. Those of TLS's own are not. What the server says first
+//! is kept, for it tells what listens there.
 
 use crate::stream::Stream;
 use crate::tls::TlsStream;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// As many of the first bytes are kept as tell protocols apart.
+const FIRST: usize = 8;
+
+/// What went over a connection.
+#[derive(Debug, Default)]
+pub struct Carried {
+    /// Bytes of both directions.
+    pub bytes: AtomicU64,
+    /// The first bytes that the server sent, as they came together.
+    pub first: OnceLock<Box<[u8]>>,
+}
 
 /// A connection that has been made.
 pub struct Carrier {
     way: Way,
-    carried: Arc<AtomicU64>,
+    carried: Arc<Carried>,
 }
 
 enum Way {
@@ -32,7 +45,7 @@ impl Carrier {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(stream: Stream, carried: Arc<AtomicU64>) -> io::Result<Carrier> {
+    pub fn new(stream: Stream, carried: Arc<Carried>) -> io::Result<Carrier> {
         stream.set_nonblocking(true)?;
         let way = match stream {
             Stream::Tcp(stream) => Way::Plain(tokio::net::TcpStream::from_std(stream)?),
@@ -47,7 +60,7 @@ impl Carrier {
 
     fn count(&self, written: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(count)) = written {
-            self.carried.fetch_add(*count as u64, Relaxed);
+            self.carried.bytes.fetch_add(*count as u64, Relaxed);
         }
     }
 }
@@ -94,7 +107,13 @@ impl AsyncRead for Carrier {
             }
         };
         let came = into.filled().len() - before;
-        self.carried.fetch_add(came as u64, Relaxed);
+        if came > 0 {
+            self.carried.first.get_or_init(|| {
+                let first = &into.filled()[before..];
+                Box::from(&first[..first.len().min(FIRST)])
+            });
+        }
+        self.carried.bytes.fetch_add(came as u64, Relaxed);
         read
     }
 }

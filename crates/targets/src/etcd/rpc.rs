@@ -5,7 +5,8 @@
 //! where a server is gone; and a thread for each of a thousand workers is what they
 //! would take. HTTP/2 is the crate `h2`'s, the messages are `prost`'s.
 
-use super::carrier::Carrier;
+use super::carrier::{Carried, Carrier};
+use super::failure::{Failure, is_grpc, status};
 use crate::address::Address;
 use crate::{SetupError, Traffic};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -18,14 +19,14 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
 /// How long the answer to a call may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest message that is believed.
 const LONGEST: usize = 1 << 24;
@@ -35,38 +36,6 @@ const PROTOCOL: &str = "h2";
 
 /// gRPC's head of a message: whether it is compressed, and its length.
 const HEAD: usize = 5;
-
-/// Why a call came to nothing.
-#[derive(Debug)]
-pub enum Failure {
-    /// The keeper ended it.
-    Interrupted,
-    /// Its time was over.
-    Late,
-    /// The connection is gone.
-    Ended(String),
-    /// What the server or the connection said.
-    Said(String),
-}
-
-impl From<h2::Error> for Failure {
-    fn from(error: h2::Error) -> Failure {
-        match error.is_io() {
-            true => Failure::Ended(error.to_string()),
-            false => Failure::Said(error.to_string()),
-        }
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Interrupted => f.write_str("interrupted"),
-            Failure::Late => f.write_str("no answer in time"),
-            Failure::Ended(text) | Failure::Said(text) => f.write_str(text),
-        }
-    }
-}
 
 /// A connection and the thread's own runtime, which works while a call is awaited.
 pub struct Channel {
@@ -78,7 +47,7 @@ pub struct Channel {
     /// Of a server that wants to know who asks.
     token: Option<String>,
     calls: Cell<u64>,
-    carried: Arc<AtomicU64>,
+    carried: Arc<Carried>,
 }
 
 impl std::fmt::Debug for Channel {
@@ -98,7 +67,7 @@ impl Channel {
         let system = |error: std::io::Error| say(error.to_string());
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system)?;
-        let carried = Arc::new(AtomicU64::new(0));
+        let carried = Arc::new(Carried::default());
         let (requests, bell) = runtime.block_on(async {
             let stream = Carrier::new(stream, Arc::clone(&carried)).map_err(system)?;
             let shake = tokio::time::timeout(PATIENCE, h2::client::handshake(stream)).await;
@@ -144,7 +113,7 @@ impl Channel {
     pub fn traffic(&self) -> Traffic {
         Traffic {
             round_trips: self.calls.get(),
-            bytes: self.carried.load(Relaxed),
+            bytes: self.carried.bytes.load(Relaxed),
         }
     }
 
@@ -168,7 +137,7 @@ impl Channel {
                 _ => Err(Failure::Said("not one message in its answer".to_owned())),
             }
         };
-        self.runtime.block_on(async {
+        let answer = self.runtime.block_on(async {
             let timely = async {
                 match tokio::time::timeout(PATIENCE, exchange).await {
                     Ok(done) => done,
@@ -179,7 +148,14 @@ impl Channel {
                 true => self.unless_interrupted(timely).await,
                 false => timely.await,
             }
-        })
+        });
+        answer.map_err(|failure| self.explained(failure))
+    }
+
+    #[cold]
+    fn explained(&self, failure: Failure) -> Failure {
+        let first = self.carried.first.get();
+        failure.explained(first.map_or(&[][..], |first| &first[..]))
     }
 
     /// Sends one request of a stream and gives each answer to `each`, until that is
@@ -205,12 +181,13 @@ impl Channel {
             }
             Err(Failure::Said("the server ended the stream".to_owned()))
         };
-        self.runtime.block_on(self.unless_interrupted(async {
+        let done = self.runtime.block_on(self.unless_interrupted(async {
             match tokio::time::timeout(limit, heard).await {
                 Ok(done) => done,
                 Err(_) => Err(Failure::Late),
             }
-        }))
+        }));
+        done.map_err(|failure| self.explained(failure))
     }
 
     async fn begin(
@@ -233,6 +210,7 @@ impl Channel {
         let (response, mut sender) = requests.send_request(head, false)?;
         sender.send_data(framed(request), ends)?;
         let response = response.await?;
+        is_grpc(response.status(), response.headers())?;
         status(response.headers())?;
         Ok((sender, Answers::of(response.into_body())))
     }
@@ -340,21 +318,9 @@ fn whole(kept: &mut BytesMut) -> Result<Option<Bytes>, Failure> {
     Ok(Some(message.split_off(HEAD)))
 }
 
-/// gRPC's status, where it stands.
-fn status(headers: &http::HeaderMap) -> Result<(), Failure> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    match text("grpc-status") {
-        None | Some("0") => Ok(()),
-        Some(code) => {
-            let message = text("grpc-message").unwrap_or("an error without a message");
-            Err(Failure::Said(format!("{message} (gRPC status {code})")))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::messages::{KeepAliveResponse, LeaseRequest};
+    use super::super::messages::LeaseRequest;
     use super::*;
 
     #[test]
@@ -373,44 +339,5 @@ mod tests {
         for sad in [&b"\x01\0\0\0\x01x"[..], b"\0\xff\xff\xff\xff"] {
             assert!(whole(&mut BytesMut::from(sad)).is_err());
         }
-    }
-
-    #[test]
-    fn a_status_is_read_where_it_stands() {
-        let mut headers = http::HeaderMap::new();
-        assert!(status(&headers).is_ok());
-        headers.insert("grpc-status", "0".parse().unwrap());
-        assert!(status(&headers).is_ok());
-        headers.insert("grpc-status", "5".parse().unwrap());
-        headers.insert("grpc-message", "lease not found".parse().unwrap());
-        let said = status(&headers).unwrap_err().to_string();
-        assert!(
-            said.contains("lease not found") && said.contains('5'),
-            "{said}"
-        );
-    }
-
-    #[test]
-    fn what_does_not_answer_is_given_up() {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let place = listener.local_addr().unwrap().to_string();
-        let server = std::thread::spawn(move || {
-            use std::io::Write;
-            let mut stream = listener.accept().unwrap().0;
-            stream
-                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-                .unwrap();
-        });
-        let opened = Channel::open(&Address::Tcp(place));
-        let failed = match opened {
-            Err(error) => error.0,
-            Ok(channel) => {
-                let request = LeaseRequest { id: 1 };
-                let answer = channel.call::<KeepAliveResponse>("/x", &request, false);
-                answer.unwrap_err().to_string()
-            }
-        };
-        assert!(!failed.is_empty());
-        server.join().unwrap();
     }
 }

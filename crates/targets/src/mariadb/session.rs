@@ -21,7 +21,7 @@ const NATIVE: &[u8] = b"mysql_native_password";
 /// Too many connections (ER_CON_COUNT_ERROR).
 const FULL: u16 = 1040;
 
-/// Connects, and is let in. The number is the server's version, 10.011 for 10.11.
+/// Connects, and is let in. The number is the server's version, 10.011014 for 10.11.14.
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
@@ -231,7 +231,7 @@ mod tests {
         ]
         .concat();
         let read = parts(&greeting).unwrap();
-        assert_eq!((read.version, read.capabilities), (Some(10.011), 0x8a02));
+        assert_eq!((read.version, read.capabilities), (Some(10.011019), 0x8a02));
         assert_eq!(read.salt, b"abcdefghijklmnopqrst");
         for cut in 0..greeting.len() - 24 {
             assert_eq!(parts(&greeting[..cut]), None, "{cut}");

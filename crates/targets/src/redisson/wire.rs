@@ -17,6 +17,15 @@ const FREE: &[u8] = b"0";
 const CHANNEL: [&[u8]; 2] = [b"redisson_lock__channel:{", b"}"];
 const CHANNEL_BYTES: usize = CHANNEL[0].len() + names::BYTES + CHANNEL[1].len();
 
+/// What the latch of a release is called, before and after the lock's name; a number of
+/// the release follows.
+const LATCH: [&[u8]; 2] = [b"redisson_unlock_latch:{", b"}:"];
+const LATCH_BYTES: usize = LATCH[0].len() + names::BYTES + LATCH[1].len() + 32;
+
+/// How long a latch stays that is not removed, in milliseconds: the library's patience with
+/// a request that it sends again.
+const LATCH_MS: &[u8] = b"13500";
+
 /// Longest piece of a reply that is waited for.
 const LONGEST_PIECE: usize = 1 << 16;
 
@@ -78,6 +87,13 @@ pub struct RedissonWire {
     gives_up: bool,
     /// The lock about which messages come.
     subscribed: Option<usize>,
+    /// Half of the number of each release, which no other worker has.
+    latches: [u8; 16],
+    releases: u64,
+    /// The lock whose last release has left its latch.
+    latched: Option<usize>,
+    /// Removals of latches that are not answered yet.
+    unheeded: usize,
 }
 
 /// What is awaited.
@@ -130,10 +146,15 @@ impl RedissonWire {
             limit: Limit::Never,
             gives_up: false,
             subscribed: None,
+            latches: std::array::from_fn(|at| digits.as_bytes().get(at).copied().unwrap_or(b'0')),
+            releases: 0,
+            latched: None,
+            unheeded: 0,
         }
     }
 
     fn take(&mut self, out: &mut Vec<u8>) {
+        self.unlatch(out);
         let name = self.names.name(self.key);
         let words: [&[u8]; 6] = [
             b"EVALSHA",
@@ -148,20 +169,48 @@ impl RedissonWire {
     }
 
     fn give(&mut self, key: usize, then: State, out: &mut Vec<u8>) {
+        self.unlatch(out);
         self.unsubscribe(out);
-        let channel = self.channel(key);
-        let words: [&[u8]; 8] = [
+        self.releases += 1;
+        self.latched = Some(key);
+        let words: [&[u8]; 10] = [
             b"EVALSHA",
             &self.give,
-            b"2",
+            b"3",
             &self.names.name(key),
-            &channel,
+            &self.channel(key),
+            &self.latch(key),
             FREE,
             &self.lease_ms,
             &self.worker,
+            LATCH_MS,
         ];
         encode(out, &words);
         self.state = then;
+    }
+
+    /// Removes the latch of the last release, which has been answered. The library waits
+    /// for no answer to that either.
+    fn unlatch(&mut self, out: &mut Vec<u8>) {
+        if let Some(key) = self.latched.take() {
+            encode(out, &[b"DEL", &self.latch(key)]);
+            self.unheeded += 1;
+        }
+    }
+
+    /// That of the last release.
+    fn latch(&self, key: usize) -> [u8; LATCH_BYTES] {
+        let mut latch = [0; LATCH_BYTES];
+        let name = self.names.name(key);
+        let number = self.releases.to_be_bytes();
+        let digits = number.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let digits = digits.map(|digit| b"0123456789abcdef"[usize::from(digit)]);
+        let fixed = [LATCH[0], &name, LATCH[1], &self.latches];
+        let all = fixed.into_iter().flatten().copied().chain(digits);
+        for (to, byte) in latch.iter_mut().zip(all) {
+            *to = byte;
+        }
+        latch
     }
 
     /// Ends the subscription, where there is one. The library does so, too, once it owns
@@ -221,6 +270,14 @@ const LAPSED: CallError = CallError {
 impl Steps for RedissonWire {
     type Frame<'a> = Frame<'a>;
 
+    fn unheeded(&self) -> usize {
+        self.unheeded
+    }
+
+    fn is_answer(frame: &Frame<'_>) -> bool {
+        frame.push.is_none()
+    }
+
     fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
         frame(input, call)
     }
@@ -248,6 +305,8 @@ impl Steps for RedissonWire {
     }
 
     fn goes_on(&mut self, frame: &Frame<'_>) -> Result<Answer, CallError> {
+        // An answer, or a message that follows one, comes after all that nobody waits for.
+        self.unheeded = 0;
         if let Reply::Error(text) = frame.reply {
             return Err(refused(self.call(), text));
         }
@@ -291,6 +350,7 @@ impl Steps for RedissonWire {
     }
 
     fn rest(&mut self) {
+        self.unheeded = 0;
         self.state = State::Idle;
     }
 }
@@ -370,6 +430,10 @@ impl Wire for RedissonWire {
         }
     }
 
+    fn afterwards(&mut self, out: &mut Vec<u8>) {
+        self.unlatch(out);
+    }
+
     fn polls_every_ns(&self) -> Option<u64> {
         None
     }
@@ -410,8 +474,10 @@ impl Wire for RedissonWire {
         }
     }
 
-    /// The server closes the connection; a subscription may bring messages until then.
+    /// The server removes the last latch and closes the connection; a subscription may
+    /// bring messages until then.
     fn farewell(&mut self, out: &mut Vec<u8>) -> bool {
+        self.unlatch(out);
         encode(out, &[b"QUIT"]);
         true
     }
@@ -495,12 +561,76 @@ mod tests {
         assert_eq!(hears(&mut wire, "_\r\n").0, Answer::Granted);
         let mut out = Vec::new();
         wire.release(0, Mode::Exclusive, &mut out);
-        assert!(sent(&out).starts_with("EVALSHA give 2 jostle:"), "{out:?}");
+        assert!(sent(&out).starts_with("EVALSHA give 3 jostle:"), "{out:?}");
         assert!(sent(&out).contains("01234567-89ab-cdef-0123-456789abcdef:1"));
         for (answer, expected) in [("_\r\n", Err(LAPSED)), (":1\r\n", Ok(()))] {
             wire.state = State::Giving;
             assert_eq!(wire.released(Reply::Text(answer.as_bytes())), expected);
         }
+    }
+
+    /// Words that begin so.
+    fn words<'a>(sent: &'a str, begin: &str) -> Vec<&'a str> {
+        let words = sent.split(' ');
+        words.filter(|word| word.starts_with(begin)).collect()
+    }
+
+    #[test]
+    fn a_release_leaves_a_latch_of_its_own_that_is_removed_without_waiting() {
+        let mut wire = asking(Asking::Block);
+        let mut latches = Vec::new();
+        let mut replies = "_\r\n";
+        for _ in 0..2 {
+            assert_eq!(hears(&mut wire, replies).0, Answer::Granted);
+            let mut out = Vec::new();
+            wire.release(0, Mode::Exclusive, &mut out);
+            let given = sent(&out);
+            let latch = words(&given, "redisson_unlock_latch:{jostle:")[0].to_owned();
+            assert_eq!(wire.released(Reply::Text(b":1\r\n")), Ok(()));
+            out.clear();
+            wire.afterwards(&mut out);
+            assert_eq!(sent(&out).trim_end(), format!("DEL {latch}"));
+            // It may come while nothing is asked for.
+            assert_eq!(wire.decode(b":1\r\n", "x"), Ok(None));
+            assert!(wire.decode(b":1\r\n:1\r\n", "x").is_err());
+            out.clear();
+            wire.acquire(0, Mode::Exclusive, Asking::Block, &mut out);
+            assert!(sent(&out).starts_with("EVALSHA take"), "{out:?}");
+            latches.push(latch);
+            replies = ":1\r\n_\r\n";
+        }
+        assert_ne!(latches[0], latches[1]);
+    }
+
+    #[test]
+    fn the_latch_of_what_was_given_back_is_removed_with_the_next_request() {
+        let mut wire = asking(Asking::Block);
+        wire.give_up(&mut Vec::new());
+        hears(&mut wire, "_\r\n");
+        assert_eq!(hears(&mut wire, ":1\r\n").0, Answer::Taken);
+        let mut out = Vec::new();
+        wire.acquire(0, Mode::Exclusive, Asking::Block, &mut out);
+        let asked = sent(&out);
+        assert!(asked.starts_with("DEL redisson_unlock_latch:{"), "{asked}");
+        assert!(asked.contains(" EVALSHA take "), "{asked}");
+        // The answer to the removal is no lease that is left.
+        assert_eq!(hears(&mut wire, ":0\r\n_\r\n").0, Answer::Granted);
+    }
+
+    #[test]
+    fn the_last_latch_is_removed_before_the_server_ends_the_connection() {
+        let mut wire = asking(Asking::Block);
+        let farewell = |wire: &mut RedissonWire| {
+            let mut out = Vec::new();
+            assert!(wire.farewell(&mut out));
+            sent(&out)
+        };
+        assert_eq!(farewell(&mut wire).trim_end(), "QUIT");
+        hears(&mut wire, "_\r\n");
+        wire.release(0, Mode::Exclusive, &mut Vec::new());
+        let said = farewell(&mut wire);
+        assert!(said.starts_with("DEL redisson_unlock_latch:{"), "{said}");
+        assert!(said.trim_end().ends_with(" QUIT"), "{said}");
     }
 
     #[test]

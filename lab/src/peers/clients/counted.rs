@@ -38,7 +38,7 @@ pub fn requests(running: &Running) -> anyhow::Result<u64> {
         ),
         Server::Memcached => commands(&told(at, "stats\r\nquit\r\n")?),
         Server::Zookeeper => field(&told(at, "srvr")?, "Received:"),
-        Server::Etcd => calls(&told(at, "GET /metrics HTTP/1.0\r\n\r\n")?),
+        Server::Etcd | Server::CurrentEtcd => calls(&told(at, "GET /metrics HTTP/1.0\r\n\r\n")?),
         Server::Postgres => transactions(at)?.trim().parse().ok(),
         Server::Mariadb => field(&questions(at)?, "Questions"),
         other => bail!("{} does not count its requests", other.name()),

@@ -62,9 +62,7 @@ fn source(language: &str) -> PathBuf {
 }
 
 fn go(to: &Path) -> anyhow::Result<Vec<String>> {
-    let mut build = Command::new("go");
-    build.args(["build", "-o"]).arg(to).arg(".");
-    shell::run(build.current_dir(source("go")))?;
+    shell::go_build(&source("go"), to)?;
     Ok(vec![to.display().to_string()])
 }
 

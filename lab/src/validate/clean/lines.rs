@@ -156,7 +156,7 @@ fn command(server: Server, address: SocketAddr) -> String {
         ),
         Server::Postgres => format!("pg_isready -q -h 127.0.0.1 -p {port}"),
         Server::Mariadb => format!("mariadb-admin -h 127.0.0.1 -P {port} ping"),
-        Server::Etcd => format!("curl -s http://{address}/version"),
+        Server::Etcd | Server::CurrentEtcd => format!("curl -s http://{address}/version"),
         Server::Zookeeper => over_tcp(port, "srvr"),
         Server::Memcached => over_tcp(port, "version"),
     }

@@ -1,0 +1,154 @@
+//! Why a call came to nothing, and what answers where no etcd of ours listens.
+
+use http::{HeaderMap, StatusCode};
+
+/// How gRPC numbers a call that the server does not know.
+const UNIMPLEMENTED: &str = "12";
+
+/// The type of HTTP/2's first frame, SETTINGS, and its place in the frame.
+const SETTINGS: (usize, u8) = (3, 4);
+
+/// What a record of TLS begins with that holds an alert.
+const ALERT: [u8; 2] = [21, 3];
+
+/// Why a call came to nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The keeper ended it.
+    Interrupted,
+    /// Its time was over.
+    Late,
+    /// The connection is gone.
+    Ended(String),
+    /// What answers is no etcd with the API that we speak.
+    Foreign(String),
+    /// What the server or the connection said.
+    Said(String),
+}
+
+impl From<h2::Error> for Failure {
+    fn from(error: h2::Error) -> Failure {
+        match error.is_io() {
+            true => Failure::Ended(error.to_string()),
+            false => Failure::Said(error.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Interrupted => f.write_str("interrupted"),
+            Failure::Late => f.write_str("no answer in time"),
+            Failure::Foreign(text) => write!(
+                f,
+                "it does not speak version 3 of etcd's API: {text}; is this the client port of \
+                 an etcd, of version 3.1 or later?"
+            ),
+            Failure::Ended(text) | Failure::Said(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Failure {
+    /// The same, if the first bytes that the server sent are HTTP/2's; else what they tell.
+    #[must_use]
+    pub fn explained(self, first: &[u8]) -> Failure {
+        let is_foreign = first
+            .get(SETTINGS.0)
+            .is_some_and(|kind| *kind != SETTINGS.1);
+        match self {
+            Failure::Ended(_) | Failure::Said(_) if first.starts_with(&ALERT) => {
+                Failure::Ended("it answers with an alert of TLS".to_owned())
+            }
+            Failure::Ended(_) | Failure::Said(_) if first.starts_with(b"HTTP/") => {
+                Failure::Foreign("it answers in HTTP/1".to_owned())
+            }
+            Failure::Ended(_) | Failure::Said(_) if is_foreign => {
+                Failure::Foreign("its answer is not HTTP/2".to_owned())
+            }
+            other => other,
+        }
+    }
+}
+
+/// Whether an answer is one of gRPC.
+///
+/// # Errors
+/// What answers instead.
+pub fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+    // As a proxy answers whose etcd is down.
+    if status.is_server_error() {
+        return Err(Failure::Said(format!("HTTP status {status}")));
+    }
+    if status != StatusCode::OK {
+        return Err(Failure::Foreign(format!("it answers HTTP status {status}")));
+    }
+    match text(headers, "content-type") {
+        Some(kind) if kind.starts_with("application/grpc") => Ok(()),
+        kind => Err(Failure::Foreign(format!(
+            "its answer is of the type {}, not application/grpc",
+            kind.unwrap_or("none")
+        ))),
+    }
+}
+
+/// gRPC's status, where it stands.
+///
+/// # Errors
+/// The server's message.
+pub fn status(headers: &HeaderMap) -> Result<(), Failure> {
+    match text(headers, "grpc-status") {
+        None | Some("0") => Ok(()),
+        Some(code) => {
+            let message = text(headers, "grpc-message").unwrap_or("an error without a message");
+            let said = format!("{message} (gRPC status {code})");
+            Err(match code == UNIMPLEMENTED {
+                true => Failure::Foreign(said),
+                false => Failure::Said(said),
+            })
+        }
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_where_it_stands() {
+        let mut headers = HeaderMap::new();
+        assert!(status(&headers).is_ok());
+        headers.insert("grpc-status", "0".parse().unwrap());
+        assert!(status(&headers).is_ok());
+        headers.insert("grpc-status", "5".parse().unwrap());
+        headers.insert("grpc-message", "lease not found".parse().unwrap());
+        let said = status(&headers).unwrap_err();
+        let expected = "lease not found (gRPC status 5)".to_owned();
+        assert_eq!(said, Failure::Said(expected));
+    }
+
+    #[test]
+    fn the_first_bytes_tell_what_listens_there() {
+        let ended = || Failure::Ended("gone".to_owned());
+        let foreign = |text: &str| Failure::Foreign(text.to_owned());
+        let alert = Failure::Ended("it answers with an alert of TLS".to_owned());
+        for (first, failure, expected) in [
+            // What an etcd says first, and one that has said nothing yet.
+            (&b"\0\0\x06\x04\0"[..], ended(), ended()),
+            (b"", ended(), ended()),
+            (b"\0\0", ended(), ended()),
+            (b"HTTP/", ended(), foreign("it answers in HTTP/1")),
+            (b"-ERR ", ended(), foreign("its answer is not HTTP/2")),
+            (b"\x15\x03\x01\0\x02", ended(), alert),
+            // Whose wait was over has not been refused.
+            (b"HTTP/", Failure::Late, Failure::Late),
+        ] {
+            assert_eq!(failure.explained(first), expected, "{first:?}");
+        }
+    }
+}

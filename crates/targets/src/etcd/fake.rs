@@ -1,0 +1,102 @@
+//! What may listen where an etcd is expected. Each serves as long as the test program runs.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, Response};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+/// What a server of HTTP/2 answers to each call.
+pub enum Says {
+    /// A message of gRPC.
+    Message(Vec<u8>),
+    /// A status of gRPC in place of one.
+    Status(u32, &'static str),
+    /// A page with this status of HTTP.
+    Http(u16),
+}
+
+/// The address of one that speaks HTTP/2.
+pub fn speaks_http2(says: Says) -> String {
+    let (listener, address) = listen();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let stream = listener.accept().await.unwrap().0;
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                // Until the client is gone.
+                while let Some(Ok((_, respond))) = connection.accept().await {
+                    answer(&says, respond);
+                }
+            }
+        });
+    });
+    address
+}
+
+fn answer(says: &Says, mut respond: h2::server::SendResponse<Bytes>) {
+    let head = |status: u16, kind: &str| {
+        let response = Response::builder()
+            .status(status)
+            .header("content-type", kind);
+        response.body(()).unwrap()
+    };
+    match says {
+        Says::Message(message) => {
+            let mut framed = BytesMut::new();
+            framed.put_u8(0);
+            framed.put_u32(message.len() as u32);
+            framed.extend_from_slice(message);
+            let mut body = respond
+                .send_response(head(200, "application/grpc"), false)
+                .unwrap();
+            body.send_data(framed.freeze(), false).unwrap();
+            let mut trailers = HeaderMap::new();
+            trailers.insert("grpc-status", "0".parse().unwrap());
+            body.send_trailers(trailers).unwrap();
+        }
+        Says::Status(code, message) => {
+            let mut response = head(200, "application/grpc");
+            let headers = response.headers_mut();
+            headers.insert("grpc-status", code.to_string().parse().unwrap());
+            headers.insert("grpc-message", message.parse().unwrap());
+            respond.send_response(response, true).unwrap();
+        }
+        Says::Http(status) => {
+            let mut body = respond
+                .send_response(head(*status, "text/html"), false)
+                .unwrap();
+            body.send_data(Bytes::from_static(b"<html>"), true).unwrap();
+        }
+    }
+}
+
+/// The address of one that answers these bytes to the first that it hears, and hangs up.
+pub fn answers(bytes: &[u8]) -> String {
+    let (listener, address) = listen();
+    let bytes = bytes.to_vec();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 512]);
+            let _ = stream.write_all(&bytes);
+        }
+    });
+    address
+}
+
+/// One that is stopped: the kernel accepts in its name.
+pub fn accepts_only() -> TcpListener {
+    listen().0
+}
+
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener, address)
+}

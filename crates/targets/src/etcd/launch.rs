@@ -1,0 +1,69 @@
+//! How an etcd is launched, alone or as a member of a cluster.
+
+use super::server::status;
+use crate::SetupError;
+use crate::address::Address;
+use crate::login::Credentials;
+use crate::program::{Ground, Program, Recipe, Words, free_ports, text};
+
+pub(super) static PROGRAM: Program = Program {
+    file: "etcd",
+    places: &[],
+    package: Some("etcd-server"),
+    launch_ms: 700,
+};
+
+/// One server, as it comes.
+#[derive(Debug)]
+pub struct Launch {
+    /// Its place in the cluster, from 0.
+    number: usize,
+    /// The ports by which its members hear each other; 0 of one that is alone.
+    ports: Vec<u16>,
+}
+
+impl Launch {
+    /// The members of a cluster.
+    ///
+    /// # Errors
+    /// No free ports.
+    pub fn members(count: usize) -> Result<Vec<Launch>, SetupError> {
+        let ports = match count {
+            // Nobody is to be heard: any port.
+            0 | 1 => vec![0],
+            _ => free_ports(count)?,
+        };
+        let member = |number| Launch {
+            number,
+            ports: ports.clone(),
+        };
+        Ok((0..ports.len()).map(member).collect())
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn arguments(&self, ground: &Ground) -> Words {
+        let here = format!("http://{}", ground.address());
+        let heard = |number: usize| format!("http://127.0.0.1:{}", self.ports[number]);
+        let each = (0..self.ports.len()).map(|nth| format!("member{nth}={}", heard(nth)));
+        let all: Vec<String> = each.collect();
+        let peers = heard(self.number);
+        vec![
+            format!("--data-dir={}", text(&ground.directory.join("data"))),
+            format!("--listen-client-urls={here}"),
+            format!("--advertise-client-urls={here}"),
+            format!("--name=member{}", self.number),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster={}", all.join(",")),
+        ]
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        status(&Address::Tcp(ground.address()), &Credentials::default()).map(drop)
+    }
+}
