@@ -107,7 +107,7 @@ table::targets! {
 /// The name among a target's facts of how long a lock lasts that nobody gives up.
 pub const LEASE_FACT: &str = "lease_ns";
 
-/// The name among a target's facts of its server's version, as [`login::version`] has it.
+/// The name among a target's facts of its server's version, as `login::version` has it.
 pub const VERSION_FACT: &str = jostle_model::record::SERVER_VERSION;
 
 /// The name among a target's facts of how much earlier a lease may end, since the server
