@@ -24,7 +24,7 @@ pub struct Daemon {
     own: Credentials,
     names: Names,
     keys: usize,
-    /// Of locks that are kept by leases; None: they belong to their connections.
+    /// The leases of the locks; None: the locks belong to their connections.
     lease_ms: Option<u64>,
 }
 
@@ -142,7 +142,7 @@ struct Leased {
     /// The lease in milliseconds.
     digits: Vec<u8>,
     keeping: Keeping,
-    /// Of each lock, the token of our last grant.
+    /// The token of our last grant of each lock.
     tokens: Vec<u64>,
 }
 

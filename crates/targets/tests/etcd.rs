@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
-use jostle_sys::clock::monotonic;
+mod common;
+
+use common::{block, settles, until};
 use jostle_sys::ledger::Ledger;
 use jostle_targets::etcd::{Etcd, Launch};
 use jostle_targets::{CallError, Launcher, Lock, Mode, Outcome, Setup, Target, VERSION_FACT, Wait};
@@ -10,10 +12,6 @@ use jostle_testbed::etcd::{current_passes, expected_version};
 use jostle_testbed::lock_servers as servers;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
-
-/// Between two looks at the counts.
-const LOOK: Duration = Duration::from_millis(20);
 
 const GRANTED: Result<Outcome, CallError> = Ok(Outcome::Granted);
 
@@ -56,19 +54,6 @@ fn called(address: &str) -> Counts {
     })
 }
 
-fn until(expected: Counts, since: &dyn Fn() -> Counts) {
-    let start = Instant::now();
-    loop {
-        let counted = since();
-        if counted == expected {
-            return;
-        }
-        let late = start.elapsed() > Duration::from_secs(30);
-        assert!(!late, "{CALLS:?}: {counted:?} instead of {expected:?}");
-        std::thread::sleep(LOOK);
-    }
-}
-
 /// Expects these calls for what `work` does; it is given how to look at them meanwhile.
 fn counts(address: &str, expected: Counts, work: impl FnOnce(&dyn Fn() -> Counts)) {
     let before = called(address);
@@ -77,15 +62,7 @@ fn counts(address: &str, expected: Counts, work: impl FnOnce(&dyn Fn() -> Counts
         std::array::from_fn(|call| now[call] - before[call])
     };
     work(&since);
-    until(expected, &since);
-    std::thread::sleep(LOOK);
-    assert_eq!(since(), expected, "{CALLS:?}: more came later");
-}
-
-fn block() -> Wait {
-    Wait::Block {
-        last_resort_ns: monotonic() + 60_000_000_000,
-    }
+    settles(&expected, &since);
 }
 
 #[test]
@@ -118,7 +95,7 @@ fn each_acquisition_makes_as_many_round_trips_as_the_recipe_says() {
                     let granted = two.acquire(0, Mode::Exclusive, block());
                     granted.map(|_| two.release(0, Mode::Exclusive))
                 });
-                until([1, 1, 1, 0], since);
+                until(&[1, 1, 1, 0], since);
                 one.release(0, Mode::Exclusive).unwrap();
                 assert_eq!(waiter.join().unwrap(), Ok(Ok(())));
             });

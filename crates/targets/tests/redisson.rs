@@ -75,7 +75,7 @@ fn a_waiter_is_woken_by_the_release_with_as_many_commands_as_the_recipe_says() {
         let counted = ["evalsha", "subscribe", "publish", "unsubscribe"];
         let counted = counted.map(|command| count(&mut server, command));
         assert_eq!(counted, [3 + 3, 1, 2, 1]);
-        // Of each release the lock, by the script, and the latch, which nobody waits for.
+        // Each release removes the lock, by the script, and the latch, which nobody waits for.
         wait_for(|| count(&mut server, "del") == 2 + 2);
         let latches = server.ask(&[
             b"EVAL",

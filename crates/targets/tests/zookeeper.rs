@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
+mod common;
+
+use common::{block, settles, until};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
 use jostle_targets::stepped::SteppedLock;
@@ -15,9 +18,6 @@ use std::net::TcpStream;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-/// Between two looks at the counts.
-const LOOK: Duration = Duration::from_millis(20);
 
 const GRANTED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Granted);
 
@@ -68,10 +68,7 @@ impl Server {
                 .map(|side| packets[side] - before[side] - questions * (before[side] - first[side]))
         };
         work(&since);
-        // The server counts an answer when it has sent it, and the client may be faster.
-        until(expected, &since);
-        std::thread::sleep(LOOK);
-        assert_eq!(since(), expected, "more came later");
+        settles(&expected, &since);
     }
 
     fn prepare(&self, ledger: &Ledger) -> Zookeeper {
@@ -82,25 +79,6 @@ impl Server {
             ..servers::setup(ledger, 3)
         };
         Zookeeper::prepare(&setup).unwrap()
-    }
-}
-
-fn until(expected: [i64; 2], since: &dyn Fn() -> [i64; 2]) {
-    let start = Instant::now();
-    loop {
-        let counted = since();
-        if counted == expected {
-            return;
-        }
-        let late = start.elapsed() > Duration::from_secs(30);
-        assert!(!late, "{counted:?} instead of {expected:?}");
-        std::thread::sleep(LOOK);
-    }
-}
-
-fn block() -> Wait {
-    Wait::Block {
-        last_resort_ns: monotonic() + 60_000_000_000,
     }
 }
 
@@ -139,7 +117,7 @@ fn each_acquisition_makes_as_many_round_trips_as_the_recipe_says() {
                 let granted = acquire(&mut two, block());
                 granted.map(|_| two.release(0, Mode::Exclusive))
             });
-            until([3, 3], since);
+            until(&[3, 3], since);
             one.release(0, Mode::Exclusive).unwrap();
             assert_eq!(waiter.join().unwrap(), Ok(Ok(())));
         });

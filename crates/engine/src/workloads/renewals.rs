@@ -78,8 +78,8 @@ pub struct Renewals<'a> {
 }
 
 impl<'a> Renewals<'a> {
-    /// Of so many locks from the first on, which are kept as the handle says. `kept`:
-    /// whether the run keeps them at all.
+    /// The renewals of so many locks from the first one on, as the handle says that they are
+    /// kept. `kept`: whether the run keeps them at all.
     pub fn new(
         page: Page<'a>,
         lock: &impl Lock,
@@ -380,7 +380,7 @@ mod tests {
         renewals
     }
 
-    /// Of a lease that outlives every test, renewed without a pause.
+    /// A lease that outlives every test, renewed without a pause.
     const LONG: Keeping = Keeping {
         every_ns: 0,
         ..Keeping::each("RENEW", 1_000 * SECOND)

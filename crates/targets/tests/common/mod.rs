@@ -9,7 +9,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_targets::{Entry, Outcome, Setup, SetupError, TABLE, Target, Wait};
 use jostle_testbed::lock_servers as servers;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a test may choose.
 #[derive(Clone)]
@@ -111,4 +111,29 @@ pub fn contends_in_one_process(entry: &Entry) -> bool {
     // The locks of POSIX belong to the process; what `sysv-undo` forbids
     // threads is the undoing alone. What only answers lets everybody in, always.
     entry.lock.excludes && !["posix", "echo", "echo+unix", "echo+pipe"].contains(&entry.name)
+}
+
+/// Between two looks at what a server counts.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits until a server's count is this: it counts what it has done already, so that a
+/// client may be faster.
+pub fn until<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
+    let start = Instant::now();
+    loop {
+        let found = counted();
+        if found == *expected {
+            return;
+        }
+        let late = start.elapsed() > Duration::from_secs(30);
+        assert!(!late, "{found:?} instead of {expected:?}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The same, and expects that no more comes.
+pub fn settles<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
+    until(expected, counted);
+    std::thread::sleep(LOOK);
+    assert_eq!(counted(), *expected, "more came later");
 }

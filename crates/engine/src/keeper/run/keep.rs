@@ -23,7 +23,8 @@ pub struct Keep {
     /// What the workers had counted at both ends.
     counted: [Counted; 2],
     connections: Option<u64>,
-    /// Of the server: before the first lock, and with all of them held for this time.
+    /// The memory of the server before the first lock, and at the end of the time for which
+    /// all of them were held.
     memory_bytes: Option<(u64, u64)>,
 }
 
