@@ -4,12 +4,14 @@
 use crate::checks::CHECKS;
 use crate::closing::targets;
 use crate::fairness::{DispersionTest, dispersion_test};
+use crate::intervals::median;
+use crate::kept;
 use crate::numbers;
 use crate::ratio::{Outcome, Ratio, by_block};
 use crate::summary::PointSummary;
 use jostle_model::Plan;
 use jostle_model::plan::Range;
-use jostle_model::record::{PerWorker, Reason};
+use jostle_model::record::{PerWorker, Point, Reason};
 
 /// Probability under which a lottery is ruled out.
 const P: f64 = 0.01;
@@ -101,8 +103,33 @@ fn sentence(plan: &Plan, points: &[&PointSummary<'_>]) -> Option<String> {
         text.push_str("; ");
         text.push_str(&growth);
     }
+    if let Some(waiting) = waiting(many) {
+        text.push_str("; ");
+        text.push_str(&waiting);
+    }
     text.push('.');
     Some(text)
+}
+
+/// `a waiting lock costs 12.0 round trips and 240 us of server CPU a minute (with 999
+/// waiting)`, where hardly anything else happened.
+fn waiting(point: &PointSummary<'_>) -> Option<String> {
+    let over_runs = |figure: fn(&Point) -> Option<f64>| {
+        let values: Vec<f64> = point.runs.iter().filter_map(|run| figure(run)).collect();
+        median(&values)
+    };
+    let workers = over_runs(Point::waiting)?;
+    let asked = over_runs(Point::waiting_round_trips_per_minute);
+    let asked = asked.map(|times| format!("{} round trips", kept::number(times)));
+    let used = over_runs(Point::waiting_server_cpu_us_per_minute);
+    let used = used.map(|us| format!("{} of server CPU", kept::time(us * 1e3)));
+    let costs: Vec<String> = asked.into_iter().chain(used).collect();
+    (!costs.is_empty()).then(|| {
+        format!(
+            "a waiting lock costs {} a minute (with {workers:.0} waiting)",
+            costs.join(" and ")
+        )
+    })
 }
 
 fn join(first: &Clause, second: &Clause) -> String {
@@ -317,6 +344,40 @@ mod tests {
         counts.iter_mut().for_each(|n| *n += 1);
         counts.resize(workers, 0);
         counts
+    }
+
+    #[test]
+    fn what_a_waiting_lock_costs_is_told_where_little_else_happened() {
+        use jostle_model::record::{Distribution, Server, ServerTraffic};
+        let said = |held_ns: f64| {
+            let mut made = made(6).with("etcd", 2.0, 40.0, &queue(1_001, 1));
+            for point in &mut made.points {
+                point.hold_ns = Some(Distribution {
+                    mean: held_ns,
+                    ..Distribution::default()
+                });
+                point.server = Some(Server {
+                    cpu_us_per_operation: Some(5_000.0),
+                    ..Server::default()
+                });
+                point.traffic = Some(ServerTraffic {
+                    grants: 120,
+                    round_trips: 60_000,
+                    ..ServerTraffic::default()
+                });
+            }
+            made.says("etcd")
+        };
+        let text = said(5e8);
+        assert!(
+            text.contains("; a waiting lock costs 60.")
+                && text.contains("round trips and 60")
+                && text.contains("us of server CPU a minute (with 1000 waiting)."),
+            "{text}"
+        );
+        // So long a hold of so many locks: hardly anybody waited.
+        let text = said(4e11);
+        assert!(!text.contains("waiting lock"), "{text}");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn lateness(kept: &KeptSummary) -> Option<String> {
 }
 
 /// Three digits.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value {
         v if v < 10.0 => format!("{v:.2}"),
         v if v < 100.0 => format!("{v:.1}"),

@@ -18,6 +18,7 @@ mod point;
 mod recovery;
 mod spread;
 mod verdict;
+mod waiting;
 
 pub use accounts::{Accounts, Latencies, Neighbour};
 pub use at::At;

@@ -372,6 +372,25 @@ fn costs() -> Vec<Figure> {
         Figure::new("null_cpu", "us_per_operation", Interval, |run| {
             run.null.as_ref().map(|null| null.cpu_us_per_operation)
         }),
+        Figure::new("waiting", "", Interval, Point::waiting),
+        Figure::new(
+            "waiting_round_trips",
+            "per_waiting_minute",
+            Interval,
+            Point::waiting_round_trips_per_minute,
+        ),
+        Figure::new(
+            "waiting_cpu",
+            "us_per_waiting_minute",
+            Interval,
+            Point::waiting_cpu_us_per_minute,
+        ),
+        Figure::new(
+            "waiting_server_cpu",
+            "us_per_waiting_minute",
+            Interval,
+            Point::waiting_server_cpu_us_per_minute,
+        ),
         Figure::new("context_switches", "", Sum, |run| {
             run.context_switches.map(|n| n as f64)
         }),
