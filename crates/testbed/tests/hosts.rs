@@ -53,19 +53,29 @@ print(there - start, time.monotonic() - there)";
 
 #[test]
 fn mpirun_starts_a_rank_on_each_host_with_a_name_and_a_clock_of_its_own() {
-    const RANK: &str = "import socket, time\n\
-        print(socket.gethostname(), time.clock_gettime_ns(time.CLOCK_MONOTONIC), flush=True)";
+    // Each writes to a file of its own: mpirun mixes what ranks print at the same time.
+    const RANK: &str = "import socket, sys, time\n\
+        with open(f'{sys.argv[1]}/{socket.gethostname()}', 'x') as file:\n  \
+        file.write(str(time.clock_gettime_ns(time.CLOCK_MONOTONIC)))";
     let hosts = Hosts::for_test(3).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let now_ns = || i64::try_from(jostle_sys::clock::monotonic()).unwrap();
     let before = now_ns();
-    let text = said(hosts.mpirun().args(["-n", "3", "python3", "-c", RANK]));
+    let mut ranks = hosts.mpirun();
+    ranks.args(["-n", "3", "python3", "-c", RANK]);
+    said(ranks.arg(folder.path()));
     let after = now_ns();
-    let mut seen: Vec<&str> = Vec::new();
-    for line in text.lines() {
-        let (name, clock) = line.split_once(' ').unwrap();
-        let member = hosts.member(name).unwrap();
+    let mut seen: Vec<String> = Vec::new();
+    for entry in folder.path().read_dir().unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let clock = std::fs::read_to_string(entry.path()).unwrap();
+        let member = hosts.member(&name).unwrap();
         let here = clock.parse::<i64>().unwrap() - member.shift_ns;
-        assert!((before..after).contains(&here), "{before} {line} {after}");
+        assert!(
+            (before..after).contains(&here),
+            "{before} {name} {clock} {after}"
+        );
         // Another host's shift, or none, would be far out of these bounds.
         assert!(member.shift_ns.unsigned_abs() > 1_000_000_000);
         seen.push(name);
