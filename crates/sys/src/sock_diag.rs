@@ -30,6 +30,18 @@ pub struct Tcp {
     pub unsent: u32,
     /// What it has carried so far; absent of a listener and of one in TIME_WAIT.
     pub carried: Option<Carried>,
+    /// By which the kernel finds it again.
+    pub id: Id,
+}
+
+/// Its address family, and struct inet_diag_sockid: ports, addresses, interface, cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Id(u8, [u8; ID]);
+
+impl Default for Id {
+    fn default() -> Id {
+        Id(0, [0; ID])
+    }
 }
 
 /// What a connection has carried since it was opened.
@@ -49,6 +61,8 @@ pub struct Carried {
 pub const ESTABLISHED: u8 = 1;
 /// A socket that accepts.
 pub const LISTEN: u8 = 10;
+/// A connection that is closed, whose ports are not free yet.
+const TIME_WAIT: u8 = 6;
 
 /// Which sockets are asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,14 +86,23 @@ pub struct SockDiag {
 
 const HEADER: usize = 16;
 const MESSAGE: usize = 72;
+const ID: usize = 48;
 const REQUEST: usize = HEADER + 60;
+/// With struct inet_diag_req_v2.
+const ONE: usize = HEADER + 8 + ID;
 /// NLMSG_ERROR and NLMSG_DONE (include/uapi/linux/netlink.h).
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 /// TCPDIAG_GETSOCK, INET_DIAG_INFO (inet_diag.h). The newer request, by family, walks the
 /// kernel's table of all sockets once for IPv4 and once more for IPv6.
 const OF_TCP: u16 = 18;
+/// SOCK_DIAG_BY_FAMILY, which finds one socket without a walk.
+const BY_FAMILY: u16 = 20;
 const INFO: u16 = 2;
+/// Questions in one message: their answers together fit the socket's buffer.
+const AT_ONCE: usize = 32;
+/// NLM_F_REQUEST.
+const ONLY: u16 = 1;
 /// NLM_F_REQUEST | NLM_F_DUMP.
 const DUMP: u16 = 0x301;
 
@@ -107,13 +130,41 @@ impl SockDiag {
     /// The system's.
     pub fn tcp(&mut self, wanted: Wanted) -> io::Result<Vec<Tcp>> {
         let mut found = Vec::new();
-        let kernel = SocketAddrNetlink::new(0, 0);
-        rustix::net::sendto(&self.fd, &request(wanted), SendFlags::empty(), &kernel)?;
+        self.ask(&request(wanted))?;
         while !self.next(&mut found)? {}
         Ok(found)
     }
 
-    /// Reads one answer; true after the last one.
+    /// These sockets as they are now, with what they have carried; those that are closed are
+    /// left out. Each is found by its ports and addresses, where [`SockDiag::tcp`] walks all
+    /// sockets of the kernel, those in TIME_WAIT too.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn again(&mut self, known: &[Tcp]) -> io::Result<Vec<Tcp>> {
+        let mut found = Vec::with_capacity(known.len());
+        for some in known.chunks(AT_ONCE) {
+            let questions: Vec<u8> = some.iter().flat_map(|socket| about(socket.id)).collect();
+            self.ask(&questions)?;
+            for _ in some {
+                match self.next(&mut found) {
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => return Err(error),
+                    Ok(_) => {}
+                }
+            }
+        }
+        found.retain(|socket| socket.state != TIME_WAIT);
+        Ok(found)
+    }
+
+    fn ask(&self, questions: &[u8]) -> io::Result<()> {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::sendto(&self.fd, questions, SendFlags::empty(), &kernel)?;
+        Ok(())
+    }
+
+    /// Reads one answer; true after the last one of a walk.
     fn next(&mut self, found: &mut Vec<Tcp>) -> io::Result<bool> {
         let read = rustix::io::retry_on_intr(|| {
             rustix::net::recv(&self.fd, self.answer.as_mut_slice(), RecvFlags::empty())
@@ -141,8 +192,8 @@ impl SockDiag {
 
 /// struct nlmsghdr and struct inet_diag_req, of which the kernel reads no family.
 fn request(wanted: Wanted) -> [u8; REQUEST] {
-    let connections: u32 = 0b11_1111_1110; // ESTABLISHED to LAST_ACK, TIME_WAIT (6) apart
-    let states = connections & !(1 << 6) | u32::from(wanted.listeners) << LISTEN;
+    let connections: u32 = 0b11_1111_1110; // ESTABLISHED to LAST_ACK
+    let states = connections & !(1 << TIME_WAIT) | u32::from(wanted.listeners) << LISTEN;
     let extensions = u8::from(wanted.carried) << (INFO - 1);
     let mut bytes = [0; REQUEST];
     bytes[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
@@ -156,6 +207,25 @@ fn request(wanted: Wanted) -> [u8; REQUEST] {
     bytes
 }
 
+/// struct nlmsghdr and struct inet_diag_req_v2.
+fn about(Id(family, id): Id) -> [u8; ONE] {
+    let mut bytes = [0; ONE];
+    bytes[0..4].copy_from_slice(&(ONE as u32).to_ne_bytes());
+    bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&ONLY.to_ne_bytes());
+    bytes[16] = family;
+    bytes[17] = libc::IPPROTO_TCP as u8;
+    bytes[18] = 1 << (INFO - 1);
+    bytes[20..24].copy_from_slice(&u32::MAX.to_ne_bytes());
+    bytes[24..].copy_from_slice(&id);
+    bytes
+}
+
+/// Closed, or its addresses are another connection's now.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESTALE))
+}
+
 /// struct inet_diag_msg and its attributes.
 fn socket(message: &[u8]) -> Option<Tcp> {
     let port = |at: usize| {
@@ -163,6 +233,7 @@ fn socket(message: &[u8]) -> Option<Tcp> {
             message.get(at..at + 2)?.try_into().ok()?,
         ))
     };
+    let id: [u8; ID] = message.get(4..4 + ID)?.try_into().ok()?;
     let family = i32::from(*message.first()?);
     let other = message.get(24..40)?;
     let mut socket = Tcp {
@@ -175,6 +246,7 @@ fn socket(message: &[u8]) -> Option<Tcp> {
         unread: u32_at(message, 56)?,
         unsent: u32_at(message, 60)?,
         carried: None,
+        id: Id(family as u8, id),
     };
     let mut rest = message.get(MESSAGE..)?;
     while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
@@ -267,6 +339,40 @@ mod tests {
             assert_eq!(ends[0].own_port, client.local_addr().unwrap().port());
             assert!(ends[0].carried.unwrap().segments >= 2);
             assert_ne!(ends[0].cookie, server.cookie);
+        }
+    }
+
+    #[test]
+    fn sockets_are_found_again_until_they_are_closed() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue; // without IPv6
+            };
+            let port = listener.local_addr().unwrap().port();
+            // More than one message asks for.
+            let mut clients: Vec<TcpStream> = (0..40)
+                .map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap())
+                .collect();
+            let mut diag = SockDiag::open().unwrap();
+            let mut known = of(&mut diag, port, 0);
+            known.extend(of(&mut diag, 0, port));
+            assert_eq!(known.len(), 81);
+            // What the segments' acknowledgements changed is in both answers.
+            assert_eq!(diag.again(&known).unwrap(), known);
+            assert_eq!(diag.again(&[]).unwrap(), []);
+            clients[7].write_all(&[7; 1000]).unwrap();
+            let unread = |socket: &Tcp| socket.own_port == port && socket.unread == 1000;
+            let again = diag.again(&known).unwrap();
+            assert_eq!(again.iter().filter(|socket| unread(socket)).count(), 1);
+            // Reset, so that neither end stays in TIME_WAIT.
+            rustix::net::sockopt::set_socket_linger(&clients[0], Some(std::time::Duration::ZERO))
+                .unwrap();
+            clients.remove(0);
+            let again = diag.again(&known).unwrap();
+            assert!((79..=80).contains(&again.len()), "{}", again.len());
+            drop((clients, listener));
+            let again = diag.again(&known).unwrap();
+            assert!(again.iter().all(|socket| socket.state != LISTEN));
         }
     }
 

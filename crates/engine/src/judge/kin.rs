@@ -42,8 +42,9 @@ pub struct Kin {
     pub members: BTreeMap<u32, Member>,
     /// Name and CPU time of other processes that have ended.
     ended: BTreeMap<u32, (String, u64)>,
-    command: u32,
-    tool: [u32; 2],
+    /// None until it is started: what is there before is nobody's of ours.
+    command: Option<u32>,
+    tool: BTreeSet<u32>,
     server: BTreeSet<u32>,
 }
 
@@ -54,25 +55,35 @@ const NOTABLE_NS: u64 = 1_000_000;
 const REMEMBERED: usize = 256;
 
 impl Kin {
-    /// Looks around for the first time. `guard`: jostle's other process.
-    pub fn new(command: u32, guard: u32) -> Kin {
-        let mut kin = Kin {
-            command,
-            tool: [std::process::id(), guard],
-            ..Kin::default()
-        };
+    /// Looks around for the first time, before the command is started: this takes longer
+    /// than most looks, and is no part of its run.
+    pub fn new() -> Kin {
+        let mut kin = Kin::default();
         kin.look(true);
         kin
     }
 
+    /// Names the command, once it was started, and jostle's other process.
+    pub fn follow(&mut self, command: u32, guard: u32) {
+        self.command = Some(command);
+        self.tool = [std::process::id(), guard].into();
+        for pid in [guard, command] {
+            if !self.members.contains_key(&pid) {
+                self.add(pid, false);
+            }
+        }
+        self.reckon();
+    }
+
     /// Names the server's processes, once they are known.
     pub fn serve(&mut self, roots: &[u32]) {
-        let command = self.command;
-        let tool = self.tool;
-        let roots = roots
-            .iter()
-            .filter(|pid| **pid != command && !tool.contains(pid));
+        let is_ours = |pid: &&u32| Some(**pid) == self.command || self.tool.contains(pid);
+        let roots = roots.iter().filter(|pid| !is_ours(pid));
         self.server.extend(roots);
+        self.reckon();
+    }
+
+    fn reckon(&mut self) {
         let pids: Vec<u32> = self.members.keys().copied().collect();
         for pid in pids {
             let whose = self.whose(pid);
@@ -164,7 +175,7 @@ impl Kin {
         const GENERATIONS: usize = 64;
         let mut at = pid;
         for _ in 0..GENERATIONS {
-            if at == self.command {
+            if Some(at) == self.command {
                 return Whose::Generator;
             }
             if self.server.contains(&at) {
@@ -235,7 +246,8 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let two = children();
-        let mut kin = Kin::new(shell.id(), 0);
+        let mut kin = Kin::new();
+        kin.follow(shell.id(), 0);
         assert_eq!(kin.of(Whose::Generator).len(), 3, "{two:?}");
         // Other tests of this process have children too.
         assert!(kin.of(Whose::Tool).contains(&std::process::id()));

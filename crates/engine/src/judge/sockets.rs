@@ -2,7 +2,7 @@
 //! what the command connects to, then queues and what was carried in each interval.
 
 use jostle_model::judged::Traffic;
-use jostle_sys::limits::net::{self, Net, Reuse};
+use jostle_sys::limits::net::{self, Net, Opened, Reuse};
 use jostle_sys::sock_diag::{Carried, LISTEN, SockDiag, Tcp, Wanted};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 /// Sockets that are asked for all at once, where there are no more: each question walks the
 /// kernel's whole table, sockets in TIME_WAIT included.
 const FEW: usize = 1_000;
+
+/// Connections of which each is asked for by its addresses, as long as no other is opened:
+/// some microseconds each, where a walk takes milliseconds beside sockets in TIME_WAIT.
+const KNOWN: usize = 256;
 
 /// After which a port in TIME_WAIT may be taken again, where that may be: the kernel counts
 /// in whole seconds, and wants more than one.
@@ -25,7 +29,7 @@ pub struct Sockets {
     ports: u64,
     /// By cookie, what each connection had carried at the latest look.
     carried: HashMap<u64, Carried>,
-    opened: u64,
+    opened: Opened,
     reuse: Reuse,
     /// Connections that were opened lately, by interval.
     lately: VecDeque<(Instant, u64)>,
@@ -33,6 +37,8 @@ pub struct Sockets {
     is_loopback: bool,
     /// Whether this namespace has few sockets, as of the latest look at all of them.
     are_few: bool,
+    /// Sockets of both sides, as long as these are all.
+    known: Option<Vec<Tcp>>,
     columns: Traffic,
     intervals: usize,
 }
@@ -51,11 +57,12 @@ impl Sockets {
             port: port.map(|port| (port, true)),
             ports: ports.saturating_sub(net.reserved),
             carried: HashMap::new(),
-            opened: net::opened().unwrap_or(0),
+            opened: Opened::read().unwrap_or_default(),
             reuse: Reuse::read(),
             lately: VecDeque::new(),
             is_loopback: false,
             are_few: false,
+            known: None,
             columns: Traffic::default(),
             intervals: 0,
         };
@@ -89,7 +96,13 @@ impl Sockets {
 
     /// At the end of an interval.
     pub fn look(&mut self) {
-        let (clients, servers) = self.both();
+        // Read before the sockets: what is opened in between counts at the next look.
+        let opened = Opened::read();
+        let are_known = opened == Some(self.opened);
+        let opened = opened.unwrap_or(self.opened);
+        let newly = opened.active.saturating_sub(self.opened.active);
+        self.opened = opened;
+        let (clients, servers) = self.both(are_known);
         let mut carried = HashMap::with_capacity(clients.len());
         let (mut bytes, mut segments, mut again) = (0, 0, 0);
         for socket in clients.iter().chain(&servers) {
@@ -109,9 +122,6 @@ impl Sockets {
             }
         }
         self.carried = carried;
-        let opened = net::opened().unwrap_or(self.opened);
-        let newly = opened.saturating_sub(self.opened);
-        self.opened = opened;
         let time_wait = net::time_wait().unwrap_or(0);
         if let Some(client) = clients.first() {
             self.is_loopback = client.is_loopback;
@@ -179,14 +189,33 @@ impl Sockets {
         }
     }
 
-    /// Sockets of clients, and of the server.
-    fn both(&mut self) -> (Vec<Tcp>, Vec<Tcp>) {
+    /// Sockets of clients, and of the server. `are_known`: no connection was opened since
+    /// the latest look.
+    fn both(&mut self, are_known: bool) -> (Vec<Tcp>, Vec<Tcp>) {
         let Some((port, local)) = self.port else {
             return Default::default();
         };
-        if local && self.are_few {
-            return self.at_once(port);
+        let known = self.known.take().filter(|_| are_known);
+        let (clients, servers) = match known.and_then(|known| self.again(&known)) {
+            Some(all) => all.into_iter().partition(|socket| socket.own_port != port),
+            None if local && self.are_few => self.at_once(port),
+            None => self.each(port, local),
+        };
+        if clients.len() + servers.len() <= KNOWN {
+            self.known = Some(clients.iter().chain(&servers).cloned().collect());
         }
+        (clients, servers)
+    }
+
+    /// None where a listener is not found by its address: others may share it.
+    fn again(&mut self, known: &[Tcp]) -> Option<Vec<Tcp>> {
+        let listeners = |of: &[Tcp]| of.iter().filter(|socket| socket.state == LISTEN).count();
+        let again = self.diag.again(known).ok()?;
+        (listeners(&again) == listeners(known)).then_some(again)
+    }
+
+    /// By a question for each side.
+    fn each(&mut self, port: u16, local: bool) -> (Vec<Tcp>, Vec<Tcp>) {
         let clients = Wanted {
             other_port: port,
             carried: true,
@@ -319,16 +348,21 @@ mod tests {
         client.write_all(&[1; 500]).unwrap();
         server.read_exact(&mut [0; 300]).unwrap();
         sockets.look();
-        // Once by its port, once among all sockets.
-        sockets.are_few = true;
-        client.write_all(&[1; 70]).unwrap();
-        server.read_exact(&mut [0; 50]).unwrap();
-        sockets.look();
+        let mut later = |sockets: &mut Sockets| {
+            client.write_all(&[1; 70]).unwrap();
+            server.read_exact(&mut [0; 50]).unwrap();
+            sockets.look();
+        };
+        // By their addresses, unless another test has opened a connection.
+        later(&mut sockets);
+        // Among all sockets.
+        (sockets.are_few, sockets.known) = (true, None);
+        later(&mut sockets);
         let traffic = sockets.into_columns().unwrap();
-        assert_eq!(traffic.connections, [3.0, 3.0]);
-        assert_eq!(traffic.bytes, [500.0, 70.0]);
-        assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0]));
-        assert_eq!(traffic.generator_unread_bytes, [0.0, 0.0]);
+        assert_eq!(traffic.connections, [3.0, 3.0, 3.0]);
+        assert_eq!(traffic.bytes, [500.0, 70.0, 70.0]);
+        assert_eq!(traffic.server_unread_bytes, Some(vec![200.0, 220.0, 240.0]));
+        assert_eq!(traffic.generator_unread_bytes, [0.0, 0.0, 0.0]);
         assert!(traffic.backlog_limit > Some(0) && traffic.ports > 0);
     }
 }

@@ -83,9 +83,24 @@ impl Reuse {
     }
 }
 
-/// TCP connections that were opened from this network namespace since it exists.
-pub fn opened() -> Option<u64> {
-    column(&slurp("/proc/net/snmp")?, "Tcp:", "ActiveOpens")
+/// TCP connections that this network namespace has had since it exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Opened from here.
+    pub active: u64,
+    /// Opened by others.
+    pub passive: u64,
+}
+
+impl Opened {
+    /// None where /proc does not tell.
+    pub fn read() -> Option<Opened> {
+        let text = slurp("/proc/net/snmp")?;
+        Some(Opened {
+            active: column(&text, "Tcp:", "ActiveOpens")?,
+            passive: column(&text, "Tcp:", "PassiveOpens")?,
+        })
+    }
 }
 
 /// A column of a table with a line of names and one of numbers under the same first word.
@@ -269,7 +284,7 @@ mod tests {
         let text = "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin MaxConn ActiveOpens\nTcp: 200 -1 77\n";
         assert_eq!(column(text, "Tcp:", "ActiveOpens"), Some(77));
         assert_eq!(column(text, "Tcp:", "NoSuch"), None);
-        assert!(opened().is_some() && time_wait().is_some());
+        assert!(Opened::read().is_some() && time_wait().is_some());
     }
 
     #[test]

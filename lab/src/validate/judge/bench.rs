@@ -12,7 +12,8 @@ use jostle_model::record::Record;
 use jostle_sys::ledger::Ledger;
 use jostle_sys::limits::cpu_group::CpuGroup;
 use jostle_testbed::leash::Leash;
-use jostle_testbed::servers::{Placed, Running};
+use jostle_testbed::running::Running;
+use jostle_testbed::servers::{self, Placed};
 use jostle_testbed::{packages, shell};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub struct Bench {
     /// The generators', and the servers'.
     cpus: [usize; 2],
     groups: [CpuGroup; 2],
-    servers: Vec<Running>,
+    servers: Vec<servers::Running>,
     ledger: Ledger,
     directory: tempfile::TempDir,
 }
@@ -152,23 +153,46 @@ impl Bench {
         let before = stopped();
         let beside = planted.map(|(planted, usual)| self.plant(planted, usual));
         let beside = beside.transpose()?;
-        let part = self.directory.path().join("part.jsonl");
         let mut command = program::call(Path::new("timeout"));
         command
             .args(["-s", "INT", &LONGEST_S.to_string()])
             .arg(&self.jostle)
-            .args(["judge", "--quiet", "--overwrite", "-o"])
-            .arg(&part)
-            .arg("--")
-            .args(self.line(generator, amount)?);
+            .args(self.judge(generator, amount)?);
         // 3: the generator was the limit.
         let printed = printed(&mut command, &[0, 3])?;
         Ok(Ran {
             per_s: generator.figure(&printed, amount)?,
-            watched: read(&part)?,
+            watched: read(&self.part())?,
             hog: beside.and_then(|beside| beside.hog),
             stopped: stopped() - before,
         })
+    }
+
+    /// The same, left alone and not waited for.
+    pub fn begin(&self, generator: Generator, amount: Amount) -> anyhow::Result<Running> {
+        let mut command = program::call(&self.jostle);
+        command
+            .args(self.judge(generator, amount)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let started = command.spawn();
+        let started =
+            started.with_context(|| format!("cannot run `{}`", shell::typed(&command)))?;
+        Ok(Running(started))
+    }
+
+    fn part(&self) -> PathBuf {
+        self.directory.path().join("part.jsonl")
+    }
+
+    /// jostle's arguments.
+    fn judge(&self, generator: Generator, amount: Amount) -> anyhow::Result<Vec<String>> {
+        let mut words = ["judge", "--quiet", "--overwrite", "-o"]
+            .map(str::to_owned)
+            .to_vec();
+        words.extend([self.part().display().to_string(), "--".to_owned()]);
+        words.extend(self.line(generator, amount)?);
+        Ok(words)
     }
 
     fn limit(&self, side: Side, cpus: f64) -> anyhow::Result<()> {
