@@ -53,8 +53,8 @@ pub static CHECK: Check = Check {
     fooled_by: "a machine that stands still for as long; a lock whose waiters poll less often \
                 than it is free (SUSPECT)",
     advice: "look for a wake-up that is lost (a private futex among processes, a waiter that \
-             sleeps after the release it should have seen), or a lock that is not freed by its \
-             release",
+             sleeps after the release it should have seen), for a lock that is not freed by its \
+             release, or at what a busy server does instead",
     words: seen,
     judge,
 };
@@ -73,8 +73,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
             limit: Some(LEAST_SLICES as f64 / 10.0),
             seen: Some(format!(
                 "the lock stood still: none of {workers} workers was let in for the last {:.2} of \
-                 {window_s:.2} s; a wake-up was lost, or a release did not free the lock",
-                worst * window_s
+                 {window_s:.2} s; {}",
+                worst * window_s,
+                why_still(evidence)
             )),
             ..Found::default()
         };
@@ -100,6 +101,21 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 
 /// The share of the window at its end in which nobody was let in; None where that has
 /// another cause than the lock.
+/// A server that works while it grants nothing does something else.
+fn why_still(evidence: &Evidence<'_>) -> String {
+    /// CPUs' worth of time.
+    const WORKS: f64 = 0.5;
+    let accounts = evidence.runs.iter().filter_map(|run| run.accounts.as_ref());
+    let used = accounts.filter_map(|a| Some(a.server_s? / a.between_s));
+    match median(&used.collect::<Vec<f64>>()) {
+        Some(cpus) if cpus >= WORKS => format!(
+            "its server used {cpus:.2} CPUs meanwhile: look at what it does with so many waiters \
+             (perf top)"
+        ),
+        _ => "a wake-up was lost, or a release did not free the lock".to_owned(),
+    }
+}
+
 fn still(run: &Point, plan: &Plan) -> Option<f64> {
     let slices = &run.series;
     let counted: u64 = slices.iter().map(|s| s.operations).sum();
@@ -203,7 +219,7 @@ fn free(run: &Point, workers: u64, wake_up_ns: f64) -> Option<Free> {
 mod tests {
     use super::CHECK;
     use crate::fixtures::{distribution, experiment, judge, judge_in, point, slices};
-    use jostle_model::record::{Is, Point, Waits};
+    use jostle_model::record::{Accounts, Is, Point, Waits};
     use jostle_model::{Busy, List, Nanos, Plan};
 
     /// Ten workers, of which nobody is let in for the last tenths of 5 s.
@@ -225,6 +241,24 @@ mod tests {
         let text = judge(&CHECK, &[stopped(7)]).unwrap().text;
         let part = "none of 10 workers was let in for the last 3.50 of 5.00 s";
         assert!(text.contains(part), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_works_meanwhile_is_named() {
+        for (server_s, expected) in [
+            (None, "a wake-up was lost, or"),
+            (Some(2.4), "a wake-up was lost, or"),
+            (Some(7.5), "its server used 1.50 CPUs meanwhile"),
+        ] {
+            let mut point = stopped(7);
+            point.accounts = Some(Box::new(Accounts {
+                between_s: 5.0,
+                server_s,
+                ..Accounts::default()
+            }));
+            let text = judge(&CHECK, &[point]).unwrap().text;
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]
