@@ -217,6 +217,8 @@ impl Recipe for Launch {
             "--skip-name-resolve".to_owned(),
             format!("--port={}", ground.port),
             format!("--max-connections={}", self.connections),
+            // All workers connect at once; the server's own number is a quarter of theirs.
+            format!("--back-log={}", self.connections.min(65_535)),
             format!("--datadir={}", here("data")),
             format!("--socket={}", here("socket")),
             format!("--pid-file={}", here("pid")),
