@@ -4,9 +4,11 @@
 //! Not for owners: a socket's inode leads to its process through /proc/PID/fd.
 
 use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// A TCP socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,6 +86,9 @@ pub struct SockDiag {
     answer: Vec<u8>,
 }
 
+/// After which an answer does not come any more.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 const HEADER: usize = 16;
 const MESSAGE: usize = 72;
 const ID: usize = 48;
@@ -118,6 +123,8 @@ impl SockDiag {
             SocketFlags::CLOEXEC,
             Some(netlink::SOCK_DIAG),
         )?;
+        // An answer is there when it was asked for, unless the kernel had no room for it.
+        rustix::net::sockopt::set_socket_timeout(&fd, Timeout::Recv, Some(PATIENCE))?;
         Ok(SockDiag {
             fd,
             answer: vec![0; 64 << 10],
@@ -149,7 +156,11 @@ impl SockDiag {
             for _ in some {
                 match self.next(&mut found) {
                     Err(error) if is_gone(&error) => {}
-                    Err(error) => return Err(error),
+                    Err(error) => {
+                        // What it says yet would be taken for the answer to the next question.
+                        *self = SockDiag::open()?;
+                        return Err(error);
+                    }
                     Ok(_) => {}
                 }
             }

@@ -42,7 +42,7 @@ pub struct Kin {
     pub members: BTreeMap<u32, Member>,
     /// Name and CPU time of other processes that have ended.
     ended: BTreeMap<u32, (String, u64)>,
-    /// None until it is started: what is there before is nobody's of ours.
+    /// None until it is started.
     command: Option<u32>,
     tool: BTreeSet<u32>,
     server: BTreeSet<u32>,
@@ -83,6 +83,7 @@ impl Kin {
         self.reckon();
     }
 
+    /// Decides anew whose each process is.
     fn reckon(&mut self) {
         let pids: Vec<u32> = self.members.keys().copied().collect();
         for pid in pids {

@@ -78,10 +78,11 @@ const PART: u64 = 500;
 /// machine where a look takes 2 ms.
 const HEAD_START_NS: u64 = 10_000_000;
 
-/// However much a look costs, the next one comes after so long, and after one part in so
-/// many of the time so far: a short run whose traffic begins late has enough looks as well,
-/// and the number of looks that are dear grows with the logarithm of the time.
+/// However much a look costs, the next one comes after so long.
 const SPARSE_NS: u64 = 1_000_000_000;
+
+/// The next look also comes after one part in so many of the time so far, so that a short
+/// run whose traffic begins late has enough looks.
 const SHARE: u64 = 6;
 
 /// After so many looks the time between two doubles, so that a long run stays small.
@@ -141,8 +142,8 @@ struct Sampler<'a> {
     sockets: Option<Sockets>,
     ticks: Option<MachineTicks>,
     complete: bool,
-    /// CPU time that looking for the server took since it was counted: expensive, and no
-    /// rule.
+    /// CPU time that the latest look spent on finding the server. Few looks do, and it is
+    /// no part of what looks may take.
     searched_ns: u64,
     generator_ns: u64,
     /// CPUs' worth of time that the generator used in an interval, at most.
@@ -252,7 +253,7 @@ impl<'a> Sampler<'a> {
                 let cost_ns = stat::own_cpu_ns() - before_ns;
                 spent_ns += cost_ns.saturating_sub(self.searched_ns);
                 self.searched_ns = 0;
-                // Who was stopped himself has nothing to make up for.
+                // The time for which jostle itself was stopped pays for no looks.
                 watched_ns += passed_ns.min(pause_ns);
                 pause_ns = self.pause(spent_ns, watched_ns);
                 next_ns = now_ns + pause_ns;
@@ -261,9 +262,9 @@ impl<'a> Sampler<'a> {
         Ok(())
     }
 
-    /// Until the next look, when looks have cost so much in so much time. It is varied by a fifth, so that
-    /// what happens at the same pace as the looks is not always or never seen (golden ratio
-    /// sequence).
+    /// Until the next look, when looks have cost so much in so much time. It is varied by a
+    /// fifth, so that what happens at the same pace as the looks is not always or never seen
+    /// (golden ratio sequence).
     fn pause(&self, spent_ns: u64, watched_ns: u64) -> u64 {
         let looks = self.watched.end_s.len();
         let every_ns = self.order.every_ns << (looks / DENSE).min(16);

@@ -2,8 +2,8 @@
 
 use super::Point;
 
-/// Minutes of waiting for each grant, under which the cost of grants themselves is too
-/// great a part: at five minutes a worker is granted a lock once in five minutes.
+/// Minutes of waiting for each grant. With fewer the cost of the grants themselves is too
+/// great a part.
 const LEAST_MINUTES: f64 = 5.0;
 
 impl Point {
@@ -44,7 +44,7 @@ impl Point {
 mod tests {
     use crate::record::{At, Distribution, Point, Server, ServerTraffic};
 
-    /// A hundred workers, each lock held for half a second: two grants a second.
+    /// A thousand workers that wait; two grants a second, each held for half a second.
     fn queue() -> Point {
         Point {
             workload: "contend".to_owned(),

@@ -25,7 +25,7 @@ const RUNS: usize = 6;
 /// Pairs of turns in a run.
 const PAIRS: usize = 100;
 
-/// About as long as the time between two looks: a turn with jostle has one.
+/// About as long as the shortest time between two looks.
 const TURN: Duration = Duration::from_millis(100);
 
 /// Before the first turn: the generator has connected, and its server was found.
@@ -211,7 +211,7 @@ fn report(runs: &[Turns]) -> Vec<Row> {
     ]
 }
 
-/// Of all CPUs.
+/// The share of all CPUs that jostle used.
 fn share(run: &Turns) -> f64 {
     run.tool_cpus / run.cpus.max(1) as f64
 }
