@@ -14,7 +14,7 @@ use std::process::Command;
 const PERIOD_NS: u64 = 10_000_000;
 
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Hog {
+pub(crate) struct Hog {
     /// Per cent of the CPU
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]
     pub percent: u64,
@@ -26,7 +26,7 @@ pub struct Hog {
 }
 
 impl Hog {
-    pub fn start(self) -> anyhow::Result<Leash> {
+    pub(crate) fn start(self) -> anyhow::Result<Leash> {
         // By this link, so that it is this program even after another build.
         let mut hog = Command::new("/proc/self/exe");
         Leash::start(self.words(&mut hog))
@@ -34,7 +34,7 @@ impl Hog {
 
     /// Starts it in the control group of what it disturbs, by its directory: between
     /// groups, and between sessions (autogroups), niceness counts for nothing.
-    pub fn start_in(self, group: &Path) -> anyhow::Result<Leash> {
+    pub(crate) fn start_in(self, group: &Path) -> anyhow::Result<Leash> {
         let enter = format!(
             "echo 0 > {}/cgroup.procs && exec /proc/{}/exe \"$@\"",
             group.display(),
@@ -53,7 +53,7 @@ impl Hog {
     }
 
     /// Burns until the standard input ends.
-    pub fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         jostle_sys::process::set_name("hog");
         jostle_sys::cpu::pin(&[self.cpu]).context("cannot pin a hog")?;
         rustix::process::nice(self.niceness).context("cannot set a hog's niceness")?;

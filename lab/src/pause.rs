@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 #[derive(Clone, Debug, clap::Args)]
-pub struct Pause {
+pub(crate) struct Pause {
     /// The directory of the control group
     pub group: PathBuf,
     /// Milliseconds of each turn for which they are stopped
@@ -24,7 +24,7 @@ pub struct Pause {
 }
 
 impl Pause {
-    pub fn start(&self) -> anyhow::Result<Leash> {
+    pub(crate) fn start(&self) -> anyhow::Result<Leash> {
         // By this link, so that it is this program even after another build.
         let mut pause = Command::new("/proc/self/exe");
         pause.arg("pause").arg(&self.group);
@@ -33,7 +33,7 @@ impl Pause {
     }
 
     /// Until the standard input ends.
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (send, ended) = channel::<()>();
         std::thread::spawn(move || {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());

@@ -17,7 +17,7 @@ mod connections;
 mod figures;
 mod ldap;
 mod own_locks;
-pub mod services;
+pub(crate) mod services;
 mod trials;
 
 use crate::program;
@@ -62,13 +62,13 @@ struct Answer {
 }
 
 /// Measures jostle beside programs in C and other tools.
-pub fn run(repeats: u32, only: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(repeats: u32, only: Option<&str>) -> anyhow::Result<()> {
     run_all(trials::all(), Bench::build, repeats, only)
 }
 
 /// Measures the targets of lock services beside those services' usual clients; this
 /// jostle, or one that is built now.
-pub fn run_clients(
+pub(crate) fn run_clients(
     repeats: u32,
     only: Option<&str>,
     jostle: Option<PathBuf>,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Builds it for speed, and tells where it is.
-pub fn build() -> anyhow::Result<PathBuf> {
+pub(crate) fn build() -> anyhow::Result<PathBuf> {
     shell::run(&mut shell::cargo(&[
         "build",
         "--release",
@@ -19,7 +19,7 @@ pub fn build() -> anyhow::Result<PathBuf> {
 
 /// The beginning of its command line: it is interrupted when this program ends, however
 /// that comes.
-pub fn call(jostle: &Path) -> Command {
+pub(crate) fn call(jostle: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "INT"]).arg(jostle);
     command
@@ -27,7 +27,7 @@ pub fn call(jostle: &Path) -> Command {
 
 /// Runs a command line that ends with jostle's options, and reads its result file
 /// (`part`, which the next run replaces): one set for each experiment.
-pub fn run(run: &mut Command, part: &Path) -> anyhow::Result<Vec<ResultSet>> {
+pub(crate) fn run(run: &mut Command, part: &Path) -> anyhow::Result<Vec<ResultSet>> {
     run.args(["--quiet", "--overwrite", "-o"])
         .arg(part)
         .stdin(Stdio::null())

@@ -91,7 +91,7 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Runs every step, or those from this one on, and says at the end what held.
-pub fn run(from: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(from: Option<&str>) -> anyhow::Result<()> {
     println!("{}", all(steps_from(from)?)?);
     Ok(())
 }

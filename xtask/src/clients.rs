@@ -58,7 +58,7 @@ impl Ground {
 }
 
 /// Runs what has `only` in its name, or everything; an error if a promise is broken.
-pub fn run(only: Option<&str>) -> anyhow::Result<()> {
+pub(crate) fn run(only: Option<&str>) -> anyhow::Result<()> {
     debian::ensure(&[
         "gcc",
         "redis-tools",

@@ -40,7 +40,7 @@ fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'stat
 }
 
 /// Writes all pages, or compares them.
-pub fn run(check: bool) -> anyhow::Result<()> {
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let build = ["build", "--quiet", "--package", "jostle"];
     let procd = ["--package", "jostle-procd"];
     shell::run(&mut shell::cargo(&[&build[..], &procd].concat()))?;

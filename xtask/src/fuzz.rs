@@ -39,7 +39,7 @@ struct Room {
 }
 
 /// Fuzzes one target, or all one after the other, for so many seconds each.
-pub fn run(only: Option<&str>, seconds: u32) -> anyhow::Result<()> {
+pub(crate) fn run(only: Option<&str>, seconds: u32) -> anyhow::Result<()> {
     let room = Room::build(only.is_none_or(|name| OF_THE_PROGRAM.contains(&name)))?;
     for name in chosen(room.targets()?, only)? {
         println!("== {name}: {seconds} s");
@@ -86,7 +86,7 @@ pub fn run(only: Option<&str>, seconds: u32) -> anyhow::Result<()> {
 }
 
 /// Builds the targets that do not need the whole program, and gives each its corpus once.
-pub fn replay() -> anyhow::Result<()> {
+pub(crate) fn replay() -> anyhow::Result<()> {
     let room = Room::build(false)?;
     let mut targets = room.targets()?;
     targets.retain(|name| !OF_THE_PROGRAM.contains(&name.as_str()));

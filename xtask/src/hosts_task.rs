@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What to do; with a number, to make so many.
 #[derive(Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Makes h1 to hN, and srv for servers; they stay until `down`
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST)))]
     count: Option<u16>,
@@ -43,7 +43,7 @@ enum Action {
     Cpu { host: String, cpus: String },
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let directory = arguments.dir.unwrap_or_else(usual_directory);
     let found = Hosts::open(&directory)?;
     let action = match (arguments.count, arguments.action) {

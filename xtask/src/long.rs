@@ -20,7 +20,7 @@ const LINT: &str = "ci-gate/lint";
 const PACKAGES: [&str; 4] = ["jostle", "jostle-lab", "jostle-mpi", "jostle-targets"];
 
 /// Installs, builds, lints and tests.
-pub fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     packages::ensure_for_libraries()?;
     shell::run(&mut Command::new(shell::root().join(LINT)))?;
     shell::run(&mut Command::new(shell::root().join(INSTALL)))?;

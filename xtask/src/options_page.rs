@@ -20,7 +20,7 @@ const TABLE: &str = "
 ";
 
 /// The page.
-pub fn markdown() -> String {
+pub(crate) fn markdown() -> String {
     let mut page = INTRO.to_owned();
     for heading in Heading::ALL {
         page += "\n## ";

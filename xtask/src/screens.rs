@@ -34,7 +34,7 @@ const LINE: f64 = 17.0;
 const AROUND: f64 = 14.0;
 
 /// Writes all of them.
-pub fn screens() -> anyhow::Result<()> {
+pub(crate) fn screens() -> anyhow::Result<()> {
     let out = shell::root().join("docs/screens");
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     shell::run(&mut shell::cargo(&["build", "--package", "jostle"]))?;

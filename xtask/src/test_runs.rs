@@ -35,7 +35,7 @@ struct Program {
 
 /// Compiles them all, and runs them. All are run whatever fails, so that one run tells of
 /// every failure.
-pub fn run() -> anyhow::Result<()> {
+pub(crate) fn run() -> anyhow::Result<()> {
     let start = Instant::now();
     let mut programs = build()?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());

@@ -9,8 +9,8 @@ mod verbs;
 #[cfg(test)]
 mod walk;
 
-pub use judge::Judge;
-pub use measure::Measure;
+pub(crate) use judge::Judge;
+pub(crate) use measure::Measure;
 
 use crate::labels::Label;
 use clap::{Args, Parser, Subcommand};
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// fairness, CPU cost and safety, and how each grows with the contenders.
 #[derive(Debug, Parser)]
 #[command(name = "jostle", version = crate::VERSION, after_help = AFTER, max_term_width = 100)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -35,7 +35,7 @@ impl Cli {
     /// # Errors
     /// What clap says to the user, help included; of an option of other verbs also which
     /// those are.
-    pub fn read<W: Into<OsString> + Clone>(
+    pub(crate) fn read<W: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(words).map_err(measure::explained)
@@ -49,7 +49,7 @@ Exit codes: 0 done; 1 it failed; 2 usage; 3 done, but a point is INVALID;
 Start with: jostle contend";
 
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     #[command(flatten)]
     Measure(Box<Measure>),
     /// Runs anybody's load generator and reports what its figures are worth
@@ -104,7 +104,7 @@ pub enum Verb {
 
 impl Verb {
     /// Whether every rank of a job has something to do in it.
-    pub fn is_of_ranks(&self) -> bool {
+    pub(crate) fn is_of_ranks(&self) -> bool {
         match self {
             Verb::Measure(_) | Verb::Run(_) => true,
             // What a keeper starts is as its rank is.
@@ -119,7 +119,7 @@ impl Verb {
 /// Where results go, and what else concerns this call alone and no plan.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub struct Output {
+pub(crate) struct Output {
     /// Also write the result file, record by record, as they are made
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -163,7 +163,7 @@ pub struct Output {
 }
 
 #[derive(Debug, Args)]
-pub struct Run {
+pub(crate) struct Run {
     /// A plan (TOML), or a result file whose experiments are run again
     pub plan: PathBuf,
     /// Three short runs of each point, and as many points as a minute holds: a look, no
@@ -175,7 +175,7 @@ pub struct Run {
 }
 
 #[derive(Debug, Args)]
-pub struct Report {
+pub(crate) struct Report {
     /// Result files; `-` reads standard input
     #[arg(required = true, value_name = "RESULT")]
     pub results: Vec<PathBuf>,
@@ -200,7 +200,7 @@ pub struct Report {
 }
 
 #[derive(Debug, Args)]
-pub struct Explain {
+pub(crate) struct Explain {
     /// The check, as it stands in a verdict; without it, all are listed
     #[arg(value_name = "CHECK")]
     pub check: Option<String>,
@@ -217,7 +217,7 @@ pub struct Explain {
     Exit codes: 4 a figure got worse; 3 no figure could be decided, with --strict: not all could,\n\
     or a point is INVALID; 0 none surely got worse; 1 there is nothing to compare."
 )]
-pub struct Compare {
+pub(crate) struct Compare {
     /// The result that is compared with
     #[arg(value_name = "BASE")]
     pub base: PathBuf,
@@ -254,7 +254,7 @@ pub struct Compare {
     is said to be so, and is no pass. The outcome is kept, and stands in later results.\n\
     Exit codes: 0 no row failed; 1 one did, or nothing could be measured (docs/calibrate.md)."
 )]
-pub struct Calibrate {
+pub(crate) struct Calibrate {
     /// Many trials of each row, for rates with 95 % bounds instead of a smoke test
     #[arg(long)]
     pub full: bool,
@@ -292,7 +292,7 @@ fn calibrated_formats() -> clap::builder::PossibleValuesParser {
 
 /// Two names; a type of its own, so that clap sees one value.
 #[derive(Clone, Debug)]
-pub struct Pair(pub [String; 2]);
+pub(crate) struct Pair(pub [String; 2]);
 
 fn pair(text: &str) -> Result<Pair, String> {
     match text.split_once(',') {
@@ -323,7 +323,7 @@ fn compare_formats() -> clap::builder::PossibleValuesParser {
 }
 
 #[derive(Debug, Args)]
-pub struct Targets {
+pub(crate) struct Targets {
     /// One of them, in full: what it is, what it can do, and what is peculiar about it
     #[arg(value_name = "NAME")]
     pub name: Option<String>,

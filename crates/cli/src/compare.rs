@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Files that cannot be read, a page that cannot be written, and results that have nothing in common.
-pub fn compare(asked: &Compare) -> Result<u8, Failure> {
+pub(crate) fn compare(asked: &Compare) -> Result<u8, Failure> {
     let given = std::iter::once(&asked.base).chain(&asked.new);
     let files: Vec<&Path> = given.map(PathBuf::as_path).collect();
     labels::check(&asked.label, &files)?;

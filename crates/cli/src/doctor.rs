@@ -15,7 +15,7 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
 }
 
 /// The whole text, with a newline at its end.
-pub fn render(findings: &[Finding]) -> String {
+pub(crate) fn render(findings: &[Finding]) -> String {
     let sorted = worst_first(findings);
     let width = sorted
         .iter()
@@ -37,7 +37,7 @@ pub fn render(findings: &[Finding]) -> String {
 /// found behind it, or a comment where no command does. `shell` is the process whose
 /// limits are raised. A root shell may read it as it is: what other programs are called
 /// stays within its comment.
-pub fn commands(findings: &[Finding], shell: u32) -> String {
+pub(crate) fn commands(findings: &[Finding], shell: u32) -> String {
     let flawed = worst_first(findings).into_iter();
     let flawed: Vec<&Finding> = flawed.filter(|f| f.matters > Severity::Fine).collect();
     let count = flawed.iter().filter(|f| f.mend.is_some()).count();

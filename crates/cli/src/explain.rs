@@ -11,7 +11,7 @@ const WIDTH: usize = 80;
 ///
 /// # Errors
 /// A name that no check has.
-pub fn explain(asked: &Explain) -> Result<u8, Failure> {
+pub(crate) fn explain(asked: &Explain) -> Result<u8, Failure> {
     let text = match (&asked.check, asked.format.as_str()) {
         (None, "markdown") => page(),
         (None, _) => list(),

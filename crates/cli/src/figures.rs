@@ -42,7 +42,7 @@ const MARK: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" data-made-by=\"jos
 ///
 /// # Errors
 /// What the system says; that something else has this name.
-pub fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
     let Some(dir) = dir else { return Ok(()) };
     let name = dir.display();
     match fs::create_dir(dir) {
@@ -66,7 +66,7 @@ pub fn reserve(dir: Option<&Path>) -> Result<(), Failure> {
 /// # Errors
 /// What the system says; a file of that name that holds something else; that no program
 /// is installed that makes a PNG.
-pub fn write(dir: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()> {
+pub(crate) fn write(dir: Option<&Path>, sets: &[ResultSet]) -> anyhow::Result<()> {
     let Some(dir) = dir else { return Ok(()) };
     let drawn = jostle_report::drawn(sets);
     if drawn.is_empty() {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that the page may be written to.
 #[derive(Debug)]
-pub struct Page {
+pub(crate) struct Page {
     path: PathBuf,
     file: File,
     /// Whether this run made it, and so takes it away if nothing is written.
@@ -25,7 +25,7 @@ pub struct Page {
 ///
 /// # Errors
 /// Where the file holds something else, or the system refuses.
-pub fn reserve(path: Option<&Path>) -> Result<Option<Page>, Failure> {
+pub(crate) fn reserve(path: Option<&Path>) -> Result<Option<Page>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let name = path.display();
     let new = !path.exists();
@@ -60,7 +60,7 @@ fn replaceable(file: &mut File) -> std::io::Result<bool> {
 ///
 /// # Errors
 /// Whatever the system says, such as a full disk.
-pub fn write(page: Option<Page>, sets: &[ResultSet]) -> anyhow::Result<()> {
+pub(crate) fn write(page: Option<Page>, sets: &[ResultSet]) -> anyhow::Result<()> {
     match page {
         Some(page) => write_text(page, &jostle_report::html(sets)),
         None => Ok(()),
@@ -71,7 +71,7 @@ pub fn write(page: Option<Page>, sets: &[ResultSet]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As [`write`].
-pub fn write_text(mut page: Page, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write_text(mut page: Page, text: &str) -> anyhow::Result<()> {
     page.new = false;
     let whole = page
         .begin()

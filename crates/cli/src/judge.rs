@@ -38,7 +38,7 @@ const SHORTEST_NS: u64 = 10_000_000;
 /// # Errors
 /// What is impossible, before anything has started; that the command could not be
 /// started, or its guard was killed.
-pub fn judge(args: &Judge) -> Result<u8, Failure> {
+pub(crate) fn judge(args: &Judge) -> Result<u8, Failure> {
     let words = jostle_engine::judge::words(&args.command);
     let turns = turns(args, &words)?;
     if args.every.0 < SHORTEST_NS {
@@ -233,7 +233,7 @@ fn code_of(watched: &Watched) -> u8 {
 ///
 /// # Errors
 /// Where only some of them are, or one cannot be read.
-pub fn report(report: &Report) -> Result<Option<u8>, Failure> {
+pub(crate) fn report(report: &Report) -> Result<Option<u8>, Failure> {
     let mut found = Vec::new();
     for path in &report.results {
         // Standard input is the command's: nothing may be read from it here.

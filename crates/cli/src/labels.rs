@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// One label as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub(crate) struct Label {
     name: String,
     file: PathBuf,
 }
@@ -15,7 +15,7 @@ pub struct Label {
 ///
 /// # Errors
 /// Without a name or a file.
-pub fn parse(typed: &str) -> Result<Label, String> {
+pub(crate) fn parse(typed: &str) -> Result<Label, String> {
     match typed.split_once('=') {
         Some((name, file)) if !name.trim().is_empty() && !file.is_empty() => Ok(Label {
             name: name.trim().to_owned(),
@@ -31,7 +31,7 @@ pub fn parse(typed: &str) -> Result<Label, String> {
 ///
 /// # Errors
 /// Names the file that is none of them, or that has two labels.
-pub fn check(labels: &[Label], files: &[&Path]) -> Result<(), Failure> {
+pub(crate) fn check(labels: &[Label], files: &[&Path]) -> Result<(), Failure> {
     for (at, label) in labels.iter().enumerate() {
         let file = label.file.display();
         if !files.contains(&label.file.as_path()) {
@@ -52,7 +52,7 @@ pub fn check(labels: &[Label], files: &[&Path]) -> Result<(), Failure> {
 }
 
 /// Gives the experiments of a file its label, if there is one.
-pub fn apply(labels: &[Label], file: &Path, sets: &mut [ResultSet]) {
+pub(crate) fn apply(labels: &[Label], file: &Path, sets: &mut [ResultSet]) {
     let label = labels.iter().find(|label| label.file == file);
     for set in sets {
         set.label = label.map(|label| label.name.clone());

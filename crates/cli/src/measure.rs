@@ -52,7 +52,7 @@ const WAITS_FOR_ONE: &str = "--wait-quiet looks at one machine: wait for each ho
 /// # Errors
 /// What is impossible, before anything has started; what failed, after the
 /// finished points have been printed.
-pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
     let typed = plans.into_iter().map(|plan| (plan, String::new()));
     measure_from(typed.collect(), output)
 }
@@ -62,7 +62,7 @@ pub fn measure(plans: Vec<Plan>, output: &Output) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// As [`measure`].
-pub fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn measure_from(plans: Vec<(Plan, String)>, output: &Output) -> Result<u8, Failure> {
     match ranks::join(output.dry_run)? {
         Place::Alone => measure_here(plans, output, None),
         Place::Served(code) => Ok(code),
@@ -314,14 +314,14 @@ fn conclude(
 
 /// Where what one experiment measures goes to while it is measured.
 #[derive(Default)]
-pub struct Sinks<'a> {
+pub(crate) struct Sinks<'a> {
     /// The result file.
     pub writer: Option<&'a mut Writer>,
     /// The page and the metrics.
     pub live: Option<&'a Live>,
 }
 
-pub fn one(
+pub(crate) fn one(
     world: &mut World,
     clock: Clock,
     resolved: &Resolved,
@@ -365,7 +365,7 @@ pub fn one(
     )
 }
 
-pub fn result_set(outcome: Outcome) -> Option<ResultSet> {
+pub(crate) fn result_set(outcome: Outcome) -> Option<ResultSet> {
     Some(ResultSet {
         fits: outcome.fits,
         ..ResultSet::new(outcome.experiment?, outcome.points, Some(outcome.end))
@@ -542,14 +542,14 @@ fn is_local_lock(spec: &Spec) -> bool {
 }
 
 /// A seed that differs from run to run; it is printed with the result.
-pub fn fresh_seed() -> u64 {
+pub(crate) fn fresh_seed() -> u64 {
     let nanos = jostle_sys::clock::monotonic() ^ u64::from(std::process::id()).rotate_left(32);
     // 53 bits, so that every JSON reader keeps it exactly.
     jostle_stats::rng::Rng::new(nanos).next_u64() >> 11
 }
 
 /// A wall-clock label in UTC, such as `2026-11-21T02:03:04Z`; before 1970, its beginning.
-pub fn rfc3339(time: SystemTime) -> String {
+pub(crate) fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(time.max(SystemTime::UNIX_EPOCH)).to_string()
 }
 

@@ -18,7 +18,7 @@ struct PlanFile {
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub fn load(path: &Path) -> Result<String> {
+pub(crate) fn load(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the plan {}", path.display()))
 }
@@ -28,7 +28,7 @@ pub fn load(path: &Path) -> Result<String> {
 ///
 /// # Errors
 /// File, line, experiment and field, and what is wrong there.
-pub fn read(path: &Path, text: &str) -> Result<Vec<(Plan, String)>> {
+pub(crate) fn read(path: &Path, text: &str) -> Result<Vec<(Plan, String)>> {
     let name = path.display();
     let plans = match text.trim_start().starts_with('{') {
         true => of_result(text),
@@ -116,7 +116,7 @@ fn of_result(text: &str) -> Result<Vec<(Plan, usize)>, String> {
 ///
 /// # Errors
 /// None in practice; TOML has no place for a few things that plans do not hold.
-pub fn write(plans: &[Plan]) -> Result<String> {
+pub(crate) fn write(plans: &[Plan]) -> Result<String> {
     Ok(toml::to_string(&PlanFile {
         experiment: plans.to_vec(),
     })?)

@@ -4,7 +4,7 @@
 mod course;
 
 use crate::shown;
-pub use course::place;
+pub(crate) use course::place;
 
 use course::Course;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -25,7 +25,7 @@ const FREE: usize = 4;
 const ROWS: usize = 20;
 
 /// The line.
-pub struct Line {
+pub(crate) struct Line {
     bar: ProgressBar,
     /// All that is drawn: the rows of the table, and the line below them.
     all: MultiProgress,
@@ -42,7 +42,7 @@ pub struct Line {
 
 impl Line {
     /// A line, unless progress is unwanted or nobody watches.
-    pub fn new(shown: bool, notes: bool) -> Line {
+    pub(crate) fn new(shown: bool, notes: bool) -> Line {
         let target = match shown && stderr().is_terminal() {
             true => ProgressDrawTarget::stderr_with_hz(10),
             false => ProgressDrawTarget::hidden(),
@@ -63,7 +63,7 @@ impl Line {
     }
 
     /// Says this, and lets no run replace it: it is part of something larger.
-    pub fn pin(&self, text: &str) {
+    pub(crate) fn pin(&self, text: &str) {
         self.pinned.set(true);
         self.say(text);
     }
@@ -71,7 +71,7 @@ impl Line {
     /// Moves the line on if it has stood still for most of a second. To be called
     /// several times a second while something is waited for; no thread does it, since
     /// the parent may yet have to fork.
-    pub fn beat(&self) {
+    pub(crate) fn beat(&self) {
         if self.moved.get().elapsed() >= BEAT {
             match self.pinned.get() {
                 true => self.bar.tick(),
@@ -82,7 +82,7 @@ impl Line {
     }
 
     /// Shows what is going on.
-    pub fn show(&self, progress: Progress<'_>) {
+    pub(crate) fn show(&self, progress: Progress<'_>) {
         if self.pinned.get() {
             return;
         }
@@ -121,7 +121,7 @@ impl Line {
     }
 
     /// Another experiment begins.
-    pub fn restart(&self) {
+    pub(crate) fn restart(&self) {
         self.course.replace(Course::default());
         self.clear_table();
     }
@@ -167,19 +167,19 @@ impl Line {
     }
 
     /// What the line says, whether anybody sees it or not.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.bar.message()
     }
 
     /// Says this until something else is shown.
-    pub fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         self.bar.set_message(one_line(&shown(text)).into_owned());
         self.bar.tick();
         self.moved.set(Instant::now());
     }
 
     /// Prints a note above the line.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if self.notes {
             self.all.suspend(|| {
                 // A note that cannot be written has nobody to read it.
@@ -230,7 +230,7 @@ fn plan_in_words(runs: usize, takes: Nanos, limits: &Limits<'_>) -> String {
 }
 
 /// `48 s`, `12 minutes`, `20 hours`.
-pub fn span(time: Nanos) -> String {
+pub(crate) fn span(time: Nanos) -> String {
     match time.as_secs_f64() {
         seconds if seconds < 600.0 => format!("{seconds:.0} s"),
         seconds if seconds < 36_000.0 => format!("{:.0} minutes", seconds / 60.0),

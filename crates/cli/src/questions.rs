@@ -28,7 +28,7 @@ const QUESTIONS: &[(&str, &str)] = &[
 ];
 
 /// The page, with a newline at its end.
-pub fn page() -> String {
+pub(crate) fn page() -> String {
     let mut page =
         format!("jostle {VERSION} measures locks, servers and connections under contention.\n\n");
     for (question, command) in QUESTIONS {

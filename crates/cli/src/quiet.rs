@@ -10,7 +10,7 @@ use jostle_model::Nanos;
 use std::time::{Duration, Instant};
 
 /// Who looks, for how long at most it may wait, and whom it tells.
-pub struct Looker<'a> {
+pub(crate) struct Looker<'a> {
     /// From before the plans were looked at, so that the look costs no time of its own.
     pub first: Look,
     /// CPUs of the machine.
@@ -27,7 +27,7 @@ pub struct Looker<'a> {
 impl Looker<'_> {
     /// Names those that are busy, or waits for them; the exit code if the user has
     /// ended the wait.
-    pub fn settle(self) -> Option<u8> {
+    pub(crate) fn settle(self) -> Option<u8> {
         let next = self.first.after(SPAN);
         let busy = self.between(&self.first, &next);
         match (self.wait, busy.names()) {

@@ -10,18 +10,18 @@ use jostle_sys::ledger;
 use std::sync::OnceLock;
 
 /// Joins the job that a launcher has put this process into; None if it was joined before.
-pub type JoinJob = fn() -> Option<Box<dyn Link>>;
+pub(crate) type JoinJob = fn() -> Option<Box<dyn Link>>;
 
 /// Set first of all, by a program that is linked with MPI.
 static JOIN_JOB: OnceLock<JoinJob> = OnceLock::new();
 
 /// From now on jobs are joined in this way.
-pub fn join_by(join_job: JoinJob) {
+pub(crate) fn join_by(join_job: JoinJob) {
     JOIN_JOB.get_or_init(|| join_job);
 }
 
 /// What every measurement needs, begun in this order.
-pub struct Crew {
+pub(crate) struct Crew {
     /// The clock of all stamps.
     pub clock: Clock,
     /// This host, or all of a job.
@@ -31,7 +31,7 @@ pub struct Crew {
 }
 
 /// Where this process is.
-pub enum Place {
+pub(crate) enum Place {
     /// By itself: nothing was begun yet.
     Alone,
     /// The first rank.
@@ -41,7 +41,7 @@ pub enum Place {
 }
 
 /// Whether this is a rank that the first one speaks for.
-pub fn are_others() -> bool {
+pub(crate) fn are_others() -> bool {
     world::launched().is_some_and(|launched| launched.rank > 0)
 }
 
@@ -49,7 +49,7 @@ pub fn are_others() -> bool {
 ///
 /// # Errors
 /// No keeper; several ranks without MPI, or ranks that have been joined before.
-pub fn join(dry_run: bool) -> Result<Place, Failure> {
+pub(crate) fn join(dry_run: bool) -> Result<Place, Failure> {
     let Some(launched) = world::launched() else {
         return Ok(Place::Alone);
     };
@@ -108,7 +108,7 @@ impl Crew {
     ///
     /// # Errors
     /// No keeper, or no signals.
-    pub fn alone() -> Result<Crew, Failure> {
+    pub(crate) fn alone() -> Result<Crew, Failure> {
         let clock = Clock::new();
         let (keeper, signals) = begin(clock)?;
         Ok(Crew {

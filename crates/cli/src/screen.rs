@@ -14,7 +14,7 @@ const MOST: usize = 1_000;
 
 /// What standard output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Screen {
+pub(crate) struct Screen {
     /// Columns.
     pub width: usize,
     /// Whether verdicts have colours.
@@ -23,7 +23,7 @@ pub struct Screen {
 
 impl Screen {
     /// This process's standard output.
-    pub fn here() -> Screen {
+    pub(crate) fn here() -> Screen {
         let terminal = terminal_size::terminal_size_of(stdout());
         let terminal = terminal.map(|(width, _)| usize::from(width.0));
         let choice = AutoStream::choice(&stdout());
@@ -34,7 +34,7 @@ impl Screen {
     }
 
     /// The text with its verdicts in colours, where there are any.
-    pub fn paint(self, text: &str) -> String {
+    pub(crate) fn paint(self, text: &str) -> String {
         match self.colours {
             true => verdicts(text),
             false => text.to_owned(),

@@ -19,7 +19,7 @@ const OURS: u32 = 0o600;
 
 /// Serves until stdin closes. A jostled listens `at` this address, where one is given, and
 /// finds there what one before it has written to `keep`.
-pub fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Result<u8, Failure> {
+pub(crate) fn serve(server: &str, at: Option<&str>, keep: Option<&Path>) -> Result<u8, Failure> {
     let embedded = || embedded(at, keep).map_err(|error| Failure::Usage(error.to_string()));
     // As many connections as the machine allows: the server is the tool's own.
     let _ = jostle_sys::files::raise_descriptor_limit();

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Which of them has come.
-pub struct Signals(Arc<AtomicUsize>);
+pub(crate) struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
     /// Begins to listen.
     ///
     /// # Errors
     /// The system's.
-    pub fn listen() -> io::Result<Signals> {
+    pub(crate) fn listen() -> io::Result<Signals> {
         let came = Arc::new(AtomicUsize::new(0));
         let again = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -30,7 +30,7 @@ impl Signals {
     }
 
     /// The exit code that the user asked for, if one has come.
-    pub fn exit_code(&self) -> Option<u8> {
+    pub(crate) fn exit_code(&self) -> Option<u8> {
         u8::try_from(self.0.load(Ordering::Relaxed))
             .ok()
             .filter(|code| *code > 0)

@@ -10,7 +10,7 @@ pub mod file;
 pub mod limits;
 pub mod log;
 pub mod signals;
-pub mod size;
+mod size;
 pub mod socket;
 
 pub use size::Size;

@@ -8,7 +8,7 @@ use jostle_model::plan::Place;
 
 /// What is known of it, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Budgets {
+pub(crate) struct Budgets {
     /// Whether they are apart; None where that is not known.
     pub disjoint: Option<bool>,
     /// How that is known, or why not.
@@ -19,7 +19,7 @@ pub struct Budgets {
 
 /// The answer for all machines with generators: one machine on which they are not apart
 /// is enough, and one about which it is not known leaves it open.
-pub fn budgets(machines: &[Sides]) -> Budgets {
+pub(crate) fn budgets(machines: &[Sides]) -> Budgets {
     let each = machines.iter().map(of_machine);
     let doubt = |budgets: &Budgets| match budgets.disjoint {
         Some(false) => 0,

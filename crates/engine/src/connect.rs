@@ -37,7 +37,7 @@ pub struct Curve<'a> {
 }
 
 /// The record, without its verdict. `before` is the point before in this sweep.
-pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point {
+pub(crate) fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point {
     let operations = data.opened - data.from;
     let window_s = data.took_ns as f64 / 1e9;
     let mut point = Point {
@@ -87,7 +87,7 @@ pub fn point(curve: &Curve<'_>, data: &Reached, before: Option<&Point>) -> Point
 }
 
 /// Median time of connect(), or of bind() where that is all.
-pub fn median(point: &Point) -> Option<f64> {
+pub(crate) fn median(point: &Point) -> Option<f64> {
     let measured = point.connect_ns.as_ref().or(point.bind_ns.as_ref())?;
     measured.percentiles.get("p50").map(|ns| *ns as f64)
 }
@@ -237,7 +237,7 @@ fn next_limits(curve: &Curve<'_>, data: &Reached) -> Vec<NextLimit> {
 }
 
 /// One for each point that was reached.
-pub fn closings(curve: &Curve<'_>, closed: &Closed) -> Vec<Closing> {
+pub(crate) fn closings(curve: &Curve<'_>, closed: &Closed) -> Vec<Closing> {
     let last = closed.figures.len().saturating_sub(1);
     let each = closed.figures.iter().enumerate();
     each.map(|(nth, (open, figures))| {

@@ -21,7 +21,7 @@ use std::sync::atomic::{
 };
 
 /// What all workers of a run have in common.
-pub struct Crew<'a, T> {
+pub(crate) struct Crew<'a, T> {
     /// What to do.
     pub order: &'a RunOrder,
     /// What they work on, and how.
@@ -41,12 +41,17 @@ pub struct Crew<'a, T> {
 impl<'a, T> Crew<'a, T> {
     /// What worker number `worker`, of a thread whose first is `first`, notes of its
     /// grants.
-    pub fn recorder(&self, contend: &'a ContendOrder, worker: usize, first: usize) -> Recorder<'a> {
+    pub(crate) fn recorder(
+        &self,
+        contend: &'a ContendOrder,
+        worker: usize,
+        first: usize,
+    ) -> Recorder<'a> {
         Recorder::new(self.common(), contend, worker, first)
     }
 
     /// The same where the number of operations ends the run.
-    pub fn tally(&self, counted: Counted<'a>, worker: usize, first: usize) -> Tally<'a> {
+    pub(crate) fn tally(&self, counted: Counted<'a>, worker: usize, first: usize) -> Tally<'a> {
         Tally::new(self.common(), counted, worker, first)
     }
 

@@ -489,17 +489,17 @@ pub(crate) mod tests {
     use crate::order::WorkloadOrder;
 
     /// An order for tests: the defaults of a plan on this target.
-    pub fn order(target: &str) -> RunOrder {
+    pub(crate) fn order(target: &str) -> RunOrder {
         order_of(Workload::Contend, target, 1)
     }
 
     /// The same of another workload, with so many workers.
-    pub fn order_of(workload: Workload, target: &str, workers: usize) -> RunOrder {
+    pub(crate) fn order_of(workload: Workload, target: &str, workers: usize) -> RunOrder {
         orders::order(&Plan::of(workload), target, At::default(), workers, 1)
     }
 
     /// An order of `spread` with so many generators, and workers in all.
-    pub fn spread_over(generators: usize, workers: usize) -> RunOrder {
+    pub(crate) fn spread_over(generators: usize, workers: usize) -> RunOrder {
         let mut order = order_of(Workload::Spread, "lockd://server:2626", workers);
         let WorkloadOrder::Spread(spread) = &mut order.workload else {
             panic!("{order:?}")

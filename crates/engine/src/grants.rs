@@ -57,7 +57,7 @@ fn most_per_worker(in_all: usize, on_one: usize) -> u32 {
 
 /// The memory of a run's logs.
 #[derive(Debug)]
-pub struct Logs {
+pub(crate) struct Logs {
     region: Region,
     workers: usize,
     /// Grants that each worker can log.
@@ -70,7 +70,7 @@ impl Logs {
     ///
     /// # Errors
     /// The system's, where memory is short.
-    pub fn new(order: &RunOrder, excludes: bool) -> std::io::Result<Logs> {
+    pub(crate) fn new(order: &RunOrder, excludes: bool) -> std::io::Result<Logs> {
         let logs = excludes && order.logs_grants();
         let most = if logs { order.log_grants as usize } else { 0 };
         let logs = Logs {
@@ -85,7 +85,7 @@ impl Logs {
     }
 
     /// Maps a worker's log into the calling process.
-    pub fn populate(&self, worker: usize) {
+    pub(crate) fn populate(&self, worker: usize) {
         if self.most > 0 {
             let each = bytes(self.most);
             self.region.populate(worker * each, each);
@@ -93,7 +93,7 @@ impl Logs {
     }
 
     /// The log of one worker, for writing.
-    pub fn pen(&self, worker: usize) -> Pen<'_> {
+    pub(crate) fn pen(&self, worker: usize) -> Pen<'_> {
         Pen {
             words: self.words(worker),
         }
@@ -109,7 +109,7 @@ impl Logs {
     }
 
     /// What all workers wrote, when they are gone.
-    pub fn gather(&self, shared: &Shared) -> GrantLog {
+    pub(crate) fn gather(&self, shared: &Shared) -> GrantLog {
         if self.most == 0 {
             return GrantLog::default();
         }

@@ -6,7 +6,7 @@ use jostle_model::Nanos;
 use jostle_model::record::Kept;
 
 /// The record. `late`: from when each renewal was due until it was confirmed.
-pub fn record(kept: &KeptYield, late: Option<&Merged>, over: &[Nanos]) -> Kept {
+pub(crate) fn record(kept: &KeptYield, late: Option<&Merged>, over: &[Nanos]) -> Kept {
     let seconds = |ns: u64| ns as f64 / 1e9;
     Kept {
         kept_s: seconds(kept.kept_ns),

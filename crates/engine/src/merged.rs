@@ -5,7 +5,7 @@ use jostle_model::record::{Distribution, Slice};
 use jostle_stats::histogram::Histogram;
 
 /// What the keeper merged, as a histogram with its exact figures.
-pub fn histogram(merged: &Merged) -> Histogram {
+pub(crate) fn histogram(merged: &Merged) -> Histogram {
     let histogram = Histogram::from_buckets(&merged.buckets);
     let count = histogram.count();
     let exact = Distribution {

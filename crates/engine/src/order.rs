@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 /// What one of several hosts is to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Assignment {
+pub(crate) enum Assignment {
     /// A run.
     Run(Box<RunOrder>),
     /// A sweep of connections.

@@ -13,10 +13,10 @@ use jostle_targets::Traffic;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Slices of the window.
-pub const SLICES: usize = 10;
+pub(crate) const SLICES: usize = 10;
 
 /// Distinct owners whose overlap with this worker is told apart.
-pub const CULPRITS: usize = 8;
+pub(crate) const CULPRITS: usize = 8;
 
 /// Words for the message of a worker that failed.
 const MESSAGE_WORDS: usize = 48;
@@ -24,7 +24,7 @@ const MESSAGE_WORDS: usize = 48;
 /// The distributions that a worker keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Figure {
+pub(crate) enum Figure {
     /// Wait of a granted attempt.
     Acquire,
     /// Time held.
@@ -43,7 +43,7 @@ pub enum Figure {
 
 impl Figure {
     /// All, in the order of the page.
-    pub const ALL: [Figure; 7] = [
+    pub(crate) const ALL: [Figure; 7] = [
         Figure::Acquire,
         Figure::Hold,
         Figure::HandoffSame,
@@ -57,7 +57,7 @@ impl Figure {
 /// The words of a worker's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Word {
+pub(crate) enum Word {
     /// A [`Stage`].
     Stage,
     /// Process and thread, for signals and /proc.
@@ -176,7 +176,7 @@ pub enum Word {
 /// Where a worker is in its life. A page begins with zero: forked, not ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u64)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// Waits for the common start.
     Ready = 1,
     /// At work.
@@ -203,21 +203,21 @@ const OCTAVE: usize = 128;
 
 /// Memory that workers make beforehand, all together, at most; beyond, pages are
 /// made on first touch.
-pub const POPULATE_AT_MOST: usize = 32 << 20;
+pub(crate) const POPULATE_AT_MOST: usize = 32 << 20;
 
 /// Bytes of one worker's page.
 pub const PAGE_BYTES: usize = HEAD_BYTES + HISTOGRAM_BYTES * Figure::ALL.len();
 
 /// One worker's page.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'a> {
+pub(crate) struct Page<'a> {
     words: &'a [AtomicU64; WORDS],
     counts: [&'a [AtomicU32; histogram::LEN]; Figure::ALL.len()],
 }
 
 /// What a page says of one figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extremes {
+pub(crate) struct Extremes {
     /// Exact sum of the values.
     pub sum: u64,
     /// Exact least; meaningless without a value.
@@ -242,32 +242,32 @@ impl<'a> Page<'a> {
 
     /// A word's value.
     #[inline(always)]
-    pub fn get(&self, word: Word) -> u64 {
+    pub(crate) fn get(&self, word: Word) -> u64 {
         self.words[word as usize].load(Relaxed)
     }
 
     /// Writes a word. Only the page's own worker does.
     #[inline(always)]
-    pub fn set(&self, word: Word, value: u64) {
+    pub(crate) fn set(&self, word: Word, value: u64) {
         self.words[word as usize].store(value, Relaxed);
     }
 
     /// Adds to a word of our own: a load and a store, not a locked addition.
     #[inline(always)]
-    pub fn add(&self, word: Word, value: u64) {
+    pub(crate) fn add(&self, word: Word, value: u64) {
         self.set(word, self.get(word) + value);
     }
 
     /// Raises a word of our own to at least `value`.
     #[inline(always)]
-    pub fn raise(&self, word: Word, value: u64) {
+    pub(crate) fn raise(&self, word: Word, value: u64) {
         if value > self.get(word) {
             self.set(word, value);
         }
     }
 
     /// Writes what the worker and its server have said to each other.
-    pub fn note_traffic(&self, traffic: Traffic) {
+    pub(crate) fn note_traffic(&self, traffic: Traffic) {
         self.set(Word::RoundTrips, traffic.round_trips);
         self.set(Word::Carried, traffic.bytes);
     }
@@ -278,7 +278,7 @@ impl<'a> Page<'a> {
 
     /// Folds one value into a figure.
     #[inline(always)]
-    pub fn fold(&self, figure: Figure, value: u64) {
+    pub(crate) fn fold(&self, figure: Figure, value: u64) {
         let bucket = histogram::index(value);
         let count = &self.counts[figure as usize][bucket];
         count.store(count.load(Relaxed).saturating_add(1), Relaxed);
@@ -307,14 +307,14 @@ impl<'a> Page<'a> {
     /// Writes where such a value would be folded, and changes nothing: what is not
     /// counted yet makes the memory for what will be.
     #[cold]
-    pub fn touch(&self, figure: Figure, value: u64) {
+    pub(crate) fn touch(&self, figure: Figure, value: u64) {
         let count = &self.counts[figure as usize][histogram::index(value)];
         count.store(count.load(Relaxed), Relaxed);
     }
 
     /// Calls `each` with every bucket in use and its count; what no worker
     /// touched is not read, since reading a hole would make a page of it.
-    pub fn buckets(&self, figure: Figure, mut each: impl FnMut(usize, u64)) {
+    pub(crate) fn buckets(&self, figure: Figure, mut each: impl FnMut(usize, u64)) {
         let used = self
             .own(FIGURES_AT + figure as usize * FIGURE_WORDS + 3)
             .load(Relaxed);
@@ -329,7 +329,7 @@ impl<'a> Page<'a> {
     }
 
     /// Sum, least and greatest of a figure.
-    pub fn extremes(&self, figure: Figure) -> Extremes {
+    pub(crate) fn extremes(&self, figure: Figure) -> Extremes {
         let at = FIGURES_AT + figure as usize * FIGURE_WORDS;
         Extremes {
             sum: self.own(at).load(Relaxed),
@@ -340,7 +340,7 @@ impl<'a> Page<'a> {
 
     /// Counts an operation, and its wait where stamped, in its slice.
     #[inline(always)]
-    pub fn slice(&self, slice: usize, wait: Option<u64>) {
+    pub(crate) fn slice(&self, slice: usize, wait: Option<u64>) {
         self.bump(0, slice, 1);
         if let Some(wait) = wait {
             self.bump(1, slice, 1);
@@ -349,7 +349,7 @@ impl<'a> Page<'a> {
     }
 
     /// Counts so many operations that took so long together.
-    pub fn slice_batch(&self, slice: usize, operations: u64, took: u64) {
+    pub(crate) fn slice_batch(&self, slice: usize, operations: u64, took: u64) {
         self.bump(0, slice, operations);
         self.bump(1, slice, operations);
         self.bump(2, slice, took);
@@ -357,7 +357,7 @@ impl<'a> Page<'a> {
 
     /// Counts so many releases that took so long together.
     #[inline(always)]
-    pub fn slice_releases(&self, slice: usize, releases: u64, took: u64) {
+    pub(crate) fn slice_releases(&self, slice: usize, releases: u64, took: u64) {
         self.bump(3, slice, releases);
         self.bump(4, slice, took);
     }
@@ -369,20 +369,20 @@ impl<'a> Page<'a> {
     }
 
     /// Releases of a slice, and their times.
-    pub fn released(&self, slice: usize) -> (u64, u64) {
+    pub(crate) fn released(&self, slice: usize) -> (u64, u64) {
         let read = |row: usize| self.own(SLICES_AT + row * SLICES + slice).load(Relaxed);
         (read(3), read(4))
     }
 
     /// Operations, stamped ones and their waits of a slice.
-    pub fn sliced(&self, slice: usize) -> (u64, u64, u64) {
+    pub(crate) fn sliced(&self, slice: usize) -> (u64, u64, u64) {
         let read = |at: usize| self.own(SLICES_AT + at * SLICES + slice).load(Relaxed);
         (read(0), read(1), read(2))
     }
 
     /// Notes that `owner` was inside when we entered. The last place gathers
     /// those for whom there is none left.
-    pub fn overlap_with(&self, owner: u64) {
+    pub(crate) fn overlap_with(&self, owner: u64) {
         self.add(Word::Overlaps, 1);
         for culprit in 0..CULPRITS {
             let at = CULPRITS_AT + 2 * culprit;
@@ -397,7 +397,7 @@ impl<'a> Page<'a> {
     }
 
     /// Whom this worker found inside, and how often.
-    pub fn overlaps_with(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn overlaps_with(&self) -> Vec<(u64, u64)> {
         (0..CULPRITS)
             .map(|culprit| CULPRITS_AT + 2 * culprit)
             .map(|at| (self.own(at).load(Relaxed), self.own(at + 1).load(Relaxed)))
@@ -407,7 +407,7 @@ impl<'a> Page<'a> {
     }
 
     /// Leaves the worker's last words.
-    pub fn fail(&self, errno: i32, message: &str) {
+    pub(crate) fn fail(&self, errno: i32, message: &str) {
         self.write_message(message);
         self.set(Word::Errno, errno.unsigned_abs().into());
         self.set(Word::Stage, Stage::Failed as u64);
@@ -425,7 +425,7 @@ impl<'a> Page<'a> {
     }
 
     /// The worker's last words, if it left any.
-    pub fn message(&self) -> Option<String> {
+    pub(crate) fn message(&self) -> Option<String> {
         let bytes = usize::try_from(self.get(Word::MessageBytes)).ok()?;
         let text: Vec<u8> = (0..MESSAGE_WORDS)
             .flat_map(|word| self.own(MESSAGE_AT + word).load(Relaxed).to_le_bytes())
@@ -472,18 +472,18 @@ enum Control {
 const CONTROL_BYTES: usize = Control::End as usize * 8;
 
 /// For workers that do not stamp.
-pub mod phase {
+pub(crate) mod phase {
     /// The window has not opened.
-    pub const BEFORE: u64 = 0;
+    pub(crate) const BEFORE: u64 = 0;
     /// It is open.
-    pub const WITHIN: u64 = 1;
+    pub(crate) const WITHIN: u64 = 1;
     /// It has closed.
-    pub const AFTER: u64 = 2;
+    pub(crate) const AFTER: u64 = 2;
 }
 
 /// The shared memory of one run.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     region: Region,
     workers: usize,
 }
@@ -493,7 +493,7 @@ impl Shared {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(workers: usize) -> std::io::Result<Shared> {
+    pub(crate) fn new(workers: usize) -> std::io::Result<Shared> {
         let region = Region::new(CONTROL_BYTES + workers * PAGE_BYTES)?;
         region
             .words64(Control::Opens as usize * 8, 2)
@@ -503,12 +503,12 @@ impl Shared {
     }
 
     /// How many workers.
-    pub fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         self.workers
     }
 
     /// A worker's page.
-    pub fn page(&self, worker: usize) -> Page<'_> {
+    pub(crate) fn page(&self, worker: usize) -> Page<'_> {
         Page::new(&self.region, CONTROL_BYTES + worker * PAGE_BYTES)
     }
 
@@ -516,7 +516,7 @@ impl Shared {
     /// window. To be called by the worker: memory that is shared is mapped page by
     /// page in each process that touches it. Of many workers only the head: most of
     /// their histograms stay empty.
-    pub fn populate(&self, worker: usize) {
+    pub(crate) fn populate(&self, worker: usize) {
         let bytes = match self.workers * PAGE_BYTES <= POPULATE_AT_MOST {
             true => PAGE_BYTES,
             false => HEAD_BYTES,
@@ -537,69 +537,69 @@ impl Shared {
     }
 
     /// Futex: workers that are ready.
-    pub fn ready(&self) -> &AtomicU32 {
+    pub(crate) fn ready(&self) -> &AtomicU32 {
         self.half(Control::Ready)
     }
 
     /// Futex: workers at the common start.
-    pub fn arrived(&self) -> &AtomicU32 {
+    pub(crate) fn arrived(&self) -> &AtomicU32 {
         self.half(Control::Arrived)
     }
 
     /// Futex: the common start.
-    pub fn go(&self) -> &AtomicU32 {
+    pub(crate) fn go(&self) -> &AtomicU32 {
         self.half(Control::Go)
     }
 
     /// Futex: workers may end. A worker that ends earlier takes its CPU clock
     /// with it before the keeper has read it.
-    pub fn dismissed(&self) -> &AtomicU32 {
+    pub(crate) fn dismissed(&self) -> &AtomicU32 {
         self.half(Control::Dismissed)
     }
 
     /// Futex: workers that have done all their operations, or failed.
-    pub fn finished(&self) -> &AtomicU32 {
+    pub(crate) fn finished(&self) -> &AtomicU32 {
         self.half(Control::Finished)
     }
 
     /// Futex: workers that hold all their locks.
-    pub fn midway(&self) -> &AtomicU32 {
+    pub(crate) fn midway(&self) -> &AtomicU32 {
         self.half(Control::Midway)
     }
 
     /// Futex: they may release them.
-    pub fn resumed(&self) -> &AtomicU32 {
+    pub(crate) fn resumed(&self) -> &AtomicU32 {
         self.half(Control::Resumed)
     }
 
     /// One of [`phase`].
-    pub fn phase(&self) -> &AtomicU64 {
+    pub(crate) fn phase(&self) -> &AtomicU64 {
         self.word(Control::Phase)
     }
 
     /// Stamp at which the window opens; `u64::MAX` until the last arrival.
-    pub fn opens(&self) -> &AtomicU64 {
+    pub(crate) fn opens(&self) -> &AtomicU64 {
         self.word(Control::Opens)
     }
 
     /// Stamp at which it closes; as `opens`.
-    pub fn closes(&self) -> &AtomicU64 {
+    pub(crate) fn closes(&self) -> &AtomicU64 {
         self.word(Control::Closes)
     }
 
     /// Add to a stamp for `CLOCK_MONOTONIC`, wrapping.
-    pub fn to_monotonic(&self) -> &AtomicU64 {
+    pub(crate) fn to_monotonic(&self) -> &AtomicU64 {
         self.word(Control::ToMonotonic)
     }
 
     /// The start that many hosts have agreed on, `CLOCK_MONOTONIC`; zero where the
     /// last worker to arrive opens the window.
-    pub fn begins(&self) -> &AtomicU64 {
+    pub(crate) fn begins(&self) -> &AtomicU64 {
         self.word(Control::Begins)
     }
 
     /// When waits that no signal ends give up, `CLOCK_MONOTONIC`.
-    pub fn last_resort(&self) -> &AtomicU64 {
+    pub(crate) fn last_resort(&self) -> &AtomicU64 {
         self.word(Control::LastResort)
     }
 }

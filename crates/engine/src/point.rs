@@ -22,7 +22,7 @@ pub struct Which<'a> {
 }
 
 /// The record, without its verdict.
-pub fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> Point {
+pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yield) -> Point {
     let over = plan.over.as_deref().unwrap_or(&[]);
     let window_s = data.window_ns as f64 / 1e9;
     let operations: u64 = data.operations.iter().sum();

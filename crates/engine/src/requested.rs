@@ -18,7 +18,7 @@ use jostle_stats::censor;
 const NULLS_AT_MOST: u64 = 500;
 
 /// How many requests that do nothing stand beside so many of a worker.
-pub fn nulls(plan: &Plan, operations: u64) -> u64 {
+pub(crate) fn nulls(plan: &Plan, operations: u64) -> u64 {
     match plan.null.as_deref() {
         None | Some(defaults::NO_NULL) => 0,
         Some(_) => operations.min(NULLS_AT_MOST),
@@ -26,7 +26,7 @@ pub fn nulls(plan: &Plan, operations: u64) -> u64 {
 }
 
 /// What a run is told about requests.
-pub fn order(plan: &Plan) -> RequestOrder {
+pub(crate) fn order(plan: &Plan) -> RequestOrder {
     RequestOrder {
         expect: plan.expect.as_ref().map(|list| list.0.clone()),
         timeout: plan.call_timeout.unwrap_or_default(),
@@ -38,7 +38,7 @@ pub fn order(plan: &Plan) -> RequestOrder {
 }
 
 /// When requests are due at this point.
-pub fn open_loop(plan: &Plan, at: At) -> OpenLoopOrder {
+pub(crate) fn open_loop(plan: &Plan, at: At) -> OpenLoopOrder {
     OpenLoopOrder {
         per_s: at.rate.unwrap_or(1),
         arrivals: plan.arrivals.unwrap_or(Arrivals::Constant),
@@ -48,7 +48,7 @@ pub fn open_loop(plan: &Plan, at: At) -> OpenLoopOrder {
 }
 
 /// The run of requests that do nothing that belongs to this one.
-pub fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
+pub(crate) fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
     let null = plan.null.as_deref()?;
     let WorkloadOrder::Ask(ask) = &order.workload else {
         return None;
@@ -67,7 +67,7 @@ pub fn null_order(plan: &Plan, order: &RunOrder) -> Option<RunOrder> {
 }
 
 /// What they came to; None if one of them failed.
-pub fn null(order: &RunOrder, data: &Yield) -> Option<Null> {
+pub(crate) fn null(order: &RunOrder, data: &Yield) -> Option<Null> {
     let requests = data.requests.as_ref()?;
     if !data.errors.is_empty() || !data.deaths.is_empty() {
         return None;
@@ -88,7 +88,7 @@ fn cpu_us(data: &Yield, requests: &RequestYield) -> Option<f64> {
 }
 
 /// Adds what requests came to.
-pub fn fill_in(point: &mut Point, requests: &RequestYield, data: &Yield, over: &[Nanos]) {
+pub(crate) fn fill_in(point: &mut Point, requests: &RequestYield, data: &Yield, over: &[Nanos]) {
     let service = histogram(&requests.service);
     point.service_ns = service.distribution(over);
     point.failed_ns = histogram(&requests.failed).distribution(over);

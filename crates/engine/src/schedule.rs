@@ -20,15 +20,15 @@ const WARMUP_LONGEST: Nanos = Nanos::from_millis(2_000);
 
 /// Runs of each point, where the plan does not say: with six, the extremes are
 /// a 95 % interval of the median.
-pub const BLOCKS: u32 = 6;
+pub(crate) const BLOCKS: u32 = 6;
 /// Never fewer, unless the plan says so.
-pub const FEWEST_BLOCKS: u32 = 3;
+pub(crate) const FEWEST_BLOCKS: u32 = 3;
 /// At these numbers of runs it is asked whether they suffice.
-pub const LOOKS: [u32; 3] = [9, 12, 15];
+pub(crate) const LOOKS: [u32; 3] = [9, 12, 15];
 
 /// What a pilot found out about one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pilot {
+pub(crate) struct Pilot {
     /// Workers.
     pub workers: u64,
     /// Mean time per grant.
@@ -44,7 +44,7 @@ impl Pilot {
     }
 
     /// The window that a point deserves.
-    pub fn window(&self) -> Nanos {
+    pub(crate) fn window(&self) -> Nanos {
         let rotations = self.rotation().0.saturating_mul(ROTATIONS);
         let grants = self.grant.0.saturating_mul(GRANTS);
         Nanos(rotations.max(grants)).clamp(SHORTEST, LONGEST)
@@ -56,14 +56,14 @@ impl Pilot {
     }
 
     /// From the last arrival to the window.
-    pub fn warmup(&self) -> Nanos {
+    pub(crate) fn warmup(&self) -> Nanos {
         Nanos(self.rotation().0.saturating_mul(2)).clamp(WARMUP_SHORTEST, WARMUP_LONGEST)
     }
 }
 
 /// What the plan leaves to us.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// The window, if the plan says it.
     pub window: Option<Nanos>,
     /// The warm-up, if the plan says it.
@@ -82,20 +82,20 @@ pub struct Asked {
 
 impl Asked {
     /// Whether what takes so long keeps the budget.
-    pub fn holds(&self, takes: Nanos) -> bool {
+    pub(crate) fn holds(&self, takes: Nanos) -> bool {
         holds(self.budget, takes)
     }
 }
 
 /// Whether what takes so long keeps this budget. A tenth more is no breach: estimates
 /// are not better than that.
-pub fn holds(budget: Nanos, takes: Nanos) -> bool {
+pub(crate) fn holds(budget: Nanos, takes: Nanos) -> bool {
     takes.0 <= budget.0.saturating_add(budget.0 / 10)
 }
 
 /// What will be done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// For each point in the order given; None: left out.
     pub points: Vec<Option<Timing>>,
     /// Runs of each.
@@ -106,7 +106,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// What all its runs take together, as far as is known.
-    pub fn takes(&self) -> Nanos {
+    pub(crate) fn takes(&self) -> Nanos {
         let block: u64 = self.points.iter().flatten().map(Timing::total).sum();
         Nanos(block * u64::from(self.blocks))
     }
@@ -114,7 +114,7 @@ impl Schedule {
 
 /// The times of a run of one point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// The window.
     pub window: Nanos,
     /// Before it.
@@ -133,7 +133,7 @@ impl Timing {
 /// points, then fewer blocks, each said in words. `columns` groups the points:
 /// those of one swept value stand or fall together over all targets. A window that is
 /// a default of the workload is shortened last.
-pub fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
+pub(crate) fn fit(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
     let schedule = fit_given(points, columns, asked);
     match (asked.may_shorten, asked.window) {
         (Some(least), Some(window)) if schedule.takes() > asked.budget => {
@@ -208,7 +208,7 @@ fn fit_given(points: &[Pilot], columns: &[u64], asked: &Asked) -> Schedule {
 
 /// For runs that end with their operations: as many blocks as the budget holds, and of
 /// points that nobody asked for those that take longest only where they fit.
-pub fn count(points: &[Timing], columns: &[u64], asked: &Asked) -> Schedule {
+pub(crate) fn count(points: &[Timing], columns: &[u64], asked: &Asked) -> Schedule {
     let mut kept: Vec<bool> = vec![true; points.len()];
     let block = |kept: &[bool]| -> u64 {
         let kept = points.iter().zip(kept).filter(|(_, kept)| **kept);
@@ -333,7 +333,7 @@ fn dropped_columns(columns: &[u64], kept: &[bool]) -> Vec<u64> {
 /// The order of the runs of block number `block`, from 1: odd blocks in a
 /// seeded random order, each even one in the reverse of the block before, so
 /// that a drift of the machine falls on all points alike.
-pub fn block_order(points: usize, block: u32, seed: u64) -> Vec<usize> {
+pub(crate) fn block_order(points: usize, block: u32, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..points).collect();
     let pair = (block - 1) / 2;
     Rng::stream(seed, u64::from(pair)).shuffle(&mut order);
@@ -348,7 +348,7 @@ pub fn block_order(points: usize, block: u32, seed: u64) -> Vec<usize> {
 /// that no result can change. None where fewer than six are planned, which no choice
 /// would leave enough of, and none where every block was spoilt: then the machine is
 /// like that.
-pub fn repeats(planned: u32, made: u32, spoilt: u32) -> u32 {
+pub(crate) fn repeats(planned: u32, made: u32, spoilt: u32) -> u32 {
     match planned >= BLOCKS && spoilt < made {
         true => spoilt.min(planned / 2),
         false => 0,
@@ -357,7 +357,7 @@ pub fn repeats(planned: u32, made: u32, spoilt: u32) -> u32 {
 
 /// Whether, after `done` runs of each point, another block is due.
 /// `half_widths` are the relative half-widths of all points' intervals.
-pub fn goes_on(done: u32, half_widths: &[f64], left: Nanos, block: Nanos) -> bool {
+pub(crate) fn goes_on(done: u32, half_widths: &[f64], left: Nanos, block: Nanos) -> bool {
     /// Narrow enough.
     const NARROW: f64 = 0.05;
     let last = LOOKS[LOOKS.len() - 1];

@@ -7,7 +7,11 @@ use jostle_model::record::{GeneratorProcess, Spread, ThreadLoad, Waits};
 use jostle_sys::cpu;
 
 /// How busy the generators were, one after the other.
-pub fn thread_loads(order: &RunOrder, spread: &SpreadYield, window_ns: u64) -> Vec<ThreadLoad> {
+pub(crate) fn thread_loads(
+    order: &RunOrder,
+    spread: &SpreadYield,
+    window_ns: u64,
+) -> Vec<ThreadLoad> {
     let shared = of_cpus(order, spread, window_ns as f64);
     let each = spread.generators.iter();
     each.map(|generator| thread_load(order, generator, shared, window_ns as f64))
@@ -77,7 +81,7 @@ fn quota(order: &RunOrder) -> Option<f64> {
 /// Little's law (Operations Research 9, 1961): the mean number in flight is the rate
 /// by the mean time in flight. Over a finite window it holds exactly of the time that
 /// lies within the window.
-pub fn record(
+pub(crate) fn record(
     order: &RunOrder,
     spread: &SpreadYield,
     data: &Yield,

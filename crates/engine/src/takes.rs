@@ -131,7 +131,7 @@ fn run_ns(plan: &Plan, target: &str, at: &At) -> u64 {
 /// One fault of `recover`, in nanoseconds; zero where it cannot strike the target. The
 /// lease ends, or what was stopped goes on. A lock that ends with its owner's process or
 /// connection is free at once, and a service that was killed has usually forgotten it.
-pub fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
+pub(crate) fn fault_ns(plan: &Plan, spec: &Spec, fault: Option<Fault>) -> u64 {
     if !fault.is_some_and(|fault| makes_sense(fault, spec)) {
         return 0;
     }

@@ -65,7 +65,7 @@ enum Cover {
 
 /// The lines of all locks of a run.
 #[derive(Debug)]
-pub struct Witness {
+pub(crate) struct Witness {
     region: Region,
     cover: Cover,
     keys: usize,
@@ -79,7 +79,7 @@ impl Witness {
     ///
     /// # Errors
     /// The system's, where memory is short.
-    pub fn new(
+    pub(crate) fn new(
         keys: usize,
         workers: usize,
         range: Range,
@@ -108,7 +108,7 @@ impl Witness {
     }
 
     /// Maps the lines into the calling process, of many the first ones.
-    pub fn populate(&self) {
+    pub(crate) fn populate(&self) {
         const AT_MOST: usize = 64 * 1024;
         self.region.populate(0, self.region.len().min(AT_MOST));
     }
@@ -126,7 +126,7 @@ impl Witness {
     }
 
     /// One worker's view.
-    pub fn guard<'a>(&'a self, worker: usize, page: Page<'a>, seed: u64) -> Guard<'a> {
+    pub(crate) fn guard<'a>(&'a self, worker: usize, page: Page<'a>, seed: u64) -> Guard<'a> {
         Guard {
             witness: self,
             worker,
@@ -140,7 +140,7 @@ impl Witness {
     }
 
     /// Grants that the counters of all lines kept.
-    pub fn counted(&self) -> u64 {
+    pub(crate) fn counted(&self) -> u64 {
         let lines = match self.cover {
             Cover::Key => self.keys,
             Cover::Own => self.keys * self.workers,
@@ -172,7 +172,7 @@ impl Line<'_> {
 
 /// What the line told about the owner before us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Before {
+pub(crate) struct Before {
     /// Stamp of the latest incompatible release; zero: none yet.
     pub release: u64,
     /// The CPU it happened on.
@@ -181,7 +181,7 @@ pub struct Before {
 
 /// One worker's eyes on the witness.
 #[derive(Debug)]
-pub struct Guard<'a> {
+pub(crate) struct Guard<'a> {
     witness: &'a Witness,
     worker: usize,
     page: Page<'a>,
@@ -214,7 +214,7 @@ impl<'a> Guard<'a> {
 
     /// Marks the lock as ours, after the grant.
     #[inline(always)]
-    pub fn enter(&mut self, key: usize, mode: Mode) {
+    pub(crate) fn enter(&mut self, key: usize, mode: Mode) {
         self.trespassing = false;
         for (nth, index) in self.witness.lines(self.worker, key).enumerate() {
             let clear = match mode {
@@ -284,7 +284,7 @@ impl<'a> Guard<'a> {
     /// Compares the fencing token of an exclusive grant with those before it; called while
     /// we hold.
     #[inline(always)]
-    pub fn look_at_token(&self, key: usize, mode: Mode, token: u64) {
+    pub(crate) fn look_at_token(&self, key: usize, mode: Mode, token: u64) {
         if mode == Mode::Shared || self.trespassing || self.witness.cover != Cover::Key {
             return;
         }
@@ -299,7 +299,7 @@ impl<'a> Guard<'a> {
 
     /// Takes our mark away, before the release.
     #[inline(always)]
-    pub fn leave(&mut self, key: usize, mode: Mode) {
+    pub(crate) fn leave(&mut self, key: usize, mode: Mode) {
         for (nth, index) in self.witness.lines(self.worker, key).enumerate() {
             if mode == Mode::Exclusive {
                 self.line(index).set(Of::Counter, self.counted[nth] + 1);
@@ -327,7 +327,7 @@ impl<'a> Guard<'a> {
     /// What the latest incompatible owner left behind. Our own last release
     /// comes before our attempt, so that it never looks like another's.
     #[inline(always)]
-    pub fn before(&self, key: usize, mode: Mode) -> Before {
+    pub(crate) fn before(&self, key: usize, mode: Mode) -> Before {
         let mut before = Before::default();
         for index in self.witness.lines(self.worker, key) {
             let line = self.line(index);
@@ -354,7 +354,7 @@ impl<'a> Guard<'a> {
 
     /// Publishes the stamp of the release that follows; we still hold.
     #[inline(always)]
-    pub fn releasing(&self, key: usize, mode: Mode, stamp: u64, cpu: u32) {
+    pub(crate) fn releasing(&self, key: usize, mode: Mode, stamp: u64, cpu: u32) {
         if self.trespassing {
             return;
         }
@@ -376,7 +376,7 @@ impl<'a> Guard<'a> {
     /// `attempt` and `grant` are stamps, zero where this operation has none;
     /// a streak that began before `opens` begins anew.
     #[inline(always)]
-    pub fn streak(&self, key: usize, attempt: u64, grant: u64, opens: u64) {
+    pub(crate) fn streak(&self, key: usize, attempt: u64, grant: u64, opens: u64) {
         if self.trespassing || self.witness.cover == Cover::Neighbours {
             return;
         }

@@ -9,7 +9,7 @@ use jostle_targets::{ServerFigures, SetupError};
 use std::collections::BTreeMap;
 
 /// What is measured, in the hands of the keeper.
-pub trait Work: Sized + Sync {
+pub(crate) trait Work: Sized + Sync {
     /// Stack of a worker that is a thread.
     const THREAD_STACK: usize;
 

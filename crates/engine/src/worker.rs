@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 impl<T: Work> Crew<'_, T> {
     /// A process that is one worker. Returns its exit code.
-    pub fn worker_process(&self, worker: usize) -> i32 {
+    pub(crate) fn worker_process(&self, worker: usize) -> i32 {
         process::set_name("jostle-worker");
         if process::die_with(self.keeper).is_err() {
             return 1;
@@ -28,7 +28,7 @@ impl<T: Work> Crew<'_, T> {
 
     /// A process whose threads are these workers, with no more CPU time than a
     /// group gives, if there is one. Returns its exit code.
-    pub fn worker_threads(&self, workers: Range<usize>, group: Option<&CpuGroup>) -> i32 {
+    pub(crate) fn worker_threads(&self, workers: Range<usize>, group: Option<&CpuGroup>) -> i32 {
         process::set_name("jostle-threads");
         if process::die_with(self.keeper).is_err() {
             return 1;
@@ -102,7 +102,7 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
     /// reverse order of the one before, so that a drift of the machine falls on
     /// all alike. Writes nanoseconds a pair, as the bits of an f64, four to a
     /// block. Returns its exit code.
-    pub fn cost_process(
+    pub(crate) fn cost_process(
         &self,
         contend: &ContendOrder,
         blocks: usize,

@@ -20,7 +20,7 @@ use crate::users::Users;
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:2626";
 
 /// Bytes of the longest password.
-pub const PASSWORD_MAX: usize = 512;
+pub(crate) const PASSWORD_MAX: usize = 512;
 
 /// Flags of `jostled`, and keys of its file.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
@@ -564,7 +564,7 @@ fn credential(name: &str, env: &impl Fn(&str) -> Option<String>) -> Option<PathB
 ///
 /// # Errors
 /// [`ConfigError::File`], [`ConfigError::Users`].
-pub fn users_of(path: &Path, password: Option<&str>) -> Result<Users, ConfigError> {
+pub(crate) fn users_of(path: &Path, password: Option<&str>) -> Result<Users, ConfigError> {
     let text = file::read(path)?;
     Users::from_text(&text, password).map_err(|why| ConfigError::Users {
         path: path.to_owned(),

@@ -79,7 +79,7 @@ pub enum StoreError {
 
 /// The file `tokens` of a data directory.
 #[derive(Debug)]
-pub struct FileStore {
+pub(crate) struct FileStore {
     directory: PathBuf,
     file: File,
     /// What the file says.
@@ -132,7 +132,7 @@ impl FileStore {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn open(directory: &Path) -> Result<(Self, u64), StoreError> {
+    pub(crate) fn open(directory: &Path) -> Result<(Self, u64), StoreError> {
         let io = |path: &Path, call: &'static str| {
             let path = path.to_owned();
             move |error| StoreError::Io { path, call, error }
@@ -155,7 +155,7 @@ impl FileStore {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn adopt(directory: &Path, mut file: File) -> Result<(Self, u64), StoreError> {
+    pub(crate) fn adopt(directory: &Path, mut file: File) -> Result<(Self, u64), StoreError> {
         let path = directory.join("tokens");
         let io = |call: &'static str| {
             let path = path.clone();

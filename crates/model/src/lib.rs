@@ -10,13 +10,13 @@ pub mod connect;
 pub mod defaults;
 pub mod hosts;
 pub mod judged;
-pub mod list;
+mod list;
 pub mod open_loop;
 pub mod options;
 pub mod plan;
 pub mod record;
-pub mod remedy;
-pub mod server_at;
+mod remedy;
+mod server_at;
 pub mod text;
 pub mod time;
 

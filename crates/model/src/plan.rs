@@ -120,11 +120,6 @@ impl Fault {
     pub const fn is_of_server(self) -> bool {
         matches!(self, Fault::ServerKill | Fault::ServerStop)
     }
-
-    /// Whether it makes sense only where a service keeps the lock.
-    pub const fn needs_service(self) -> bool {
-        self.is_of_server() || matches!(self, Fault::Cut)
-    }
 }
 
 words! {

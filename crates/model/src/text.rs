@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 /// Stands where a password stood.
-pub const REDACTED: &str = "***";
+pub(crate) const REDACTED: &str = "***";
 
 /// The text with the password of each URL in it (`http://user:secret@host/`) replaced
 /// by [`REDACTED`]. A user's name without a password stays.

@@ -48,11 +48,6 @@ impl Nanos {
         Nanos(n * 1_000)
     }
 
-    /// `n` seconds, rounded to the nearest nanosecond; negative is zero.
-    pub fn from_secs_f64(n: f64) -> Nanos {
-        Nanos((n.max(0.0) * 1e9).round() as u64)
-    }
-
     /// In seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

@@ -21,11 +21,11 @@ use crate::stats::ProcedureStats;
 /// Bytes of a procedure's source at most.
 const SOURCE_MAX: u64 = 1 << 20;
 /// Names that the engine answers itself.
-pub const RESERVED: [&str; 3] = ["sizecheck", "stats", "metrics"];
+pub(crate) const RESERVED: [&str; 3] = ["sizecheck", "stats", "metrics"];
 
 /// One version of a procedure.
 #[derive(Clone, Debug)]
-pub struct Procedure {
+pub(crate) struct Procedure {
     /// Unique for each version.
     pub id: u64,
     /// What follows the `/`.
@@ -44,7 +44,7 @@ pub struct Procedure {
 
 /// What a procedure does.
 #[derive(Clone, Debug)]
-pub enum Body {
+pub(crate) enum Body {
     /// The built-in `/sizecheck`.
     Sizecheck,
     /// Compiled Lua.
@@ -56,11 +56,11 @@ pub enum Body {
 }
 
 /// All procedures at one moment, by name.
-pub type Snapshot = Arc<HashMap<Arc<str>, Arc<Procedure>>>;
+pub(crate) type Snapshot = Arc<HashMap<Arc<str>, Arc<Procedure>>>;
 
 /// The procedures.
 #[derive(Debug)]
-pub struct Catalog {
+pub(crate) struct Catalog {
     source: Procedures,
     generation: AtomicU64,
     inner: Mutex<Inner>,
@@ -99,7 +99,7 @@ fn fingerprint(path: &Path) -> io::Result<Fingerprint> {
 
 /// What a look at the folder found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub(crate) struct Look {
     /// What is worth telling.
     pub news: Vec<String>,
     /// Files are changing: look again soon.
@@ -111,7 +111,7 @@ impl Catalog {
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn load(source: Procedures) -> io::Result<(Catalog, Look)> {
+    pub(crate) fn load(source: Procedures) -> io::Result<(Catalog, Look)> {
         let catalog = Catalog {
             source,
             generation: AtomicU64::new(0),
@@ -140,17 +140,17 @@ impl Catalog {
     }
 
     /// Grows when the snapshot is another one.
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Acquire)
     }
 
     /// The procedures now.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         Arc::clone(&self.lock().snapshot)
     }
 
     /// The folder, if there is one.
-    pub fn folder(&self) -> Option<&Path> {
+    pub(crate) fn folder(&self) -> Option<&Path> {
         match &self.source {
             Procedures::Folder(path) => Some(path),
             _ => None,
@@ -158,7 +158,7 @@ impl Catalog {
     }
 
     /// Looks at the folder, and takes what has changed.
-    pub fn refresh(&self) -> Look {
+    pub(crate) fn refresh(&self) -> Look {
         self.refresh_with(true)
     }
 

@@ -17,10 +17,10 @@ use crate::{http, lua};
 /// The address that is listened on unless another is named.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7887";
 /// The Unix socket without `--unix`: where `jostle-call` looks for the engine.
-pub const DEFAULT_UNIX: &str = "@procd";
+pub(crate) const DEFAULT_UNIX: &str = "@procd";
 
 /// Bytes of the longest token.
-pub const TOKEN_MAX: usize = 512;
+pub(crate) const TOKEN_MAX: usize = 512;
 
 /// Flags of `procd`, and keys of its file.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]

@@ -17,7 +17,7 @@ pub struct Limits {
 
 /// A request, as places in the bytes that it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// `GET`, `HEAD` or `POST`.
     pub method: Method,
     /// The path, still encoded.
@@ -36,7 +36,7 @@ pub struct Request {
 
 /// The methods that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub(crate) enum Method {
     /// GET
     Get,
     /// HEAD
@@ -47,7 +47,7 @@ pub enum Method {
 
 /// How far the bytes go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// A whole request, and how many bytes it took.
     Whole(Request, usize),
     /// More is needed; the client may wait for `100 Continue` before it sends it.
@@ -60,7 +60,7 @@ pub enum Progress {
 /// A request that is refused, after which the connection ends: where the next
 /// one begins cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// 400
     Malformed(&'static str),
     /// 405
@@ -80,7 +80,7 @@ pub enum Refusal {
 impl Refusal {
     /// Status line's end, and what the client is told.
     #[must_use]
-    pub fn status(self) -> (&'static str, &'static str) {
+    pub(crate) fn status(self) -> (&'static str, &'static str) {
         match self {
             Refusal::Malformed(why) => ("400 Bad Request", why),
             Refusal::Method => ("405 Method Not Allowed", "only GET, HEAD and POST"),
@@ -103,7 +103,7 @@ impl Refusal {
 ///
 /// # Errors
 /// [`Refusal`], as soon as it is certain.
-pub fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
+pub(crate) fn parse(bytes: &[u8], limits: Limits) -> Result<Progress, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut head = httparse::Request::new(&mut headers);
     // One byte more than is allowed proves that it is too long.
@@ -260,7 +260,7 @@ fn bearer(value: &[u8], bytes: &[u8]) -> Option<Range<usize>> {
 
 /// An answer's parts.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub(crate) struct Answer<'a> {
     /// Such as `200 OK`.
     pub status: &'a str,
     /// The exit code of a procedure that ran to its end.
@@ -277,7 +277,7 @@ pub struct Answer<'a> {
 
 impl Answer<'_> {
     /// Appends the answer. No formatting machinery: this is the hot path.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(self.status.as_bytes());
         if let Some(code) = self.exit_code {

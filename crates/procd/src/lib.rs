@@ -10,15 +10,15 @@
 pub mod call;
 #[cfg(test)]
 mod call_tests;
-pub mod catalog;
+mod catalog;
 pub mod config;
-pub mod http;
-pub mod lua;
-pub mod query;
+mod http;
+mod lua;
+mod query;
 pub mod server;
-pub mod sizecheck;
-pub mod spool;
-pub mod stats;
+mod sizecheck;
+mod spool;
+mod stats;
 
 pub use config::{Config, Settings};
 pub use server::Server;

@@ -5,7 +5,7 @@
 
 /// A procedure's arguments, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Args {
+pub(crate) struct Args {
     /// Those without a name, in order.
     pub positional: Vec<Vec<u8>>,
     /// Those with one, in order; of several with the same name the last counts.
@@ -17,7 +17,7 @@ impl Args {
     ///
     /// # Errors
     /// [`BadEncoding`].
-    pub fn parse(query: &[u8]) -> Result<Args, BadEncoding> {
+    pub(crate) fn parse(query: &[u8]) -> Result<Args, BadEncoding> {
         let mut args = Args::default();
         for part in query.split(|byte| *byte == b'&') {
             if part.is_empty() {
@@ -36,7 +36,7 @@ impl Args {
 
     /// The value of a name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
+    pub(crate) fn get(&self, name: &str) -> Option<&[u8]> {
         let found = self
             .named
             .iter()
@@ -49,13 +49,13 @@ impl Args {
 /// A `%` without two hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a `%` in the request's target is not followed by two hexadecimal digits")]
-pub struct BadEncoding;
+pub(crate) struct BadEncoding;
 
 /// Undoes percent-encoding.
 ///
 /// # Errors
 /// [`BadEncoding`].
-pub fn decode(text: &[u8]) -> Result<Vec<u8>, BadEncoding> {
+pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, BadEncoding> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'%', rest) {

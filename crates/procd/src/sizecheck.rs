@@ -9,7 +9,7 @@ use crate::spool::Spool;
 
 /// Why there is no exit code.
 #[derive(Debug, thiserror::Error)]
-pub enum SizecheckError {
+pub(crate) enum SizecheckError {
     /// The caller's mistake.
     #[error("{0}")]
     Usage(&'static str),
@@ -23,7 +23,7 @@ pub enum SizecheckError {
 /// # Errors
 /// [`SizecheckError`]: a question that cannot be answered is never answered with
 /// a code.
-pub fn sizecheck(args: &Args, spool: Option<&Spool>) -> Result<u8, SizecheckError> {
+pub(crate) fn sizecheck(args: &Args, spool: Option<&Spool>) -> Result<u8, SizecheckError> {
     let usage = SizecheckError::Usage;
     let file = args.get("file").ok_or(usage("sizecheck needs file=PATH"))?;
     let max = args.get("max").ok_or(usage("sizecheck needs max=BYTES"))?;

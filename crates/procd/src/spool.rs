@@ -19,7 +19,7 @@ const ATTEMPTS: u32 = 16;
 
 /// The folder.
 #[derive(Debug)]
-pub struct Spool {
+pub(crate) struct Spool {
     root: OwnedFd,
     /// Its absolute path and a slash: what absolute paths may start with.
     prefix: Vec<u8>,
@@ -31,7 +31,7 @@ impl Spool {
     /// # Errors
     /// That it cannot be opened, or that the kernel is older than 5.6 and has no
     /// openat2.
-    pub fn open(path: &Path) -> io::Result<Spool> {
+    pub(crate) fn open(path: &Path) -> io::Result<Spool> {
         let path: PathBuf = std::path::absolute(path)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(&path, flags, Mode::empty())?;
@@ -47,7 +47,7 @@ impl Spool {
     ///
     /// # Errors
     /// As of [`Spool::file`].
-    pub fn size(&self, path: &[u8]) -> io::Result<u64> {
+    pub(crate) fn size(&self, path: &[u8]) -> io::Result<u64> {
         // One call instead of three: a name without a slash, which is no link,
         // cannot lead out.
         let name = !path.contains(&b'/') && path != b"..";
@@ -66,7 +66,7 @@ impl Spool {
     /// # Errors
     /// EXDEV for a path that leads out of the folder, EINVAL for what is no
     /// regular file or no path at all, else the system's.
-    pub fn file(&self, path: &[u8]) -> io::Result<(File, u64)> {
+    pub(crate) fn file(&self, path: &[u8]) -> io::Result<(File, u64)> {
         // Looked at before it is opened: to open a device may do things.
         let size = self.size(path)?;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;

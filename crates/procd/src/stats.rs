@@ -14,7 +14,7 @@ const BUCKETS: usize = 13;
 
 /// Counters of one procedure. They stay when its file changes or goes.
 #[derive(Debug)]
-pub struct ProcedureStats {
+pub(crate) struct ProcedureStats {
     /// Calls that were begun, and those that were refused because it was busy.
     pub requests: AtomicU64,
     /// Calls that ended with an error.
@@ -49,12 +49,12 @@ impl Default for ProcedureStats {
 
 impl ProcedureStats {
     /// A call that ran to its end.
-    pub fn exited(&self, code: u8) {
+    pub(crate) fn exited(&self, code: u8) {
         self.exits[usize::from(code)].fetch_add(1, Relaxed);
     }
 
     /// How long a call took, however it ended.
-    pub fn took(&self, time: Duration) {
+    pub(crate) fn took(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.time_ns.fetch_add(ns, Relaxed);
         self.longest_ns.fetch_max(ns, Relaxed);
@@ -79,7 +79,7 @@ fn bound_us(index: usize) -> u64 {
 
 /// Counters of the server.
 #[derive(Debug)]
-pub struct ServerStats {
+pub(crate) struct ServerStats {
     started: Instant,
     /// Connections that were let in.
     pub connections: AtomicU64,
@@ -122,12 +122,12 @@ impl Default for ServerStats {
 }
 
 /// Adds one.
-pub fn count(counter: &AtomicU64) {
+pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
 /// What is known of a procedure at one moment.
-pub struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its counters.
@@ -189,7 +189,7 @@ struct Errors {
 
 /// The page `/stats`.
 #[must_use]
-pub fn json(server: &ServerStats, procedures: &[Known<'_>]) -> String {
+pub(crate) fn json(server: &ServerStats, procedures: &[Known<'_>]) -> String {
     let usage = jostle_sys::process::own_usage();
     let get = |counter: &AtomicU64| counter.load(Relaxed);
     let page = Page {
@@ -246,7 +246,7 @@ type Row<'a> = (&'a str, &'a str, &'a str, f64);
 
 /// The page `/metrics`, in Prometheus's text format.
 #[must_use]
-pub fn metrics(server: &ServerStats, procedures: &[Known<'_>]) -> String {
+pub(crate) fn metrics(server: &ServerStats, procedures: &[Known<'_>]) -> String {
     let usage = jostle_sys::process::own_usage();
     let get = |counter: &AtomicU64| counter.load(Relaxed) as f64;
     let cpu_s = (usage.user_ns + usage.system_ns) as f64 * 1e-9;

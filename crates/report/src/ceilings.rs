@@ -11,7 +11,7 @@ use jostle_stats::requested::makes_requests;
 const APART: f64 = 0.1;
 
 /// Sentences with a space behind each; nothing where no host was measured alone.
-pub fn ceilings(set: &ResultSet) -> String {
+pub(crate) fn ceilings(set: &ResultSet) -> String {
     let plan = &set.experiment.plan;
     let noun = match plan.workload == Workload::Spread || makes_requests(plan) {
         true => "requests",

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 const SHORT: f64 = 10.0;
 
 /// One paragraph.
-pub fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+pub(crate) fn checked(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let mut sentences = of_workload(set, points);
     sentences.extend(left_out(set));
     sentences.extend(unexplained(set));

@@ -11,7 +11,7 @@ use jostle_stats::summary::{Estimate, PointSummary};
 
 /// When a column's cell is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub(crate) enum Shown {
     /// In the first row of a target only.
     Once,
     /// In each row.
@@ -24,7 +24,7 @@ pub enum Shown {
 }
 
 /// One column.
-pub struct Column {
+pub(crate) struct Column {
     /// Two lines.
     pub title: [&'static str; 2],
     /// When its cells are printed.
@@ -34,27 +34,27 @@ pub struct Column {
 }
 
 /// What a column says of a point.
-pub type Cell = fn(&PointSummary<'_>) -> Option<String>;
+pub(crate) type Cell = fn(&PointSummary<'_>) -> Option<String>;
 
 /// The title of half intervals.
-pub const PLUS_MINUS: &str = "±";
+pub(crate) const PLUS_MINUS: &str = "±";
 
 /// The target as typed.
-pub const TARGET: Column = once(["", "target"], |point| Some(point.target.to_owned()));
+pub(crate) const TARGET: Column = once(["", "target"], |point| Some(point.target.to_owned()));
 
 /// The target, where it may be a long command.
-pub const SHORT_TARGET: Column = once(["", "target"], |point| Some(short(point.target)));
+pub(crate) const SHORT_TARGET: Column = once(["", "target"], |point| Some(short(point.target)));
 
 /// How many contended, or asked.
-pub const WORKERS: Column = always(["", "workers"], |point| {
+pub(crate) const WORKERS: Column = always(["", "workers"], |point| {
     point.at.workers.map(|n| n.to_string())
 });
 
 /// How far runs lie apart in what the point is measured by.
-pub const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
+pub(crate) const HALF_INTERVAL: Column = figure(["", PLUS_MINUS], half_interval);
 
 /// What is the same for all points of a target.
-pub const fn once(title: [&'static str; 2], cell: Cell) -> Column {
+pub(crate) const fn once(title: [&'static str; 2], cell: Cell) -> Column {
     Column {
         title,
         shown: Shown::Once,
@@ -63,7 +63,7 @@ pub const fn once(title: [&'static str; 2], cell: Cell) -> Column {
 }
 
 /// A swept value, or what made a point INVALID.
-pub const fn always(title: [&'static str; 2], cell: Cell) -> Column {
+pub(crate) const fn always(title: [&'static str; 2], cell: Cell) -> Column {
     Column {
         title,
         shown: Shown::Always,
@@ -72,7 +72,7 @@ pub const fn always(title: [&'static str; 2], cell: Cell) -> Column {
 }
 
 /// A figure of a point that may be used.
-pub const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
+pub(crate) const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
     Column {
         title,
         shown: Shown::UnlessInvalid,
@@ -81,7 +81,7 @@ pub const fn figure(title: [&'static str; 2], cell: Cell) -> Column {
 }
 
 /// Operations a second; a lower bound where other programs leave no more to be said.
-pub const fn throughput(title: [&'static str; 2]) -> Column {
+pub(crate) const fn throughput(title: [&'static str; 2]) -> Column {
     Column {
         title,
         shown: Shown::OrAtLeast,
@@ -90,12 +90,12 @@ pub const fn throughput(title: [&'static str; 2]) -> Column {
 }
 
 /// A lower bound, where other programs make a point INVALID and nothing else does.
-pub fn at_least(point: &PointSummary<'_>) -> Option<String> {
+pub(crate) fn at_least(point: &PointSummary<'_>) -> Option<String> {
     Some(format!(">={}", significant(point.at_least_per_s()?, 3)))
 }
 
 /// Where other programs may have moved the figure: what it would have been without.
-pub const UNDISTURBED: Column = figure(["without", "others"], |point| {
+pub(crate) const UNDISTURBED: Column = figure(["without", "others"], |point| {
     let harm = point.harm.filter(|harm| harm.off() >= BEARABLE)?;
     let figure = measured_by(point)?.median;
     let (low, high) = match point.workload {
@@ -107,36 +107,36 @@ pub const UNDISTURBED: Column = figure(["without", "others"], |point| {
 });
 
 /// CPU time of the client's side, in microseconds an operation.
-pub const fn cpu(title: [&'static str; 2]) -> Column {
+pub(crate) const fn cpu(title: [&'static str; 2]) -> Column {
     figure(title, |point| {
         Some(significant(point.cpu_us_per_operation?.median, 2))
     })
 }
 
 /// CPU time of the server, in microseconds an operation.
-pub const fn server_cpu(title: [&'static str; 2]) -> Column {
+pub(crate) const fn server_cpu(title: [&'static str; 2]) -> Column {
     figure(title, |point| {
         Some(significant(point.server_cpu_us_per_operation?.median, 2))
     })
 }
 
 /// How often a worker asked its server for each lock.
-pub const ROUND_TRIPS: Column = figure(["round", "trips"], |point| {
+pub(crate) const ROUND_TRIPS: Column = figure(["round", "trips"], |point| {
     Some(significant(point.round_trips_per_grant?.median, 3))
 });
 
 /// Bytes that they sent each other for it.
-pub const NETWORK: Column = figure(["network", "B/lock"], |point| {
+pub(crate) const NETWORK: Column = figure(["network", "B/lock"], |point| {
     Some(significant(point.bytes_per_grant?.median, 3))
 });
 
 /// Nanoseconds as microseconds.
-pub fn micros(nanos: Option<Estimate>) -> Option<String> {
+pub(crate) fn micros(nanos: Option<Estimate>) -> Option<String> {
     Some(significant(nanos?.median / 1e3, 2))
 }
 
 /// What a point is measured by; to this `±` belongs.
-pub fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
+pub(crate) fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
     match point.workload {
         Workload::Connect => connect::measured(point),
         // Median and worst stand in columns of their own.
@@ -146,7 +146,7 @@ pub fn measured_by(point: &PointSummary<'_>) -> Option<Estimate> {
 }
 
 /// Half the interval, or half the range, over several runs.
-pub fn half_interval(point: &PointSummary<'_>) -> Option<String> {
+pub(crate) fn half_interval(point: &PointSummary<'_>) -> Option<String> {
     let figure = measured_by(point).filter(|figure| figure.runs > 1)?;
     Some(plus_minus(relative_half_width(&figure)?))
 }

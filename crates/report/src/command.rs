@@ -17,21 +17,21 @@ pub fn command(plan: &Plan) -> String {
 
 /// The plan with one option more, as typed: `-t` and `11`. None where no plan has the
 /// option, or where it does not take the value.
-pub fn with(plan: &Plan, option: &str, value: &str) -> Option<Plan> {
+pub(crate) fn with(plan: &Plan, option: &str, value: &str) -> Option<Plan> {
     let mut plan = plan.clone();
     Opt::typed_as(option)?.set(&mut plan, value).ok()?;
     Some(plan)
 }
 
 /// The plan with an option left out; None where no plan has it.
-pub fn without(plan: &Plan, option: &str) -> Option<Plan> {
+pub(crate) fn without(plan: &Plan, option: &str) -> Option<Plan> {
     let mut plan = plan.clone();
     Opt::typed_as(option)?.clear(&mut plan);
     Some(plan)
 }
 
 /// The options that are not at their default, but for those of these fields.
-pub fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
+pub(crate) fn options(plan: &Plan, without: &[&str]) -> Vec<String> {
     let mut defaults = defaults::options(plan.workload);
     defaults.fill_from(defaults::requests(plan.workload));
     let printed = OPTIONS.iter().filter(|opt| !without.contains(&opt.word));

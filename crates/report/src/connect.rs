@@ -12,7 +12,7 @@ use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
 
 /// The columns of `connect`.
-pub static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     always(["source", "addrs"], |point| point.at.sources.map(grouped)),
     // A curve without any stands beside those with some.
@@ -33,12 +33,12 @@ pub static COLUMNS: &[Column] = &[
 ];
 
 /// Median time of the call that is measured.
-pub fn measured(point: &PointSummary<'_>) -> Option<Estimate> {
+pub(crate) fn measured(point: &PointSummary<'_>) -> Option<Estimate> {
     point.connect_p50_ns.or(point.bind_p50_ns)
 }
 
 /// What was checked, what the sweeps left, and which limits come next.
-pub fn checked(set: &ResultSet) -> Vec<String> {
+pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let mut said = vec![opened(set)];
     said.extend(time_wait(set));
     said.extend(limits(set));

@@ -45,7 +45,7 @@ pub(crate) const SWEPT: [(&str, Swept); 8] = [
 type Cell = (&'static str, String);
 
 /// One row for each point.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     let figures = figures(sets);
     let mut sheet = Sheet::new(["target", "workload", "verdict", "checks"]);
     for (at, set) in sets.iter().enumerate() {

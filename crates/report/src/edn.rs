@@ -9,7 +9,7 @@ use crate::ResultSet;
 use jostle_model::record::{Event, Point, What};
 
 /// All runs.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     let points = sets.iter().flat_map(|set| &set.points);
     points.filter_map(of_run).collect()
 }

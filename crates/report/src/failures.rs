@@ -3,13 +3,13 @@
 use jostle_stats::summary::PointSummary;
 
 /// Stands above them.
-pub const FAILURES: &str = "The first failure of each kind:";
+pub(crate) const FAILURES: &str = "The first failure of each kind:";
 
 /// As many as are read; the others stand in the result file.
 const AT_MOST: usize = 8;
 
 /// Each text once for each target, in the order of the table.
-pub fn failures(points: &[PointSummary<'_>]) -> Vec<String> {
+pub(crate) fn failures(points: &[PointSummary<'_>]) -> Vec<String> {
     let mut said: Vec<String> = Vec::new();
     for point in points {
         for text in point.runs.iter().flat_map(|run| &run.messages) {

@@ -11,13 +11,13 @@ use jostle_stats::summary::PointSummary;
 type Note<'a> = Vec<(usize, &'a Reason)>;
 
 /// All notes, in the order of the rows.
-pub struct Footnotes<'a> {
+pub(crate) struct Footnotes<'a> {
     notes: Vec<Note<'a>>,
 }
 
 impl<'a> Footnotes<'a> {
     /// The notes of a table with a row for each point.
-    pub fn of(points: &'a [PointSummary<'_>]) -> Footnotes<'a> {
+    pub(crate) fn of(points: &'a [PointSummary<'_>]) -> Footnotes<'a> {
         let mut notes: Vec<Note<'a>> = Vec::new();
         for (row, point) in points.iter().enumerate() {
             for reason in &point.verdict.reasons {
@@ -32,7 +32,7 @@ impl<'a> Footnotes<'a> {
     }
 
     /// What refers to the notes of a row: `[1][3]`.
-    pub fn marks(&self, row: usize) -> String {
+    pub(crate) fn marks(&self, row: usize) -> String {
         let of_row = |note: &Note<'_>| note.iter().any(|(other, _)| *other == row);
         let numbered = self.notes.iter().zip(1..);
         let marks = numbered.filter(|(note, _)| of_row(note));
@@ -40,7 +40,7 @@ impl<'a> Footnotes<'a> {
     }
 
     /// The notes without their numbers: `rows 2, 4-6: the window holds 2 rotations`.
-    pub fn texts(&self) -> Vec<String> {
+    pub(crate) fn texts(&self) -> Vec<String> {
         self.notes.iter().map(text).collect()
     }
 }

@@ -43,7 +43,7 @@ pub fn percent(share: f64) -> String {
 
 /// Half an interval relative to its middle, in whole per cent: `±1 %`. Rounded
 /// up, since an interval must not look narrower than it is. What is not finite is `-`.
-pub fn plus_minus(share: f64) -> String {
+pub(crate) fn plus_minus(share: f64) -> String {
     if !share.is_finite() {
         return "-".to_owned();
     }
@@ -95,7 +95,7 @@ pub fn seconds(value: f64) -> String {
 
 /// The text with spaces behind it, or before it, up to `width` characters. The
 /// formatter's own padding panics beyond 65,535.
-pub fn padded(text: &str, width: usize, left: bool) -> String {
+pub(crate) fn padded(text: &str, width: usize, left: bool) -> String {
     let spaces = " ".repeat(width.saturating_sub(text.chars().count()));
     match left {
         true => text.to_owned() + &spaces,
@@ -135,7 +135,7 @@ pub fn lines(text: &str, width: usize) -> Vec<String> {
 }
 
 /// How wide the longest part of a text is that is not broken.
-pub fn longest_word(text: &str) -> usize {
+pub(crate) fn longest_word(text: &str) -> usize {
     let words = unbreakable(text).into_iter();
     words.map(|word| word.chars().count()).max().unwrap_or(0)
 }

@@ -20,7 +20,7 @@ use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
 
 /// One block for each target of each experiment.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     let blocks: Vec<String> = sets.iter().flat_map(blocks).collect();
     blocks.join("\n\n")
 }

@@ -6,7 +6,7 @@ use jostle_model::text::one_line;
 
 /// Columns and rows; every row has a cell for each column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grid {
+pub(crate) struct Grid {
     /// From left to right.
     pub columns: Vec<Heading>,
     /// From top to bottom.
@@ -15,7 +15,7 @@ pub struct Grid {
 
 /// A table below the headline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Titled {
+pub(crate) struct Titled {
     /// What it shows.
     pub title: String,
     /// The table.
@@ -26,7 +26,7 @@ pub struct Titled {
 
 /// The top of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heading {
+pub(crate) struct Heading {
     /// Two lines, the first often empty.
     pub title: [String; 2],
     /// Texts stand left, figures right.
@@ -40,7 +40,7 @@ pub struct Heading {
 
 impl Heading {
     /// The heading of a column of figures.
-    pub fn right(upper: &str, lower: &str) -> Heading {
+    pub(crate) fn right(upper: &str, lower: &str) -> Heading {
         Heading {
             title: [upper.to_owned(), lower.to_owned()],
             left: false,
@@ -50,7 +50,7 @@ impl Heading {
     }
 
     /// The heading of a column of texts.
-    pub fn left(lower: &str) -> Heading {
+    pub(crate) fn left(lower: &str) -> Heading {
         Heading {
             left: true,
             ..Heading::right("", lower)
@@ -58,7 +58,7 @@ impl Heading {
     }
 
     /// The same, which tells its rows apart.
-    pub fn key(self) -> Heading {
+    pub(crate) fn key(self) -> Heading {
         Heading { key: true, ..self }
     }
 
@@ -74,14 +74,14 @@ const VERDICT: &str = "verdict";
 
 impl Grid {
     /// In columns as wide as their content, for a terminal.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.text_within(usize::MAX)
     }
 
     /// In lines of at most `width`, no cell broken: where the columns stand too wide, they
     /// stand closer; where that is not enough, the rows go on below under those columns
     /// that tell them apart.
-    pub fn fitted(&self, width: usize) -> String {
+    pub(crate) fn fitted(&self, width: usize) -> String {
         let widths = self.widths();
         let all: Vec<usize> = (0..self.columns.len()).collect();
         for gap in [2, 1] {
@@ -170,7 +170,7 @@ impl Grid {
 
     /// In lines of at most `width`, where words allow: the widest texts
     /// are broken, and go on below themselves.
-    pub fn text_within(&self, width: usize) -> String {
+    pub(crate) fn text_within(&self, width: usize) -> String {
         let widths = self.widths_within(width);
         let upper = self.columns.iter().map(|c| c.title[0].as_str());
         let lower = self.columns.iter().map(|c| c.title[1].as_str());
@@ -194,7 +194,7 @@ impl Grid {
     }
 
     /// As GitHub's Markdown has it.
-    pub fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let titles = self.columns.iter().map(|c| c.title.join(" "));
         let rules = self
             .columns

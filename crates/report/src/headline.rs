@@ -20,7 +20,7 @@ use jostle_stats::summary::PointSummary;
 
 /// The table and what its notes say.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Headline {
+pub(crate) struct Headline {
     /// The verdicts refer to `notes` as `[1]`, `[2]`.
     pub grid: Grid,
     /// Reasons of the verdicts, grouped by their rows.
@@ -113,7 +113,7 @@ const KEYS: [&str; 7] = [
 ];
 
 /// One row for each summary. None without any.
-pub fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
+pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
     if points.is_empty() {
         return None;
     }

@@ -22,7 +22,7 @@ const TITLE: &str = "Each host in the run of median rate, by its own clock and w
                      0's time, ± what is not known of the clocks";
 
 /// None where no point has hosts. Notes go on after those of the headline.
-pub fn table(
+pub(crate) fn table(
     experiment: &Experiment,
     points: &[PointSummary<'_>],
     headline: &[String],
@@ -422,7 +422,7 @@ fn rest(
 /// In the run in which they began furthest apart. The hosts' true starts lie no
 /// further from what is printed than the figure beside it, whichever two they are:
 /// it is the greatest that clocks allow, less what they say.
-pub fn began(points: &[Point]) -> Option<String> {
+pub(crate) fn began(points: &[Point]) -> Option<String> {
     let several = || points.iter().filter(|point| point.hosts.len() > 1);
     let furthest = several()
         .map(apart)

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// `2 cores, Linux 6.18, tmpfs; 5 s per point, 6 runs of each, hold 1 ms, idle
 /// 10 us, placement: none`, and the options that are not at their default.
-pub fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+pub(crate) fn intro(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let mut how = Vec::new();
     if plan.workload.has_window() {

@@ -3,7 +3,7 @@
 use crate::ResultSet;
 
 /// One record a line.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     let records = sets.iter().flat_map(ResultSet::records);
     // Records are plain data with text keys, which always can be written.
     records

@@ -409,7 +409,7 @@ pub(crate) mod tests {
     use jostle_model::judged::{Finding, Machine, Thread, Traffic};
 
     /// Three seconds of a busy generator.
-    pub fn made() -> Watched {
+    pub(crate) fn made() -> Watched {
         let thread = |name: &str, cpu: f64| Thread {
             name: name.to_owned(),
             pid: 7,

@@ -7,7 +7,7 @@ use jostle_stats::summary::{Estimate, PointSummary};
 
 /// The columns of `hold --for`. The rate of acquiring and releasing is not among them: what
 /// other programs did in so short a part of a run is not known apart from the rest.
-pub static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     WORKERS,
     always(["", "n"], |point| point.at.keys.map(grouped)),
@@ -37,7 +37,7 @@ pub static COLUMNS: &[Column] = &[
 ];
 
 /// Whether locks were kept at these points.
-pub fn are(points: &[PointSummary<'_>]) -> bool {
+pub(crate) fn are(points: &[PointSummary<'_>]) -> bool {
     points.iter().any(|point| point.kept.is_some())
 }
 

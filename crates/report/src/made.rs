@@ -13,10 +13,10 @@ use jostle_stats::checks::{Evidence, verdict};
 use jostle_stats::recover::{Seen, found};
 
 mod hosts;
-pub use hosts::hosts;
+pub(crate) use hosts::hosts;
 
 /// `contend flock sysv -w 10:1000 -t 5 --runs 6`, resolved, finished.
-pub fn set() -> ResultSet {
+pub(crate) fn set() -> ResultSet {
     let mut points = Vec::new();
     for run in 1..=6 {
         points.push(point("flock", run, 943.0, 40.0, &queue(10, 472)));
@@ -28,7 +28,7 @@ pub fn set() -> ResultSet {
 }
 
 /// `contend busted -w 10 -t 5 --runs 6`: a lock that lets two in.
-pub fn broken() -> ResultSet {
+pub(crate) fn broken() -> ResultSet {
     let mut experiment = experiment();
     experiment.plan.targets = vec!["busted".to_owned()];
     experiment.plan.workers = Some(List(vec![10]));
@@ -47,7 +47,7 @@ pub fn broken() -> ResultSet {
 }
 
 /// `contend futex spin -w 2 -b 0 -i 0 --runs 1 --measure counts`.
-pub fn counts_only() -> ResultSet {
+pub(crate) fn counts_only() -> ResultSet {
     let mut experiment = experiment();
     let plan = &mut experiment.plan;
     plan.targets = vec!["futex".to_owned(), "spin".to_owned()];
@@ -89,7 +89,7 @@ pub fn counts_only() -> ResultSet {
 }
 
 /// Judged as a run is when it is made, and ended.
-pub fn finished(experiment: Experiment, mut points: Vec<Point>) -> ResultSet {
+pub(crate) fn finished(experiment: Experiment, mut points: Vec<Point>) -> ResultSet {
     for point in &mut points {
         point.verdict = verdict(&Evidence {
             experiment: &experiment,
@@ -105,7 +105,7 @@ pub fn finished(experiment: Experiment, mut points: Vec<Point>) -> ResultSet {
 }
 
 /// The experiment of [`set`].
-pub fn experiment() -> Experiment {
+pub(crate) fn experiment() -> Experiment {
     Experiment {
         schema: SCHEMA.to_owned(),
         plan: plan(),
@@ -141,7 +141,7 @@ pub fn experiment() -> Experiment {
 }
 
 /// The plan of [`set`], as the engine resolves it.
-pub fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     Plan {
         targets: vec!["flock".to_owned(), "sysv".to_owned()],
         workers: Some(List(vec![10, 1000])),
@@ -166,7 +166,7 @@ pub fn plan() -> Plan {
 }
 
 /// What a target costs by itself, and what full measuring adds.
-pub fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
+pub(crate) fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
     OwnCost {
         pair_ns,
         full_ns: pair_ns + added_ns,
@@ -180,7 +180,7 @@ pub fn cost(pair_ns: f64, added_ns: f64) -> OwnCost {
 
 /// A run of 5 s in which the workers got these counts, at about this rate and
 /// CPU time per lock.
-pub fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64]) -> Point {
+pub(crate) fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64]) -> Point {
     let mut point = Point {
         target: target.to_owned(),
         workload: "contend".to_owned(),
@@ -213,7 +213,7 @@ pub fn point(target: &str, run: u32, rate_per_s: f64, cpu_us: f64, counts: &[u64
 }
 
 /// Gives each worker its count, and the point the figures that follow.
-pub fn share_out(point: &mut Point, counts: &[u64]) {
+pub(crate) fn share_out(point: &mut Point, counts: &[u64]) {
     let operations: u64 = counts.iter().sum();
     let wait_ns = if counts.contains(&0) {
         4_987_000_000
@@ -290,12 +290,12 @@ fn waits(longest_ns: u64) -> Waits {
 }
 
 /// As a queue shares out `mean` turns each, within one.
-pub fn queue(workers: u64, mean: u64) -> Vec<u64> {
+pub(crate) fn queue(workers: u64, mean: u64) -> Vec<u64> {
     (0..workers).map(|worker| mean + worker % 2).collect()
 }
 
 /// 1000 workers of which 100 got nothing and the others 1 to 13 turns.
-pub fn starving() -> Vec<u64> {
+pub(crate) fn starving() -> Vec<u64> {
     (0..1000u64)
         .map(|worker| match worker % 10 {
             0 => 0,
@@ -307,7 +307,7 @@ pub fn starving() -> Vec<u64> {
 
 /// `connect tcp --open 1k:14k:15k --sources 1:16 --runs 6`: the even ports are
 /// used up between the last two.
-pub fn connections() -> ResultSet {
+pub(crate) fn connections() -> ResultSet {
     let mut points = Vec::new();
     for run in 1..=6 {
         for (sources, open, from, us, parities) in [
@@ -344,7 +344,7 @@ pub fn connections() -> ResultSet {
 }
 
 /// `recover flock redis`, of which one kept its owner.
-pub fn recovered() -> ResultSet {
+pub(crate) fn recovered() -> ResultSet {
     const MS: u64 = 1_000_000;
     let event = |at_us: u64, process: Option<u64>, what: What, token: Option<u64>| Event {
         at_ns: 5_000 * MS + at_us * 1_000,
@@ -451,7 +451,7 @@ pub fn recovered() -> ResultSet {
 }
 
 /// The same with one source address and a range that ends in between.
-pub fn exhausted() -> ResultSet {
+pub(crate) fn exhausted() -> ResultSet {
     let mut set = connections();
     set.experiment.plan.sources = Some(List(vec![1]));
     set.points.retain(|point| point.at.sources == Some(1));
@@ -528,7 +528,7 @@ fn connected(run: u32, [sources, open, from]: [u64; 3], us: f64, parities: [u64;
 }
 
 /// `call 'ls /tmp' -n 100:1000 --runs 6`, beside it `true`.
-pub fn calls() -> ResultSet {
+pub(crate) fn calls() -> ResultSet {
     let mut points = Vec::new();
     for run in 1..=6 {
         for (operations, us) in [(100, 500.0), (1_000, 480.0)] {
@@ -609,7 +609,7 @@ fn called(run: u32, operations: u64, us: f64) -> Point {
 
 /// `spread lockd --generators 3:6:18`: three generators at their limit, six that do
 /// more, and eighteen beside which the server is the limit.
-pub fn spread() -> ResultSet {
+pub(crate) fn spread() -> ResultSet {
     let mut points = Vec::new();
     for run in 1..=6 {
         for (generators, rate, busy_share, effective) in [

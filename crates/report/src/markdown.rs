@@ -6,7 +6,7 @@ use crate::page::{Page, pages};
 use crate::requests::ACCOUNTS;
 
 /// One page after the other, a rule between them.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     let pages: Vec<String> = pages(sets).iter().map(page).collect();
     pages.join("\n---\n\n")
 }

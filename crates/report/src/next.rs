@@ -26,7 +26,7 @@ const DOCTOR: &str = "jostle doctor";
 const TARGETS: &str = "jostle targets";
 
 /// The command.
-pub fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
+pub(crate) fn next(set: &ResultSet, points: &[PointSummary<'_>]) -> String {
     let plan = &set.experiment.plan;
     let ended = set.end.as_ref().is_some_and(|end| end.error.is_none());
     if points.is_empty() || !ended {

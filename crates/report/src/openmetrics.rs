@@ -430,7 +430,7 @@ fn in_progress(run: &NowRun) -> Vec<Family> {
 }
 
 /// Who uses CPUs, in the order of [`NowRun::cpus`].
-pub const OWNERS: [&str; 4] = ["workers", "server", "jostle", "others"];
+pub(crate) const OWNERS: [&str; 4] = ["workers", "server", "jostle", "others"];
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use jostle_stats::summary::PointSummary;
 
 /// One row for each point, one column for each time; None where no time was
 /// asked for or no wait was measured.
-pub fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
+pub(crate) fn over(times: &[Nanos], points: &[PointSummary<'_>]) -> Option<Grid> {
     let measured = |point: &PointSummary<'_>| times.iter().any(|t| share(point, *t).is_some());
     // Those of generators stand among their own tables.
     let workload = points.iter().find(|point| measured(point))?.workload;

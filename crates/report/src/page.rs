@@ -21,7 +21,7 @@ use std::borrow::Cow;
 
 /// One experiment, from top to bottom.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// On what machine, and how it was measured.
     pub intro: String,
     /// None where no run was finished.
@@ -50,7 +50,7 @@ pub struct Page {
 
 /// One page for each experiment; of several each says when and where it ran. A label
 /// stands before it.
-pub fn pages(sets: &[ResultSet]) -> Vec<Page> {
+pub(crate) fn pages(sets: &[ResultSet]) -> Vec<Page> {
     let mut pages: Vec<Page> = sets.iter().map(page).collect();
     if sets.len() > 1 {
         for (page, set) in pages.iter_mut().zip(sets) {
@@ -92,7 +92,7 @@ fn page(set: &ResultSet) -> Page {
 
 /// As the file has it; made from the points where it has none, which an experiment that
 /// was cut short does not, and where a point is INVALID, from which older files drew too.
-pub fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
+pub(crate) fn growth<'a>(set: &'a ResultSet, points: &[PointSummary<'_>]) -> Cow<'a, [Fit]> {
     let invalid = points.iter().any(|point| point.verdict.is_invalid());
     match set.fits.is_empty() || invalid {
         true => Cow::Owned(fits(&set.experiment, points)),

@@ -30,7 +30,7 @@ struct Operation<'a> {
 }
 
 /// All runs.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     let points = sets.iter().flat_map(|set| &set.points);
     let runs = points.filter_map(|point| Some((point, point.recovery.as_deref()?)));
     let operations = runs

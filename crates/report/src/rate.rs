@@ -10,7 +10,7 @@ use jostle_stats::open_loop::{self, Response};
 use jostle_stats::summary::PointSummary;
 
 /// The columns of `rate`.
-pub static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     always(["offered", "/s"], |point| point.at.rate.map(grouped)),
     throughput(["done", "/s"]),
@@ -44,12 +44,12 @@ fn response(point: &PointSummary<'_>, name: &str) -> Option<String> {
 }
 
 /// Whether these points are of requests that came at a rate.
-pub fn are(points: &[PointSummary<'_>]) -> bool {
+pub(crate) fn are(points: &[PointSummary<'_>]) -> bool {
     points.iter().any(|point| point.workload == Workload::Rate)
 }
 
 /// The ledger of all runs together, and whether each adds up.
-pub fn checked(set: &ResultSet) -> Vec<String> {
+pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let runs: Vec<&Point> = set.points.iter().collect();
     let Some(all) = open_loop::ledger(&runs) else {
         return Vec::new();
@@ -85,12 +85,12 @@ pub fn checked(set: &ResultSet) -> Vec<String> {
 }
 
 /// For gnuplot: what the columns of [`line`] are.
-pub const GNUPLOT_HEADER: &str =
+pub(crate) const GNUPLOT_HEADER: &str =
     "rate/s done/s of_plan response_p50_s response_p99_s service_p99_s sent_late_p99_s";
 
 /// One line of figures in plain numbers; what was not measured, or is only known
 /// to lie above, is `nan`.
-pub fn line(point: &PointSummary<'_>) -> String {
+pub(crate) fn line(point: &PointSummary<'_>) -> String {
     let seconds = |ns: Option<f64>| ns.map_or("nan".to_owned(), |ns| format!("{:.3e}", ns / 1e9));
     let response = |name| {
         let found = open_loop::response(&point.runs, name);

@@ -8,7 +8,7 @@ use jostle_stats::recover::{Of, Summary};
 use jostle_stats::summary::PointSummary;
 
 /// The columns of `recover`.
-pub static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     always(["", "fault"], |point| {
         point.at.fault.map(|fault| fault.to_string())
@@ -79,7 +79,7 @@ fn of(of: Of) -> Option<String> {
 }
 
 /// What was checked, and what the tokens were worth.
-pub fn checked(set: &ResultSet) -> Vec<String> {
+pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let grants: u64 = set
         .points
         .iter()
@@ -110,11 +110,11 @@ pub fn checked(set: &ResultSet) -> Vec<String> {
 }
 
 /// Columns of `--format gnuplot`.
-pub const GNUPLOT_HEADER: &str = "fault, runs, next grant median in s, worst in s, runs in which the owner kept the lock, \
+pub(crate) const GNUPLOT_HEADER: &str = "fault, runs, next grant median in s, worst in s, runs in which the owner kept the lock, \
      runs without a grant, longest time in s for which two believed that they owned";
 
 /// A line of `--format gnuplot`; None of other workloads.
-pub fn line(point: &PointSummary<'_>) -> Option<String> {
+pub(crate) fn line(point: &PointSummary<'_>) -> Option<String> {
     let summary = Summary::of(point)?;
     let seconds = |ns: Option<f64>| ns.map_or("nan".to_owned(), |ns| format!("{:.6}", ns / 1e9));
     Some(format!(

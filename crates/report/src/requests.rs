@@ -14,7 +14,7 @@ use jostle_stats::summary::{Estimate, PointSummary};
 use std::collections::BTreeMap;
 
 /// Whether it is requests that were measured.
-pub fn are(points: &[PointSummary<'_>]) -> bool {
+pub(crate) fn are(points: &[PointSummary<'_>]) -> bool {
     points.iter().any(|point| point.requests.is_some())
 }
 
@@ -29,7 +29,7 @@ const UNRESOLVED: &str = "unresolved";
 const RATE: &str = "requests/s";
 
 /// The columns.
-pub static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     SHORT_TARGET,
     WORKERS,
     always(["", "n"], |point| point.at.operations.map(grouped)),
@@ -64,7 +64,7 @@ pub static COLUMNS: &[Column] = &[
 ];
 
 /// Commands may be as long as they like; the sentences have them whole.
-pub fn short(target: &str) -> String {
+pub(crate) fn short(target: &str) -> String {
     const WIDEST: usize = 32;
     match target.chars().count() > WIDEST {
         true => target.chars().take(WIDEST - 1).chain(['…']).collect(),
@@ -82,7 +82,7 @@ fn phase<const N: usize>(point: &PointSummary<'_>) -> Option<String> {
 }
 
 /// A title of [`COLUMNS`] as it is printed above these points.
-pub fn title(typed: &'static str, points: &[PointSummary<'_>]) -> String {
+pub(crate) fn title(typed: &'static str, points: &[PointSummary<'_>]) -> String {
     if typed == RATE {
         let calls = points.iter().all(|point| point.target.starts_with("exec:"));
         return if calls { "calls/s" } else { RATE }.to_owned();
@@ -97,12 +97,12 @@ pub fn title(typed: &'static str, points: &[PointSummary<'_>]) -> String {
 }
 
 /// What stands above the accounts.
-pub const ACCOUNTS: &str = "Seconds of the median run, from the first request to the last answer and \
+pub(crate) const ACCOUNTS: &str = "Seconds of the median run, from the first request to the last answer and \
                             with its start and end; CPU of the workers (usr, sys) and of what they \
                             started (cusr, csys):";
 
 /// Wall time and CPU of the median run of each point; None of locks.
-pub fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
+pub(crate) fn accounts(points: &[PointSummary<'_>]) -> Option<Grid> {
     // If requests come at a rate, the plan says how long a run is.
     if !are(points) || crate::rate::are(points) {
         return None;
@@ -156,7 +156,7 @@ fn account(run: &Point) -> Vec<String> {
 }
 
 /// How requests were answered.
-pub fn checked(set: &ResultSet) -> Vec<String> {
+pub(crate) fn checked(set: &ResultSet) -> Vec<String> {
     let mut codes = BTreeMap::<&str, u64>::new();
     for (code, count) in set.points.iter().flat_map(|point| &point.codes) {
         *codes.entry(code).or_default() += count;

@@ -17,7 +17,7 @@ use jostle_stats::spread::busy;
 use jostle_stats::summary::PointSummary;
 
 /// The columns of `spread`.
-pub static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     SHORT_TARGET,
     always(["gene-", "rators"], |point| {
         point.at.generators.map(grouped)
@@ -80,7 +80,7 @@ fn millis(point: &PointSummary<'_>, nanos: f64) -> Option<String> {
 }
 
 /// Tables below the headline, each under its title.
-pub fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
+pub(crate) fn tables(times: &[Nanos], points: &[PointSummary<'_>]) -> Vec<Titled> {
     let points: Vec<&PointSummary<'_>> = points
         .iter()
         .filter(|point| point.workload == Workload::Spread)

@@ -8,7 +8,7 @@ use crate::requests::ACCOUNTS;
 use jostle_model::text::one_line;
 
 /// As wide as a terminal is at least, and paper.
-pub const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 
 /// Prose in longer lines is hard to read, however wide the terminal is.
 const WIDEST_PROSE: usize = 100;
@@ -18,7 +18,7 @@ const WIDEST_PROSE: usize = 100;
 const WIDEST_NAME: usize = 40;
 
 /// One page after the other, an empty line between them.
-pub fn render(sets: &[ResultSet]) -> String {
+pub(crate) fn render(sets: &[ResultSet]) -> String {
     render_within(sets, WIDTH)
 }
 

@@ -9,7 +9,7 @@ use statrs::function::gamma::ln_gamma;
 
 /// Probability that a variable of Fisher's F with `d1` and `d2` degrees of
 /// freedom is at least `f`. 1 for f <= 0.
-pub fn f_upper(f: f64, d1: f64, d2: f64) -> f64 {
+pub(crate) fn f_upper(f: f64, d1: f64, d2: f64) -> f64 {
     if f <= 0.0 {
         return 1.0;
     }
@@ -20,7 +20,7 @@ pub fn f_upper(f: f64, d1: f64, d2: f64) -> f64 {
 /// 0..=1 (beyond, as at the nearer end), by its continued fraction (DLMF
 /// 8.17.22) on the side where that converges fast, and 8.17.4 for the other.
 /// Relative error under 1e-10 for a and b up to 5000.
-pub fn regularized(x: f64, a: f64, b: f64) -> f64 {
+pub(crate) fn regularized(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }

@@ -21,7 +21,7 @@ const FLAT: f64 = 1.5;
 const WARM: u64 = 1_000;
 
 /// One sentence for each curve: its name, and the text.
-pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let mut curves: Vec<(&str, At)> = Vec::new();
     for point in points {
         let curve = (point.target, rest(point.at));

@@ -44,7 +44,7 @@ const LOTTERY_DEGREES: f64 = 30.0;
 const CPU_GROWTH: f64 = 2.0;
 
 /// One sentence for each target of such an experiment.
-pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     targets(points)
         .into_iter()
         .filter_map(|target| {

@@ -11,7 +11,7 @@ use jostle_model::record::{
 use jostle_model::{Busy, List, Nanos, Plan};
 
 /// `contend flock sysv -w 10:1000`, hold 1 ms, idle 10 us.
-pub fn experiment() -> Experiment {
+pub(crate) fn experiment() -> Experiment {
     let plan = Plan {
         targets: vec!["flock".to_string(), "sysv".to_string()],
         workers: Some(List(vec![10, 1000])),
@@ -32,7 +32,7 @@ pub fn experiment() -> Experiment {
 
 /// The same on a machine whose sleeps end so many microseconds late, nine in ten of
 /// them at most half as much again.
-pub fn late(us: f64) -> Experiment {
+pub(crate) fn late(us: f64) -> Experiment {
     let mut experiment = experiment();
     experiment.calibration.latencies = Some(Latencies {
         sleep_late_p50_ns: us * 1e3,
@@ -45,7 +45,7 @@ pub fn late(us: f64) -> Experiment {
 /// Ten workers on `flock` for 5 s, against which nothing speaks. It burns more
 /// CPU than a sleeping owner would, so that the checks on ticks have enough of
 /// them to judge.
-pub fn point() -> Point {
+pub(crate) fn point() -> Point {
     let operations = [472, 472, 473, 472, 473, 472, 472, 473, 472, 474];
     let mut point = Point {
         target: "flock".to_string(),
@@ -91,7 +91,7 @@ pub fn point() -> Point {
 }
 
 /// Gives each worker its count, and the point the figures that follow from it.
-pub fn share_out(point: &mut Point, operations: &[u64]) {
+pub(crate) fn share_out(point: &mut Point, operations: &[u64]) {
     point.at.workers = Some(operations.len() as u64);
     point.operations = operations.iter().sum();
     point.throughput_per_s = point.operations as f64 / point.window_s;
@@ -102,7 +102,7 @@ pub fn share_out(point: &mut Point, operations: &[u64]) {
     });
 }
 
-pub fn slices(operations: &[u64]) -> Vec<Slice> {
+pub(crate) fn slices(operations: &[u64]) -> Vec<Slice> {
     operations
         .iter()
         .map(|operations| Slice {
@@ -113,7 +113,7 @@ pub fn slices(operations: &[u64]) -> Vec<Slice> {
 }
 
 /// `count` values of which half lie at most at `p50`.
-pub fn distribution(count: u64, p50: u64) -> Distribution {
+pub(crate) fn distribution(count: u64, p50: u64) -> Distribution {
     Distribution {
         count,
         min: p50,
@@ -125,12 +125,12 @@ pub fn distribution(count: u64, p50: u64) -> Distribution {
 }
 
 /// What a check says of runs under the clean plan.
-pub fn judge(check: &Check, runs: &[Point]) -> Option<Reason> {
+pub(crate) fn judge(check: &Check, runs: &[Point]) -> Option<Reason> {
     judge_in(check, &experiment(), runs)
 }
 
 /// What a check says of runs.
-pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Option<Reason> {
+pub(crate) fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Option<Reason> {
     let runs: Vec<&Point> = runs.iter().collect();
     (check.judge)(&Evidence {
         experiment,
@@ -140,19 +140,19 @@ pub fn judge_in(check: &Check, experiment: &Experiment, runs: &[Point]) -> Optio
 
 /// How bad a check finds one run that `doctor` has changed; VALID where it says
 /// nothing.
-pub fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
+pub(crate) fn after(check: &Check, doctor: impl FnOnce(&mut Point)) -> Is {
     let mut point = point();
     doctor(&mut point);
     judge(check, &[point]).map_or(Is::Valid, |reason| reason.is)
 }
 
 /// Runs of `contend`, so many of each point.
-pub struct Made {
+pub(crate) struct Made {
     pub points: Vec<Point>,
     blocks: u32,
 }
 
-pub fn made(blocks: u32) -> Made {
+pub(crate) fn made(blocks: u32) -> Made {
     Made {
         points: Vec::new(),
         blocks,
@@ -162,11 +162,11 @@ pub fn made(blocks: u32) -> Made {
 impl Made {
     /// Runs of `counts.len()` workers on `target` at a throughput; the counts
     /// decide the fairness.
-    pub fn with(self, target: &str, throughput: f64, cpu_us: f64, counts: &[u64]) -> Made {
+    pub(crate) fn with(self, target: &str, throughput: f64, cpu_us: f64, counts: &[u64]) -> Made {
         self.varied(target, throughput, cpu_us, |_| counts.to_vec())
     }
 
-    pub fn varied(
+    pub(crate) fn varied(
         mut self,
         target: &str,
         throughput: f64,
@@ -188,7 +188,7 @@ impl Made {
     }
 
     /// The closing sentence.
-    pub fn says(&self, target: &str) -> String {
+    pub(crate) fn says(&self, target: &str) -> String {
         let experiment = experiment();
         let summaries = summarize(&experiment, &self.points);
         let mut said = sentences(&experiment, &summaries);
@@ -197,7 +197,7 @@ impl Made {
     }
 
     /// How targets compare.
-    pub fn compares(&self) -> Vec<String> {
+    pub(crate) fn compares(&self) -> Vec<String> {
         let experiment = experiment();
         let summaries = summarize(&experiment, &self.points);
         comparison(&summaries).into_iter().map(|c| c.text).collect()
@@ -205,6 +205,6 @@ impl Made {
 }
 
 /// As a queue shares out `mean` turns each, within one.
-pub fn queue(workers: usize, mean: u64) -> Vec<u64> {
+pub(crate) fn queue(workers: usize, mean: u64) -> Vec<u64> {
     (0..workers).map(|i| mean + (i % 2) as u64).collect()
 }

@@ -6,29 +6,29 @@ use statrs::function::gamma::{checked_gamma_lr, checked_gamma_ur};
 /// that a gamma variable of shape a is at most x. 0 for x <= 0, 1 for an infinite x.
 /// Relative error under 1e-10 for a up to 5000, as the tests check against sums of Poisson
 /// probabilities.
-pub fn lower(a: f64, x: f64) -> f64 {
+pub(crate) fn lower(a: f64, x: f64) -> f64 {
     checked_gamma_lr(a, x).unwrap_or(if x > 0.0 { 1.0 } else { 0.0 })
 }
 
 /// Q(a, x) = 1 - P(a, x), without the loss of digits of that difference. 1 for
 /// x <= 0.
-pub fn upper(a: f64, x: f64) -> f64 {
+pub(crate) fn upper(a: f64, x: f64) -> f64 {
     checked_gamma_ur(a, x).unwrap_or(if x > 0.0 { 0.0 } else { 1.0 })
 }
 
 /// Probability that a chi-square variable is at most `x`.
-pub fn chi_square_lower(x: f64, degrees: f64) -> f64 {
+pub(crate) fn chi_square_lower(x: f64, degrees: f64) -> f64 {
     lower(degrees / 2.0, x / 2.0)
 }
 
 /// Probability that a chi-square variable is at least `x`.
-pub fn chi_square_upper(x: f64, degrees: f64) -> f64 {
+pub(crate) fn chi_square_upper(x: f64, degrees: f64) -> f64 {
     upper(degrees / 2.0, x / 2.0)
 }
 
 /// Probability that a standard normal variable lies further from 0 than `z`,
 /// on either side: its square is chi-square with one degree.
-pub fn normal_two_sided(z: f64) -> f64 {
+pub(crate) fn normal_two_sided(z: f64) -> f64 {
     chi_square_upper(z * z, 1.0)
 }
 

@@ -17,7 +17,7 @@ use jostle_model::plan::{Names, Plan, Workload};
 use jostle_model::record::{At, Point};
 
 /// One sentence for each target of such an experiment.
-pub fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
+pub(crate) fn sentences(plan: &Plan, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let mut targets: Vec<&str> = points.iter().map(|point| point.target).collect();
     targets.dedup();
     targets

@@ -8,7 +8,7 @@
 use crate::summary::Estimate;
 
 /// Coverage that an interval has at least.
-pub const COVERAGE: f64 = 0.95;
+pub(crate) const COVERAGE: f64 = 0.95;
 
 /// The middle value, or the mean of the middle two. None where empty or where
 /// a value is not finite.
@@ -57,7 +57,7 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
 /// The largest k for which the interval from the k-th smallest to the k-th
 /// largest of n values covers the median with probability of at least 95 %:
 /// 1 - 2 P(B < k) >= 0.95, B binomial(n, 1/2). None under 6 values.
-pub fn order_statistic(n: usize) -> Option<usize> {
+pub(crate) fn order_statistic(n: usize) -> Option<usize> {
     // In logarithms, since 2^-n leaves the range of f64 beyond 1074 values.
     let mut ln_probability = -(n as f64) * std::f64::consts::LN_2;
     let mut below = 0.0;

@@ -8,19 +8,19 @@
 //! branch on data nor allocate.
 
 pub mod across;
-pub mod beta;
+mod beta;
 pub mod binomial;
 pub mod bursts;
 pub mod censor;
 pub mod checks;
 pub mod closing;
 pub mod comparison;
-pub mod connect;
-pub mod contend;
+mod connect;
+mod contend;
 pub mod fairness;
 pub mod fit;
-pub mod gamma;
-pub mod growth;
+mod gamma;
+mod growth;
 pub mod harm;
 pub mod histogram;
 pub mod intervals;
@@ -28,7 +28,7 @@ pub mod judge;
 pub mod kept;
 pub mod numbers;
 pub mod open_loop;
-pub mod path;
+mod path;
 pub mod planted;
 pub mod rate;
 pub mod ratio;

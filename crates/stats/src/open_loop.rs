@@ -135,7 +135,7 @@ pub(crate) mod tests {
     /// What a run was like: how many of 1,000 planned ones were done, and what
     /// these and the others were late by, in microseconds.
     #[derive(Clone, Copy)]
-    pub struct Run {
+    pub(crate) struct Run {
         pub rate: u64,
         pub done: u64,
         pub response_us: u64,
@@ -145,7 +145,7 @@ pub(crate) mod tests {
     }
 
     impl Run {
-        pub fn at(rate: u64) -> Run {
+        pub(crate) fn at(rate: u64) -> Run {
             Run {
                 rate,
                 done: 1_000,
@@ -156,7 +156,7 @@ pub(crate) mod tests {
             }
         }
 
-        pub fn point(self) -> Point {
+        pub(crate) fn point(self) -> Point {
             let all = |us: u64, count: u64| {
                 let mut histogram = Histogram::new();
                 histogram.record_n(us * 1_000, count);

@@ -17,7 +17,7 @@ use jostle_model::record::{Experiment, LimitedBy, TargetFacts};
 const PATH: f64 = 0.9;
 
 /// Finds the limit of each point that has its answering target beside it.
-pub fn judge(experiment: &Experiment, points: &mut [PointSummary<'_>]) {
+pub(crate) fn judge(experiment: &Experiment, points: &mut [PointSummary<'_>]) {
     for at in 0..points.len() {
         let facts = experiment.facts(points[at].target);
         let Some(ratio) = beside_answering(points, &points[at], &facts) else {
@@ -62,7 +62,7 @@ fn limit(ratio: &Ratio) -> LimitedBy {
 
 /// The sentence about a target's points: about the one with the most workers that has its
 /// answering target beside it.
-pub fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
+pub(crate) fn clause(points: &[&PointSummary<'_>]) -> Option<String> {
     let beside = points.iter().filter(|point| point.of_echo.is_some());
     let point =
         beside.max_by_key(|point| (point.at.workers, point.at.operations, point.at.keys))?;

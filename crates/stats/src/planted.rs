@@ -102,7 +102,7 @@ impl Truth {
 }
 
 /// Standard deviation of a run.
-pub const DEVIATION: f64 = 0.03;
+pub(crate) const DEVIATION: f64 = 0.03;
 
 /// One planted curve, sampled.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::intervals::{COVERAGE, middle, sorted};
 use jostle_model::record::Point;
 
 /// Nearer to 1 than this, a ratio is of no consequence.
-pub const EQUAL_WITHIN: f64 = 0.05;
+pub(crate) const EQUAL_WITHIN: f64 = 0.05;
 
 /// What may be said of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
 /// rank-sum statistic U (Mann & Whitney, Ann. Math. Statist. 18, 1947; Hollander,
 /// Wolfe & Chicken, section 4.3). Four runs of each are the fewest with an
 /// interval; `blocks` is the smaller number.
-pub fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
+pub(crate) fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
     let logs = |figures: &[f64]| -> Vec<f64> {
         let usable = figures.iter().filter(|x| x.is_finite() && **x > 0.0);
         usable.map(|x| x.ln()).collect()
@@ -108,7 +108,7 @@ pub fn unpaired(base: &[f64], other: &[f64]) -> Option<Ratio> {
 }
 
 /// [`paired`] on a figure of runs, matched by their block.
-pub fn by_block(
+pub(crate) fn by_block(
     base: &[&Point],
     other: &[&Point],
     figure: impl Fn(&Point) -> Option<f64>,

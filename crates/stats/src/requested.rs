@@ -89,7 +89,7 @@ pub fn noun(plan: &Plan) -> &'static str {
 
 /// The sentences about one target: what a request takes with the fewest workers and the
 /// most operations, and what more workers add.
-pub fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
+pub(crate) fn clauses(plan: &Plan, points: &[&PointSummary<'_>]) -> Vec<String> {
     let alone = points
         .iter()
         .min_by_key(|point| (point.at.workers, std::cmp::Reverse(point.at.operations)));

@@ -7,7 +7,7 @@ use jostle_model::time::{Busy, Nanos};
 /// However late sleeps ended when they were measured, more is a neighbour's doing
 /// and not the machine's own: the slowest wake-up from a halted CPU of a virtual
 /// machine takes some 100 us.
-pub const OWN_LATENESS_NS: f64 = 200_000.0;
+pub(crate) const OWN_LATENESS_NS: f64 = 200_000.0;
 
 /// However slow wake-ups were when they were measured, more is a neighbour's doing: from
 /// a halted CPU of a virtual machine 17 to 70 us were measured.
@@ -22,7 +22,7 @@ pub fn lateness(latencies: Option<&Latencies>) -> Nanos {
 /// What one sleep in ten is late by, at least. Where that is more than half as much
 /// again as the median, neighbours were at work: 50 to 60 us beside 37 to 45 on an
 /// idle machine.
-pub fn seldom_later(latencies: Option<&Latencies>) -> Nanos {
+pub(crate) fn seldom_later(latencies: Option<&Latencies>) -> Nanos {
     bounded(latencies, |known| {
         known.sleep_late_p90_ns.min(1.5 * known.sleep_late_p50_ns)
     })
@@ -30,7 +30,7 @@ pub fn seldom_later(latencies: Option<&Latencies>) -> Nanos {
 
 /// What it takes to wake a process by the machine's own doing, on another CPU where
 /// there is one; zero where that was not measured.
-pub fn wake_up(latencies: Option<&Latencies>) -> Nanos {
+pub(crate) fn wake_up(latencies: Option<&Latencies>) -> Nanos {
     let measured = bounded(latencies, |known| {
         known.wake_other_cpu_ns.unwrap_or(known.wake_same_cpu_ns)
     });

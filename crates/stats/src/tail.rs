@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub const P: f64 = 0.001;
 /// Requests of one host do not come independently of each other, a single pause makes
 /// many of them slow: what is named must also be large.
-pub const TIMES_ITS_SHARE: f64 = 2.0;
+pub(crate) const TIMES_ITS_SHARE: f64 = 2.0;
 
 /// One host's part in the slowest requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

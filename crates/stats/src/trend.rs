@@ -6,7 +6,7 @@ use crate::intervals::median;
 /// The median of the slopes between all pairs of equally spaced values, per
 /// step (Theil 1950; Sen, J. Am. Stat. Assoc. 63, 1968). None under two values
 /// or where one is not finite.
-pub fn theil_sen(values: &[f64]) -> Option<f64> {
+pub(crate) fn theil_sen(values: &[f64]) -> Option<f64> {
     let mut slopes = Vec::with_capacity(values.len() * values.len() / 2);
     for (i, earlier) in values.iter().enumerate() {
         for (j, later) in values.iter().enumerate().skip(i + 1) {
@@ -18,7 +18,7 @@ pub fn theil_sen(values: &[f64]) -> Option<f64> {
 
 /// A test for a monotonic trend.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MannKendall {
+pub(crate) struct MannKendall {
     /// Pairs that rise minus pairs that fall.
     pub s: i64,
     /// Two-sided probability of such an S, or one further from 0, without a
@@ -34,7 +34,7 @@ const EXACT_UP_TO: usize = 10;
 /// normal approximation with the variance corrected for ties,
 /// (n(n-1)(2n+5) - sum t(t-1)(2t+5)) / 18, and continuity-corrected. Ten values
 /// of which some are equal thus have a p that is off by up to a hundredth.
-pub fn mann_kendall(values: &[f64]) -> MannKendall {
+pub(crate) fn mann_kendall(values: &[f64]) -> MannKendall {
     let mut s = 0;
     for (i, earlier) in values.iter().enumerate() {
         for later in &values[i + 1..] {

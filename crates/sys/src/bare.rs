@@ -19,17 +19,17 @@ use core::arch::asm;
 
 #[cfg(target_arch = "x86_64")]
 mod number {
-    pub const WRITE: usize = 1;
-    pub const SOCKET: usize = 41;
-    pub const CONNECT: usize = 42;
-    pub const SENDTO: usize = 44;
-    pub const RECVFROM: usize = 45;
-    pub const SCHED_YIELD: usize = 24;
-    pub const SETSOCKOPT: usize = 54;
-    pub const GETSOCKOPT: usize = 55;
-    pub const GETEUID: usize = 107;
-    pub const CLOCK_GETTIME: usize = 228;
-    pub const EXIT_GROUP: usize = 231;
+    pub(super) const WRITE: usize = 1;
+    pub(super) const SOCKET: usize = 41;
+    pub(super) const CONNECT: usize = 42;
+    pub(super) const SENDTO: usize = 44;
+    pub(super) const RECVFROM: usize = 45;
+    pub(super) const SCHED_YIELD: usize = 24;
+    pub(super) const SETSOCKOPT: usize = 54;
+    pub(super) const GETSOCKOPT: usize = 55;
+    pub(super) const GETEUID: usize = 107;
+    pub(super) const CLOCK_GETTIME: usize = 228;
+    pub(super) const EXIT_GROUP: usize = 231;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -37,14 +37,14 @@ mod number {
     pub const WRITE: usize = 64;
     pub const SOCKET: usize = 198;
     pub const CONNECT: usize = 203;
-    pub const SENDTO: usize = 206;
-    pub const RECVFROM: usize = 207;
-    pub const SCHED_YIELD: usize = 124;
-    pub const SETSOCKOPT: usize = 208;
-    pub const GETSOCKOPT: usize = 209;
-    pub const GETEUID: usize = 175;
-    pub const CLOCK_GETTIME: usize = 113;
-    pub const EXIT_GROUP: usize = 94;
+    pub(crate) const SENDTO: usize = 206;
+    pub(crate) const RECVFROM: usize = 207;
+    pub(crate) const SCHED_YIELD: usize = 124;
+    pub(crate) const SETSOCKOPT: usize = 208;
+    pub(crate) const GETSOCKOPT: usize = 209;
+    pub(crate) const GETEUID: usize = 175;
+    pub(crate) const CLOCK_GETTIME: usize = 113;
+    pub(crate) const EXIT_GROUP: usize = 94;
 }
 
 /// A system call that failed, with its `errno`.

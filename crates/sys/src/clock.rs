@@ -216,7 +216,7 @@ fn counter_is_trusted() -> bool {
 ///
 /// # Errors
 /// Where sysfs is not mounted.
-pub fn kernel_source() -> io::Result<String> {
+pub(crate) fn kernel_source() -> io::Result<String> {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }

@@ -460,7 +460,7 @@ pub fn sweep_dead() -> Result<usize, Vec<String>> {
 ///
 /// # Errors
 /// As [`sweep_dead`].
-pub fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
+pub(crate) fn sweep_dead_in(place: &Path) -> Result<usize, Vec<String>> {
     let Ok(entries) = fs::read_dir(place) else {
         return Ok(0); // nothing could have been made in it either
     };

@@ -60,7 +60,7 @@ pub struct Carried {
 }
 
 /// A connection that both ends have open.
-pub const ESTABLISHED: u8 = 1;
+pub(crate) const ESTABLISHED: u8 = 1;
 /// A socket that accepts.
 pub const LISTEN: u8 = 10;
 /// A connection that is closed, whose ports are not free yet.

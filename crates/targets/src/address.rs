@@ -98,7 +98,7 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn connect_plainly(&self) -> Result<Stream, SetupError> {
+    pub(crate) fn connect_plainly(&self) -> Result<Stream, SetupError> {
         self.open().map_err(|error| {
             SetupError(format!(
                 "cannot connect to {self}: {error}; is the server running there?"
@@ -111,7 +111,11 @@ impl Address {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn secured(&self, stream: Stream, protocol: Option<&str>) -> Result<Stream, SetupError> {
+    pub(crate) fn secured(
+        &self,
+        stream: Stream,
+        protocol: Option<&str>,
+    ) -> Result<Stream, SetupError> {
         match (self, stream) {
             (Address::Tls(place, tls), Stream::Tcp(socket)) => {
                 let stream = tls.secure(socket, place, protocol)?;

@@ -55,7 +55,7 @@ impl Phases {
 
     /// It has ended at this stamp, taken since the phase before.
     #[inline]
-    pub fn end_at(&mut self, phase: usize, stamp: u64) {
+    pub(crate) fn end_at(&mut self, phase: usize, stamp: u64) {
         if let Some(span) = self.spans.get_mut(phase) {
             *span = Some(span.unwrap_or(0) + stamp.saturating_sub(self.last));
         }

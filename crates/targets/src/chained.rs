@@ -28,7 +28,7 @@ const NOTED_WORDS: usize = 2;
 
 /// The table: the buckets, then one link for each lock that there could be.
 #[derive(Clone, Debug)]
-pub struct Chained {
+pub(crate) struct Chained {
     region: Arc<Region>,
     buckets: usize,
     keys: usize,

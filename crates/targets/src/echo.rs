@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Echo(Daemon);
 
 /// A claim, which the witness shows to be false.
-pub const CLAIMED: LockCapabilities = LockCapabilities {
+pub(crate) const CLAIMED: LockCapabilities = LockCapabilities {
     survives_owner: false,
     ..LOCK
 };

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Read, Write};
 
 /// The target.
 #[derive(Debug)]
-pub struct EchoPipe(Pipe);
+pub(crate) struct EchoPipe(Pipe);
 
 impl Target for EchoPipe {
     type Lock = PipeLock;

@@ -8,7 +8,7 @@ use crate::{Dialled, ServerFigures, Setup, SetupError, Target, argument};
 
 /// The server that only answers.
 #[derive(Debug)]
-pub struct EchoUnix(Daemon);
+pub(crate) struct EchoUnix(Daemon);
 
 impl Target for EchoUnix {
     type Lock = DaemonLock;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const NAME: &str = "exec";
 
 /// Its line in the table.
-pub static TARGET: RequestTarget = RequestTarget {
+pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: NAME,
         aliases: &[],
@@ -60,7 +60,7 @@ const SIGNALS: u32 = 256;
 
 /// What all workers start.
 #[derive(Debug)]
-pub struct Exec {
+pub(crate) struct Exec {
     words: Vec<String>,
     input: File,
     output: File,
@@ -76,7 +76,7 @@ impl Exec {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn of(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
+    pub(crate) fn of(words: Vec<String>, setup: &RequestSetup<'_>) -> Result<Exec, SetupError> {
         let nowhere = Path::new("/dev/null");
         let output = setup.output.unwrap_or(nowhere);
         let open = |path: &Path, options: &mut std::fs::OpenOptions| {

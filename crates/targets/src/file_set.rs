@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// What a lock needs of its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(crate) enum Access {
     /// Exclusive record locks: open for writing.
     Write,
     /// flock(2), for which reading will do.
@@ -32,19 +32,19 @@ pub enum Access {
 
 /// Files that exist and can be locked.
 #[derive(Debug)]
-pub struct FileSet {
+pub(crate) struct FileSet {
     paths: Arc<[CString]>,
     writable: bool,
     open_each: bool,
 }
 
 /// Takes a lock without waiting, on a descriptor that is closed afterwards.
-pub type Probe = fn(BorrowedFd<'_>) -> Result<(), Errno>;
+pub(crate) type Probe = fn(BorrowedFd<'_>) -> Result<(), Errno>;
 
 impl FileSet {
     /// Finds or makes the files, opens each once, and locks it once by `probe`,
     /// so that what is wrong comes out before any worker exists.
-    pub fn prepare(
+    pub(crate) fn prepare(
         setup: &Setup<'_>,
         name: &str,
         access: Access,
@@ -71,7 +71,7 @@ impl FileSet {
     }
 
     /// One worker's own descriptors.
-    pub fn join(&self) -> Result<Opened, SetupError> {
+    pub(crate) fn join(&self) -> Result<Opened, SetupError> {
         let open = |text: &CString| match self.open_each {
             true => Ok(None),
             false => files::open(text, self.writable)
@@ -90,7 +90,7 @@ impl FileSet {
 /// One worker's descriptors, each an open file description of its own; with
 /// `open_each` only while it acquires and holds.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     files: Vec<Option<OwnedFd>>,
     paths: Arc<[CString]>,
     writable: bool,
@@ -100,13 +100,13 @@ pub struct Opened {
 impl Opened {
     /// Whether files are opened and closed around each acquisition.
     #[inline]
-    pub fn open_each(&self) -> bool {
+    pub(crate) fn open_each(&self) -> bool {
         self.open_each
     }
 
     /// The descriptor for an attempt; opens it with `open_each`.
     #[inline]
-    pub fn enter(&mut self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
+    pub(crate) fn enter(&mut self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
         if self.open_each {
             let file = files::open(&self.paths[key], self.writable)
                 .map_err(|errno| CallError::new("open", errno))?;
@@ -117,7 +117,7 @@ impl Opened {
 
     /// The open descriptor of a key.
     #[inline]
-    pub fn held(&self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
+    pub(crate) fn held(&self, key: usize) -> Result<BorrowedFd<'_>, CallError> {
         match &self.files[key] {
             Some(file) => Ok(file.as_fd()),
             None => Err(CallError::new("close", Errno::BADF)),
@@ -126,13 +126,13 @@ impl Opened {
 
     /// With `open_each`: closes the file, which gives up its lock.
     #[inline]
-    pub fn close(&mut self, key: usize) {
+    pub(crate) fn close(&mut self, key: usize) {
         self.files[key] = None;
     }
 }
 
 /// The files' paths by the rules at the head of this module.
-pub fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> {
+pub(crate) fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> {
     let numbered = |stem: &Path| {
         let mut paths = Vec::with_capacity(setup.keys);
         for key in 0..setup.keys {
@@ -176,7 +176,7 @@ pub fn paths(setup: &Setup<'_>, name: &str) -> Result<Vec<PathBuf>, SetupError> 
 }
 
 /// As libc wants it.
-pub fn text(path: &Path) -> Result<CString, SetupError> {
+pub(crate) fn text(path: &Path) -> Result<CString, SetupError> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| SetupError(format!("{} has a zero byte in it", path.display())))
 }
@@ -220,7 +220,7 @@ fn make_if_missing(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
 
 /// Writes into the ledger that a file will be made, unless it lies in the
 /// ledger's own directory.
-pub fn record(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
+pub(crate) fn record(ledger: &Ledger, path: &Path) -> Result<(), SetupError> {
     if path.parent() == Some(ledger.path()) {
         return Ok(());
     }
@@ -253,7 +253,7 @@ fn enough_descriptors(setup: &Setup<'_>) -> Result<(), SetupError> {
 
 /// In words for the user: what could not be done with which file, why, and
 /// what would help.
-pub fn cannot(what: &str, path: &Path, errno: Errno) -> SetupError {
+pub(crate) fn cannot(what: &str, path: &Path, errno: Errno) -> SetupError {
     refused(what, path, &io::Error::from(errno))
 }
 

@@ -31,7 +31,7 @@ const PORT: u16 = 80;
 const TLS_PORT: u16 = 443;
 
 /// The line of `http` in the table.
-pub static TARGET: RequestTarget = RequestTarget {
+pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: entry(
         "http",
         "a web server: GET requests over HTTP/1.1, status codes counted",
@@ -44,7 +44,7 @@ pub static TARGET: RequestTarget = RequestTarget {
 };
 
 /// The line of `https` in the table.
-pub static TLS_TARGET: RequestTarget = RequestTarget {
+pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: entry(
         "https",
         "the same over TLS, with the system's certificates or those of $SSL_CERT_FILE",

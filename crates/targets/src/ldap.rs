@@ -31,7 +31,7 @@ use template::Numbers;
 use wire::Search;
 
 /// Its line in the table.
-pub static TARGET: RequestTarget = RequestTarget {
+pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "ldap",
         aliases: &[],
@@ -60,7 +60,7 @@ pub static TARGET: RequestTarget = RequestTarget {
 };
 
 /// The same, encrypted.
-pub static TLS_TARGET: RequestTarget = RequestTarget {
+pub(crate) static TLS_TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "ldaps",
         aliases: &[],

@@ -22,7 +22,7 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The handle of the process that started it. Dropping it kills the process.
 #[derive(Debug)]
-pub struct Librarian {
+pub(crate) struct Librarian {
     pid: u32,
     stream: BufReader<UnixStream>,
     /// The call that it is making.
@@ -33,19 +33,19 @@ pub struct Librarian {
 
 /// The process's own end, by which it reports.
 #[derive(Debug)]
-pub struct Reporter {
+pub(crate) struct Reporter {
     stream: UnixStream,
 }
 
 impl Reporter {
     /// Reports that a call begins.
-    pub fn begin(&mut self, call: &str) {
+    pub(crate) fn begin(&mut self, call: &str) {
         // It fails if the other end is closed; then this process is about to be killed.
         let _ = writeln!(self.stream, "in {call}");
     }
 
     /// Reports the result.
-    pub fn end(&mut self, outcome: &Result<u64, String>) {
+    pub(crate) fn end(&mut self, outcome: &Result<u64, String>) {
         let line = match outcome {
             Ok(number) => format!("ok {number}\n"),
             Err(text) => format!("no {}\n", text.replace('\n', " ")),
@@ -54,7 +54,7 @@ impl Reporter {
     }
 
     /// Waits for [`Librarian::go_on`]. False if the other end was closed.
-    pub fn wait(&mut self) -> bool {
+    pub(crate) fn wait(&mut self) -> bool {
         let mut stream = BufReader::new(&self.stream);
         let mut line = String::new();
         stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0)
@@ -64,7 +64,7 @@ impl Reporter {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn load(&mut self, path: &Path) -> Result<Library, String> {
+    pub(crate) fn load(&mut self, path: &Path) -> Result<Library, String> {
         self.begin("loading it");
         let library = Library::load(path).map_err(|error| error.to_string())?;
         self.begin("jostle_abi");
@@ -73,7 +73,7 @@ impl Reporter {
 }
 
 /// The library, if it is compiled with the header of this build.
-pub fn checked(library: Library) -> Result<Library, String> {
+pub(crate) fn checked(library: Library) -> Result<Library, String> {
     match library.abi() {
         ABI => Ok(library),
         other => Err(format!(
@@ -88,7 +88,7 @@ impl Librarian {
     ///
     /// # Errors
     /// No processes, no sockets, or threads in this process.
-    pub fn start(body: impl FnOnce(Reporter)) -> Result<Librarian, SetupError> {
+    pub(crate) fn start(body: impl FnOnce(Reporter)) -> Result<Librarian, SetupError> {
         let say = |error: std::io::Error| {
             SetupError(format!(
                 "cannot fork the process that loads it: {error}; check the limit on processes \
@@ -130,7 +130,7 @@ impl Librarian {
     /// # Errors
     /// For the user: the error that the process reported, or the call in which it died
     /// or did not return in time.
-    pub fn result(&mut self) -> Result<u64, SetupError> {
+    pub(crate) fn result(&mut self) -> Result<u64, SetupError> {
         loop {
             let mut line = String::new();
             match self.stream.read_line(&mut line) {
@@ -160,7 +160,7 @@ impl Librarian {
     }
 
     /// Lets the process go on from [`Reporter::wait`].
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.call = "its wait for the end of the run".to_owned();
         // If the process is gone, `result` reports it.
         let _ = self.stream.get_mut().write_all(b"\n");

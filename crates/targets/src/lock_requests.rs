@@ -17,7 +17,7 @@ const RELEASE: usize = 1;
 const LAST_RESORT_NS: u64 = 3_600_000_000_000;
 
 /// Prepares the lock of an entry.
-pub struct Prepare<'a>(pub &'a Setup<'a>);
+pub(crate) struct Prepare<'a>(pub &'a Setup<'a>);
 
 impl Visitor for Prepare<'_> {
     type Out = Result<Box<dyn Requests>, SetupError>;

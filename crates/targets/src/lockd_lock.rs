@@ -12,14 +12,14 @@ use jostle_sys::files::Errno;
 use std::collections::BTreeMap;
 
 /// A worker's lock on a jostled.
-pub type DaemonLock = RemoteLock<DaemonWire>;
+pub(crate) type DaemonLock = RemoteLock<DaemonWire>;
 
 /// Where the user and the password stand that a server asks for, as for jostled itself: a
 /// command line is visible to everybody, and stands in results.
 const VARIABLES: [&str; 2] = ["JOSTLED_USER", "JOSTLED_PASSWORD"];
 
 /// A server, and the names of this run's locks on it.
-pub struct Daemon {
+pub(crate) struct Daemon {
     address: Address,
     own: Credentials,
     names: Names,
@@ -36,12 +36,12 @@ impl std::fmt::Debug for Daemon {
 
 impl Daemon {
     /// Asks a server that was launched for the run whether it is a jostled.
-    pub fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    pub(crate) fn prepare(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         Daemon::asked(address, Credentials::default(), setup)
     }
 
     /// The same of a server of the user's own, which may want a password.
-    pub fn prepare_named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    pub(crate) fn prepare_named(address: Address, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let own = Credentials::find(setup.credentials, VARIABLES)?;
         Daemon::asked(address, own, setup)
     }
@@ -64,19 +64,19 @@ impl Daemon {
     }
 
     /// Launches this server on a socket among the run's own files.
-    pub fn launch_unix(server: &str, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
+    pub(crate) fn launch_unix(server: &str, setup: &Setup<'_>) -> Result<Daemon, SetupError> {
         let path = setup.ledger.path().join(format!("{server}.socket"));
         let server = format!("{server}:{}", path.display());
         let address = Address::Unix(setup.launcher.launch(&server)?.into());
         Daemon::prepare(address, setup)
     }
 
-    pub fn join(&self) -> Result<DaemonLock, SetupError> {
+    pub(crate) fn join(&self) -> Result<DaemonLock, SetupError> {
         let client = self.client()?;
         Ok(RemoteLock::new(client, self.wire()))
     }
 
-    pub fn dial(&self) -> Result<Dialled, SetupError> {
+    pub(crate) fn dial(&self) -> Result<Dialled, SetupError> {
         Ok(Dialled {
             stream: self.client()?.into_stream(),
             wire: Box::new(self.wire()),
@@ -95,7 +95,7 @@ impl Daemon {
     }
 
     /// The lease, where there is one.
-    pub fn facts(&self) -> BTreeMap<String, f64> {
+    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
         let lease = self.lease_ms.map(|lease_ms| lease_ms as f64 * 1e6);
         lease
             .map(|ns| (LEASE_FACT.to_owned(), ns))
@@ -105,14 +105,14 @@ impl Daemon {
 
     /// What the server tells of itself under these names; nothing of what it does
     /// not tell, or if it does not answer.
-    pub fn noted(&self, names: &[&str]) -> BTreeMap<String, f64> {
+    pub(crate) fn noted(&self, names: &[&str]) -> BTreeMap<String, f64> {
         let info = self.client().and_then(|mut client| client.ask(&[b"INFO"]));
         let info = info.unwrap_or_default();
         let figure = |name: &&str| Some(((*name).to_owned(), info_figure(&info, name)? as f64));
         names.iter().filter_map(figure).collect()
     }
 
-    pub fn figures(&self) -> Result<ServerFigures, SetupError> {
+    pub(crate) fn figures(&self) -> Result<ServerFigures, SetupError> {
         let info = self.client()?.ask(&[b"INFO"])?;
         let grants = info_figure(&info, "grants").ok_or_else(|| {
             SetupError(format!(

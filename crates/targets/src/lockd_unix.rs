@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// A jostled on this machine.
 #[derive(Debug)]
-pub struct LockdUnix(Daemon);
+pub(crate) struct LockdUnix(Daemon);
 
 impl Target for LockdUnix {
     type Lock = DaemonLock;

@@ -9,7 +9,7 @@ use std::{fmt, fs};
 
 /// As whom a service is used, and by what.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     /// As whom.
     pub user: Option<String>,
     /// By what.
@@ -29,7 +29,7 @@ impl Credentials {
     ///
     /// # Errors
     /// In words for the user: a file that is none of that kind.
-    pub fn find(
+    pub(crate) fn find(
         file: Option<&Path>,
         [user, password]: [&str; 2],
     ) -> Result<Credentials, SetupError> {
@@ -56,7 +56,7 @@ fn variable(name: &str) -> Option<String> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn lines(path: &Path) -> Result<[String; 2], SetupError> {
+pub(crate) fn lines(path: &Path) -> Result<[String; 2], SetupError> {
     let file = path.display();
     let text = fs::read_to_string(path)
         .map_err(|error| SetupError(format!("cannot read --credentials {file}: {error}")))?;
@@ -71,7 +71,7 @@ pub fn lines(path: &Path) -> Result<[String; 2], SetupError> {
 
 /// Where a service listens, and as whom it is used.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
+pub(crate) struct Login {
     /// Where.
     pub address: Address,
     /// As whom.
@@ -94,7 +94,7 @@ impl Login {
     ///
     /// # Errors
     /// For the user.
-    pub fn parse(argument: &str) -> Result<Login, String> {
+    pub(crate) fn parse(argument: &str) -> Result<Login, String> {
         let (place, query) = argument.split_once('?').unwrap_or((argument, ""));
         let place = place.strip_prefix("//").unwrap_or(place);
         let (place, path) = match place.split_once('/') {
@@ -124,7 +124,7 @@ impl Login {
     ///
     /// # Errors
     /// As [`Login::parse`] and [`Credentials::find`].
-    pub fn found(
+    pub(crate) fn found(
         argument: &str,
         file: Option<&Path>,
         [user, password, path]: [&str; 3],
@@ -159,7 +159,7 @@ pub(crate) fn unescaped(text: &str) -> Option<String> {
 
 /// `15.18 (Debian ...)` as 15.018, and `3.4.23` as 3.004023: each part behind the first has
 /// three digits.
-pub fn version(text: &str) -> Option<f64> {
+pub(crate) fn version(text: &str) -> Option<f64> {
     let word = text.split_whitespace().next()?;
     let mut parts = word.splitn(3, '.');
     let major: u32 = parts.next()?.parse().ok()?;

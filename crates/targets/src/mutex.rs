@@ -11,7 +11,7 @@ use jostle_sys::pthread::{Handle, Kind, Locked, Mutexes};
 use std::io;
 
 /// Makes one mutex for each key.
-pub fn prepare(setup: &Setup<'_>, kind: Kind) -> Result<Mutexes, SetupError> {
+pub(crate) fn prepare(setup: &Setup<'_>, kind: Kind) -> Result<Mutexes, SetupError> {
     Mutexes::new(kind, setup.keys).map_err(|error| refused(&error))
 }
 
@@ -31,10 +31,10 @@ fn refused(error: &io::Error) -> SetupError {
 
 /// One worker's handle.
 #[derive(Debug)]
-pub struct MutexLock(Handle);
+pub(crate) struct MutexLock(Handle);
 
 impl MutexLock {
-    pub fn new(mutexes: &Mutexes) -> MutexLock {
+    pub(crate) fn new(mutexes: &Mutexes) -> MutexLock {
         MutexLock(mutexes.handle())
     }
 }

@@ -9,7 +9,7 @@ use crate::{Setup, SetupError};
 use std::hash::{BuildHasher, RandomState};
 
 /// Bytes of every name.
-pub const BYTES: usize = 20;
+pub(crate) const BYTES: usize = 20;
 
 const PREFIX: &[u8; 7] = b"jostle:";
 /// Where the lock's own part begins: after the prefix, the run and a colon.

@@ -33,7 +33,7 @@ const TOUCHED_BYTES: usize = 2 << 20;
 
 /// The library, and what its workers share.
 #[derive(Debug)]
-pub struct OwnLibrary {
+pub(crate) struct OwnLibrary {
     typed: Typed,
     shared: Arc<Region>,
     /// Calls `jostle_finish`; None once that is done.
@@ -44,7 +44,7 @@ pub struct OwnLibrary {
 
 /// One worker's handle.
 #[derive(Debug)]
-pub struct OwnLock {
+pub(crate) struct OwnLock {
     handle: Handle,
     name: String,
     /// The last result that the header does not define, and the message about it.

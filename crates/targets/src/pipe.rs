@@ -31,11 +31,11 @@ pub const LOCK: LockCapabilities = LockCapabilities {
 };
 
 /// Why threads would add nothing.
-pub const NO_THREADS: &str = "each worker starts a program of its own in any case; --as processes";
+pub(crate) const NO_THREADS: &str = "each worker starts a program of its own in any case; --as processes";
 
 /// What all workers start, and what they will ask of it.
 #[derive(Debug)]
-pub struct Pipe {
+pub(crate) struct Pipe {
     words: Vec<String>,
     workers: usize,
     keys: usize,
@@ -45,7 +45,7 @@ pub struct Pipe {
 
 /// One worker's program.
 #[derive(Debug)]
-pub struct PipeLock {
+pub(crate) struct PipeLock {
     peer: Peer,
     has_tokens: bool,
     token: Option<u64>,
@@ -53,7 +53,7 @@ pub struct PipeLock {
 
 impl Pipe {
     /// Locks by the program of these words.
-    pub fn of(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
+    pub(crate) fn of(words: Vec<String>, setup: &Setup<'_>) -> Pipe {
         Pipe {
             words,
             workers: setup.workers,
@@ -68,7 +68,7 @@ impl Pipe {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn start(&self, worker: usize) -> Result<PipeLock, SetupError> {
+    pub(crate) fn start(&self, worker: usize) -> Result<PipeLock, SetupError> {
         let mut peer = Peer::start(&self.words, worker)?;
         let greeted = peer.greet((worker, self.workers), self.keys);
         let line = greeted.map_err(|error| SetupError(error.to_string()))?;

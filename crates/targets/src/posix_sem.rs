@@ -9,11 +9,11 @@ use jostle_sys::posix_sem::Semaphores;
 
 /// The semaphores.
 #[derive(Debug)]
-pub struct PosixSem(Semaphores);
+pub(crate) struct PosixSem(Semaphores);
 
 /// One worker's view of them.
 #[derive(Debug)]
-pub struct PosixSemLock(Semaphores);
+pub(crate) struct PosixSemLock(Semaphores);
 
 impl Target for PosixSem {
     type Lock = PosixSemLock;

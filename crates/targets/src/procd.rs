@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Over connections that are kept.
-pub static TARGET: RequestTarget = RequestTarget {
+pub(crate) static TARGET: RequestTarget = RequestTarget {
     entry: Entry {
         name: "procd",
         aliases: &[],
@@ -48,7 +48,7 @@ pub static TARGET: RequestTarget = RequestTarget {
 };
 
 /// By a process for each call.
-pub static THIN: RequestTarget = RequestTarget {
+pub(crate) static THIN: RequestTarget = RequestTarget {
     entry: Entry {
         name: "procd-call",
         aliases: &[],

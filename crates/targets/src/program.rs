@@ -105,7 +105,7 @@ pub fn free_port() -> Result<u16, SetupError> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
+pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
     let bind = |_| TcpListener::bind(("127.0.0.1", 0));
     let bound: io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();
     let ports = bound.and_then(|bound| {

@@ -7,7 +7,7 @@ use jostle_sys::pthread::{Kind, Mutexes};
 
 /// The mutexes.
 #[derive(Debug)]
-pub struct Pthread(Mutexes);
+pub(crate) struct Pthread(Mutexes);
 
 impl Target for Pthread {
     type Lock = MutexLock;

@@ -7,7 +7,7 @@ use jostle_sys::pthread::{Kind, Mutexes};
 
 /// The mutexes.
 #[derive(Debug)]
-pub struct PthreadPi(Mutexes);
+pub(crate) struct PthreadPi(Mutexes);
 
 impl Target for PthreadPi {
     type Lock = MutexLock;

@@ -7,7 +7,7 @@ use jostle_sys::pthread::{Kind, Mutexes};
 
 /// The mutexes.
 #[derive(Debug)]
-pub struct PthreadRobust(Mutexes);
+pub(crate) struct PthreadRobust(Mutexes);
 
 impl Target for PthreadRobust {
     type Lock = MutexLock;

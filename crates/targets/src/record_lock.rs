@@ -9,14 +9,14 @@ use std::os::fd::BorrowedFd;
 
 /// The files, and how they are locked.
 #[derive(Debug)]
-pub struct RecordLocks {
+pub(crate) struct RecordLocks {
     files: FileSet,
     holder: Holder,
     range: Range,
 }
 
 impl RecordLocks {
-    pub fn prepare(
+    pub(crate) fn prepare(
         setup: &Setup<'_>,
         name: &str,
         holder: Holder,
@@ -32,7 +32,7 @@ impl RecordLocks {
         })
     }
 
-    pub fn join(&self, worker: usize) -> Result<RecordLock, SetupError> {
+    pub(crate) fn join(&self, worker: usize) -> Result<RecordLock, SetupError> {
         Ok(RecordLock {
             files: self.files.join()?,
             holder: self.holder,
@@ -55,7 +55,7 @@ fn attempt(file: BorrowedFd<'_>, holder: Holder) -> Result<(), Errno> {
 /// The bytes that a worker locks. Overlapping ranges are 32 long and begin 16
 /// apart, so that each shares 16 bytes with each neighbour and none with the
 /// workers beyond.
-pub fn bytes(range: Range, worker: usize) -> Bytes {
+pub(crate) fn bytes(range: Range, worker: usize) -> Bytes {
     let start = 16 * worker as u64;
     match range {
         Range::Same => Bytes { start: 0, len: 1 },

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The sets, and which semaphore stands for which key.
 #[derive(Debug)]
-pub struct Semaphores {
+pub(crate) struct Semaphores {
     places: Arc<[Place]>,
     slots: usize,
     collisions: usize,
@@ -32,7 +32,7 @@ struct Place {
 }
 
 impl Semaphores {
-    pub fn prepare(setup: &Setup<'_>, undo: bool) -> Result<Semaphores, SetupError> {
+    pub(crate) fn prepare(setup: &Setup<'_>, undo: bool) -> Result<Semaphores, SetupError> {
         let slots = if setup.keys == 1 { 1 } else { setup.slots };
         if slots == 0 {
             return Err(SetupError(
@@ -66,14 +66,14 @@ impl Semaphores {
         })
     }
 
-    pub fn join(&self) -> SemaphoreLock {
+    pub(crate) fn join(&self) -> SemaphoreLock {
         SemaphoreLock {
             places: Arc::clone(&self.places),
         }
     }
 
     /// `slots`, and `collisions`: how many keys share their slot with another.
-    pub fn facts(&self) -> BTreeMap<String, f64> {
+    pub(crate) fn facts(&self) -> BTreeMap<String, f64> {
         BTreeMap::from([
             ("slots".to_owned(), self.slots as f64),
             ("collisions".to_owned(), self.collisions as f64),
@@ -177,7 +177,7 @@ fn refused(error: &io::Error) -> SetupError {
 
 /// One worker's view of the semaphores.
 #[derive(Debug)]
-pub struct SemaphoreLock {
+pub(crate) struct SemaphoreLock {
     places: Arc<[Place]>,
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The text behind `lib:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Typed {
+pub(crate) struct Typed {
     /// Absolute, since dlopen(3) looks elsewhere for a name without a slash.
     pub path: PathBuf,
     /// What follows the first `?`; empty where nothing does.
@@ -21,7 +21,7 @@ impl Typed {
     ///
     /// # Errors
     /// For the user: what is missing.
-    pub fn parse(argument: Option<&str>) -> Result<Typed, String> {
+    pub(crate) fn parse(argument: Option<&str>) -> Result<Typed, String> {
         let whole = argument.unwrap_or_default();
         let (path, args) = whole.split_once('?').unwrap_or((whole, ""));
         if path.is_empty() {
@@ -56,7 +56,7 @@ const ET_DYN: u8 = 3;
 ///
 /// # Errors
 /// For the user: what the file is instead.
-pub fn check(path: &Path) -> Result<(), String> {
+pub(crate) fn check(path: &Path) -> Result<(), String> {
     let own = header(Path::new("/proc/self/exe")).map_err(|error| error.to_string())?;
     let cannot = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => format!(

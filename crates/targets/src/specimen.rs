@@ -8,18 +8,18 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one addition and a mix for each draw.
 #[derive(Clone, Copy, Debug)]
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     /// A stream of its own for each `number`.
-    pub fn new(seed: u64, number: usize) -> Random {
+    pub(crate) fn new(seed: u64, number: usize) -> Random {
         let mut root = Random(seed ^ (number as u64).wrapping_mul(0xd6e8_feb8_6659_fd93));
         Random(root.draw())
     }
 
     /// 64 random bits.
     #[inline]
-    pub fn draw(&mut self) -> u64 {
+    pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,24 +29,24 @@ impl Random {
 
     /// Uniform in `0..end`, but for a bias below `end` in 2^64.
     #[inline]
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
 }
 
 /// A few counters for each worker, written by that worker alone.
 #[derive(Debug)]
-pub struct Tallies {
+pub(crate) struct Tallies {
     region: Region,
     workers: usize,
 }
 
 /// Counters that one worker may have.
-pub const COUNTERS: usize = 5;
+pub(crate) const COUNTERS: usize = 5;
 
 impl Tallies {
     /// All zero.
-    pub fn new(workers: usize) -> io::Result<Tallies> {
+    pub(crate) fn new(workers: usize) -> io::Result<Tallies> {
         Ok(Tallies {
             region: Region::new(workers * LINE)?,
             workers,
@@ -55,25 +55,25 @@ impl Tallies {
 
     /// The counters of one worker.
     #[inline]
-    pub fn of(&self, worker: usize) -> &[AtomicU64] {
+    pub(crate) fn of(&self, worker: usize) -> &[AtomicU64] {
         self.region.words64(worker * LINE, COUNTERS)
     }
 
     /// Maps one worker's counters into the calling process. Otherwise its first count
     /// is a page fault, between what happened and what the worker does next.
-    pub fn touch(&self, worker: usize) {
+    pub(crate) fn touch(&self, worker: usize) {
         add(&self.of(worker)[0], 0);
     }
 
     /// Counter number `index` of each worker, in order.
-    pub fn column(&self, index: usize) -> impl Iterator<Item = u64> {
+    pub(crate) fn column(&self, index: usize) -> impl Iterator<Item = u64> {
         (0..self.workers).map(move |worker| self.of(worker)[index].load(Relaxed))
     }
 }
 
 /// Adds to a counter that nobody else writes.
 #[inline]
-pub fn add(counter: &AtomicU64, amount: u64) {
+pub(crate) fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Relaxed) + amount, Relaxed);
 }
 

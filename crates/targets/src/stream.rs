@@ -38,7 +38,7 @@ impl Stream {
     ///
     /// # Errors
     /// The system's.
-    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(patience),
             Stream::Unix(stream) => stream.set_read_timeout(patience),
@@ -58,7 +58,7 @@ impl Stream {
 
     /// Whether there is something to read of which the socket knows nothing.
     #[inline]
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         match self {
             Stream::Tcp(_) | Stream::Unix(_) => false,
             Stream::Tls(stream) => stream.has_more(),

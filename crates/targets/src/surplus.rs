@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// What is said about such an answer.
-pub const SAID: &str = "the server sent an answer that no request had asked for";
+pub(crate) const SAID: &str = "the server sent an answer that no request had asked for";
 
 /// A server that keeps its side open for longer has nothing more to say.
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
@@ -68,7 +68,7 @@ pub fn is_waiting(socket: impl AsFd) -> bool {
 ///
 /// # Errors
 /// EPROTO in the name of `call` where anything came.
-pub fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallError> {
+pub(crate) fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallError> {
     end(socket.as_fd());
     let until = clock::monotonic() + END_PATIENCE.as_nanos() as u64;
     match ends_silently(socket.as_fd(), until) {
@@ -118,7 +118,7 @@ pub(crate) fn await_bytes(socket: BorrowedFd<'_>, until: u64) -> bool {
 ///
 /// # Errors
 /// In words for the user.
-pub fn refuse_who_speaks_first(
+pub(crate) fn refuse_who_speaks_first(
     stream: &TcpStream,
     address: impl Display,
 ) -> Result<(), SetupError> {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The semaphores.
 #[derive(Debug)]
-pub struct Sysv(Semaphores);
+pub(crate) struct Sysv(Semaphores);
 
 impl Target for Sysv {
     type Lock = SemaphoreLock;

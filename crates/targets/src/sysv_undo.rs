@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The semaphores.
 #[derive(Debug)]
-pub struct SysvUndo(Semaphores);
+pub(crate) struct SysvUndo(Semaphores);
 
 impl Target for SysvUndo {
     type Lock = SemaphoreLock;

@@ -221,7 +221,7 @@ impl LockCapabilities {
 
     /// The capabilities of specimens that grant all, so that an owner that dies leaves
     /// nothing behind.
-    pub const GRANTS_ALL: LockCapabilities = LockCapabilities {
+    pub(crate) const GRANTS_ALL: LockCapabilities = LockCapabilities {
         shared: true,
         survives_owner: true,
         ..LockCapabilities::NONE

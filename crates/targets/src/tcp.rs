@@ -7,7 +7,7 @@ use crate::table::{Entry, Family, LockCapabilities};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Its line in the table.
-pub const ENTRY: Entry = Entry {
+pub(crate) const ENTRY: Entry = Entry {
     name: "tcp",
     aliases: &[],
     argument: Some("//HOST:PORT"),
@@ -42,7 +42,7 @@ fn split(place: &str) -> Result<(&str, u16), String> {
 ///
 /// # Errors
 /// A name that leads nowhere.
-pub fn endpoint(wanted: &Wanted<'_>) -> Result<Endpoint, SetupError> {
+pub(crate) fn endpoint(wanted: &Wanted<'_>) -> Result<Endpoint, SetupError> {
     let addresses = match wanted.argument {
         Some(place) => vec![resolved(place)?],
         None => own_ports(wanted),

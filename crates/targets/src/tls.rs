@@ -6,7 +6,7 @@
 
 mod stream;
 
-pub use stream::TlsStream;
+pub(crate) use stream::TlsStream;
 
 use crate::SetupError;
 use crate::login::unescaped;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// Stack of a worker's thread that shakes hands and encrypts.
-pub const STACK: usize = 512 << 10;
+pub(crate) const STACK: usize = 512 << 10;
 
 /// What an address says about TLS.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ impl Tls {
 
     /// The files of our own certificate, with those between it and its authority, and of
     /// its key.
-    pub fn identity_files(&self) -> Option<&[PathBuf; 2]> {
+    pub(crate) fn identity_files(&self) -> Option<&[PathBuf; 2]> {
         self.identity.as_ref()
     }
 
@@ -139,7 +139,7 @@ impl Tls {
 }
 
 /// A chain of certificates, and the key of the first.
-pub type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub(crate) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn unknown(name: &str, word: &str) -> String {
     match name {
@@ -157,7 +157,7 @@ fn unknown(name: &str, word: &str) -> String {
 ///
 /// # Errors
 /// In words for the user.
-pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let read: Vec<_> = read.map_err(|error| unreadable(file, &error))?;
     match read.is_empty() {
@@ -182,7 +182,7 @@ fn unreadable(file: &Path, error: &rustls::pki_types::pem::Error) -> SetupError 
 ///
 /// # Errors
 /// In words for the user: there are none.
-pub fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
+pub(crate) fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError> {
     let found = rustls_native_certs::load_native_certs();
     if !found.certs.is_empty() {
         return Ok(found.certs);
@@ -198,7 +198,7 @@ pub fn system_certificates() -> Result<Vec<CertificateDer<'static>>, SetupError>
 ///
 /// # Errors
 /// In words for the user: certificates and keys of no use.
-pub fn client_config(
+pub(crate) fn client_config(
     trusted: Vec<CertificateDer<'static>>,
     identity: Option<Identity>,
 ) -> Result<ClientConfig, SetupError> {
@@ -224,7 +224,7 @@ pub fn client_config(
 }
 
 /// What is wrong, and what to do about it.
-pub fn told(error: &rustls::Error) -> String {
+pub(crate) fn told(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
         // The second is of an authority that is named as one that is trusted.

@@ -8,7 +8,7 @@ use rustix::net::SocketAddrUnix;
 use std::path::PathBuf;
 
 /// Its line in the table.
-pub const ENTRY: Entry = Entry {
+pub(crate) const ENTRY: Entry = Entry {
     name: "unix",
     aliases: &[],
     argument: Some("PATH"),
@@ -26,7 +26,7 @@ pub const ENTRY: Entry = Entry {
 ///
 /// # Errors
 /// A path that is too long for a socket.
-pub fn endpoint(wanted: &Wanted<'_>) -> Result<Endpoint, SetupError> {
+pub(crate) fn endpoint(wanted: &Wanted<'_>) -> Result<Endpoint, SetupError> {
     let path = match wanted.argument {
         Some(path) => PathBuf::from(path),
         // The ledger removes its directory with everything in it.

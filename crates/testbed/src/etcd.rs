@@ -56,7 +56,7 @@ fn build() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// Where the directory has a colon in its name.
-pub fn path_with(directory: &Path) -> anyhow::Result<OsString> {
+pub(crate) fn path_with(directory: &Path) -> anyhow::Result<OsString> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(directory.to_owned()).chain(std::env::split_paths(&path));
     Ok(std::env::join_paths(all)?)

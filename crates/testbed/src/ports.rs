@@ -15,6 +15,6 @@ pub fn free_port() -> io::Result<u16> {
 ///
 /// # Errors
 /// The system's.
-pub fn free_port_of(address: IpAddr) -> io::Result<u16> {
+pub(crate) fn free_port_of(address: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }

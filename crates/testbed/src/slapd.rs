@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a command beside a directory, and ends the one and removes the other when its
 /// standard input closes: when whoever started it ends, in whatever way.
-pub const GUARDIAN: &str = r#"
+pub(crate) const GUARDIAN: &str = r#"
     trap '' INT HUP
     directory=$1; shift
     "$@" &

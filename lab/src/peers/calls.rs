@@ -18,7 +18,7 @@ const CALLS: u32 = 3_000;
 const PARENTS: [u32; 4] = [1, 64, 256, 1024];
 
 /// In the order in which they run.
-pub fn trials() -> Vec<Trial> {
+pub(super) fn trials() -> Vec<Trial> {
     let mut trials = vec![bare(), perl(), flat()];
     trials.extend(PARENTS.map(forked));
     trials

@@ -146,7 +146,7 @@ struct Ground {
 type Shared = Rc<OnceCell<Ground>>;
 
 /// In the order in which they run.
-pub fn trials() -> Vec<Trial> {
+pub(super) fn trials() -> Vec<Trial> {
     SERVICES.iter().flat_map(Service::trials).collect()
 }
 

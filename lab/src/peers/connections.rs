@@ -18,7 +18,7 @@ struct Bare {
 }
 
 /// From a few processes to over a hundred.
-pub fn all() -> Vec<Trial> {
+pub(super) fn all() -> Vec<Trial> {
     vec![
         connections("connect 10000", [10_000, 1, 1], 1.1),
         connections("connect 1000000", [1_000_000, 64, 8], 1.3),

@@ -2,7 +2,7 @@
 
 /// Median, lowest and highest over the repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub(super) struct Spread {
     /// The middle one, or the mean of the middle two.
     pub median: f64,
     /// Lowest.
@@ -13,7 +13,7 @@ pub struct Spread {
 
 impl Spread {
     /// None without values.
-    pub fn of(values: &[f64]) -> Option<Spread> {
+    pub(super) fn of(values: &[f64]) -> Option<Spread> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (low, high) = (*sorted.first()?, *sorted.last()?);
@@ -27,7 +27,7 @@ impl Spread {
 }
 
 /// ours / theirs of each repeat in which theirs is not zero.
-pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+pub(super) fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     let pairs = ours.iter().zip(theirs);
     pairs
         .filter(|(_, theirs)| **theirs > 0.0)
@@ -37,7 +37,7 @@ pub fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
 
 /// What a figure must be; medians are judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Requirement {
+pub(super) enum Requirement {
     /// The ratio to the peer.
     RatioAtLeast(f64),
     /// The ratio to the peer, of what should be little.
@@ -55,7 +55,7 @@ pub enum Requirement {
 impl Requirement {
     /// Whether it is met; None where nothing is required. What could not be
     /// compared is missed.
-    pub fn met(
+    pub(super) fn met(
         self,
         jostle: Option<Spread>,
         peer: Option<Spread>,
@@ -91,7 +91,7 @@ impl Requirement {
 }
 
 /// The line above the rows.
-pub fn heading() -> String {
+pub(super) fn heading() -> String {
     columns(
         "",
         ["jostle", "peer", "ratio", "requirement", ""].map(str::to_owned),
@@ -100,7 +100,7 @@ pub fn heading() -> String {
 
 /// One figure: what, jostle's, the peer's, their ratio, what is required, and
 /// whether it is met.
-pub fn row(
+pub(super) fn row(
     what: &str,
     figures: [Option<Spread>; 3],
     requirement: Requirement,
@@ -125,13 +125,13 @@ fn columns(what: &str, [jostle, peer, ratio, requirement, verdict]: [String; 5])
 }
 
 /// `median [lowest-highest]`.
-pub fn spread(figure: Spread) -> String {
+pub(super) fn spread(figure: Spread) -> String {
     let Spread { median, low, high } = figure;
     format!("{} [{}-{}]", number(median), number(low), number(high))
 }
 
 /// Three digits or so: `5.05M`, `20.1k`, `943`, `1.04`, `0.180`.
-pub fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 999_950.0 => format!("{:.2}M", value / 1e6),
         v if v >= 9_999.5 => format!("{:.1}k", value / 1e3),

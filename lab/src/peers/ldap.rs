@@ -31,7 +31,7 @@ struct Ground {
 type Shared = Rc<OnceCell<Ground>>;
 
 /// The trials.
-pub fn trials() -> Vec<Trial> {
+pub(super) fn trials() -> Vec<Trial> {
     let ground = Shared::default();
     let metric = |what: &str, requirement| Metric {
         what: what.to_owned(),

@@ -10,7 +10,7 @@ use std::process::Command;
 const PAIRS: u32 = 30_000;
 
 /// In the order in which they run.
-pub fn trials() -> Vec<Trial> {
+pub(super) fn trials() -> Vec<Trial> {
     vec![lines()]
 }
 

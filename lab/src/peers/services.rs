@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use table::{Block, Trial};
 
 /// What was asked for.
-pub struct Options {
+pub(crate) struct Options {
     /// Interleaved repeats.
     pub repeats: u32,
     /// Only the trial of this name, or those whose names contain it.
@@ -81,7 +81,7 @@ const SMOKE: Scale = Scale {
 };
 
 /// Builds everything, runs the trials and prints a table of each.
-pub fn run(options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let all = trials::all();
     let only = options.only.as_deref().unwrap_or("");
     let chosen = chosen(&all, only);

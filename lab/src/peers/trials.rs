@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// Every trial, in the order in which they run; a few minutes for five repeats.
-pub fn all() -> Vec<Trial> {
+pub(super) fn all() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (kind, least) in [("flock", 0.95), ("ofd", 0.95), ("sysv", 0.95)] {
         trials.push(pairs(kind, least));
@@ -35,7 +35,7 @@ pub fn all() -> Vec<Trial> {
 }
 
 /// Where both sides lock files: jostle's own default is tmpfs as well.
-pub fn directory_for_locks() -> PathBuf {
+pub(super) fn directory_for_locks() -> PathBuf {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() {
         shm.to_path_buf()

@@ -25,7 +25,7 @@ const LONGER_HOLD: usize = 3;
 const SLOWER: f64 = 1.1;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(pairs: u32, seconds: u64, directory: Option<&Path>) -> anyhow::Result<Vec<Row>> {
+pub(super) fn rows(pairs: u32, seconds: u64, directory: Option<&Path>) -> anyhow::Result<Vec<Row>> {
     let usual = shell::target_directory().join("validate/compare");
     let directory = directory.unwrap_or(&usual);
     collect(directory, pairs + 1, seconds)?;

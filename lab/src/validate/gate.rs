@@ -28,7 +28,7 @@ const CONTENDED: &str = "contend -w 2 -b 0 -i 0 --measure counts -t 20ms --warmu
 
 /// One call of the gate.
 #[derive(Serialize, Deserialize)]
-pub struct Trial {
+pub(super) struct Trial {
     /// Whether NEW was slower.
     planted: bool,
     /// Whether it ran with [`CONTENDED`].
@@ -42,7 +42,7 @@ pub struct Trial {
     took_s: f64,
 }
 
-pub struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     pub seconds: u64,
     pub save: Option<&'a Path>,
     pub judge: Option<&'a Path>,
@@ -50,7 +50,7 @@ pub struct Wanted<'a> {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     let mut store: Store<Trial> = match wanted.judge {
         Some(path) => Store::read(path)?,
         None => Store::open(wanted.save)?,

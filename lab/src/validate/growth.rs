@@ -20,7 +20,7 @@ const SWEEPS: [&[u64]; 2] = [
     ],
 ];
 
-pub fn rows(seeds: u64) -> Vec<Row> {
+pub(super) fn rows(seeds: u64) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut overclaimed = 0;
     let mut trials = 0;

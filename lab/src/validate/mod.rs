@@ -19,7 +19,7 @@ use jostle_stats::binomial::bounds;
 use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
-pub enum Subject {
+pub(crate) enum Subject {
     /// Curves of known growth: the laws, cliffs, peaks
     Growth {
         /// Curves of each kind
@@ -92,7 +92,7 @@ pub enum Subject {
 
 /// How runs of load generators are collected.
 #[derive(clap::Args)]
-pub struct Generators {
+pub(crate) struct Generators {
     #[command(flatten)]
     collect: Collect,
     /// Only generators whose names contain this
@@ -121,7 +121,7 @@ impl Generators {
 
 /// How a validation that takes long is collected.
 #[derive(clap::Args)]
-pub struct Collect {
+pub(crate) struct Collect {
     /// Stop collecting after so many seconds; the next call goes on
     #[arg(long, default_value_t = 1800)]
     seconds: u64,
@@ -147,7 +147,7 @@ fn stolen(point: &Point) -> f64 {
 }
 
 /// Prints a table; fails if a requirement is missed.
-pub fn run(subject: &Subject) -> anyhow::Result<()> {
+pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
     let rows = match subject {
         Subject::Growth { seeds } => growth::rows(*seeds),
         Subject::Compare {
@@ -202,7 +202,7 @@ pub fn run(subject: &Subject) -> anyhow::Result<()> {
 }
 
 /// How many of so many trials came out in one way, and what is required of that.
-pub struct Row {
+pub(crate) struct Row {
     pub what: String,
     pub count: u64,
     pub trials: u64,
@@ -211,7 +211,7 @@ pub struct Row {
 }
 
 #[derive(Clone, Copy)]
-pub enum Required {
+pub(crate) enum Required {
     /// A share of the trials, at least.
     AtLeast(f64),
     /// A share of the trials, at most.

@@ -19,7 +19,7 @@ const HISTOGRAMS: [&str; 4] = [
 ];
 
 /// Takes from a run the slices, and the histograms that no check looks at.
-pub fn slim(point: &mut Point) {
+pub(super) fn slim(point: &mut Point) {
     let is_open = point.open_loop.is_some();
     point
         .histograms
@@ -28,14 +28,14 @@ pub fn slim(point: &mut Point) {
 }
 
 /// The lines so far, and where more go.
-pub struct Store<Line> {
+pub(super) struct Store<Line> {
     pub lines: Vec<Line>,
     file: Option<File>,
 }
 
 impl<Line: Serialize + DeserializeOwned> Store<Line> {
     /// Without a path nothing is kept.
-    pub fn open(path: Option<&Path>) -> anyhow::Result<Store<Line>> {
+    pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Store<Line>> {
         let Some(path) = path else {
             return Ok(Store {
                 lines: Vec::new(),
@@ -60,7 +60,7 @@ impl<Line: Serialize + DeserializeOwned> Store<Line> {
     }
 
     /// The lines of a file that is there, which is not changed.
-    pub fn read(path: &Path) -> anyhow::Result<Store<Line>> {
+    pub(super) fn read(path: &Path) -> anyhow::Result<Store<Line>> {
         let name = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(name)?;
         Ok(Store {
@@ -69,7 +69,7 @@ impl<Line: Serialize + DeserializeOwned> Store<Line> {
         })
     }
 
-    pub fn add(&mut self, line: Line) -> anyhow::Result<()> {
+    pub(super) fn add(&mut self, line: Line) -> anyhow::Result<()> {
         if let Some(file) = &mut self.file {
             let text = serde_json::to_string(&line)? + "\n";
             file.write_all(text.as_bytes())?;

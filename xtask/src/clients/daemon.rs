@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A running daemon; killed when dropped.
-pub struct Daemon {
+pub(super) struct Daemon {
     child: Child,
     pub port: u16,
     /// Open, and read by nobody: it logs a few lines.
@@ -22,7 +22,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    pub fn start(jostled: &Path) -> anyhow::Result<Daemon> {
+    pub(super) fn start(jostled: &Path) -> anyhow::Result<Daemon> {
         let mut child = Command::new(jostled)
             .args(["--data", "none", "--listen", "127.0.0.1:0"])
             .env_remove("JOSTLED_PASSWORD")
@@ -48,12 +48,12 @@ impl Daemon {
         Ok(daemon)
     }
 
-    pub fn connect(&self) -> anyhow::Result<TcpStream> {
+    pub(super) fn connect(&self) -> anyhow::Result<TcpStream> {
         TcpStream::connect(("127.0.0.1", self.port)).context("connect to jostled")
     }
 
     /// A figure of INFO.
-    pub fn info(&self, name: &str) -> anyhow::Result<u64> {
+    pub(super) fn info(&self, name: &str) -> anyhow::Result<u64> {
         let mut stream = self.connect()?;
         stream.write_all(b"INFO\r\nQUIT\r\n")?;
         let mut reply = String::new();

@@ -36,7 +36,7 @@ const PACKAGES: &[Package] = &[
 ];
 
 /// What went wrong, a line for each package.
-pub fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
+pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
     let mut broken = Vec::new();
     for package in PACKAGES.iter().filter(|package| wanted(package.name)) {
         let start = Instant::now();

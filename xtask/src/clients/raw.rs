@@ -74,7 +74,7 @@ const TRIALS: &[Trial] = &[
 ];
 
 /// Runs the trials, prints their table; the broken promises, a line for each.
-pub fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
+pub(super) fn run(ground: &Ground, wanted: &dyn Fn(&str) -> bool) -> anyhow::Result<Vec<String>> {
     let mut rows = Vec::new();
     let mut broken = Vec::new();
     for trial in TRIALS.iter().filter(|trial| wanted(trial.client)) {

@@ -12,13 +12,13 @@ use std::process::Command;
 
 /// The oldest glibc with `pthread_mutex_clocklock` and `sem_clockwait`: waits on the
 /// monotonic clock.
-pub const GLIBC: Glibc = Glibc(2, 30);
+pub(super) const GLIBC: Glibc = Glibc(2, 30);
 
 /// These run on any Linux.
-pub const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
+pub(super) const STATIC: [&str; 3] = ["jostled", "procd", "jostle-call"];
 
 /// The folder of the `jostle` that is linked with MPI, below that of the others.
-pub const MPI: &str = "mpi";
+pub(super) const MPI: &str = "mpi";
 
 /// From PyPI: the first two are packages with the program inside, the third reads the list
 /// of crates. A new version needs a look at `cargo xtask dist --check`.
@@ -29,7 +29,7 @@ const TOOLS: [&str; 3] = [
 ];
 
 /// The compiler's tools.
-pub struct Tools {
+pub(super) struct Tools {
     /// Where their programs are, before all others in PATH.
     path: std::ffi::OsString,
 }
@@ -37,7 +37,7 @@ pub struct Tools {
 impl Tools {
     /// Installs what is missing: the tools below the target directory, Rust's standard
     /// libraries in the toolchain.
-    pub fn ready() -> anyhow::Result<Tools> {
+    pub(super) fn ready() -> anyhow::Result<Tools> {
         let own = environment()?.join("bin");
         let mut rustup = Command::new("rustup");
         rustup.args(["target", "add"]);
@@ -52,7 +52,7 @@ impl Tools {
     }
 
     /// Compiles the programs of a target, and puts them into `programs`, stripped.
-    pub fn build(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
+    pub(super) fn build(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
         let (gnu, musl) = (target.triple(), musl(target));
         let old = format!("{gnu}.{GLIBC}");
         let daemons = [
@@ -86,7 +86,12 @@ impl Tools {
 
     /// Compiles `jostle` for hosts under MPI, linked with this machine's Open MPI and C
     /// library: these libraries are tied to their release of Debian.
-    pub fn build_mpi(&self, target: &Target, epoch: u64, programs: &Path) -> anyhow::Result<()> {
+    pub(super) fn build_mpi(
+        &self,
+        target: &Target,
+        epoch: u64,
+        programs: &Path,
+    ) -> anyhow::Result<()> {
         let own = target_directory().join("dist-mpi");
         println!("== {} with MPI: -pjostle-mpi", target.arch);
         let mut cargo = shell::cargo(&["build", "--release", "--locked", "-pjostle-mpi"]);
@@ -115,7 +120,7 @@ impl Tools {
 
 /// The Python environment with the tools, below the target directory; it is made where
 /// it is missing.
-pub fn environment() -> anyhow::Result<PathBuf> {
+pub(super) fn environment() -> anyhow::Result<PathBuf> {
     let environment = shell::target_directory().join("dist-tools");
     let installed = environment.join("installed");
     let wanted = TOOLS.join("\n");
@@ -160,7 +165,7 @@ fn settle(cargo: &mut Command, epoch: u64) -> anyhow::Result<()> {
 }
 
 /// The programs of a folder without text for debuggers, in another one.
-pub fn strip_all(target: &Target, from: &Path, programs: &Path) -> anyhow::Result<()> {
+pub(super) fn strip_all(target: &Target, from: &Path, programs: &Path) -> anyhow::Result<()> {
     for name in ["jostle"].iter().chain(&STATIC) {
         strip(target, &from.join(name), &programs.join(name))?;
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 const CONTEND: &str = "contend flock sysv -w 2 -t 1 --runs 1 --no-progress";
 
 /// Checks what is in `out`.
-pub fn run(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
+pub(super) fn run(out: &Path, targets: &[&Target]) -> anyhow::Result<()> {
     let start = Instant::now();
     sums::verify(out)?;
     let mut foreign = targets.iter().filter(|target| !is_native(target));
@@ -225,7 +225,7 @@ fn of_image(target: &Target, out: &Path) -> anyhow::Result<()> {
 }
 
 /// `cargo xtask ci`: what can be seen without installing anything.
-pub fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyhow::Result<()> {
+pub(super) fn unpacked(packing: &Packing<'_>, out: &Path, place: &Path) -> anyhow::Result<()> {
     let version = format!("jostle {VERSION}");
     let root = place.join("unpacked");
     for package in deb::PACKAGES {

@@ -100,7 +100,7 @@ fn mirror() -> anyhow::Result<String> {
 }
 
 /// A root that scripts can be run in; it goes with its value.
-pub struct Root {
+pub(super) struct Root {
     /// What is mounted below all that a script writes.
     files: PathBuf,
     _place: Option<Temporary>,
@@ -108,12 +108,12 @@ pub struct Root {
 
 impl Root {
     /// Makes one from Debian's packages.
-    pub fn of_debian() -> anyhow::Result<Root> {
+    pub(super) fn of_debian() -> anyhow::Result<Root> {
         Root::of(OLDEST, BESIDE)
     }
 
     /// Makes one of this machine's release, with Open MPI and systemd.
-    pub fn with_mpi() -> anyhow::Result<Root> {
+    pub(super) fn with_mpi() -> anyhow::Result<Root> {
         let about = std::fs::read_to_string("/etc/os-release").context("/etc/os-release")?;
         let mut lines = about.lines();
         let release = lines.find_map(|line| line.strip_prefix("VERSION_CODENAME="));
@@ -141,7 +141,7 @@ impl Root {
     }
 
     /// One that is there already, such as an unpacked image.
-    pub fn at(files: &Path) -> Root {
+    pub(super) fn at(files: &Path) -> Root {
         Root {
             files: files.to_owned(),
             _place: None,
@@ -152,13 +152,13 @@ impl Root {
     ///
     /// # Errors
     /// The script's last status, if it is not 0; it has printed why.
-    pub fn run(&self, packages: &Path, script: &str) -> anyhow::Result<()> {
+    pub(super) fn run(&self, packages: &Path, script: &str) -> anyhow::Result<()> {
         self.enter(packages, script, "chroot")
     }
 
     /// The same for a root without a shell: the script stays outside, with the root as
     /// its current folder.
-    pub fn run_beside(&self, packages: &Path, script: &str) -> anyhow::Result<()> {
+    pub(super) fn run_beside(&self, packages: &Path, script: &str) -> anyhow::Result<()> {
         self.enter(packages, script, "stay")
     }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Whose file it is: a Debian package each; the tarball has all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(super) enum Part {
     /// The tool.
     Jostle,
     /// The lock daemon.
@@ -21,7 +21,7 @@ pub enum Part {
 
 impl Part {
     /// Its package.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Part::Jostle => "jostle",
             Part::Lockd => "jostled",
@@ -55,7 +55,7 @@ enum Place {
 
 /// Where the package is unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub(super) enum Layout {
     /// Into a folder of its own.
     Folder,
     /// Into the root of a system, by a package manager.
@@ -99,7 +99,7 @@ const FILES: &[(Part, Place, &str)] = &[
 const LICENSES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Has jostle write its completion scripts.
-pub fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Result<()> {
+pub(super) fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)?;
     for shell_name in ["bash", "zsh", "fish"] {
         let script = shell::output(Command::new(jostle).args(["completions", shell_name]))?;
@@ -109,7 +109,12 @@ pub fn write_completions(jostle: &Path, directory: &Path) -> anyhow::Result<()> 
 }
 
 /// Puts the files of a part below `root`.
-pub fn lay(packing: &Packing<'_>, part: Part, root: &Path, layout: Layout) -> anyhow::Result<()> {
+pub(super) fn lay(
+    packing: &Packing<'_>,
+    part: Part,
+    root: &Path,
+    layout: Layout,
+) -> anyhow::Result<()> {
     for (_, place, source) in FILES.iter().filter(|(whose, ..)| *whose == part) {
         // A Python environment has no services.
         if layout == Layout::Wheel && matches!(place, Unit | Etc) {
@@ -199,7 +204,7 @@ fn prefix(layout: Layout) -> PathBuf {
 
 /// Copies a file, with the folders above it, and with these permissions whatever the
 /// umask says.
-pub fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
+pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
     if let Some(folder) = to.parent() {
         folders(folder)?;
     }
@@ -210,7 +215,7 @@ pub fn copy(from: &Path, to: &Path, mode: u32) -> anyhow::Result<()> {
 }
 
 /// Writes a file, in the same way.
-pub fn write(text: &str, to: &Path, mode: u32) -> anyhow::Result<()> {
+pub(super) fn write(text: &str, to: &Path, mode: u32) -> anyhow::Result<()> {
     if let Some(folder) = to.parent() {
         folders(folder)?;
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A package: what is in it, and what Debian is told about it.
-pub struct Package {
+pub(super) struct Package {
     pub name: &'static str,
     pub part: Part,
     /// The program whose glibc it needs, if one does.
@@ -23,7 +23,7 @@ pub struct Package {
 }
 
 /// One for each part.
-pub const PACKAGES: &[Package] = &[
+pub(super) const PACKAGES: &[Package] = &[
     Package {
         name: "jostle",
         part: Part::Jostle,
@@ -71,7 +71,7 @@ const MPI: Package = Package {
 };
 
 /// Writes the package that needs MPI.
-pub fn make_mpi(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make_mpi(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let packing = Packing {
         programs: &packing.programs.join(build::MPI),
         ..*packing
@@ -84,13 +84,13 @@ const RELOAD: &str = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then\n  
                       systemctl --system daemon-reload || true\nfi\n";
 
 /// The package's file.
-pub fn file(package: &Package, packing: &Packing<'_>) -> String {
+pub(super) fn file(package: &Package, packing: &Packing<'_>) -> String {
     let Packing { target, .. } = packing;
     format!("{}_{VERSION}_{}.deb", package.name, target.debian)
 }
 
 /// Writes it.
-pub fn make(packing: &Packing<'_>, package: &Package, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make(packing: &Packing<'_>, package: &Package, out: &Path) -> anyhow::Result<()> {
     let stage = temporary("deb")?;
     let root = &stage.0;
     contents::lay(packing, package.part, root, Layout::System)?;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// A version of glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Glibc(pub u32, pub u32);
+pub(crate) struct Glibc(pub u32, pub u32);
 
 impl fmt::Display for Glibc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +18,7 @@ impl fmt::Display for Glibc {
 }
 
 /// The lowest glibc that has every symbol the program asks for.
-pub fn lowest_glibc(program: &Path) -> anyhow::Result<Glibc> {
+pub(super) fn lowest_glibc(program: &Path) -> anyhow::Result<Glibc> {
     let versions = readelf(program, "--version-info")?;
     newest(&versions).with_context(|| format!("{} asks for no glibc", program.display()))
 }
@@ -35,7 +35,7 @@ fn newest(versions: &str) -> Option<Glibc> {
 }
 
 /// Fails for a program that asks for a loader or a library.
-pub fn must_be_static(program: &Path) -> anyhow::Result<()> {
+pub(super) fn must_be_static(program: &Path) -> anyhow::Result<()> {
     let headers = readelf(program, "--program-headers")?;
     let dynamic = readelf(program, "--dynamic")?;
     if headers.contains("INTERP") || dynamic.contains("NEEDED") {
@@ -45,7 +45,7 @@ pub fn must_be_static(program: &Path) -> anyhow::Result<()> {
 }
 
 /// The libraries that a program asks for by name.
-pub fn needed(program: &Path) -> anyhow::Result<Vec<String>> {
+pub(super) fn needed(program: &Path) -> anyhow::Result<Vec<String>> {
     let dynamic = readelf(program, "--dynamic")?;
     let lines = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
     let names = lines.filter_map(|line| line.split_once('[')?.1.strip_suffix(']'));

@@ -21,15 +21,15 @@ const LIBRARIES: [&str; 6] = [
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Its file.
-pub fn file(packing: &Packing<'_>) -> String {
+pub(super) fn file(packing: &Packing<'_>) -> String {
     format!("jostle-{VERSION}-{}.oci.tar", packing.target.triple())
 }
 
 /// Its name inside, with the tag.
-pub const TAG: &str = concat!("jostle:", env!("CARGO_PKG_VERSION"));
+pub(super) const TAG: &str = concat!("jostle:", env!("CARGO_PKG_VERSION"));
 
 /// Writes it.
-pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let stage = temporary("image")?;
     let (root, layout) = (stage.0.join("root"), stage.0.join("layout"));
     fill(packing, &root)?;

@@ -30,7 +30,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What to make, and where.
 #[derive(clap::Args)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Where the packages go [default: target/dist]
     #[arg(long)]
     out: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Arguments {
 
 /// A processor, and its names in each kind of package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// In Rust's targets, in tags of wheels, and of qemu's programs.
     pub arch: &'static str,
     /// In Debian packages, and in images.
@@ -79,14 +79,14 @@ const TARGETS: &[Target] = &[
 
 impl Target {
     /// Where jostle runs, as in the names of tarballs.
-    pub fn triple(&self) -> String {
+    pub(crate) fn triple(&self) -> String {
         format!("{}-unknown-linux-gnu", self.arch)
     }
 }
 
 /// How long compressing may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
+pub(crate) enum Effort {
     /// Seconds, for what is thrown away.
     Little,
     /// What users download.
@@ -94,7 +94,7 @@ pub enum Effort {
 }
 
 /// All that a package is made of.
-pub struct Packing<'a> {
+pub(crate) struct Packing<'a> {
     pub target: &'a Target,
     /// Where the stripped programs are.
     pub programs: &'a Path,
@@ -108,7 +108,7 @@ pub struct Packing<'a> {
 }
 
 /// Makes the packages, or checks them.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.packaging {
         return check_packaging();
     }
@@ -225,7 +225,7 @@ fn twice(packing: &Packing<'_>, out: &Path, make: Make) -> anyhow::Result<()> {
 
 /// `cargo xtask ci`: the packages of the programs that the tests have built, twice, and
 /// a program run from one of them. They are for nobody: they need this machine's glibc.
-pub fn check_packaging() -> anyhow::Result<()> {
+pub(crate) fn check_packaging() -> anyhow::Result<()> {
     let here = std::env::consts::ARCH;
     let target = TARGETS.iter().find(|target| target.arch == here);
     let target = target.with_context(|| format!("there are no packages for {here}"))?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Writes it.
-pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let tree = tree(&packing.target.triple())?;
     let lock = std::fs::read_to_string(shell::root().join("Cargo.lock"))?;
     let components = components(&tree, &checksums(&lock)?)?;
@@ -54,7 +54,7 @@ sys.exit(None if error is None else f'{sys.argv[1]}: {error}')
 ";
 
 /// Has CycloneDX's own library compare the list with its schema.
-pub fn validate(target: &Target, out: &Path) -> anyhow::Result<()> {
+pub(super) fn validate(target: &Target, out: &Path) -> anyhow::Result<()> {
     let python = build::environment()?.join("bin/python");
     let mut python = Command::new(python);
     shell::run(python.args(["-c", VALIDATE]).arg(out.join(file(target))))
@@ -147,7 +147,7 @@ fn serial(text: &str) -> String {
 }
 
 /// Seconds since 1970 as `date` prints them for machines.
-pub fn timestamp(epoch: u64) -> anyhow::Result<String> {
+pub(super) fn timestamp(epoch: u64) -> anyhow::Result<String> {
     let mut date = Command::new("date");
     date.args([
         "--utc",

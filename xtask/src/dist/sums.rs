@@ -10,13 +10,13 @@ use std::process::Command;
 const FILE: &str = "SHA256SUMS";
 
 /// The sum of some bytes, in hexadecimal.
-pub fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     let sum = Sha256::digest(bytes);
     sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes the sums of all other files of the directory.
-pub fn write(out: &Path) -> anyhow::Result<()> {
+pub(super) fn write(out: &Path) -> anyhow::Result<()> {
     let mut text = String::new();
     for name in names(out)?.iter().filter(|name| *name != FILE) {
         text += &format!("{}  {name}\n", sha256(&std::fs::read(out.join(name))?));
@@ -25,7 +25,7 @@ pub fn write(out: &Path) -> anyhow::Result<()> {
 }
 
 /// Has another program compare them, and fails for a file without a sum.
-pub fn verify(out: &Path) -> anyhow::Result<()> {
+pub(super) fn verify(out: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(out.join(FILE))
         .with_context(|| format!("no {FILE} in {}: run `cargo xtask dist`", out.display()))?;
     for name in names(out)?.iter().filter(|name| *name != FILE) {

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// The folder in it, and its name without `.tar.gz`.
-pub fn name(packing: &Packing<'_>) -> String {
+pub(super) fn name(packing: &Packing<'_>) -> String {
     format!("jostle-{VERSION}-{}", packing.target.triple())
 }
 
 /// Writes it.
-pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let name = name(packing);
     let stage = temporary("tarball")?;
     let whole = [
@@ -33,7 +33,7 @@ pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
 }
 
 /// Packs files of a directory: in order, owned by root, with one time.
-pub fn archive(
+pub(super) fn archive(
     packing: &Packing<'_>,
     directory: &Path,
     names: &[&str],

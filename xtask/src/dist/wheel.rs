@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The interpreter of the system, whose packages `ensure_for_dist` names; the first in
 /// PATH may be another.
-pub const PYTHON: &str = "/usr/bin/python3";
+pub(super) const PYTHON: &str = "/usr/bin/python3";
 
 /// From which glibc on it can be installed (PEP 600), and on which processor.
 fn tag(packing: &Packing<'_>) -> String {
@@ -20,7 +20,7 @@ fn tag(packing: &Packing<'_>) -> String {
 }
 
 /// Writes it.
-pub fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
+pub(super) fn make(packing: &Packing<'_>, out: &Path) -> anyhow::Result<()> {
     let stage = temporary("wheel")?;
     let name = format!("jostle-{VERSION}");
     let data = stage.0.join(format!("{name}.data"));

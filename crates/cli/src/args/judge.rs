@@ -12,7 +12,7 @@ use std::path::PathBuf;
     Examples: jostle judge -- redis-benchmark -c 50 -n 1000000 -t get\n\
     \u{20}         jostle judge --double -- wrk -t2 -c{50} -d5s http://127.0.0.1:8080/"
 )]
-pub struct Judge {
+pub(crate) struct Judge {
     /// The load generator with its arguments; with --double, one number of it in braces: -c {50}
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -12,7 +12,7 @@ use jostle_model::plan::{Plan, Workload};
 
 /// What a verb that measures was asked for.
 #[derive(Debug)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// The plan as typed.
     pub plan: Plan,
     /// What `--quick` leaves out of it, as typed.
@@ -185,7 +185,7 @@ const fn quick_help(workload: Workload) -> &'static str {
 }
 
 /// Says of an option that the verb does not know which verbs do.
-pub fn explained(mut error: Error) -> Error {
+pub(super) fn explained(mut error: Error) -> Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }

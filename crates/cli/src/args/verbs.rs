@@ -5,7 +5,7 @@ use jostle_model::plan::Workload;
 
 /// A verb that measures.
 #[derive(Debug)]
-pub struct Verb {
+pub(super) struct Verb {
     /// As typed.
     pub name: &'static str,
     /// What it makes a plan of.
@@ -37,7 +37,7 @@ const PLAIN: Verb = Verb {
 };
 
 /// In the order of the help.
-pub static VERBS: &[Verb] = &[
+pub(super) static VERBS: &[Verb] = &[
     Verb {
         name: "contend",
         workload: Workload::Contend,

@@ -20,7 +20,7 @@ use jostle_sys::limits::Machine;
 use jostle_sys::{cpu, ledger};
 
 /// Why a trial came to no result.
-pub enum Stop {
+pub(super) enum Stop {
     /// The user wants to stop, with this exit code.
     Ended(u8),
     /// Nothing can be measured, or written, at all.
@@ -30,7 +30,7 @@ pub enum Stop {
 }
 
 /// The bench.
-pub struct Bench {
+pub(super) struct Bench {
     world: World,
     clock: Clock,
     machine: Machine,
@@ -55,7 +55,7 @@ enum Under {
 
 impl Bench {
     /// Starts the keepers, before anything starts a thread.
-    pub fn set_up(writer: Option<Writer>, asked: &Calibrate) -> Result<Bench, Failure> {
+    pub(super) fn set_up(writer: Option<Writer>, asked: &Calibrate) -> Result<Bench, Failure> {
         let failed = |error: String| Failure::Failed(anyhow::anyhow!(error));
         let machine = Machine::read();
         let clock = Clock::new();
@@ -83,22 +83,22 @@ impl Bench {
     }
 
     /// The machine as it was found.
-    pub fn machine(&self) -> &Machine {
+    pub(super) fn machine(&self) -> &Machine {
         &self.machine
     }
 
     /// The clock of all stamps.
-    pub fn clock(&self) -> Clock {
+    pub(super) fn clock(&self) -> Clock {
         self.clock
     }
 
     /// CPUs that may be used.
-    pub fn cpus(&self) -> &[usize] {
+    pub(super) fn cpus(&self) -> &[usize] {
         &self.allowed
     }
 
     /// Says which row is tried.
-    pub fn show(&self, row: &Row, nth: u64, trials: u64) {
+    pub(super) fn show(&self, row: &Row, nth: u64, trials: u64) {
         let round = match trials {
             1 => String::new(),
             _ => format!(", trial {nth} of {trials}"),
@@ -108,7 +108,7 @@ impl Bench {
     }
 
     /// One trial of a row.
-    pub fn attempt(&mut self, row: &Row) -> Result<Trial, Stop> {
+    pub(super) fn attempt(&mut self, row: &Row) -> Result<Trial, Stop> {
         once_more(|| self.attempt_once(row))
     }
 
@@ -139,14 +139,14 @@ impl Bench {
     }
 
     /// Measures what this command line, without its first word, would.
-    pub fn measure(&mut self, line: &str) -> Result<ResultSet, Stop> {
+    pub(super) fn measure(&mut self, line: &str) -> Result<ResultSet, Stop> {
         let set = self.run(plan(line)?, Under::Nothing)?;
         self.made.push(set.clone());
         Ok(set)
     }
 
     /// The same while this is done to the workers (`jostle disturb`).
-    pub fn measure_disturbed(&mut self, line: &str, how: &str) -> Result<ResultSet, Stop> {
+    pub(super) fn measure_disturbed(&mut self, line: &str, how: &str) -> Result<ResultSet, Stop> {
         let plan = Plan {
             during: Some(format!("/proc/self/exe disturb {how}")),
             ..plan(line)?
@@ -156,7 +156,11 @@ impl Bench {
 
     /// The same by a keeper whose group may use so many CPUs, server and all.
     /// Gives also how often the kernel says that it was stopped.
-    pub fn measure_throttled(&mut self, line: &str, cpus: f64) -> Result<(ResultSet, u64), Stop> {
+    pub(super) fn measure_throttled(
+        &mut self,
+        line: &str,
+        cpus: f64,
+    ) -> Result<(ResultSet, u64), Stop> {
         let stopped = |bench: &Bench| bench.group.as_ref().map_or(0, Group::throttled_periods);
         let set_quota = |bench: &Bench, cpus: Option<f64>| match &bench.group {
             Ok(group) => group
@@ -218,7 +222,7 @@ impl Bench {
     }
 
     /// To the result file, if there is one.
-    pub fn write(&mut self, record: &Record) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, record: &Record) -> anyhow::Result<()> {
         match &mut self.writer {
             Some(writer) => Ok(writer.write(record)?),
             None => Ok(()),

@@ -16,7 +16,7 @@ const LIFE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// `burn THREADS CPU`, `pause STOPPED_MS RUNNING_MS PIDS`, `kill TIMES EVERY_MS PIDS`.
-pub fn disturb(words: &[String]) -> Result<u8, Failure> {
+pub(crate) fn disturb(words: &[String]) -> Result<u8, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["burn", threads, cpu] => burn(number(threads)?, number(cpu)? as usize)?,

@@ -21,7 +21,7 @@ const NO_QUOTA_CPUS: f64 = 10_000.0;
 
 /// The group and its keeper. Fields are dropped in this order: the keeper ends
 /// all that is in the group, and then its directory can go.
-pub struct Group {
+pub(super) struct Group {
     world: World,
     place: Place,
 }
@@ -37,7 +37,7 @@ struct Place {
 impl Group {
     /// Makes both, or says why there is none. Call it before anything that
     /// starts threads.
-    pub fn make(clock: Clock) -> Result<Group, String> {
+    pub(super) fn make(clock: Clock) -> Result<Group, String> {
         let place = Place::make().map_err(|error| {
             format!("no control group with a CPU quota can be made (root, and the controller `cpu`): {error}")
         })?;
@@ -58,17 +58,17 @@ impl Group {
     }
 
     /// Who measures under the quota.
-    pub fn world(&mut self) -> &mut World {
+    pub(super) fn world(&mut self) -> &mut World {
         &mut self.world
     }
 
     /// So many CPUs; None: as many as there are.
-    pub fn set_quota(&self, cpus: Option<f64>) -> io::Result<()> {
+    pub(super) fn set_quota(&self, cpus: Option<f64>) -> io::Result<()> {
         self.place.set_quota(cpus.unwrap_or(NO_QUOTA_CPUS))
     }
 
     /// Periods in which the quota stopped the group, as the kernel counts them.
-    pub fn throttled_periods(&self) -> u64 {
+    pub(super) fn throttled_periods(&self) -> u64 {
         cgroup::throttled(&[self.place.path.join("cpu.stat")]).throttled_periods
     }
 }

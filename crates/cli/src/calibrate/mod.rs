@@ -12,7 +12,7 @@ mod group;
 mod rows;
 mod trial;
 
-pub use disturb::disturb;
+pub(crate) use disturb::disturb;
 
 use crate::args::Calibrate;
 use crate::{COMMIT, Failure, VERSION, complain, measure, print};
@@ -37,7 +37,7 @@ const WRONG_AT_MOST: f64 = 0.02;
 ///
 /// # Errors
 /// What failed; a row that fails is no error.
-pub fn calibrate(asked: &Calibrate) -> Result<u8, Failure> {
+pub(crate) fn calibrate(asked: &Calibrate) -> Result<u8, Failure> {
     let rows = chosen(asked)?;
     let trials = if asked.full { asked.trials } else { 1 };
     let writer = match &asked.output {

@@ -7,7 +7,7 @@ use jostle_stats::intervals::median;
 
 /// What a trial came to.
 #[derive(Clone, Debug, Default)]
-pub struct Trial {
+pub(super) struct Trial {
     /// As the specimen recorded it.
     pub truth: String,
     /// What jostle said.
@@ -20,7 +20,7 @@ pub struct Trial {
 
 /// Whether jostle told the truth.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Said {
+pub(super) enum Said {
     /// It did.
     #[default]
     Agrees,
@@ -32,7 +32,7 @@ pub enum Said {
 
 impl Trial {
     /// Without anything to show.
-    pub fn cannot_tell(why: String) -> Trial {
+    pub(super) fn cannot_tell(why: String) -> Trial {
         Trial {
             said: Said::CannotTell(why),
             ..Trial::default()
@@ -41,7 +41,7 @@ impl Trial {
 }
 
 /// The first of these that is wrong; agreement if none is.
-pub fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Said {
+pub(super) fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Said {
     match claims.iter().find(|(holds, _)| !holds) {
         None => Said::Agrees,
         Some((_, what)) => Said::Differs((*what).to_owned()),
@@ -49,13 +49,13 @@ pub fn all_of<const N: usize>(claims: [(bool, &str); N]) -> Said {
 }
 
 /// The runs of one target.
-pub fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Point> {
+pub(super) fn of<'a>(set: &'a ResultSet, target: &str) -> Vec<&'a Point> {
     let runs = set.points.iter();
     runs.filter(|run| run.target == target).collect()
 }
 
 /// What a check said of a run.
-pub fn reason<'a>(run: &'a Point, check: &str) -> Option<&'a Reason> {
+pub(super) fn reason<'a>(run: &'a Point, check: &str) -> Option<&'a Reason> {
     run.verdict
         .reasons
         .iter()
@@ -63,12 +63,12 @@ pub fn reason<'a>(run: &'a Point, check: &str) -> Option<&'a Reason> {
 }
 
 /// A figure that the specimen noted; 0 where it noted none.
-pub fn noted(run: &Point, name: &str) -> f64 {
+pub(super) fn noted(run: &Point, name: &str) -> f64 {
     run.truth.get(name).copied().unwrap_or(0.0)
 }
 
 /// Summed over the runs.
-pub fn total(runs: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
+pub(super) fn total(runs: &[&Point], figure: impl Fn(&Point) -> f64) -> f64 {
     runs.iter().map(|run| figure(run)).sum()
 }
 
@@ -87,13 +87,13 @@ fn digits(nanos: f64, scale: f64) -> String {
 }
 
 /// Nanoseconds with four digits in a unit that keeps them short.
-pub fn span(nanos: f64) -> String {
+pub(super) fn span(nanos: f64) -> String {
     let (scale, unit) = unit(nanos);
     format!("{} {unit}", digits(nanos, scale))
 }
 
 /// The median, and the lowest and highest: `20.05 us (20.04 to 20.07)`.
-pub fn spans(values: &[f64]) -> String {
+pub(super) fn spans(values: &[f64]) -> String {
     let Some(middle) = median(values) else {
         return "nothing".to_owned();
     };
@@ -110,7 +110,7 @@ pub fn spans(values: &[f64]) -> String {
 }
 
 /// A share with one decimal.
-pub fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 

@@ -27,7 +27,7 @@ const REST: u32 = 50;
 
 /// What was told so far.
 #[derive(Default)]
-pub struct Following {
+pub(super) struct Following {
     /// Experiments with their finished runs; of the last one more are to come.
     sets: Vec<ResultSet>,
     /// The run in progress.
@@ -53,7 +53,12 @@ struct Run {
 
 impl Following {
     /// What is going on. True where that changes what is shown.
-    pub fn show(&mut self, progress: &Progress<'_>, now: Duration, state: &mut State) -> bool {
+    pub(super) fn show(
+        &mut self,
+        progress: &Progress<'_>,
+        now: Duration,
+        state: &mut State,
+    ) -> bool {
         match progress {
             Progress::Planned { points, rounds, .. } => {
                 self.planned = (points * rounds) as u64;
@@ -163,7 +168,7 @@ impl Following {
     }
 
     /// A record was made: the table, the metrics and the title, where they are due.
-    pub fn record(&mut self, record: &Record) -> Option<(String, String, String)> {
+    pub(super) fn record(&mut self, record: &Record) -> Option<(String, String, String)> {
         let set = self.sets.last_mut();
         match (record, set) {
             (Record::Experiment(experiment), _) => {

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 /// Samples that are kept; a page is about as many pixels wide.
-pub const MOST: usize = 600;
+pub(super) const MOST: usize = 600;
 
 /// What was seen at one moment, of the time since the moment before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Sample {
+pub(super) struct Sample {
     /// Seconds since the beginning.
     pub t_s: f64,
     /// Which point, by its place among the state's names.
@@ -57,7 +57,7 @@ impl Sample {
 /// The samples. All stand for about as many looks: when there are too many, they are halved,
 /// and from then on each stands for twice as many.
 #[derive(Clone, Debug)]
-pub struct History {
+pub(super) struct History {
     kept: Vec<Sample>,
     /// Looks that a sample stands for, and how many the last one has.
     each: usize,
@@ -76,7 +76,7 @@ impl Default for History {
 
 /// What became of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub(super) enum Added {
     /// It is the last one.
     New,
     /// It is a part of the last one, which has changed.
@@ -87,7 +87,7 @@ pub enum Added {
 
 impl History {
     /// Adds one.
-    pub fn add(&mut self, sample: Sample) -> Added {
+    pub(super) fn add(&mut self, sample: Sample) -> Added {
         if let Some(last) = self.kept.last_mut()
             && self.in_last < self.each
         {
@@ -112,7 +112,7 @@ impl History {
     }
 
     /// In the order of time.
-    pub fn samples(&self) -> &[Sample] {
+    pub(super) fn samples(&self) -> &[Sample] {
         &self.kept
     }
 }

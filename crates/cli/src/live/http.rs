@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
 /// Bytes of a request's head at most; browsers send under 2 KiB.
-pub const HEAD_BYTES: usize = 16 << 10;
+pub(super) const HEAD_BYTES: usize = 16 << 10;
 /// Header lines of a request at most.
 const HEADERS: usize = 64;
 
 /// What a port serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serves {
+pub(super) enum Serves {
     /// The page and its events, to whoever knows this token.
     Page(String),
     /// Metrics.
@@ -24,7 +24,7 @@ pub enum Serves {
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub(super) enum Wanted {
     /// The page.
     Page,
     /// Its events.
@@ -36,7 +36,7 @@ pub enum Wanted {
 }
 
 /// Reads a request's head; None of one that is not whole yet. `name`: this machine's own.
-pub fn wanted(head: &[u8], serves: &Serves, name: &str) -> Option<Wanted> {
+pub(super) fn wanted(head: &[u8], serves: &Serves, name: &str) -> Option<Wanted> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
@@ -98,7 +98,7 @@ fn is_of_this_machine(host: &str, name: &str) -> bool {
 }
 
 /// A whole answer; the connection ends with it.
-pub fn answer(status: u16, kind: &str, extra: &str, body: &str) -> Vec<u8> {
+pub(super) fn answer(status: u16, kind: &str, extra: &str, body: &str) -> Vec<u8> {
     let mut text = head(status, kind, extra);
     text += &format!("Content-Length: {}\r\n\r\n", body.len());
     text += body;
@@ -106,7 +106,7 @@ pub fn answer(status: u16, kind: &str, extra: &str, body: &str) -> Vec<u8> {
 }
 
 /// The beginning of an answer that goes on until either side ends it.
-pub fn stream() -> Vec<u8> {
+pub(super) fn stream() -> Vec<u8> {
     let head = head(200, "text/event-stream", "");
     (head + "\r\n").into_bytes()
 }
@@ -129,7 +129,7 @@ fn head(status: u16, kind: &str, extra: &str) -> String {
 }
 
 /// One event of `text/event-stream`. The data is JSON, which has no line breaks.
-pub fn event(name: &str, data: &str) -> String {
+pub(super) fn event(name: &str, data: &str) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }
 

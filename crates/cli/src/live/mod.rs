@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const BEAT: Duration = Duration::from_millis(1_000);
 
 /// The page and the metrics of this call.
-pub struct Live {
+pub(crate) struct Live {
     server: Server,
     following: RefCell<Following>,
     began: Instant,
@@ -41,7 +41,7 @@ impl Live {
     ///
     /// # Errors
     /// An address that is in use or not of this machine.
-    pub fn open(output: &Output) -> Result<Option<Live>, Failure> {
+    pub(crate) fn open(output: &Output) -> Result<Option<Live>, Failure> {
         let mut ports = Vec::new();
         if let Some(address) = output.live {
             let token = random_hex();
@@ -73,7 +73,7 @@ impl Live {
     }
 
     /// What is going on.
-    pub fn show(&self, progress: &Progress<'_>) {
+    pub(crate) fn show(&self, progress: &Progress<'_>) {
         let elapsed = self.began.elapsed();
         let mut state = self.server.shared().state();
         let changed = self
@@ -87,7 +87,7 @@ impl Live {
     }
 
     /// A record was made.
-    pub fn record(&self, record: &Record) {
+    pub(crate) fn record(&self, record: &Record) {
         // The table is made before the state is taken, which the thread may want.
         let made = self.following.borrow_mut().record(record);
         if let Some((html, metrics, title)) = made {
@@ -100,7 +100,7 @@ impl Live {
     }
 
     /// Time goes by; to be called several times a second. `progress`: where the runs are.
-    pub fn beat(&self, progress: impl FnOnce() -> String) {
+    pub(crate) fn beat(&self, progress: impl FnOnce() -> String) {
         let mut beat = self.beat.borrow_mut();
         if beat.is_some_and(|last| last.elapsed() < BEAT) {
             return;
@@ -112,7 +112,7 @@ impl Live {
     }
 
     /// It is over; `how`, in words.
-    pub fn end(&self, how: &str) {
+    pub(crate) fn end(&self, how: &str) {
         self.server.shared().state().end(how.to_owned());
         self.server.shared().ring();
     }

@@ -24,33 +24,33 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// What the measuring side and the server share.
 #[derive(Debug)]
-pub struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
     bell: UnixStream,
 }
 
 impl Shared {
     /// What is known so far.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes the server. A bell that is full of rings has been heard already.
-    pub fn ring(&self) {
+    pub(super) fn ring(&self) {
         let _ = (&self.bell).write_all(&[1]);
     }
 }
 
 /// The thread.
 #[derive(Debug)]
-pub struct Server {
+pub(super) struct Server {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A port and what it serves.
 #[derive(Debug)]
-pub struct Port {
+pub(super) struct Port {
     listener: TcpListener,
     serves: Serves,
 }
@@ -60,7 +60,7 @@ impl Port {
     ///
     /// # Errors
     /// The system's: it is in use, or not of this machine.
-    pub fn bind(address: SocketAddr, serves: Serves) -> io::Result<Port> {
+    pub(super) fn bind(address: SocketAddr, serves: Serves) -> io::Result<Port> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Port { listener, serves })
@@ -70,7 +70,7 @@ impl Port {
     ///
     /// # Errors
     /// The system's.
-    pub fn address(&self) -> io::Result<SocketAddr> {
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 }
@@ -80,7 +80,7 @@ impl Server {
     ///
     /// # Errors
     /// The system's: no threads, no descriptors.
-    pub fn start(ports: Vec<Port>) -> io::Result<Server> {
+    pub(super) fn start(ports: Vec<Port>) -> io::Result<Server> {
         let (bell, ears) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;
         ears.set_nonblocking(true)?;
@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// What it shares with the measuring side.
-    pub fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 }

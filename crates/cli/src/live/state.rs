@@ -13,7 +13,7 @@ const RECENT: usize = 16;
 
 /// The run in progress, as the page shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Current {
+pub(super) struct Current {
     /// The point, as options.
     pub point: String,
     /// Seconds of the window so far.
@@ -42,7 +42,7 @@ pub struct Current {
 
 /// CPU time of the last finished run by owner, with the names of neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Owners {
+pub(super) struct Owners {
     /// The point, as options.
     pub point: String,
     /// Seconds between the readings.
@@ -53,7 +53,7 @@ pub struct Owners {
 
 /// Everything.
 #[derive(Debug, Default)]
-pub struct State {
+pub(super) struct State {
     /// What is measured, in words.
     title: String,
     /// Where the runs are, as the progress line has it.
@@ -79,7 +79,7 @@ pub struct State {
 
 impl State {
     /// What all of it is.
-    pub fn entitle(&mut self, title: String) {
+    pub(super) fn entitle(&mut self, title: String) {
         if self.title != title {
             self.title = title;
             self.change_all();
@@ -87,7 +87,7 @@ impl State {
     }
 
     /// Time goes by.
-    pub fn tick(&mut self, elapsed_s: f64, progress: String) {
+    pub(super) fn tick(&mut self, elapsed_s: f64, progress: String) {
         (self.elapsed_s, self.progress) = (elapsed_s, progress);
         self.now.elapsed_s = elapsed_s;
         let data = json!({ "elapsed_s": self.elapsed_s, "progress": self.progress });
@@ -95,7 +95,7 @@ impl State {
     }
 
     /// The place of a point among those that samples belong to.
-    pub fn point(&mut self, name: &str) -> usize {
+    pub(super) fn point(&mut self, name: &str) -> usize {
         let known = self.points.iter().position(|known| known == name);
         known.unwrap_or_else(|| {
             self.points.push(name.to_owned());
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Something was seen.
-    pub fn sample(&mut self, sample: Sample) {
+    pub(super) fn sample(&mut self, sample: Sample) {
         let added = self.history.add(sample);
         let last = json!(self.history.samples().last()).to_string();
         match added {
@@ -116,47 +116,47 @@ impl State {
     }
 
     /// A run is in progress, or none is.
-    pub fn run(&mut self, current: Option<Current>) {
+    pub(super) fn run(&mut self, current: Option<Current>) {
         self.change("run", &json!(current).to_string());
         self.current = current;
     }
 
     /// A run is finished.
-    pub fn owners(&mut self, owners: Owners) {
+    pub(super) fn owners(&mut self, owners: Owners) {
         self.change("owners", &json!(owners).to_string());
         self.owners = Some(owners);
     }
 
     /// Finished points, as HTML and as metrics.
-    pub fn results(&mut self, html: String, metrics: String) {
+    pub(super) fn results(&mut self, html: String, metrics: String) {
         self.change("results", &json!(html).to_string());
         (self.results, self.metrics_finished) = (html, metrics);
     }
 
     /// What metrics have of what is going on.
-    pub fn now(&mut self) -> &mut Now {
+    pub(super) fn now(&mut self) -> &mut Now {
         &mut self.now
     }
 
     /// It is over.
-    pub fn end(&mut self, how: String) {
+    pub(super) fn end(&mut self, how: String) {
         self.change("end", &json!(how).to_string());
         self.ended = Some(how);
     }
 
     /// No more changes come.
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.closed = true;
     }
 
     /// Whether no more changes come.
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
     /// The events after number `last`, or everything where they are not known any more;
     /// and the number of the last of them.
-    pub fn since(&self, last: Option<u64>) -> (String, u64) {
+    pub(super) fn since(&self, last: Option<u64>) -> (String, u64) {
         let oldest = self.number - self.recent.len() as u64;
         let text = match last {
             Some(last) if last >= oldest => {
@@ -169,7 +169,7 @@ impl State {
     }
 
     /// As OpenMetrics.
-    pub fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         openmetrics::joined(&self.metrics_finished, &self.now)
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The runs of one experiment, as far as they were made. Times are counted from its
 /// beginning.
 #[derive(Debug, Default)]
-pub struct Course {
+pub(super) struct Course {
     /// None before it is known.
     planned: Option<Planned>,
     /// When the first run began.
@@ -59,7 +59,7 @@ struct Seen {
 impl Course {
     /// So many rounds of so many points are to be made, which should take so long. A
     /// sweep plans after its first round, which counts.
-    pub fn planned(&mut self, points: usize, rounds: usize, takes: Nanos, now: Duration) {
+    pub(super) fn planned(&mut self, points: usize, rounds: usize, takes: Nanos, now: Duration) {
         self.planned = Some(Planned {
             points,
             rounds,
@@ -69,14 +69,14 @@ impl Course {
     }
 
     /// A run begins.
-    pub fn begins(&mut self, target: &str, at: At, run: u32, now: Duration) {
+    pub(super) fn begins(&mut self, target: &str, at: At, run: u32, now: Duration) {
         self.began.get_or_insert(now);
         let point = format!("{target}{}", place(at));
         self.now = Some(Now { point, run });
     }
 
     /// It is done.
-    pub fn done(&mut self, point: &Point, now: Duration) {
+    pub(super) fn done(&mut self, point: &Point, now: Duration) {
         self.done += 1;
         self.ended = now;
         let Some(run) = &self.now else { return };
@@ -97,7 +97,7 @@ impl Course {
 
     /// `point 3 of 14, run 2 of 6, 1 min 20 s left: flock -w 100; so far 968/s ±2 %, 0
     /// overlaps, neighbours 4 %`. None before the first run.
-    pub fn words(&self, now: Duration) -> Option<String> {
+    pub(super) fn words(&self, now: Duration) -> Option<String> {
         let run = self.now.as_ref()?;
         let place = match self.planned {
             Some(planned) if run.run as usize <= planned.rounds => format!(
@@ -122,7 +122,7 @@ impl Course {
     /// A row for each point with a finished run: `flock -w 10   2 of 6 runs  968/s ±2 %, 0
     /// overlaps  VALID`. The verdict is the gravest of its runs; that of the point, over
     /// all its runs, is known at the end.
-    pub fn rows(&self) -> Vec<String> {
+    pub(super) fn rows(&self) -> Vec<String> {
         let name = |point: &String| point.chars().count();
         let width = self.points.iter().map(name).max().unwrap_or(0);
         let row = |point: &String| {
@@ -215,7 +215,7 @@ fn span(time: Duration) -> String {
 }
 
 /// The swept values of a point, as options.
-pub fn place(at: At) -> String {
+pub(crate) fn place(at: At) -> String {
     let parts = [
         ("-w", at.workers),
         ("-n", at.operations),

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the guard reports, one line of JSON each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum News {
+pub(super) enum News {
     /// The command runs.
     Started {
         /// Its process.
@@ -53,7 +53,7 @@ pub enum News {
 
 /// Jostle's end.
 #[derive(Debug)]
-pub struct Guard {
+pub(super) struct Guard {
     news: BufReader<UnixStream>,
     /// The guard's own process.
     pub pid: u32,
@@ -66,7 +66,7 @@ impl Guard {
     ///
     /// # Errors
     /// Why the command cannot be started, with the system's message.
-    pub fn start(words: &[String]) -> io::Result<Guard> {
+    pub(super) fn start(words: &[String]) -> io::Result<Guard> {
         let forker = Forker::new()?;
         // Should the guard be killed, what the command has started comes to us.
         process::adopt_orphans()?;
@@ -111,7 +111,7 @@ impl Guard {
     ///
     /// # Errors
     /// That the guard is gone.
-    pub fn news(&mut self, until_ns: u64) -> io::Result<Option<News>> {
+    pub(super) fn news(&mut self, until_ns: u64) -> io::Result<Option<News>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let left = until_ns.saturating_sub(clock::monotonic());
         let timeout = Timespec {
@@ -131,7 +131,7 @@ impl Guard {
     }
 
     /// Sends the command a signal; one that has ended is no error.
-    pub fn signal(&self, signal: i32) {
+    pub(super) fn signal(&self, signal: i32) {
         let signal = Signal::from_named_raw(signal);
         if let (Some(pid), Some(signal)) = (Pid::from_raw(self.command as i32), signal) {
             let _ = kill_process(pid, signal);

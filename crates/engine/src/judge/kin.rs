@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Whose a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whose {
+pub(super) enum Whose {
     /// The command, and what it has started.
     Generator,
     /// The server, and what it has started.
@@ -22,7 +22,7 @@ pub enum Whose {
 
 /// A process that is there.
 #[derive(Debug)]
-pub struct Member {
+pub(super) struct Member {
     /// Whose it is.
     pub whose: Whose,
     /// As the kernel names it.
@@ -37,7 +37,7 @@ pub struct Member {
 
 /// All processes.
 #[derive(Debug, Default)]
-pub struct Kin {
+pub(super) struct Kin {
     /// Those that are there.
     pub members: BTreeMap<u32, Member>,
     /// Name and CPU time of other processes that have ended.
@@ -57,14 +57,14 @@ const REMEMBERED: usize = 256;
 impl Kin {
     /// Looks around for the first time, before the command is started: this takes longer
     /// than most looks, and is no part of its run.
-    pub fn new() -> Kin {
+    pub(super) fn new() -> Kin {
         let mut kin = Kin::default();
         kin.look(true);
         kin
     }
 
     /// Names the command, once it was started, and jostle's other process.
-    pub fn follow(&mut self, command: u32, guard: u32) {
+    pub(super) fn follow(&mut self, command: u32, guard: u32) {
         self.command = Some(command);
         self.tool = [std::process::id(), guard].into();
         for pid in [guard, command] {
@@ -76,7 +76,7 @@ impl Kin {
     }
 
     /// Names the server's processes, once they are known.
-    pub fn serve(&mut self, roots: &[u32]) {
+    pub(super) fn serve(&mut self, roots: &[u32]) {
         let is_ours = |pid: &&u32| Some(**pid) == self.command || self.tool.contains(pid);
         let roots = roots.iter().filter(|pid| !is_ours(pid));
         self.server.extend(roots);
@@ -97,7 +97,7 @@ impl Kin {
     /// Reads the clocks of the processes that are watched, and returns what each owner
     /// used since its clocks were read last. `around`: those of all other processes too,
     /// and looks for new ones, which takes several times as long.
-    pub fn look(&mut self, around: bool) -> BTreeMap<Whose, u64> {
+    pub(super) fn look(&mut self, around: bool) -> BTreeMap<Whose, u64> {
         if around {
             self.look_around();
         }
@@ -198,7 +198,7 @@ impl Kin {
     }
 
     /// The processes of an owner.
-    pub fn of(&self, whose: Whose) -> Vec<u32> {
+    pub(super) fn of(&self, whose: Whose) -> Vec<u32> {
         let members = self.members.iter();
         members
             .filter(|(_, member)| member.whose == whose)
@@ -207,7 +207,7 @@ impl Kin {
     }
 
     /// Other processes, dead ones too, with their names and CPU time, largest first.
-    pub fn others(&self) -> Vec<(u32, String, u64)> {
+    pub(super) fn others(&self) -> Vec<(u32, String, u64)> {
         let alive = self.members.iter();
         let alive = alive.filter(|(_, member)| member.whose == Whose::Other);
         let alive = alive.map(|(pid, member)| (*pid, member.name.clone(), member.total_ns));

@@ -21,7 +21,7 @@ const WORKS: f64 = 0.1;
 
 /// A side in the making.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(super) struct Watch {
     threads: Threads,
     side: Side,
     /// Looks at which each process was there.
@@ -37,13 +37,13 @@ pub struct Watch {
 
 impl Watch {
     /// At the start of the first interval, or when the processes are found.
-    pub fn begin(&mut self, pids: &[u32]) {
+    pub(super) fn begin(&mut self, pids: &[u32]) {
         self.threads.begin(pids);
         self.look_at_limits(pids);
     }
 
     /// At the end of an interval.
-    pub fn look(&mut self, kin: &Kin, pids: &[u32], used_ns: u64, span_s: f64) {
+    pub(super) fn look(&mut self, kin: &Kin, pids: &[u32], used_ns: u64, span_s: f64) {
         self.side.processes = self.side.processes.max(pids.len() as u64);
         self.side.cpu_s.push(rounded(used_ns as f64 / 1e9));
         self.queued_s.push(rounded(self.threads.look(pids)));
@@ -56,7 +56,7 @@ impl Watch {
 
     /// What is known better of the latest interval: the command's parent was told when it
     /// was stopped, however shortly.
-    pub fn stopped_for(&mut self, stopped_s: f64) {
+    pub(super) fn stopped_for(&mut self, stopped_s: f64) {
         if stopped_s > 0.0
             && let Some(last) = self.side.stopped_s.last_mut()
         {
@@ -105,7 +105,7 @@ impl Watch {
     }
 
     /// The columns.
-    pub fn finish(self, intervals: usize) -> Side {
+    pub(super) fn finish(self, intervals: usize) -> Side {
         let limited = self.quota.is_some();
         let group = self
             .quota

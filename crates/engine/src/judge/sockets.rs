@@ -21,7 +21,7 @@ const REUSED_AFTER: Duration = Duration::from_secs(2);
 
 /// What connects to what.
 #[derive(Debug)]
-pub struct Sockets {
+pub(super) struct Sockets {
     diag: SockDiag,
     /// The server's port, and whether its sockets are of this machine.
     port: Option<(u16, bool)>,
@@ -46,7 +46,7 @@ pub struct Sockets {
 impl Sockets {
     /// None where the kernel does not tell of sockets. `port`: the server's, if it is
     /// known.
-    pub fn open(port: Option<u16>) -> Option<Sockets> {
+    pub(super) fn open(port: Option<u16>) -> Option<Sockets> {
         let diag = SockDiag::open().ok()?;
         let net = Net::read();
         let ports = net.ports.map_or(0, |range| {
@@ -74,13 +74,13 @@ impl Sockets {
     }
 
     /// Whether the server's port is known.
-    pub fn is_found(&self) -> bool {
+    pub(super) fn is_found(&self) -> bool {
         self.port.is_some()
     }
 
     /// Finds the port that these sockets are connected to, and
     /// returns it when it was found now and the server is on this machine.
-    pub fn find(&mut self, inodes: &BTreeSet<u64>) -> Option<u16> {
+    pub(super) fn find(&mut self, inodes: &BTreeSet<u64>) -> Option<u16> {
         if inodes.is_empty() {
             return None;
         }
@@ -95,7 +95,7 @@ impl Sockets {
     }
 
     /// At the end of an interval.
-    pub fn look(&mut self) {
+    pub(super) fn look(&mut self) {
         // Read before the sockets: what is opened in between counts at the next look.
         let opened = Opened::read();
         let are_known = opened == Some(self.opened);
@@ -251,7 +251,7 @@ impl Sockets {
     }
 
     /// The columns, where a server's port was found.
-    pub fn into_columns(self) -> Option<Traffic> {
+    pub(super) fn into_columns(self) -> Option<Traffic> {
         let (port, _) = self.port?;
         let connected = self.columns.connections.iter().any(|open| *open > 0.0);
         let opened = self.columns.opened.iter().any(|opened| *opened > 0.0);

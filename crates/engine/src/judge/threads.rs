@@ -38,7 +38,7 @@ impl Followed {
 
 /// All threads of a side.
 #[derive(Debug, Default)]
-pub struct Threads {
+pub(super) struct Threads {
     followed: BTreeMap<(u32, u32), Followed>,
     /// Intervals so far.
     intervals: usize,
@@ -50,7 +50,7 @@ pub struct Threads {
 
 impl Threads {
     /// At the start of the first interval.
-    pub fn begin(&mut self, pids: &[u32]) {
+    pub(super) fn begin(&mut self, pids: &[u32]) {
         for pid in pids {
             for tid in stat::threads_of(*pid) {
                 self.follow(*pid, tid, self.intervals);
@@ -60,7 +60,7 @@ impl Threads {
 
     /// At the end of an interval: what the threads of these processes waited for a CPU,
     /// in seconds.
-    pub fn look(&mut self, pids: &[u32]) -> f64 {
+    pub(super) fn look(&mut self, pids: &[u32]) -> f64 {
         let mut there = 0;
         let mut queued_s = 0.0;
         for pid in pids {
@@ -149,7 +149,7 @@ impl Threads {
     }
 
     /// The busiest, each with a value for each interval.
-    pub fn busiest(mut self) -> Vec<Thread> {
+    pub(super) fn busiest(mut self) -> Vec<Thread> {
         self.sweep(RECORDED);
         let intervals = self.intervals;
         let mut threads: Vec<(f64, Thread)> = self

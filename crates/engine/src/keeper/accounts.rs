@@ -11,9 +11,10 @@ mod owners;
 mod queues;
 mod server;
 
-pub use owners::Owner;
-pub use queues::Queues;
-pub use server::{Server, check, processes, unseen};
+pub(super) use owners::Owner;
+pub(super) use queues::Queues;
+pub(crate) use server::Server;
+pub use server::{check, processes, unseen};
 
 use crate::order::RunOrder;
 use jostle_model::record::{Accounts, Neighbour};
@@ -30,7 +31,7 @@ const NAMED: usize = 3;
 const NOTABLE_NS: u64 = 500_000;
 
 /// What is known before a run, and how its clocks are read.
-pub struct Books {
+pub(super) struct Books {
     /// The first process of this jostle on this machine.
     top: u32,
     /// Other processes named jostle are ranks of the same job.
@@ -69,7 +70,7 @@ impl Look {
 
 /// All clocks at an edge of the window.
 #[derive(Default)]
-pub struct Entry {
+pub(super) struct Entry {
     census: Census,
     whole_ns: Option<u64>,
     server: server::Reading,
@@ -77,7 +78,7 @@ pub struct Entry {
 
 /// What other parts of the run know of the time between two entries.
 #[derive(Default)]
-pub struct Known<'a> {
+pub(super) struct Known<'a> {
     /// Time between the readings.
     pub between_ns: u64,
     /// The processes that carry workers.
@@ -93,14 +94,14 @@ pub struct Known<'a> {
 }
 
 /// CPU time of the whole machine since boot, by ticks.
-pub fn busy_ns() -> Option<u64> {
+pub(super) fn busy_ns() -> Option<u64> {
     let tick_ns = 1_000_000_000 / stat::ticks_per_second().max(1);
     Some(stat::machine_ticks().ok()?.busy * tick_ns)
 }
 
 impl Books {
     /// Before the first worker exists.
-    pub fn open(order: &RunOrder, embedded: &[u32]) -> Books {
+    pub(super) fn open(order: &RunOrder, embedded: &[u32]) -> Books {
         let server = Server::of(order.server.as_ref(), &order.target, embedded);
         let cpus = match (embedded, server.is_known()) {
             ([_, ..], _) => ours(&order.cpus, &order.server_cpus),
@@ -112,7 +113,7 @@ impl Books {
     }
 
     /// `cpus`: those that workers and server may use; empty: all.
-    pub fn with(server: Server, cpus: Vec<usize>, of_a_job: bool) -> Books {
+    pub(super) fn with(server: Server, cpus: Vec<usize>, of_a_job: bool) -> Books {
         let keeper = std::process::id();
         let parent = rustix::process::getppid();
         Books {
@@ -130,20 +131,20 @@ impl Books {
 
     /// Looks at who is there once the window has closed and before workers are
     /// dismissed: programs that they have started and kept end with them.
-    pub fn look_around(&self) {
+    pub(super) fn look_around(&self) {
         self.server.look();
         *self.closing.borrow_mut() = Look::take();
     }
 
     /// CPU time of all processes so far, for whoever watches: exact where the kernel
     /// counts it, by ticks elsewhere.
-    pub fn whole_ns(&self) -> Option<u64> {
+    pub(super) fn whole_ns(&self) -> Option<u64> {
         let exact = self.whole.as_ref().and_then(Whole::read);
         exact.or_else(busy_ns)
     }
 
     /// At an edge of the window. Processes that carry workers have clocks of their own.
-    pub fn enter(&self) -> Entry {
+    pub(super) fn enter(&self) -> Entry {
         let server = self.server.read();
         Entry {
             census: census::take(),
@@ -153,7 +154,7 @@ impl Books {
     }
 
     /// After the window, as long as its processes are still there.
-    pub fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
+    pub(super) fn close(&self, opened: &Entry, closed: &Entry, known: &Known<'_>) -> Accounts {
         let after = Look::take();
         let closing = self.closing.borrow();
         let span_ns = jostle_sys::clock::monotonic().saturating_sub(self.began_ns);

@@ -46,11 +46,11 @@ const LOOK_UP: Duration = Duration::from_micros(200);
 
 /// The passes on one side of a run, each in nanoseconds a step, a call, a
 /// wake-up and a line's way; the last is 0 with a single CPU.
-pub type Passes = Vec<[f64; PARTS]>;
+pub(super) type Passes = Vec<[f64; PARTS]>;
 
 /// One side. Empty where processes or memory for it are not to be had: a run is
 /// worth more than its anchor.
-pub fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
+pub(super) fn passes(desk: &Desk, cpus: &[usize]) -> Passes {
     let allowed = cpu::allowed();
     let cpus = if cpus.is_empty() { &allowed } else { cpus };
     let results = Region::new(PASSES * PARTS * 8);
@@ -104,7 +104,7 @@ pub(super) fn pair(
 
 /// The medians over the passes on both sides of a run; None where a side is
 /// empty.
-pub fn anchor(before: &Passes, after: &Passes) -> Option<Anchor> {
+pub(super) fn anchor(before: &Passes, after: &Passes) -> Option<Anchor> {
     if before.is_empty() || after.is_empty() {
         return None;
     }

@@ -28,7 +28,7 @@ const LOOKS: [Duration; 5] = [
 
 /// A parent's cleaner; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Cleaner {
+pub(super) struct Cleaner {
     pid: u32,
     _held: OwnedFd,
 }
@@ -38,7 +38,7 @@ impl Cleaner {
     ///
     /// # Errors
     /// The system's, for a pipe or a process.
-    pub fn start(forker: &Forker) -> io::Result<Cleaner> {
+    pub(super) fn start(forker: &Forker) -> io::Result<Cleaner> {
         let (ends, held) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut held = Some(held);
         let pid = forker.fork(|| {

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const EXAMPLES: usize = 5;
 
 /// Merges what the workers of one run measured. Call it when all are reaped.
-pub fn collect<T: Work>(
+pub(super) fn collect<T: Work>(
     order: &RunOrder,
     target: &T,
     shared: &Shared,

@@ -34,7 +34,7 @@ const SETTLE_NS: u64 = 2_000_000_000;
 const BACKLOG: u64 = 4_096;
 
 /// One sweep in the making.
-pub struct Sweep<'a> {
+pub(super) struct Sweep<'a> {
     pub(super) desk: &'a Desk,
     pub(super) order: &'a SweepOrder,
     pub(super) board: Board,
@@ -60,7 +60,7 @@ pub struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// Makes what all processes share.
-    pub fn prepare(
+    pub(super) fn prepare(
         desk: &'a Desk,
         ledger: &Ledger,
         order: &'a SweepOrder,
@@ -135,7 +135,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Does it, telling the parent at each listed number.
-    pub fn perform(
+    pub(super) fn perform(
         mut self,
         tell: &mut dyn FnMut(Reply) -> Result<(), Aborted>,
     ) -> Result<Closed, Aborted> {

@@ -19,7 +19,7 @@ const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Which process is which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Connects.
     Client,
     /// Accepts.

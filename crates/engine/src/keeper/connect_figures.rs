@@ -42,7 +42,7 @@ struct Clocks {
 }
 
 /// What the figures of the next number are taken against.
-pub struct Figures {
+pub(super) struct Figures {
     ramp_ns: u64,
     memory: KernelMemory,
     clocks: Clocks,
@@ -55,7 +55,7 @@ pub struct Figures {
 
 impl Figures {
     /// Before the first connection.
-    pub fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
+    pub(super) fn begin(sweep: &Sweep<'_>, ramp_ns: u64) -> Figures {
         let order = sweep.order;
         let server = Server::of(order.server.as_ref(), &order.target, &[]);
         let mut figures = Figures {
@@ -73,7 +73,7 @@ impl Figures {
     }
 
     /// From here on the next number's figures count.
-    pub fn go_on(&mut self, sweep: &Sweep<'_>) {
+    pub(super) fn go_on(&mut self, sweep: &Sweep<'_>) {
         self.books.server.look();
         self.opened = self.books.enter();
         self.clocks = self.clocks(sweep);
@@ -109,7 +109,12 @@ impl Figures {
     }
 
     /// At a listed number, or where no more could be opened.
-    pub fn read(&mut self, sweep: &Sweep<'_>, listed: u64, stopped: Option<Stopped>) -> Reached {
+    pub(super) fn read(
+        &mut self,
+        sweep: &Sweep<'_>,
+        listed: u64,
+        stopped: Option<Stopped>,
+    ) -> Reached {
         let clocks = self.clocks(sweep);
         self.books.server.look();
         let accounts = self.accounts(sweep, &clocks);
@@ -224,7 +229,7 @@ impl Figures {
     }
 
     /// Adds the figures of the whole sweep, when it grows no more.
-    pub fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
+    pub(super) fn finish(&self, sweep: &Sweep<'_>, last: &mut Reached) {
         let mut connects = BTreeMap::<String, (Tally, Tally)>::new();
         for (stretch, end) in sweep.board.ends().iter().enumerate() {
             let (connect, accept) = connects.entry(decade(*end)).or_default();
@@ -246,7 +251,7 @@ impl Figures {
     }
 
     /// How everything was closed.
-    pub fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
+    pub(super) fn closed(&self, sweep: &Sweep<'_>, reached: &[Reached]) -> Closed {
         let board = &sweep.board;
         let server = |stretches: std::ops::Range<usize>| {
             let mut sum = Tally::default();

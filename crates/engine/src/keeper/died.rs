@@ -16,7 +16,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 impl Servers<'_> {
     /// The reply about a run on these servers. A server that ended before the run is added
     /// to its deaths, or named before the error of a run that failed.
-    pub fn outlived(&self, done: Result<Reply, Aborted>) -> Reply {
+    pub(super) fn outlived(&self, done: Result<Reply, Aborted>) -> Reply {
         let has_failed = match &done {
             Ok(Reply::Ran(data)) => !data.errors.is_empty(),
             Ok(_) => false,
@@ -39,7 +39,7 @@ impl Servers<'_> {
 }
 
 /// In words; its log is quoted where it had time to write one.
-pub fn death(name: &str, ended: &Ended, directory: Option<&Path>) -> String {
+pub(super) fn death(name: &str, ended: &Ended, directory: Option<&Path>) -> String {
     let how = how_it_ended(ended);
     let text = format!(
         "the server {name} that jostle launched (pid {}): {how}",

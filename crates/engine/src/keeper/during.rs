@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What runs along.
 #[derive(Debug)]
-pub struct During {
+pub(super) struct During {
     command: String,
     pid: u32,
     gone: bool,
@@ -27,7 +27,7 @@ impl During {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn start(desk: &Desk, command: &str, pids: &[u32]) -> Result<During, String> {
+    pub(super) fn start(desk: &Desk, command: &str, pids: &[u32]) -> Result<During, String> {
         let words = words(command, pids).ok_or("--during: a quote has no end")?;
         let (failed, fails) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|errno| format!("--during: cannot make a pipe: {errno}"))?;
@@ -68,7 +68,7 @@ impl During {
     }
 
     /// Ends it and says what it was and how it ended.
-    pub fn end(mut self) -> String {
+    pub(super) fn end(mut self) -> String {
         let early = process::is_gone(self.pid);
         self.gone = early || self.leave(Signal::INT);
         match (early, self.gone) {

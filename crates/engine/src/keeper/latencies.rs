@@ -43,7 +43,7 @@ const CELLS: usize = SLEEPS + ROUNDS;
 
 /// Measures them with the workers' timer slack. None where processes or memory for
 /// it are not to be had, or neighbours leave no time for it.
-pub fn latencies(desk: &Desk, timer_slack: Nanos) -> Option<Latencies> {
+pub(super) fn latencies(desk: &Desk, timer_slack: Nanos) -> Option<Latencies> {
     let allowed = cpu::allowed();
     let (first, last) = (*allowed.first()?, *allowed.last()?);
     let same = side(desk, (first, first), timer_slack)?;

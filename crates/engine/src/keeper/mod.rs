@@ -155,7 +155,7 @@ impl Keeper {
     ///
     /// # Errors
     /// What came in the way.
-    pub fn recent_cost(
+    pub(crate) fn recent_cost(
         &mut self,
         order: &CostOrder,
         ended: &mut dyn FnMut() -> bool,

@@ -32,7 +32,7 @@ const LAST_LINES: usize = 4;
 const PORTS: usize = 3;
 
 /// What launching needs to know.
-pub struct Site<'a> {
+pub(super) struct Site<'a> {
     pub desk: &'a Desk,
     pub ledger: &'a Ledger,
     /// CPUs of the server; empty: wherever it likes.
@@ -40,7 +40,7 @@ pub struct Site<'a> {
 }
 
 /// A server that runs.
-pub struct Started {
+pub(super) struct Started {
     pub pid: u32,
     /// What starts it again where it was killed.
     pub restart: Restart,
@@ -48,7 +48,7 @@ pub struct Started {
 
 /// The same server once more, in its directory.
 #[derive(Clone, Debug)]
-pub struct Restart {
+pub(super) struct Restart {
     words: Vec<String>,
     /// Its own, with its log.
     pub directory: PathBuf,
@@ -85,7 +85,7 @@ impl Site<'_> {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn follow(
+    pub(super) fn follow(
         &self,
         recipe: &dyn Recipe,
         mut started: impl FnMut(Started),
@@ -106,7 +106,7 @@ impl Site<'_> {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn follow_all(
+    pub(super) fn follow_all(
         &self,
         recipes: &[&dyn Recipe],
         mut started: impl FnMut(Started),
@@ -169,7 +169,7 @@ impl Site<'_> {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn start_again(&self, restart: &Restart) -> Result<u32, String> {
+    pub(super) fn start_again(&self, restart: &Restart) -> Result<u32, String> {
         self.spawn(&restart.words, &restart.directory, restart.user)
             .map_err(|error| format!("cannot start {} again: {error}", restart.words[0]))
     }
@@ -318,7 +318,7 @@ fn is_of_a_stack(line: &str) -> bool {
 }
 
 /// What it said at the end, or that its disk is full.
-pub fn last_words(directory: &Path) -> String {
+pub(super) fn last_words(directory: &Path) -> String {
     let text = fs::read(directory.join(LOG)).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     if let Some(line) = text.lines().rfind(|line| is_of_a_full_disk(line)) {

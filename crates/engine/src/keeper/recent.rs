@@ -9,16 +9,16 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// Questions that were answered a moment ago, with their answers.
 #[derive(Debug)]
-pub struct Recent<Q, A>(Vec<(Instant, Q, A)>);
+pub(super) struct Recent<Q, A>(Vec<(Instant, Q, A)>);
 
 impl<Q: PartialEq, A: Clone> Recent<Q, A> {
     /// Without any.
-    pub fn new() -> Recent<Q, A> {
+    pub(super) fn new() -> Recent<Q, A> {
         Recent(Vec::new())
     }
 
     /// The answer to exactly this question, if it is fresh at `now`.
-    pub fn answer(&self, question: &Q, now: Instant) -> Option<A> {
+    pub(super) fn answer(&self, question: &Q, now: Instant) -> Option<A> {
         let known = self
             .0
             .iter()
@@ -27,7 +27,7 @@ impl<Q: PartialEq, A: Clone> Recent<Q, A> {
     }
 
     /// Keeps an answer that was found at `now`, and forgets old ones.
-    pub fn keep(&mut self, question: Q, answer: A, now: Instant) {
+    pub(super) fn keep(&mut self, question: Q, answer: A, now: Instant) {
         self.0.retain(|(at, ..)| is_fresh(*at, now));
         self.0.push((now, question, answer));
     }

@@ -32,7 +32,7 @@ const STRIKE_NS: u64 = 20_000_000;
 const LOOK_NS: u64 = 2_000_000;
 
 /// Everything of one run.
-pub struct Recovery<'a, T> {
+pub(super) struct Recovery<'a, T> {
     desk: &'a Desk,
     servers: &'a Servers<'a>,
     order: &'a RecoverOrder,
@@ -50,7 +50,7 @@ pub struct Recovery<'a, T> {
 
 impl<'a, T: Target> Recovery<'a, T> {
     /// Makes what the processes share.
-    pub fn prepare(
+    pub(super) fn prepare(
         desk: &'a Desk,
         ledger: &'a Ledger,
         servers: &'a Servers<'a>,
@@ -97,7 +97,7 @@ impl<'a, T: Target> Recovery<'a, T> {
     }
 
     /// Does it.
-    pub fn perform(mut self) -> Result<RecoverYield, Aborted> {
+    pub(super) fn perform(mut self) -> Result<RecoverYield, Aborted> {
         let done = self.drive();
         if self.order.fault == Fault::ServerStop {
             self.servers.go_on_all();

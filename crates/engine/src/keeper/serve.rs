@@ -28,7 +28,7 @@ const ORPHANS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the keeper has at hand for every run.
 #[derive(Debug)]
-pub struct Desk {
+pub(super) struct Desk {
     /// To the parent.
     pub stream: UnixStream,
     /// For stamps.
@@ -42,7 +42,7 @@ pub struct Desk {
 }
 
 /// Serves until the parent goes. Returns the exit code.
-pub fn serve(mut stream: UnixStream, clock: Clock) -> i32 {
+pub(super) fn serve(mut stream: UnixStream, clock: Clock) -> i32 {
     process::set_name("jostle-keeper");
     // Not the terminal's signals: the parent hears them, and asks us.
     let _ = process::leave_group();
@@ -181,29 +181,29 @@ impl Desk {
     }
 
     /// Keeps how children that carried no workers have ended, for [`Desk::how_ended`].
-    pub fn note_ended(&self, ended: &mut Vec<Ended>) {
+    pub(super) fn note_ended(&self, ended: &mut Vec<Ended>) {
         self.ended.borrow_mut().append(ended);
     }
 
     /// How this child has ended in the run, if it has.
-    pub fn how_ended(&self, pid: u32) -> Option<Ended> {
+    pub(super) fn how_ended(&self, pid: u32) -> Option<Ended> {
         let noted = self.ended.borrow().iter().find(|e| e.pid == pid).copied();
         noted.or_else(|| process::reap_one(pid))
     }
 
     /// Periods so far in which a CPU quota stopped us; None without a quota.
-    pub fn throttled(&self) -> Option<u64> {
+    pub(super) fn throttled(&self) -> Option<u64> {
         (!self.quotas.is_empty()).then(|| cgroup::throttled(&self.quotas).throttled_periods)
     }
 
     /// Tells the parent how far a run is.
-    pub fn tell(&self, reply: &Reply) -> Result<(), Aborted> {
+    pub(super) fn tell(&self, reply: &Reply) -> Result<(), Aborted> {
         let gone = |error: std::io::Error| Aborted(error.to_string());
         send(&mut self.stream.try_clone().map_err(gone)?, reply).map_err(gone)
     }
 
     /// What the parent says within `patience`.
-    pub fn hear(&self, patience: Duration) -> Result<Option<Request>, Aborted> {
+    pub(super) fn hear(&self, patience: Duration) -> Result<Option<Request>, Aborted> {
         let gone = |error: std::io::Error| Aborted(error.to_string());
         match readable(&self.stream, patience).map_err(gone)? {
             true => receive(&mut self.stream.try_clone().map_err(gone)?)
@@ -214,7 +214,7 @@ impl Desk {
     }
 
     /// Whether the parent has asked to stop, or has gone.
-    pub fn stopped(&self, patience: Duration) -> bool {
+    pub(super) fn stopped(&self, patience: Duration) -> bool {
         // While workers work the parent sends nothing but an abort.
         readable(&self.stream, patience).unwrap_or(true)
     }

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub const VERB: &str = "serve";
 
 /// What follows the verb where the program answers lines on its standard streams.
-pub const ANSWERING_PROGRAM: &str = "echo+pipe";
+pub(super) const ANSWERING_PROGRAM: &str = "echo+pipe";
 
 /// How long a server may take to say where it listens, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ const QUIT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What has been launched for one run.
 #[derive(Debug)]
-pub struct Servers<'a> {
+pub(super) struct Servers<'a> {
     desk: &'a Desk,
     ledger: &'a Ledger,
     /// Their CPUs; empty: wherever they like.
@@ -92,7 +92,7 @@ enum Stop {
 
 impl<'a> Servers<'a> {
     /// None yet.
-    pub fn new(desk: &'a Desk, ledger: &'a Ledger, cpus: &'a [usize]) -> Servers<'a> {
+    pub(super) fn new(desk: &'a Desk, ledger: &'a Ledger, cpus: &'a [usize]) -> Servers<'a> {
         Servers {
             desk,
             ledger,
@@ -103,25 +103,25 @@ impl<'a> Servers<'a> {
     }
 
     /// The same, of servers that may be killed and started again.
-    pub fn lasting(mut self) -> Servers<'a> {
+    pub(super) fn lasting(mut self) -> Servers<'a> {
         self.lasting = true;
         self
     }
 
     /// All processes of the servers.
-    pub fn processes(&self) -> Vec<u32> {
+    pub(super) fn processes(&self) -> Vec<u32> {
         let running = self.running.borrow();
         let each = running.iter().map(|running| running.pid);
         each.flat_map(process::with_descendants).collect()
     }
 
     /// Whether none was launched.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.running.borrow().is_empty()
     }
 
     /// Those that have ended by now, and how, in words.
-    pub fn deaths(&self) -> Vec<String> {
+    pub(super) fn deaths(&self) -> Vec<String> {
         let running = self.running.borrow();
         let each = running.iter().filter_map(
             |Running {
@@ -139,7 +139,7 @@ impl<'a> Servers<'a> {
     }
 
     /// Stops all their processes; those that others start first, so that none is missed.
-    pub fn stop_all(&self) {
+    pub(super) fn stop_all(&self) {
         let mut stopped = Vec::new();
         loop {
             let new: Vec<u32> = self
@@ -158,12 +158,12 @@ impl<'a> Servers<'a> {
     }
 
     /// Lets all their processes go on.
-    pub fn go_on_all(&self) {
+    pub(super) fn go_on_all(&self) {
         self.processes().into_iter().for_each(process::go_on);
     }
 
     /// Kills all their processes.
-    pub fn kill_all(&self) {
+    pub(super) fn kill_all(&self) {
         // Stopped first, none can start another one.
         self.stop_all();
         self.processes().into_iter().for_each(process::kill);
@@ -173,7 +173,7 @@ impl<'a> Servers<'a> {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn start_again(&self) -> Result<(), String> {
+    pub(super) fn start_again(&self) -> Result<(), String> {
         let killed: Vec<Running> = self.running.take();
         for Running {
             pid, again, name, ..

@@ -12,7 +12,7 @@ use jostle_targets::Spec;
 use std::ops::Range;
 
 /// What the generators did in the window from the first stamp to the second.
-pub fn collect(
+pub(super) fn collect(
     order: &RunOrder,
     spread: &SpreadOrder,
     pages: &[Page<'_>],

@@ -104,7 +104,7 @@ impl RunOrder {
     }
 
     /// Workers of all hosts.
-    pub fn workers_in_all(&self) -> usize {
+    pub(crate) fn workers_in_all(&self) -> usize {
         self.share.map_or(self.workers, |share| share.workers)
     }
 
@@ -119,7 +119,7 @@ impl RunOrder {
 
     /// Whether workers of several hosts want the same locks, so that one host alone
     /// does not see who had a lock before.
-    pub fn meets_others(&self) -> bool {
+    pub(crate) fn meets_others(&self) -> bool {
         let several = self.share.is_some_and(|share| share.hosts > 1);
         several && self.workload.meets()
     }
@@ -146,7 +146,7 @@ impl RunOrder {
     }
 
     /// The workers of part number `nth` of so many about equal ones.
-    pub fn dealt(&self, nth: usize, parts: usize) -> Span<usize> {
+    pub(crate) fn dealt(&self, nth: usize, parts: usize) -> Span<usize> {
         let edge = |nth: usize| nth * self.workers / parts.max(1);
         edge(nth)..edge(nth + 1)
     }
@@ -155,7 +155,7 @@ impl RunOrder {
     /// alone on its thread sends a quarter of them at a time, so that server and client
     /// work at the same time; among several connections the others see to that. Small
     /// parts cost more than they bring.
-    pub fn sent_together(&self) -> u64 {
+    pub(crate) fn sent_together(&self) -> u64 {
         const LEAST: u64 = 25;
         let depth = self.workload.pipeline() as u64;
         match self.workers.div_ceil(self.generator_threads.max(1)) {
@@ -166,14 +166,14 @@ impl RunOrder {
 
     /// Whether workers log their grants: where owners exclude each other one by one,
     /// and each grant is stamped by itself.
-    pub fn logs_grants(&self) -> bool {
+    pub(crate) fn logs_grants(&self) -> bool {
         let one_by_one = self.workload.meets() && self.workload.wants().range == Range::Same;
         self.log_grants > 0 && one_by_one && self.measure == Measure::Full
     }
 
     /// Whether it is a stream whose workers wait for each other, one request at
     /// a time, so that there are hand-offs to be seen.
-    pub fn is_contended_stream(&self) -> bool {
+    pub(crate) fn is_contended_stream(&self) -> bool {
         let stream = matches!(self.workload, WorkloadOrder::Stream(_));
         stream && self.workload.meets() && self.workers > 1
     }

@@ -80,7 +80,7 @@ impl WorkloadOrder {
     }
 
     /// The same with no more than so many operations of each worker.
-    pub fn of_at_most(mut self, most: u64) -> WorkloadOrder {
+    pub(crate) fn of_at_most(mut self, most: u64) -> WorkloadOrder {
         let operations = match &mut self {
             WorkloadOrder::Stream(stream) => &mut stream.operations,
             WorkloadOrder::Ask(ask) => &mut ask.operations,
@@ -106,7 +106,7 @@ impl WorkloadOrder {
     }
 
     /// The same without keeping, for runs that only tell how long an operation takes.
-    pub fn without_keeping(mut self) -> WorkloadOrder {
+    pub(crate) fn without_keeping(mut self) -> WorkloadOrder {
         if let WorkloadOrder::Hold(hold) = &mut self {
             (hold.keep, hold.lease) = (Nanos::ZERO, None);
         }
@@ -185,7 +185,7 @@ impl WorkloadOrder {
     }
 
     /// The longest that an owner keeps its lock.
-    pub fn longest_hold(&self) -> Nanos {
+    pub(crate) fn longest_hold(&self) -> Nanos {
         match self {
             WorkloadOrder::Contend(contend) => contend.hold.span(),
             WorkloadOrder::Stream(_)

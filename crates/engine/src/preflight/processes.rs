@@ -2,11 +2,11 @@
 
 /// Descriptors of a process that are not connections, where nobody has counted
 /// them: the standard ones, the keeper's, an epoll.
-pub const RESERVE: u64 = 32;
+pub(crate) const RESERVE: u64 = 32;
 
 /// How many processes of each kind a sweep takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Processes {
+pub(crate) struct Processes {
     /// Those that connect.
     pub clients: usize,
     /// Those that accept; none where the server is another's.
@@ -19,7 +19,7 @@ pub struct Processes {
 
 /// What the number of processes follows from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub(crate) struct Size {
     /// Connections.
     pub open: u64,
     /// Other sockets that listen.
@@ -34,7 +34,7 @@ pub struct Size {
 
 impl Size {
     /// The processes; None if one could not carry a single connection.
-    pub fn crew(&self) -> Option<Processes> {
+    pub(crate) fn crew(&self) -> Option<Processes> {
         let limit = self.limit.unwrap_or(1 << 20);
         let each = limit.checked_sub(self.reserve).filter(|n| *n > 0)?;
         let needed = |n: u64| n.div_ceil(each) as usize;

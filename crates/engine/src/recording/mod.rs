@@ -1,8 +1,8 @@
 //! What workers record of their operations in their pages, whatever carries them:
 //! [`recorder`] that of `contend`, [`tally`] that of `stream` and `hold`.
 
-pub mod recorder;
-pub mod tally;
+pub(crate) mod recorder;
+pub(crate) mod tally;
 
 use crate::grants::{Logs, Pen};
 use crate::order::RunOrder;
@@ -13,7 +13,7 @@ use jostle_sys::clock::Clock;
 
 /// What the notes of all workers of a run are taken with.
 #[derive(Clone, Copy)]
-pub struct Common<'a> {
+pub(crate) struct Common<'a> {
     /// The run.
     pub order: &'a RunOrder,
     /// The scale of the stamps.

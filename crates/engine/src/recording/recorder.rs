@@ -16,7 +16,7 @@ use jostle_targets::{Mode, Wait};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// One worker's notes.
-pub struct Recorder<'a> {
+pub(crate) struct Recorder<'a> {
     /// The run.
     pub order: &'a RunOrder,
     /// What to do.
@@ -42,7 +42,7 @@ pub struct Recorder<'a> {
 
 /// A grant, from its stamp to its release.
 #[derive(Clone, Copy, Debug)]
-pub struct Grant {
+pub(crate) struct Grant {
     key: usize,
     mode: Mode,
     /// Stamps; zero where this operation has none.
@@ -59,7 +59,7 @@ pub struct Grant {
 impl<'a> Recorder<'a> {
     /// The recorder of worker number `worker`, which folds its distributions into the
     /// page of worker `figures`.
-    pub fn new(
+    pub(crate) fn new(
         common: Common<'a>,
         contend: &'a ContendOrder,
         worker: usize,
@@ -85,13 +85,13 @@ impl<'a> Recorder<'a> {
 
     /// Whether the next operation is stamped.
     #[inline(always)]
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.gap == 0
     }
 
     /// Goes on to the operation after.
     #[inline(always)]
-    pub fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         let every = self.order.stamp_every;
         self.gap = match self.gap {
             0 if every == 1 => 0,
@@ -102,7 +102,7 @@ impl<'a> Recorder<'a> {
 
     /// The lock of the next operation.
     #[inline(always)]
-    pub fn choose(&mut self) -> (usize, Mode) {
+    pub(crate) fn choose(&mut self) -> (usize, Mode) {
         let key = match self.order.keys {
             1 => 0,
             keys => self.rng.below(keys as u64) as usize,
@@ -117,7 +117,7 @@ impl<'a> Recorder<'a> {
     /// An attempt begins that has this stamp, or none (zero). Its worker may be killed
     /// while it waits: what is known of the wait has to stand in the page.
     #[inline(always)]
-    pub fn begins<const STAMPS: bool>(&self, attempt: u64) {
+    pub(crate) fn begins<const STAMPS: bool>(&self, attempt: u64) {
         self.page.set(Word::PendingSince, attempt.max(1));
         if STAMPS && attempt == 0 {
             self.page.set(Word::PendingAfter, self.latest_release);
@@ -126,7 +126,7 @@ impl<'a> Recorder<'a> {
 
     /// How long an attempt may wait that began at this stamp, if it has one.
     #[inline(always)]
-    pub fn patience(&self, attempt: u64) -> Wait {
+    pub(crate) fn patience(&self, attempt: u64) -> Wait {
         match (self.contend.try_only, self.contend.acquire_timeout) {
             (true, _) => Wait::Try,
             (false, None) => self.block(),
@@ -142,7 +142,7 @@ impl<'a> Recorder<'a> {
 
     /// Until granted, or nobody waits any more.
     #[inline(always)]
-    pub fn block(&self) -> Wait {
+    pub(crate) fn block(&self) -> Wait {
         Wait::Block {
             last_resort_ns: self.last_resort_ns,
         }
@@ -150,13 +150,13 @@ impl<'a> Recorder<'a> {
 
     /// When the window closes; `u64::MAX` until all have arrived.
     #[inline(always)]
-    pub fn closes(&self) -> u64 {
+    pub(crate) fn closes(&self) -> u64 {
         self.shared.closes().load(Relaxed)
     }
 
     /// The lock is ours: the grant's stamp, and the witness's mark.
     #[inline(always)]
-    pub fn granted<const WITNESS: bool>(
+    pub(crate) fn granted<const WITNESS: bool>(
         &mut self,
         key: usize,
         mode: Mode,
@@ -199,21 +199,21 @@ impl<'a> Recorder<'a> {
 
     /// The grant came with this fencing token; we still hold.
     #[inline(always)]
-    pub fn came_with(&self, key: usize, mode: Mode, token: u64) {
+    pub(crate) fn came_with(&self, key: usize, mode: Mode, token: u64) {
         self.guard.look_at_token(key, mode, token);
     }
 
     /// Whether the owner still does what it wanted the lock for. A grant that
     /// came after the window is given back at once.
     #[inline(always)]
-    pub fn holds(&self, grant: &Grant) -> bool {
+    pub(crate) fn holds(&self, grant: &Grant) -> bool {
         grant.grant < self.closes()
     }
 
     /// So much was spun at the end of a hold. By the keeper's flag, which turns when
     /// it reads the CPU clocks.
     #[inline]
-    pub fn spun(&self, nanos: u64) {
+    pub(crate) fn spun(&self, nanos: u64) {
         if self.shared.phase().load(Relaxed) == phase::WITHIN {
             self.page.add(Word::Spun, nanos);
         }
@@ -221,7 +221,7 @@ impl<'a> Recorder<'a> {
 
     /// A sleep between two operations is over that began at this stamp.
     #[inline]
-    pub fn idled(&self, from: u64) {
+    pub(crate) fn idled(&self, from: u64) {
         if self.shared.phase().load(Relaxed) == phase::WITHIN {
             self.page
                 .add(Word::Idled, self.clock.now().saturating_sub(from));
@@ -231,7 +231,7 @@ impl<'a> Recorder<'a> {
 
     /// The hold is over: the mark goes, and the release is stamped.
     #[inline(always)]
-    pub fn leaving<const STAMPS: bool, const WITNESS: bool>(&mut self, grant: &mut Grant) {
+    pub(crate) fn leaving<const STAMPS: bool, const WITNESS: bool>(&mut self, grant: &mut Grant) {
         if WITNESS {
             self.guard.leave(grant.key, grant.mode);
         }
@@ -245,13 +245,13 @@ impl<'a> Recorder<'a> {
 
     /// Whether grants are logged.
     #[inline(always)]
-    pub fn logs(&self) -> bool {
+    pub(crate) fn logs(&self) -> bool {
         self.pen.is_on()
     }
 
     /// Logs a grant of the window, which came with this token.
     #[inline]
-    pub fn log(&mut self, of: &Grant, token: Option<u64>) {
+    pub(crate) fn log(&mut self, of: &Grant, token: Option<u64>) {
         let at = if of.stamped { of.grant } else { of.release };
         if at >= self.shared.opens().load(Relaxed) && at < self.closes() {
             self.pen.log(of.key, of.mode, of.inner_ns, token);
@@ -260,7 +260,7 @@ impl<'a> Recorder<'a> {
 
     /// The release has returned. True if the window has closed.
     #[inline(always)]
-    pub fn released(&mut self, of: &Grant) -> bool {
+    pub(crate) fn released(&mut self, of: &Grant) -> bool {
         let (opens, closes) = (self.shared.opens().load(Relaxed), self.closes());
         self.latest_release = of.release;
         if !of.stamped {
@@ -324,7 +324,7 @@ impl<'a> Recorder<'a> {
 
     /// This attempt had no grant when the window closed.
     #[cold]
-    pub fn censored(&self, attempt: u64) {
+    pub(crate) fn censored(&self, attempt: u64) {
         if attempt < self.closes() {
             self.page.set(Word::CensoredAt, attempt.max(1));
         }
@@ -332,7 +332,7 @@ impl<'a> Recorder<'a> {
 
     /// A try was refused, or the time of an attempt was up.
     #[cold]
-    pub fn refused(&mut self, attempt: u64) {
+    pub(crate) fn refused(&mut self, attempt: u64) {
         self.page.set(Word::PendingSince, 0);
         let now = self.clock.now();
         if now < self.shared.opens().load(Relaxed) || now >= self.closes() {
@@ -350,7 +350,7 @@ impl<'a> Recorder<'a> {
 }
 
 /// Notes a grant that another owner's release made way for.
-pub fn handed_over(
+pub(crate) fn handed_over(
     order: &RunOrder,
     page: &Page<'_>,
     figures: &Page<'_>,

@@ -14,7 +14,7 @@ use jostle_targets::{Kind, Mode};
 
 /// What a worker does that ends with its operations.
 #[derive(Clone, Copy, Debug)]
-pub enum Counted<'a> {
+pub(crate) enum Counted<'a> {
     /// Pairs.
     Stream(&'a StreamOrder),
     /// All acquisitions, and then all releases.
@@ -23,7 +23,7 @@ pub enum Counted<'a> {
 
 impl Counted<'_> {
     /// Operations of each worker.
-    pub fn operations(self) -> u64 {
+    pub(crate) fn operations(self) -> u64 {
         match self {
             Counted::Stream(stream) => stream.operations,
             Counted::Hold(hold) => hold.operations,
@@ -31,7 +31,7 @@ impl Counted<'_> {
     }
 
     /// Requests that are sent at once.
-    pub fn pipeline(self) -> usize {
+    pub(crate) fn pipeline(self) -> usize {
         match self {
             Counted::Stream(stream) => stream.pipeline,
             Counted::Hold(hold) => hold.pipeline,
@@ -39,7 +39,7 @@ impl Counted<'_> {
     }
 
     /// The calls with which it begins.
-    pub fn first_kind(self) -> Kind {
+    pub(crate) fn first_kind(self) -> Kind {
         match self {
             Counted::Stream(_) => Kind::Pairs,
             Counted::Hold(_) => Kind::Acquires,
@@ -59,7 +59,7 @@ impl Counted<'_> {
 }
 
 /// One worker's notes.
-pub struct Tally<'a> {
+pub(crate) struct Tally<'a> {
     order: &'a RunOrder,
     /// What to do.
     pub counted: Counted<'a>,
@@ -108,7 +108,7 @@ impl Stamps {
 
 /// An operation of a stream that is under way.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pair {
+pub(crate) struct Pair {
     stamped: bool,
     attempt: u64,
     grant: u64,
@@ -120,7 +120,7 @@ pub struct Pair {
 impl<'a> Tally<'a> {
     /// The tally of worker number `worker`, which folds its distributions into the page
     /// of worker `figures`.
-    pub fn new(
+    pub(crate) fn new(
         common: Common<'a>,
         counted: Counted<'a>,
         worker: usize,
@@ -151,13 +151,13 @@ impl<'a> Tally<'a> {
     }
 
     /// The lock of a stream, or the first of those that are held.
-    pub fn first_key(&self) -> usize {
+    pub(crate) fn first_key(&self) -> usize {
         self.counted.first_key(self.order.number(self.worker))
     }
 
     /// The stamp of a call that begins; zero where this one has none.
     #[inline(always)]
-    pub fn begin(&mut self) -> u64 {
+    pub(crate) fn begin(&mut self) -> u64 {
         if self.stamps.due() {
             self.clock.now()
         } else {
@@ -167,13 +167,13 @@ impl<'a> Tally<'a> {
 
     /// An attempt begins that was begun with this stamp.
     #[inline(always)]
-    pub fn waits(&self, attempt: u64) {
+    pub(crate) fn waits(&self, attempt: u64) {
         self.page.set(Word::PendingSince, attempt.max(1));
     }
 
     /// It came to a grant.
     #[inline(always)]
-    pub fn granted(&self) {
+    pub(crate) fn granted(&self) {
         self.page.set(Word::PendingSince, 0);
         self.page.add(Word::Total, 1);
     }
@@ -181,7 +181,7 @@ impl<'a> Tally<'a> {
     /// As [`Tally::granted`] for a stream, whose owner leaves at once: to be
     /// followed by the release.
     #[inline(always)]
-    pub fn passes(&mut self, key: usize, attempt: u64) -> Pair {
+    pub(crate) fn passes(&mut self, key: usize, attempt: u64) -> Pair {
         self.granted();
         let stamped = attempt > 0;
         let (grant, cpu) = if stamped {
@@ -217,7 +217,7 @@ impl<'a> Tally<'a> {
 
     /// The grant came with this fencing token; the lock is not released yet.
     #[inline(always)]
-    pub fn came_with(&self, key: usize, token: u64) {
+    pub(crate) fn came_with(&self, key: usize, token: u64) {
         if self.full {
             self.guard.look_at_token(key, Mode::Exclusive, token);
         }
@@ -225,13 +225,13 @@ impl<'a> Tally<'a> {
 
     /// Whether grants are logged.
     #[inline(always)]
-    pub fn logs(&self) -> bool {
+    pub(crate) fn logs(&self) -> bool {
         self.pen.is_on()
     }
 
     /// Logs a pair on lock number `key`, which came with this token.
     #[inline]
-    pub fn log(&mut self, key: usize, pair: &Pair, token: Option<u64>) {
+    pub(crate) fn log(&mut self, key: usize, pair: &Pair, token: Option<u64>) {
         self.pen.log(key, Mode::Exclusive, pair.inner_ns, token);
     }
 
@@ -244,7 +244,7 @@ impl<'a> Tally<'a> {
 
     /// The release of operation number `nth` of a stream has returned.
     #[inline(always)]
-    pub fn passed(&self, nth: u64, pair: &Pair) {
+    pub(crate) fn passed(&self, nth: u64, pair: &Pair) {
         self.page.add(Word::Operations, 1);
         if pair.stamped {
             let released = self.clock.now();
@@ -255,7 +255,7 @@ impl<'a> Tally<'a> {
 
     /// Lock number `nth` was acquired, in so long.
     #[inline(always)]
-    pub fn acquired(&self, nth: u64, took: u64) {
+    pub(crate) fn acquired(&self, nth: u64, took: u64) {
         self.page.add(Word::Stamped, 1);
         self.figures.fold(Figure::Acquire, took);
         self.page.raise(Word::LongestWait, took);
@@ -264,7 +264,7 @@ impl<'a> Tally<'a> {
 
     /// Lock number `nth` was released; `from` is zero where that has no stamp.
     #[inline(always)]
-    pub fn released(&self, nth: u64, from: u64) {
+    pub(crate) fn released(&self, nth: u64, from: u64) {
         self.page.add(Word::Operations, 1);
         if from > 0 {
             let took = self.clock.now() - from;
@@ -275,7 +275,7 @@ impl<'a> Tally<'a> {
 
     /// So many calls from number `nth` on are done.
     #[inline(always)]
-    pub fn count(&self, kind: Kind, count: u64) {
+    pub(crate) fn count(&self, kind: Kind, count: u64) {
         if kind != Kind::Releases {
             self.page.add(Word::Total, count);
         }
@@ -286,7 +286,7 @@ impl<'a> Tally<'a> {
 
     /// Requests that were sent together have all been answered, in so long;
     /// `alone` is the part of it in which none before them was on its way.
-    pub fn batch(&self, kind: Kind, nth: u64, count: u64, took: u64, alone: u64) {
+    pub(crate) fn batch(&self, kind: Kind, nth: u64, count: u64, took: u64, alone: u64) {
         if !self.full {
             return;
         }

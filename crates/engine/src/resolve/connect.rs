@@ -14,7 +14,11 @@ const SOURCES: [u64; 2] = [1, 16];
 const MOST_RATE: u64 = 1_000_000_000;
 
 /// Fills in the rest of the plan.
-pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
+pub(super) fn resolve(
+    mut plan: Plan,
+    fresh_seed: u64,
+    allowed: &[usize],
+) -> Result<Resolved, UsageError> {
     let given = super::given(&plan);
     if plan.targets.is_empty() {
         plan.targets = named(defaults::targets(plan.workload));

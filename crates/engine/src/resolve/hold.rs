@@ -8,17 +8,17 @@ use jostle_targets::Spec;
 
 /// Runs of each point that keeps its locks, where the plan does not say: the figures are
 /// sums over all locks and the whole time, and a run takes minutes.
-pub const RUNS: u32 = 1;
+pub(crate) const RUNS: u32 = 1;
 
 /// Fills in what follows from locks being kept.
-pub fn fill_in(plan: &mut Plan) {
+pub(crate) fn fill_in(plan: &mut Plan) {
     if plan.keep.is_some() {
         plan.runs.get_or_insert(RUNS);
     }
 }
 
 /// Whether the options go together.
-pub fn check(plan: &Plan) -> Result<(), UsageError> {
+pub(crate) fn check(plan: &Plan) -> Result<(), UsageError> {
     if plan.workload != Workload::Hold {
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub fn check(plan: &Plan) -> Result<(), UsageError> {
 
 /// Whether locks of this target are kept for long enough. A run that lasted for less than a
 /// few leases would show hardly a renewal, and look cheap.
-pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+pub(crate) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     let usual = spec.entry.lock.usual_lease;
     let usual = usual.map(|lease| Nanos(lease.as_nanos() as u64));
     let Some((span, lease)) = plan.keep.zip(plan.lease.or(usual)) else {

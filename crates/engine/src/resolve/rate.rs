@@ -11,7 +11,7 @@ const MOST_RATE: u64 = 10_000_000;
 const MOST_PLANNED: u64 = 50_000_000;
 
 /// With `--quick`: at 100 requests a second still a hundred.
-pub const QUICK_WINDOW: Nanos = Nanos::from_millis(1_000);
+pub(super) const QUICK_WINDOW: Nanos = Nanos::from_millis(1_000);
 
 /// Workers have to be on their way before the window opens.
 const LEAST_WARMUP: Nanos = Nanos::from_millis(10);
@@ -20,7 +20,7 @@ const LEAST_WARMUP: Nanos = Nanos::from_millis(10);
 ///
 /// # Errors
 /// In words for the user.
-pub fn check(plan: &Plan) -> Result<(), UsageError> {
+pub(super) fn check(plan: &Plan) -> Result<(), UsageError> {
     if plan.workload != Workload::Rate {
         return Ok(());
     }
@@ -46,7 +46,7 @@ pub fn check(plan: &Plan) -> Result<(), UsageError> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if plan.carrier == Some(Carrier::Tasks) {
         return refuse(format!(
             "{spec} --as tasks: a request that waits would delay all others of its thread; \

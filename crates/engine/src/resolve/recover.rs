@@ -11,7 +11,7 @@ use jostle_targets::table::Family;
 const SHORTEST_LEASE: Nanos = Nanos::from_millis(1_000);
 
 /// Fills in the rest of the plan.
-pub fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> {
+pub(crate) fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> {
     let given = super::given(&plan);
     if plan.targets.is_empty() {
         plan.targets = named(defaults::targets(plan.workload));
@@ -45,7 +45,7 @@ pub fn resolve(mut plan: Plan, fresh_seed: u64) -> Result<Resolved, UsageError> 
 
 /// Whether a fault can strike this target: a service is killed, stopped or cut off only
 /// if jostle has launched it.
-pub fn makes_sense(fault: Fault, spec: &Spec) -> bool {
+pub(crate) fn makes_sense(fault: Fault, spec: &Spec) -> bool {
     let is_launched = spec.entry.is_remote() && spec.argument.is_none();
     match fault {
         Fault::Kill | Fault::Stop => true,
@@ -55,7 +55,7 @@ pub fn makes_sense(fault: Fault, spec: &Spec) -> bool {
 }
 
 /// A note for each fault that was left out of a target.
-pub fn notes(resolved: &Resolved) -> Vec<String> {
+pub(crate) fn notes(resolved: &Resolved) -> Vec<String> {
     let faults = resolved.plan.fault.iter().flatten();
     // What makes no sense for any target is not in the plan; this one does, elsewhere.
     let over_tcp = |spec: &&Spec| spec.argument.is_none() && spec.entry.is_over_tcp();

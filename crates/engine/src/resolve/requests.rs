@@ -10,7 +10,7 @@ use jostle_targets::{Spec, requests};
 const GREATEST_CODE: u64 = 999;
 
 /// Fills in what requests have beside locks, where any are made.
-pub fn fill_in(plan: &mut Plan, specs: &[Spec]) {
+pub(super) fn fill_in(plan: &mut Plan, specs: &[Spec]) {
     if !specs.iter().any(|spec| spec.entry.is_asked()) {
         return;
     }
@@ -27,7 +27,7 @@ pub fn fill_in(plan: &mut Plan, specs: &[Spec]) {
 ///
 /// # Errors
 /// In words for the user.
-pub fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
+pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
     let asked = specs.iter().find(|spec| spec.entry.is_asked());
     let lock = specs.iter().find(|spec| !spec.entry.is_asked());
     if let (Some(asked), Some(lock), Workload::Stream) = (asked, lock, plan.workload) {
@@ -89,7 +89,7 @@ fn check_null(plan: &Plan) -> Result<(), UsageError> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
+pub(super) fn check_target(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
     if !matches!(
         plan.workload,
         Workload::Stream | Workload::Rate | Workload::Spread

@@ -6,11 +6,11 @@ use jostle_model::plan::{Place, Plan, Workload};
 use jostle_sys::limits::cpu_group::LEAST_CPUS;
 
 /// To fit the budget, where nobody asked for a window.
-pub const SHORTEST_WINDOW: Nanos = Nanos::from_millis(500);
+pub(super) const SHORTEST_WINDOW: Nanos = Nanos::from_millis(500);
 
 /// Puts the generators on the first half of the CPUs, so that the servers that
 /// jostle launches have the others: only apart can be told who is the limit.
-pub fn fill_in(plan: &mut Plan, allowed: &[usize]) {
+pub(super) fn fill_in(plan: &mut Plan, allowed: &[usize]) {
     if plan.workload == Workload::Spread && plan.place.is_none() {
         plan.place = Some(match allowed.len() {
             0 | 1 => Place::None,
@@ -21,7 +21,7 @@ pub fn fill_in(plan: &mut Plan, allowed: &[usize]) {
 
 /// # Errors
 /// In words for the user.
-pub fn check(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
+pub(super) fn check(plan: &Plan, allowed: &[usize]) -> Result<(), UsageError> {
     if plan.workload != Workload::Spread {
         return Ok(());
     }

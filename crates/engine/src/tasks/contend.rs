@@ -12,7 +12,7 @@ use jostle_targets::{CallError, Mode, Wait};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// One worker.
-pub struct Contending<'a> {
+pub(super) struct Contending<'a> {
     notes: Recorder<'a>,
     wire: Box<dyn Wire>,
     state: State,
@@ -49,7 +49,7 @@ enum State {
 
 impl<'a> Contending<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub fn new<T>(
+    pub(super) fn new<T>(
         crew: &Crew<'a, T>,
         contend: &'a ContendOrder,
         worker: usize,

@@ -8,11 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// What one reading may bring, of all connections of a thread the same memory:
 /// it stays in the CPU's cache, and a task without replies has no buffer.
-pub const ROOM: usize = 64 * 1024;
+pub(super) const ROOM: usize = 64 * 1024;
 
 /// One connection.
 #[derive(Debug)]
-pub struct Link {
+pub(super) struct Link {
     stream: Stream,
     out: Vec<u8>,
     sent: usize,
@@ -22,7 +22,7 @@ pub struct Link {
 
 /// What a reading came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrived {
+pub(super) enum Arrived {
     /// So many bytes stand in the room.
     Bytes(usize),
     /// Nothing is there.
@@ -36,7 +36,7 @@ impl Link {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(stream: Stream) -> io::Result<Link> {
+    pub(super) fn new(stream: Stream) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         Ok(Link {
             stream,
@@ -49,7 +49,7 @@ impl Link {
 
     /// Where requests are put together that the next flush sends.
     #[inline]
-    pub fn out(&mut self) -> &mut Vec<u8> {
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
@@ -59,7 +59,7 @@ impl Link {
     /// # Errors
     /// The socket's.
     #[inline]
-    pub fn flush(&mut self) -> io::Result<bool> {
+    pub(super) fn flush(&mut self) -> io::Result<bool> {
         while self.sent < self.out.len() {
             match (&self.stream).write(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
@@ -85,7 +85,7 @@ impl Link {
     /// # Errors
     /// The socket's.
     #[inline]
-    pub fn read(&mut self, room: &mut Vec<u8>) -> io::Result<Arrived> {
+    pub(super) fn read(&mut self, room: &mut Vec<u8>) -> io::Result<Arrived> {
         let kept = self.kept.len();
         if room.len() < kept + ROOM {
             room.resize(kept + ROOM, 0);
@@ -110,24 +110,24 @@ impl Link {
 
     /// Keeps the beginning of a reply.
     #[inline]
-    pub fn keep(&mut self, rest: &[u8]) {
+    pub(super) fn keep(&mut self, rest: &[u8]) {
         if !rest.is_empty() {
             self.kept.extend_from_slice(rest);
         }
     }
 
     /// The connection, to end it.
-    pub fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
 
     /// What was said so far.
-    pub fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> Traffic {
         self.traffic
     }
 
     /// Ends the connection: the server gives up what it waited for.
-    pub fn shut_down(&self) {
+    pub(super) fn shut_down(&self) {
         self.stream.shut_down();
     }
 }

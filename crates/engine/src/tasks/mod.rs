@@ -33,7 +33,7 @@ const STACK: usize = 256 * 1024;
 
 /// What a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(crate) enum Next {
     /// A reply.
     Reply,
     /// This stamp, or a reply.
@@ -61,7 +61,7 @@ impl Next {
 }
 
 /// What a worker does, without its socket: requests go to the end of `out`.
-pub trait Job {
+pub(crate) trait Job {
     /// Begins.
     fn start(&mut self, out: &mut Vec<u8>) -> Next;
 
@@ -125,7 +125,7 @@ fn only<'a>(
 impl<T: Target> Crew<'_, Locking<'_, T>> {
     /// A process whose generator threads carry all workers. Returns its exit
     /// code.
-    pub fn worker_tasks(&self) -> i32 {
+    pub(crate) fn worker_tasks(&self) -> i32 {
         process::set_name("jostle-tasks");
         if process::die_with(self.keeper).is_err() {
             return 1;

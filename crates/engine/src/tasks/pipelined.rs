@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 const READY: usize = 16 * 1024;
 
 /// One worker.
-pub struct Pipelined<'a> {
+pub(super) struct Pipelined<'a> {
     notes: Tally<'a>,
     wire: Box<dyn Wire>,
     end: Finish<'a>,
@@ -46,7 +46,7 @@ struct Batch {
 
 impl<'a> Pipelined<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub fn new<T>(
+    pub(super) fn new<T>(
         crew: &'a Crew<'a, T>,
         counted: Counted<'a>,
         worker: usize,

@@ -9,7 +9,7 @@ use jostle_targets::wire::{Answer, Asking, Request, Wire};
 use jostle_targets::{CallError, Kind, Mode};
 
 /// One worker.
-pub struct Steps<'a> {
+pub(super) struct Steps<'a> {
     notes: Tally<'a>,
     wire: Box<dyn Wire>,
     end: Finish<'a>,
@@ -26,11 +26,11 @@ pub struct Steps<'a> {
 }
 
 /// How the end of a task is made known.
-pub struct Finish<'a>(Box<dyn Fn(Told) + 'a>);
+pub(super) struct Finish<'a>(Box<dyn Fn(Told) + 'a>);
 
 /// To everybody who waits for the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub(super) enum Told {
     /// All its locks are held, or never will be.
     Held,
     /// It is done, or never will be.
@@ -39,7 +39,7 @@ pub enum Told {
 
 impl<'a> Finish<'a> {
     /// Counted with the crew.
-    pub fn new<T>(crew: &'a Crew<'a, T>) -> Finish<'a> {
+    pub(super) fn new<T>(crew: &'a Crew<'a, T>) -> Finish<'a> {
         Finish(Box::new(|told| match told {
             Told::Held => crew.count(crew.shared.midway()),
             Told::Finished => crew.count(crew.shared.finished()),
@@ -47,13 +47,13 @@ impl<'a> Finish<'a> {
     }
 
     /// All locks are held.
-    pub fn held(&self, notes: &Tally<'_>) {
+    pub(super) fn held(&self, notes: &Tally<'_>) {
         notes.page.set(Word::HeldAt, notes.clock.now());
         (self.0)(Told::Held);
     }
 
     /// The end, which may have come before all locks were held.
-    pub fn ended(&self, notes: &Tally<'_>, well: bool) {
+    pub(super) fn ended(&self, notes: &Tally<'_>, well: bool) {
         notes.page.set(Word::PendingSince, 0);
         if well {
             notes.page.set(Word::Finished, notes.clock.now());
@@ -68,7 +68,7 @@ impl<'a> Finish<'a> {
 
 impl<'a> Steps<'a> {
     /// Worker number `worker` of a thread whose first is `first`.
-    pub fn new<T>(
+    pub(super) fn new<T>(
         crew: &'a Crew<'a, T>,
         counted: Counted<'a>,
         worker: usize,

@@ -49,7 +49,7 @@ enum State {
 }
 
 /// A generator thread.
-pub struct GeneratorThread<'a, J> {
+pub(super) struct GeneratorThread<'a, J> {
     clock: Clock,
     shared: &'a Shared,
     /// A window, and not a number of operations, ends the run; told by stamps
@@ -76,7 +76,7 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
     ///
     /// # Errors
     /// The system's.
-    pub fn new<T>(
+    pub(super) fn new<T>(
         crew: &Crew<'a, T>,
         contend: Option<&ContendOrder>,
         first: usize,
@@ -115,14 +115,14 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
     }
 
     /// Begins task number `nth`.
-    pub fn start(&mut self, nth: usize) {
+    pub(super) fn start(&mut self, nth: usize) {
         let task = &mut self.tasks[nth];
         let next = task.job.start(task.link.out());
         self.go_on(nth, Ok(next));
     }
 
     /// Until the last task has come to its end.
-    pub fn run(&mut self) {
+    pub(super) fn run(&mut self) {
         loop {
             if !self.over && self.is_over() {
                 self.wind_up();
@@ -356,7 +356,7 @@ impl<'a, J: Job> GeneratorThread<'a, J> {
 
     /// When every clock has been read: ends the connections on which every request
     /// was answered, all of them together. True if nobody answered once too often.
-    pub fn part(&mut self) -> bool {
+    pub(super) fn part(&mut self) -> bool {
         for task in &mut self.tasks {
             if task.state == State::Done && task.job.farewell(task.link.out()) {
                 // Its server may speak unasked: no word of it is one too many.

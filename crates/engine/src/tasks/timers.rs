@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// Times by task. A task that sets a new time, or none, leaves the old entry in
 /// the heap, to be passed over when it comes up.
 #[derive(Debug)]
-pub struct Timers {
+pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     /// When each task is due; zero: never.
     due: Vec<u64>,
@@ -14,7 +14,7 @@ pub struct Timers {
 
 impl Timers {
     /// Timers for so many tasks, none set.
-    pub fn new(tasks: usize) -> Timers {
+    pub(super) fn new(tasks: usize) -> Timers {
         Timers {
             heap: BinaryHeap::with_capacity(tasks),
             due: vec![0; tasks],
@@ -23,7 +23,7 @@ impl Timers {
 
     /// The task's time; zero for none.
     #[inline]
-    pub fn set(&mut self, task: usize, at: u64) {
+    pub(super) fn set(&mut self, task: usize, at: u64) {
         if self.due[task] != at {
             self.due[task] = at;
             if at > 0 {
@@ -33,13 +33,13 @@ impl Timers {
     }
 
     /// The task's time; zero: none.
-    pub fn due(&self, task: usize) -> u64 {
+    pub(super) fn due(&self, task: usize) -> u64 {
         self.due[task]
     }
 
     /// The next time that is set.
     #[inline]
-    pub fn next(&mut self) -> Option<u64> {
+    pub(super) fn next(&mut self) -> Option<u64> {
         while let Some(Reverse((at, task))) = self.heap.peek().copied() {
             if self.due[task] == at {
                 return Some(at);
@@ -51,7 +51,7 @@ impl Timers {
 
     /// A task whose time has come; it has none then.
     #[inline]
-    pub fn pop(&mut self, now: u64) -> Option<usize> {
+    pub(super) fn pop(&mut self, now: u64) -> Option<usize> {
         if self.next()? > now {
             return None;
         }

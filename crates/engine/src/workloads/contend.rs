@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// How a worker's loop measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
+pub(crate) enum Probe {
     /// Counts alone.
     Counts,
     /// Stamps, histograms and witness.
@@ -37,14 +37,14 @@ impl From<Measure> for Probe {
 }
 
 /// One worker of the workload, at the common start.
-pub struct Contender<'a, L> {
+pub(crate) struct Contender<'a, L> {
     lock: &'a mut L,
     notes: Recorder<'a>,
 }
 
 impl<'a, L: Lock> Contender<'a, L> {
     /// Worker number `worker`, with its handle.
-    pub fn new<T>(
+    pub(crate) fn new<T>(
         crew: &Crew<'a, T>,
         contend: &'a ContendOrder,
         lock: &'a mut L,
@@ -60,7 +60,7 @@ impl<'a, L: Lock> Contender<'a, L> {
     ///
     /// # Errors
     /// The lock's call that failed.
-    pub fn run(&mut self, probe: Probe, limit: u64) -> Result<(), CallError> {
+    pub(crate) fn run(&mut self, probe: Probe, limit: u64) -> Result<(), CallError> {
         self.notes.page.set(Word::Stage, Stage::Working as u64);
         match probe {
             Probe::Counts if self.asks_for_nothing_else() => self.count::<true>(limit),

@@ -15,7 +15,7 @@ use jostle_targets::{CallError, Calls, Kind, Lock, Mode, Outcome, Wait};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// One worker at the common start.
-pub struct Course<'a, L> {
+pub(crate) struct Course<'a, L> {
     lock: &'a mut L,
     notes: Tally<'a>,
     shared: &'a Shared,
@@ -27,7 +27,7 @@ pub struct Course<'a, L> {
 
 impl<'a, L: Lock> Course<'a, L> {
     /// Worker number `worker`, with its handle.
-    pub fn new<T>(
+    pub(crate) fn new<T>(
         crew: &Crew<'a, T>,
         counted: Counted<'a>,
         lock: &'a mut L,
@@ -55,7 +55,7 @@ impl<'a, L: Lock> Course<'a, L> {
     ///
     /// # Errors
     /// The call that failed.
-    pub fn run(&mut self) -> Result<bool, CallError> {
+    pub(crate) fn run(&mut self) -> Result<bool, CallError> {
         match self.notes.counted {
             Counted::Stream(_) => self.stream(),
             Counted::Hold(_) => self.hold(),

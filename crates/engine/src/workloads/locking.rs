@@ -6,7 +6,7 @@ use crate::recording::tally::Counted;
 
 /// A lock, and what its workers do with it.
 #[derive(Debug)]
-pub struct Locking<'a, T> {
+pub(crate) struct Locking<'a, T> {
     /// The lock.
     pub target: T,
     /// What is done.
@@ -15,7 +15,7 @@ pub struct Locking<'a, T> {
 
 /// By workload.
 #[derive(Clone, Copy, Debug)]
-pub enum Does<'a> {
+pub(crate) enum Does<'a> {
     /// `contend`.
     Contend(&'a ContendOrder),
     /// `stream` or `hold`.

@@ -1,10 +1,10 @@
 //! One file for each workload: the loop that its workers run. What they record
 //! stands in `recording`.
 
-pub mod connect;
-pub mod contend;
-pub mod counted;
-pub mod locking;
-pub mod recover;
-pub mod renewals;
-pub mod requests;
+pub(crate) mod connect;
+pub(crate) mod contend;
+pub(crate) mod counted;
+pub(crate) mod locking;
+pub(crate) mod recover;
+pub(crate) mod renewals;
+pub(crate) mod requests;

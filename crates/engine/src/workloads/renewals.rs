@@ -61,7 +61,7 @@ impl Agenda {
 
 /// A worker's leases, and what became of its locks.
 #[derive(Debug)]
-pub struct Renewals<'a> {
+pub(crate) struct Renewals<'a> {
     page: Page<'a>,
     agenda: Option<Agenda>,
     /// Renewals that are sent at once.
@@ -80,7 +80,7 @@ pub struct Renewals<'a> {
 impl<'a> Renewals<'a> {
     /// The renewals of so many locks from the first one on, as the handle says that they are
     /// kept. `kept`: whether the run keeps them at all.
-    pub fn new(
+    pub(crate) fn new(
         page: Page<'a>,
         lock: &impl Lock,
         kept: bool,
@@ -121,7 +121,7 @@ impl<'a> Renewals<'a> {
     /// The stamp of a request for a lease; zero where there is none, or it is the
     /// session's.
     #[inline]
-    pub fn stamp(&self) -> u64 {
+    pub(crate) fn stamp(&self) -> u64 {
         let each = self.agenda.as_ref();
         let each = each.is_some_and(|agenda| !agenda.keeping.is_session);
         if each { clock::monotonic() } else { 0 }
@@ -129,7 +129,7 @@ impl<'a> Renewals<'a> {
 
     /// Lock number `key` was granted by a request with this stamp.
     #[inline]
-    pub fn granted(&mut self, key: usize, asked_ns: u64) {
+    pub(crate) fn granted(&mut self, key: usize, asked_ns: u64) {
         self.held.end = key + 1;
         if let Some(agenda) = self.agenda.as_mut().filter(|_| asked_ns > 0) {
             agenda.leases.push_back(Lease { key, asked_ns });
@@ -137,27 +137,27 @@ impl<'a> Renewals<'a> {
     }
 
     /// Locks below this one have been released.
-    pub fn released_below(&mut self, key: usize) {
+    pub(crate) fn released_below(&mut self, key: usize) {
         self.held.start = key;
     }
 
     /// Whether the lease of a lock has ended while it was held.
-    pub fn has_lapsed(&self, key: usize) -> bool {
+    pub(crate) fn has_lapsed(&self, key: usize) -> bool {
         self.lapsed[key - self.first]
     }
 
     /// Whether any has.
-    pub fn some_lapsed(&self) -> bool {
+    pub(crate) fn some_lapsed(&self) -> bool {
         self.page.get(Word::Lapsed) > 0
     }
 
     /// When the next renewal is due; None: never.
-    pub fn next_due_ns(&self) -> Option<u64> {
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.agenda.as_ref()?.next_due_ns()
     }
 
     /// A session was renewed by a request for a lock, as libraries do it.
-    pub fn refresh(&mut self, lock: &impl Lock) {
+    pub(crate) fn refresh(&mut self, lock: &impl Lock) {
         let agenda = self.agenda.as_mut();
         let session = agenda.filter(|agenda| agenda.keeping.is_session);
         let lease = session.and_then(|agenda| agenda.leases.front_mut());
@@ -171,7 +171,7 @@ impl<'a> Renewals<'a> {
     ///
     /// # Errors
     /// The call that failed. Locks whose lease is over by then have lapsed.
-    pub fn renew_due(&mut self, lock: &mut impl Lock) -> Result<(), CallError> {
+    pub(crate) fn renew_due(&mut self, lock: &mut impl Lock) -> Result<(), CallError> {
         let Some(agenda) = &mut self.agenda else {
             return Ok(());
         };
@@ -252,7 +252,7 @@ impl<'a> Renewals<'a> {
     }
 
     /// Whether a release failed because the lease had ended, which is then counted.
-    pub fn lapsed_at_release(&mut self, key: usize, error: &CallError) -> bool {
+    pub(crate) fn lapsed_at_release(&mut self, key: usize, error: &CallError) -> bool {
         let lapsed = self.agenda.is_some() && error.errno == Errno::TIMEDOUT.raw_os_error();
         if lapsed {
             lose(&self.page, &mut self.lapsed, key - self.first);

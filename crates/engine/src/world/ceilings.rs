@@ -28,7 +28,7 @@ pub fn takes() -> Nanos {
 
 /// The orders of one short run after the other: in that of rank n only n has one, the
 /// part that it has where all take part.
-pub fn orders(order: &RunOrder, ranks: usize, names: u64) -> Vec<Vec<Option<RunOrder>>> {
+pub(super) fn orders(order: &RunOrder, ranks: usize, names: u64) -> Vec<Vec<Option<RunOrder>>> {
     let mut short = order.clone();
     (short.window, short.warmup) = (WINDOW, WARMUP);
     let all = split::split(&short, ranks, names);
@@ -42,7 +42,7 @@ pub fn orders(order: &RunOrder, ranks: usize, names: u64) -> Vec<Vec<Option<RunO
 
 /// One row for each host, of the runs in which each was alone. None where half of the
 /// hosts did less than [`ENOUGH`].
-pub fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
+pub(super) fn rows(plan: &Plan, hosts: &[Host], alone: &[Part]) -> Vec<HostCeiling> {
     let points: Vec<Point> = alone.iter().map(|part| of(plan, hosts, part)).collect();
     let median = |figure: fn(&Point) -> f64| {
         let each: Vec<f64> = points.iter().map(figure).collect();

@@ -15,7 +15,7 @@ const ENOUGH_TICKS: u64 = 200;
 
 /// Each machine's data once: ranks that are the `same` know it together, and the first of
 /// them stands for all.
-pub fn once<'a, D: Copy>(
+pub(super) fn once<'a, D: Copy>(
     each: &'a [(usize, D)],
     same: impl Fn(usize, usize) -> bool + 'a,
 ) -> impl Iterator<Item = D> + 'a {
@@ -29,7 +29,7 @@ pub fn once<'a, D: Copy>(
 }
 
 /// All machines of the ranks that took part, each counted once.
-pub fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
+pub(super) fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
     let of_all = || each.iter().map(|(_, machine)| machine);
     let once: Vec<Machine> = once(each, |one, other| share(hosts, one, other)).collect();
     let sum = |figure: fn(&Machine) -> u64| once.iter().map(figure).sum::<u64>();
@@ -52,7 +52,7 @@ pub fn together(hosts: &[Host], each: &[(usize, Machine)]) -> Machine {
 
 /// Whose CPU time it was on all machines: what ranks of one machine read of it counts
 /// once, what each used adds up. None where a rank has none.
-pub fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> Option<Accounts> {
+pub(super) fn accounts_together(hosts: &[Host], each: &[(usize, Accounts)]) -> Option<Accounts> {
     let parts: Vec<(usize, &Accounts)> = each.iter().map(|(rank, own)| (*rank, own)).collect();
     let once: Vec<&Accounts> = once(&parts, |one, other| share(hosts, one, other)).collect();
     let all = || each.iter().map(|(_, accounts)| accounts);
@@ -95,7 +95,7 @@ fn between_s(machines: &[Machine]) -> Option<f64> {
 /// A host's yield as it can be judged by itself: the CPU time of the other ranks on
 /// its machine is that of the tool's own other processes, and the server's counts,
 /// which are of all hosts, are left out.
-pub fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
+pub(super) fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
     let mut data = part.of.data.clone();
     let used: Vec<(usize, Option<f64>)> = parts
         .iter()
@@ -121,7 +121,7 @@ pub fn own_view(hosts: &[Host], parts: &[Part], part: &Part) -> Yield {
 
 /// What a rank reads of its machine, where the CPU time that each rank used (None: not
 /// known) is that of the tool's own other processes to its neighbours.
-pub fn without_neighbours(
+pub(super) fn without_neighbours(
     hosts: &[Host],
     used_s: &[(usize, Option<f64>)],
     rank: usize,
@@ -143,7 +143,7 @@ pub fn without_neighbours(
 
 /// The share that generators used of the CPUs that this rank's machine allows them. When
 /// many threads share a CPU, none of them is busy for long before all are.
-pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
+pub(super) fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
     let here = || parts.iter().filter(|part| share(hosts, part.of.rank, rank));
     let generators = here()
         .filter_map(|part| part.of.data.spread.as_deref())
@@ -168,7 +168,7 @@ pub fn generators_of_cpus(hosts: &[Host], parts: &[Part], rank: usize) -> f64 {
 
 /// What the ranks of each machine with generators know together of their CPUs and the
 /// server's. The server is here if one rank has found its process, or has its address.
-pub fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
+pub(super) fn sides(hosts: &[Host], parts: &[Part]) -> Vec<Sides> {
     let known = |part: &Part| {
         let spread = part.of.data.spread.as_deref()?;
         spread.sides.first().cloned()
@@ -208,13 +208,13 @@ fn join(all: &mut Sides, one: Sides) {
 }
 
 /// Whether two ranks are of one machine.
-pub fn share(hosts: &[Host], one: usize, other: usize) -> bool {
+pub(super) fn share(hosts: &[Host], one: usize, other: usize) -> bool {
     let id = |rank: usize| hosts.get(rank).map(|host| host.boot_id.as_str());
     one == other || id(one) == id(other) && id(one).is_some_and(|id| !id.is_empty())
 }
 
 /// Whether they are of one host too: its network is theirs.
-pub fn share_network(hosts: &[Host], one: usize, other: usize) -> bool {
+pub(super) fn share_network(hosts: &[Host], one: usize, other: usize) -> bool {
     let name = |rank: usize| hosts.get(rank).map(|host| host.name.as_str());
     share(hosts, one, other) && name(one) == name(other)
 }

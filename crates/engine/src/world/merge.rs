@@ -19,7 +19,7 @@ const EXAMPLES: usize = 5;
 
 /// What all of them did. The window is the longest one: each host measures its own,
 /// by its own clock.
-pub fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
+pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
     let all = || parts.iter().map(|part| &part.of.data);
     let most = |figure: fn(&Yield) -> u64| all().map(figure).max().unwrap_or(0);
     let sum = |figure: fn(&Yield) -> u64| all().map(figure).sum::<u64>();
@@ -169,7 +169,7 @@ fn figures(whole: &RunOrder, parts: &[Part]) -> BTreeMap<String, Merged> {
 }
 
 /// Bucket by bucket.
-pub fn merged<'a>(parts: impl Iterator<Item = &'a Merged>) -> Merged {
+pub(super) fn merged<'a>(parts: impl Iterator<Item = &'a Merged>) -> Merged {
     let mut counts = BTreeMap::new();
     let mut sum: Option<Merged> = None;
     for part in parts.filter(|part| !part.buckets.0.is_empty()) {
@@ -190,7 +190,7 @@ pub fn merged<'a>(parts: impl Iterator<Item = &'a Merged>) -> Merged {
 }
 
 /// Sums by name.
-pub fn counted<'a>(
+pub(super) fn counted<'a>(
     parts: impl Iterator<Item = &'a BTreeMap<String, u64>>,
 ) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
@@ -263,7 +263,7 @@ fn spread(hosts: &[Host], parts: &[Part]) -> Option<Box<SpreadYield>> {
 }
 
 /// Those of one host, who share their CPUs with those of the same machine.
-pub fn generators(hosts: &[Host], parts: &[Part], part: &Part) -> Vec<GeneratorYield> {
+pub(super) fn generators(hosts: &[Host], parts: &[Part], part: &Part) -> Vec<GeneratorYield> {
     let of_cpus = machines::generators_of_cpus(hosts, parts, part.of.rank);
     let spread = part.of.data.spread.as_deref();
     let each = spread.map_or(&[][..], |spread| &spread.generators).iter();

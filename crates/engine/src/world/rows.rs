@@ -28,7 +28,7 @@ pub fn rows(
 }
 
 /// The row of a host whose record, by itself, would be `own`.
-pub fn row<D>(
+pub(super) fn row<D>(
     experiment: &Experiment,
     whole: &Point,
     own: &Point,

@@ -10,7 +10,7 @@ use jostle_stats::rng::Rng;
 
 /// What each rank does; those with None sleep. `names` is what the names of locks
 /// are made of.
-pub fn split(order: &RunOrder, ranks: usize, names: u64) -> Vec<Option<RunOrder>> {
+pub(crate) fn split(order: &RunOrder, ranks: usize, names: u64) -> Vec<Option<RunOrder>> {
     let hosts = taking_part(order, ranks);
     (0..ranks)
         .map(|rank| (rank < hosts).then(|| part(order, rank, hosts, names)))
@@ -19,7 +19,7 @@ pub fn split(order: &RunOrder, ranks: usize, names: u64) -> Vec<Option<RunOrder>
 
 /// How many hosts take part: as many as are asked for as generators, else all that
 /// there is a worker for and, at a rate, a request a second.
-pub fn taking_part(order: &RunOrder, ranks: usize) -> usize {
+pub(crate) fn taking_part(order: &RunOrder, ranks: usize) -> usize {
     let most = match &order.workload {
         WorkloadOrder::Spread(spread) => spread.generators,
         WorkloadOrder::Rate(rate) => order.workers.min(rate.open_loop.per_s as usize),
@@ -32,7 +32,7 @@ pub fn taking_part(order: &RunOrder, ranks: usize) -> usize {
 }
 
 /// The order of all of them together, as whoever reads the merged yield needs it.
-pub fn whole(order: &RunOrder, ranks: usize, names: u64) -> RunOrder {
+pub(crate) fn whole(order: &RunOrder, ranks: usize, names: u64) -> RunOrder {
     RunOrder {
         share: Some(Share {
             nth: 0,
@@ -87,7 +87,7 @@ fn workload(workload: &WorkloadOrder, nth: usize, hosts: usize) -> WorkloadOrder
 }
 
 /// The part of host `nth`, where the first ones get the remainder.
-pub fn dealt(total: u64, hosts: usize, nth: usize) -> u64 {
+pub(crate) fn dealt(total: u64, hosts: usize, nth: usize) -> u64 {
     let (hosts, nth) = (hosts as u64, nth as u64);
     total / hosts + u64::from(nth < total % hosts)
 }

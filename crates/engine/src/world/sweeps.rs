@@ -56,7 +56,7 @@ impl Step {
 
 /// How many hosts take part: those that there is a connection for at the least of the
 /// listed numbers and, at a rate, one a second.
-pub fn taking_part(open: &[u64], rate: Option<u64>, ranks: usize) -> usize {
+pub(crate) fn taking_part(open: &[u64], rate: Option<u64>, ranks: usize) -> usize {
     let least = open.iter().copied().min().unwrap_or(1);
     let most = least.min(rate.unwrap_or(u64::MAX));
     ranks
@@ -66,7 +66,7 @@ pub fn taking_part(open: &[u64], rate: Option<u64>, ranks: usize) -> usize {
 
 /// What each rank does. Numbers of connections and their rate are totals; what
 /// listens beside them, and addresses, are each host's own.
-pub fn split(order: &SweepOrder, ranks: usize) -> Vec<Option<SweepOrder>> {
+pub(crate) fn split(order: &SweepOrder, ranks: usize) -> Vec<Option<SweepOrder>> {
     let hosts = taking_part(&order.open, order.rate, ranks);
     let part = |nth: usize| SweepOrder {
         open: order.open.iter().map(|n| dealt(*n, hosts, nth)).collect(),
@@ -184,7 +184,7 @@ fn caches<'a>(each: impl Iterator<Item = &'a BTreeMap<String, i64>>) -> BTreeMap
 }
 
 /// How all hosts closed what they had opened.
-pub fn closed(hosts: &[Host], order: &SweepOrder, did: &[HostDid<Closed>]) -> Closed {
+pub(crate) fn closed(hosts: &[Host], order: &SweepOrder, did: &[HostDid<Closed>]) -> Closed {
     let waiting: Vec<(usize, u64)> = did
         .iter()
         .filter_map(|did| Some((did.rank, did.data.time_wait_left?)))
@@ -234,7 +234,7 @@ pub fn rows(
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::hosts::Offset;
     use crate::order::Demand;
@@ -244,7 +244,7 @@ pub mod tests {
     use jostle_model::record::Buckets;
 
     /// To open so many connections.
-    pub fn order(open: &[u64]) -> SweepOrder {
+    pub(crate) fn order(open: &[u64]) -> SweepOrder {
         SweepOrder {
             target: "tcp://server:80".to_owned(),
             open: open.to_vec(),

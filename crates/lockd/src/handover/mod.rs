@@ -27,9 +27,9 @@ pub use check::prove;
 pub use state::StateError;
 
 /// The flag of a program that is to say whether it could go on from a state.
-pub const CHECK_FLAG: &str = "--check-state";
+pub(crate) const CHECK_FLAG: &str = "--check-state";
 /// The flag of a program that is to go on.
-pub const TAKE_OVER_FLAG: &str = "--take-over";
+pub(crate) const TAKE_OVER_FLAG: &str = "--take-over";
 
 /// Variables that are for this process's first program alone.
 const NOT_INHERITED: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];

@@ -25,7 +25,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Whether reading ahead pays.
     #[inline]
     #[must_use]
-    pub fn outgrows_caches(&self) -> bool {
+    pub(crate) fn outgrows_caches(&self) -> bool {
         self.locks.live() >= MANY
     }
 

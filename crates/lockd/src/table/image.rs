@@ -295,7 +295,7 @@ impl TableImage {
 
     /// The numbers of those who wait.
     #[must_use]
-    pub fn waiting_clients(&self) -> HashSet<u64> {
+    pub(crate) fn waiting_clients(&self) -> HashSet<u64> {
         let waiters = self.locks.iter().flat_map(|lock| &lock.waiting);
         waiters.map(|waiter| waiter.client).collect()
     }

@@ -254,7 +254,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Tokens that can be given out before [`Event::Tokens`] is needed.
     #[inline]
     #[must_use]
-    pub fn tokens_left(&self) -> u64 {
+    pub(crate) fn tokens_left(&self) -> u64 {
         self.tokens_end - self.next_token
     }
 

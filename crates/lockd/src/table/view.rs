@@ -162,7 +162,7 @@ impl<const FAULT: u8> Table<FAULT> {
     ///
     /// # Errors
     /// [`BadCursor`].
-    pub fn walk_holds(
+    pub(crate) fn walk_holds(
         &self,
         cursor: u64,
         mut budget: u64,
@@ -225,7 +225,7 @@ impl<const FAULT: u8> Table<FAULT> {
     ///
     /// # Errors
     /// [`BadCursor`].
-    pub fn walk_waiters(
+    pub(crate) fn walk_waiters(
         &self,
         name: &[u8],
         cursor: u64,
@@ -260,7 +260,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// Names that are held, or reserved for one who wants several.
     #[must_use]
-    pub fn names_held(&self) -> u64 {
+    pub(crate) fn names_held(&self) -> u64 {
         u64::from(self.locks.live())
     }
 
@@ -297,7 +297,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Whether a client owns a lock without a lease: whether its end would
     /// release something.
     #[must_use]
-    pub fn owns_any(&self, client: ClientId) -> bool {
+    pub(crate) fn owns_any(&self, client: ClientId) -> bool {
         use super::entries::{Kind, Ref};
         let head = Ref::new(Kind::Client, client.slot() as u32);
         self.clients[client.slot()].owned.next != head

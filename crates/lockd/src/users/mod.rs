@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use crate::glob::glob;
 
 /// The user of those who name none.
-pub const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// Bounds of what one user has at the same time; `None`: no bound of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl User {
 
     /// Whether it may do everything, so that nothing needs to be asked.
     #[must_use]
-    pub fn is_all_powerful(&self) -> bool {
+    pub(crate) fn is_all_powerful(&self) -> bool {
         self.on && self.lock && self.admin && self.sees_all()
     }
 
@@ -87,7 +87,7 @@ impl User {
 
     /// Whether it may use a lock of this name.
     #[must_use]
-    pub fn may_use(&self, name: &[u8]) -> bool {
+    pub(crate) fn may_use(&self, name: &[u8]) -> bool {
         self.patterns.iter().any(|pattern| glob(pattern, name))
     }
 
@@ -121,7 +121,7 @@ impl Users {
     ///
     /// # Errors
     /// The line that cannot be read, and why.
-    pub fn from_text(text: &str, password: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn from_text(text: &str, password: Option<&str>) -> Result<Self, String> {
         let mut list = parse::users(text)?;
         if !list.iter().any(|user| user.name == DEFAULT) {
             let mut user = User::all_powerful(password);
@@ -154,7 +154,7 @@ impl Users {
 
     /// Whether nobody can do anything without a password or certificate.
     #[must_use]
-    pub fn all_need_passwords(&self) -> bool {
+    pub(crate) fn all_need_passwords(&self) -> bool {
         !self.0.iter().any(|user| user.on && user.nopass)
     }
 

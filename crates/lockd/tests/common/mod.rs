@@ -13,7 +13,7 @@ use jostle_resp::Value;
 use jostle_resp::value::ValueLimits;
 
 /// A running `jostled`; killed when dropped.
-pub struct Daemon {
+pub(crate) struct Daemon {
     pub child: Child,
     pub port: u16,
     pub log: Vec<String>,
@@ -22,19 +22,19 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts it without a data directory on a free port, with more flags.
-    pub fn start(flags: &[&str]) -> Self {
+    pub(crate) fn start(flags: &[&str]) -> Self {
         let mut all = vec!["--data", "none", "--listen", "127.0.0.1:0"];
         all.extend(flags);
         Self::start_exactly(&all)
     }
 
     /// Starts it with these flags alone.
-    pub fn start_exactly(flags: &[&str]) -> Self {
+    pub(crate) fn start_exactly(flags: &[&str]) -> Self {
         Self::from_command(Command::new(env!("CARGO_BIN_EXE_jostled")).args(flags))
     }
 
     /// Starts what a command starts, and waits until it is ready.
-    pub fn from_command(command: &mut Command) -> Self {
+    pub(crate) fn from_command(command: &mut Command) -> Self {
         let mut child = command
             .env_remove("JOSTLED_PASSWORD")
             .stderr(Stdio::piped())
@@ -65,34 +65,34 @@ impl Daemon {
     }
 
     /// The port that a line of the log names.
-    pub fn port_of(&self, what: &str) -> u16 {
+    pub(crate) fn port_of(&self, what: &str) -> u16 {
         self.log
             .iter()
             .find_map(|line| port_in(line, what))
             .unwrap()
     }
 
-    pub fn client(&self) -> Client<TcpStream> {
+    pub(crate) fn client(&self) -> Client<TcpStream> {
         Client::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
     }
 
     /// A figure of INFO.
-    pub fn info(&self, name: &str) -> u64 {
+    pub(crate) fn info(&self, name: &str) -> u64 {
         self.client().info(name)
     }
 
     /// Waits until a figure of INFO is what it should be.
-    pub fn await_info(&self, name: &str, value: u64) {
+    pub(crate) fn await_info(&self, name: &str, value: u64) {
         let mut client = self.client();
         eventually(name, || client.info(name) == value);
     }
 
     /// The same, asked by a client that may.
-    pub fn await_info_as(&self, client: &mut Client<TcpStream>, name: &str, value: u64) {
+    pub(crate) fn await_info_as(&self, client: &mut Client<TcpStream>, name: &str, value: u64) {
         eventually(name, || client.info(name) == value);
     }
 
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -104,7 +104,7 @@ impl Daemon {
     }
 
     /// Lets nobody read its log any more.
-    pub fn close_log(&mut self) {
+    pub(crate) fn close_log(&mut self) {
         let nothing = Command::new("true").stderr(Stdio::piped()).spawn();
         let mut nothing = nothing.unwrap();
         self.stderr = BufReader::new(nothing.stderr.take().unwrap());
@@ -112,7 +112,7 @@ impl Daemon {
     }
 
     /// Waits for its end; its exit code and the rest of its log.
-    pub fn finish(mut self) -> (Option<i32>, String) {
+    pub(crate) fn finish(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
@@ -140,7 +140,7 @@ fn port_in(line: &str, what: &str) -> Option<u16> {
 
 /// Waits for something that must come true soon.
 #[track_caller]
-pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !test() {
         assert!(Instant::now() < end, "not within 20 s: {what}");
@@ -149,26 +149,26 @@ pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
 }
 
 /// A client that sends words and reads replies.
-pub struct Client<S> {
+pub(crate) struct Client<S> {
     pub stream: S,
     buffer: Vec<u8>,
 }
 
 impl Client<TcpStream> {
-    pub fn set_timeout(&self, timeout: Duration) {
+    pub(crate) fn set_timeout(&self, timeout: Duration) {
         self.stream.set_read_timeout(Some(timeout)).unwrap();
     }
 }
 
 impl<S: Read + Write> Client<S> {
-    pub fn new(stream: S) -> Self {
+    pub(crate) fn new(stream: S) -> Self {
         Self {
             stream,
             buffer: Vec::new(),
         }
     }
 
-    pub fn send(&mut self, line: &str) {
+    pub(crate) fn send(&mut self, line: &str) {
         let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         let mut bytes = Vec::new();
         jostle_resp::request::encode(&mut bytes, &args);
@@ -176,7 +176,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// The next reply; an error if the connection ends first.
-    pub fn try_read(&mut self) -> std::io::Result<Value> {
+    pub(crate) fn try_read(&mut self) -> std::io::Result<Value> {
         loop {
             let found = Value::decode(&self.buffer, ValueLimits::default());
             if let Some((value, used)) = found.unwrap() {
@@ -192,26 +192,26 @@ impl<S: Read + Write> Client<S> {
     }
 
     #[track_caller]
-    pub fn read(&mut self) -> Value {
+    pub(crate) fn read(&mut self) -> Value {
         self.try_read().unwrap()
     }
 
     #[track_caller]
-    pub fn ask(&mut self, line: &str) -> Value {
+    pub(crate) fn ask(&mut self, line: &str) -> Value {
         self.send(line);
         self.read()
     }
 
     /// The reply in a short form: `1`, `nil`, `OK`, and of errors the first word.
     #[track_caller]
-    pub fn say(&mut self, line: &str) -> String {
+    pub(crate) fn say(&mut self, line: &str) -> String {
         let reply = self.ask(line);
         short(&reply)
     }
 
     /// A lock's token.
     #[track_caller]
-    pub fn token(&mut self, line: &str) -> u64 {
+    pub(crate) fn token(&mut self, line: &str) -> u64 {
         let reply = self.ask(line);
         reply
             .as_integer()
@@ -219,7 +219,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     #[track_caller]
-    pub fn info(&mut self, name: &str) -> u64 {
+    pub(crate) fn info(&mut self, name: &str) -> u64 {
         let reply = self.ask("INFO");
         let text = reply.as_text().unwrap();
         let line = text
@@ -231,7 +231,7 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-pub fn short(value: &Value) -> String {
+pub(crate) fn short(value: &Value) -> String {
     match value {
         Value::Integer(number) => number.to_string(),
         Value::Nil => "nil".into(),
@@ -243,7 +243,7 @@ pub fn short(value: &Value) -> String {
 }
 
 /// A tool that the test runs; says what to do if it is not there.
-pub fn tool(name: &str) -> Command {
+pub(crate) fn tool(name: &str) -> Command {
     let found = std::env::var_os("PATH").is_some_and(|path| {
         std::env::split_paths(&path).any(|directory| directory.join(name).exists())
     });
@@ -255,7 +255,7 @@ pub fn tool(name: &str) -> Command {
 }
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()
@@ -264,7 +264,7 @@ pub fn root() -> PathBuf {
 
 /// Runs a command to its end; what it printed. Fails the test if it failed.
 #[track_caller]
-pub fn output(command: &mut Command) -> String {
+pub(crate) fn output(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);

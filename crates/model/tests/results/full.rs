@@ -17,7 +17,7 @@ fn map<V>(key: &str, value: V) -> BTreeMap<String, V> {
 }
 
 /// One of each kind.
-pub fn records() -> [Value; 8] {
+pub(crate) fn records() -> [Value; 8] {
     let end = End {
         exit: 0,
         error: Some("interrupted".to_owned()),

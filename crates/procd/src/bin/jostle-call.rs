@@ -5,7 +5,11 @@
 #![no_main]
 #![no_builtins]
 
-#[allow(dead_code, reason = "compiled in as it is; the library uses all of it")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled in as it is; the library uses all of it"
+)]
 #[path = "../call.rs"]
 mod call;
 

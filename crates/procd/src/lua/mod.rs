@@ -7,7 +7,7 @@
 //! What procedures see is in `prelude.lua`.
 
 mod host;
-pub mod pattern;
+pub(crate) mod pattern;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub struct Limits {
 
 /// A procedure that compiles.
 #[derive(Debug)]
-pub struct Code {
+pub(crate) struct Code {
     bytecode: Vec<u8>,
     name: String,
 }
@@ -48,7 +48,7 @@ impl Code {
     ///
     /// # Errors
     /// The interpreter's message, with the line.
-    pub fn compile(name: &str, source: &[u8]) -> Result<Code, String> {
+    pub(crate) fn compile(name: &str, source: &[u8]) -> Result<Code, String> {
         let lua = Lua::new_with(StdLib::NONE, LuaOptions::default()).map_err(|e| message(&e))?;
         let chunk = lua.load(source).set_name(format!("={name}"));
         // Only text: a binary chunk can do anything to the interpreter.
@@ -63,7 +63,7 @@ impl Code {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With an exit code, having printed this.
     Exit(u8, Vec<u8>),
     /// With an error.
@@ -108,7 +108,7 @@ impl Call {
 }
 
 /// An interpreter with one procedure in it.
-pub struct State {
+pub(crate) struct State {
     lua: Lua,
     chunk: Function,
     /// Makes the environment of a call.
@@ -129,7 +129,7 @@ impl State {
     ///
     /// # Errors
     /// If the memory limit is too small for the library and the procedure.
-    pub fn new(
+    pub(crate) fn new(
         code: &Code,
         limits: Limits,
         spool: Option<Arc<Spool>>,
@@ -175,7 +175,7 @@ impl State {
 
     /// Runs the procedure once. Whether the state may be used again is the
     /// second half of the answer.
-    pub fn call(&self, args: &Args, body: &[u8]) -> (Outcome, bool) {
+    pub(crate) fn call(&self, args: &Args, body: &[u8]) -> (Outcome, bool) {
         let call = &*self.call;
         call.deadline.set(Instant::now() + call.limits.time);
         call.stage.set(Stage::Running);

@@ -14,7 +14,7 @@ const STEPS: u32 = 4096;
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatternError {
+pub(crate) enum PatternError {
     /// The pattern makes no sense; why.
     Malformed(&'static str),
     /// The caller said stop.
@@ -23,7 +23,7 @@ pub enum PatternError {
 
 /// What one pair of parentheses caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capture {
+pub(crate) enum Capture {
     /// A part of the subject.
     Part {
         /// Its first byte.
@@ -39,7 +39,7 @@ pub enum Capture {
 
 /// A match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Match {
+pub(crate) struct Match {
     /// Its first byte.
     pub start: usize,
     /// The byte behind its last.
@@ -49,7 +49,7 @@ pub struct Match {
 }
 
 /// A subject and a pattern.
-pub struct Matcher<'a> {
+pub(crate) struct Matcher<'a> {
     subject: &'a [u8],
     pattern: &'a [u8],
     go_on: &'a dyn Fn() -> bool,
@@ -66,7 +66,11 @@ fn malformed<T>(why: &'static str) -> Result<T, PatternError> {
 
 impl<'a> Matcher<'a> {
     /// `go_on` is asked now and then; its `false` ends the search.
-    pub fn new(subject: &'a [u8], pattern: &'a [u8], go_on: &'a dyn Fn() -> bool) -> Matcher<'a> {
+    pub(crate) fn new(
+        subject: &'a [u8],
+        pattern: &'a [u8],
+        go_on: &'a dyn Fn() -> bool,
+    ) -> Matcher<'a> {
         Matcher {
             subject,
             pattern,
@@ -83,7 +87,7 @@ impl<'a> Matcher<'a> {
     ///
     /// # Errors
     /// [`PatternError`].
-    pub fn search(
+    pub(crate) fn search(
         &mut self,
         from: usize,
         caret: bool,

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A running `procd` with its folders; killed when dropped.
-pub struct Engine {
+pub(crate) struct Engine {
     pub child: Child,
     pub port: u16,
     pub home: tempfile::TempDir,
@@ -19,7 +19,7 @@ pub struct Engine {
 }
 
 /// What procedures and spool an engine starts with.
-pub const PROCEDURES: &[(&str, &str)] = &[
+pub(crate) const PROCEDURES: &[(&str, &str)] = &[
     ("accept", "return 0"),
     ("code", "return tonumber(args[1])"),
     ("echo", "print(args[1], args.name, body)"),
@@ -33,7 +33,7 @@ pub const PROCEDURES: &[(&str, &str)] = &[
 impl Engine {
     /// Starts one on a free port with [`PROCEDURES`] and a spool file `m` of
     /// 1000 bytes, and more flags.
-    pub fn start(flags: &[&str]) -> Engine {
+    pub(crate) fn start(flags: &[&str]) -> Engine {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("procedures")).unwrap();
         std::fs::create_dir(home.path().join("spool")).unwrap();
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// Starts one in a home that exists.
-    pub fn start_in(home: tempfile::TempDir, listen: &str, flags: &[&str]) -> Engine {
+    pub(crate) fn start_in(home: tempfile::TempDir, listen: &str, flags: &[&str]) -> Engine {
         // The default name is there once, and other tests run at the same time.
         let no_unix = ["--unix", "none"];
         let unix = if flags.contains(&"--unix") {
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// Waits for a line of the log that contains this.
-    pub fn await_log(&self, what: &str) -> String {
+    pub(crate) fn await_log(&self, what: &str) -> String {
         loop {
             let line = self.next_line();
             if line.contains(what) {
@@ -106,44 +106,44 @@ impl Engine {
         }
     }
 
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
     }
 
     /// Asks on a connection of its own.
     #[track_caller]
-    pub fn get(&self, target: &str) -> Reply {
+    pub(crate) fn get(&self, target: &str) -> Reply {
         self.client().get(target)
     }
 
-    pub fn url(&self, target: &str) -> String {
+    pub(crate) fn url(&self, target: &str) -> String {
         format!("http://127.0.0.1:{}{target}", self.port)
     }
 
-    pub fn stats(&self) -> serde_json::Value {
+    pub(crate) fn stats(&self) -> serde_json::Value {
         serde_json::from_str(&self.get("/stats").body).unwrap()
     }
 
     /// A procedure's part of the statistics.
-    pub fn stats_of(&self, name: &str) -> serde_json::Value {
+    pub(crate) fn stats_of(&self, name: &str) -> serde_json::Value {
         self.stats()["procedures"][name].clone()
     }
 
     /// Puts a procedure in place as one should: by rename.
-    pub fn install(&self, name: &str, text: &str) {
+    pub(crate) fn install(&self, name: &str, text: &str) {
         let folder = self.home.path().join("procedures");
         std::fs::write(folder.join("beside"), text).unwrap();
         std::fs::rename(folder.join("beside"), folder.join(format!("{name}.lua"))).unwrap();
     }
 
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         let kill = Command::new("kill").args([signal, &pid]).status();
         assert!(kill.unwrap().success());
     }
 
     /// Runs `jostle-call` against this engine.
-    pub fn call(&self, arguments: &[&str]) -> Called {
+    pub(crate) fn call(&self, arguments: &[&str]) -> Called {
         let address = format!("127.0.0.1:{}", self.port);
         jostle_call(arguments, &[("JOSTLE_CALL_ADDRESS", &address)])
     }
@@ -157,9 +157,9 @@ impl Drop for Engine {
 }
 
 /// What a run of `jostle-call` came to: exit code, output, messages.
-pub type Called = (Option<i32>, String, String);
+pub(crate) type Called = (Option<i32>, String, String);
 
-pub fn jostle_call(arguments: &[&str], environment: &[(&str, &str)]) -> Called {
+pub(crate) fn jostle_call(arguments: &[&str], environment: &[(&str, &str)]) -> Called {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jostle-call"));
     command.args(arguments).env_clear();
     command.envs(environment.iter().copied());
@@ -174,7 +174,7 @@ pub fn jostle_call(arguments: &[&str], environment: &[(&str, &str)]) -> Called {
 
 /// A reply, read to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub exit_code: Option<u8>,
     pub head: String,
@@ -182,13 +182,13 @@ pub struct Reply {
 }
 
 /// A client that sends bytes and reads replies.
-pub struct Client {
+pub(crate) struct Client {
     pub stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    pub fn new(stream: TcpStream) -> Client {
+    pub(crate) fn new(stream: TcpStream) -> Client {
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -198,23 +198,23 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, text: &str) {
+    pub(crate) fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
-    pub fn ask(&mut self, target: &str) {
+    pub(crate) fn ask(&mut self, target: &str) {
         self.send(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
     }
 
     #[track_caller]
-    pub fn get(&mut self, target: &str) -> Reply {
+    pub(crate) fn get(&mut self, target: &str) -> Reply {
         self.ask(target);
         self.read().expect("the connection ended")
     }
 
     /// The next reply; `None` if the connection ends first.
     #[track_caller]
-    pub fn read(&mut self) -> Option<Reply> {
+    pub(crate) fn read(&mut self) -> Option<Reply> {
         loop {
             if let Some(reply) = self.take() {
                 return Some(reply);
@@ -255,7 +255,7 @@ impl Client {
 
 /// Waits for something that must come true soon.
 #[track_caller]
-pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut test: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !test() {
         assert!(Instant::now() < end, "not within 20 s: {what}");
@@ -264,7 +264,7 @@ pub fn eventually(what: &str, mut test: impl FnMut() -> bool) {
 }
 
 /// Runs curl; exit code and output.
-pub fn curl(arguments: &[&str]) -> (Option<i32>, String) {
+pub(crate) fn curl(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new("curl")
         .args(["--silent", "--max-time", "20"])
         .args(arguments)
@@ -275,6 +275,6 @@ pub fn curl(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

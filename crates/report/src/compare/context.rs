@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// `old.jsonl (2026-11-21T00:00:00Z, jostle 0.1.0)`.
-pub fn name(file: &str, sets: &[ResultSet], target: Option<&str>) -> String {
+pub(super) fn name(file: &str, sets: &[ResultSet], target: Option<&str>) -> String {
     let made = sets.first().map_or(String::new(), |set| {
         let experiment = &set.experiment;
         format!(
@@ -21,7 +21,7 @@ pub fn name(file: &str, sets: &[ResultSet], target: Option<&str>) -> String {
 }
 
 /// One sentence for each difference of environment and plan.
-pub fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
+pub(super) fn differences(base: &ResultSet, new: &ResultSet) -> Vec<String> {
     let environments = [base, new].map(|set| fields(&set.experiment.environment));
     let plans = [base, new].map(|set| &set.experiment.plan);
     let plans = plans.map(|plan| serde_json::to_value(plan).unwrap_or_default());

@@ -43,7 +43,7 @@ enum Line<'a> {
 }
 
 /// A head, a line for each figure, and the exit code.
-pub fn render(comparison: &Comparison) -> String {
+pub(super) fn render(comparison: &Comparison) -> String {
     let head = Line::Comparison {
         base: &comparison.base,
         new: &comparison.new,

@@ -5,7 +5,7 @@ use jostle_model::time::{Busy, Nanos};
 
 /// Nine runs of flock and sysv without hold, each with an anchor; a throughput
 /// of `rate` on a machine whose every act takes `slow` times as long.
-pub fn set(rate: f64, slow: f64) -> ResultSet {
+pub(crate) fn set(rate: f64, slow: f64) -> ResultSet {
     let mut experiment = made::experiment();
     experiment.plan.hold = Some(Busy::Sleep(Nanos::ZERO));
     experiment.plan.idle = Some(Busy::Sleep(Nanos::ZERO));

@@ -9,7 +9,7 @@ use jostle_stats::comparison::{Compared, Said};
 const WIDTH: usize = 80;
 
 /// For a terminal.
-pub fn text(comparison: &Comparison) -> String {
+pub(super) fn text(comparison: &Comparison) -> String {
     let mut text = wrap("", &format!("BASE {}", comparison.base), WIDTH);
     text += &wrap("", &format!("NEW  {}", comparison.new), WIDTH);
     for line in &comparison.context {
@@ -27,7 +27,7 @@ pub fn text(comparison: &Comparison) -> String {
 }
 
 /// For a page or an issue.
-pub fn markdown(comparison: &Comparison) -> String {
+pub(super) fn markdown(comparison: &Comparison) -> String {
     let mut text = format!("BASE {}\nNEW {}\n\n", comparison.base, comparison.new);
     let item = |text: &String| format!("- {text}\n");
     let context = comparison.context.iter().map(|c| format!("differs in {c}"));
@@ -52,7 +52,7 @@ pub fn markdown(comparison: &Comparison) -> String {
 }
 
 /// `10 workers`, `2 workers, 1000 operations`.
-pub fn place(at: At) -> String {
+pub(crate) fn place(at: At) -> String {
     let parts = [
         ("worker", at.workers),
         ("operation", at.operations),
@@ -89,7 +89,7 @@ fn machine(row: &Compared) -> String {
 }
 
 /// A row for each figure, and the notes that findings refer to as `[1]`.
-pub fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
+pub(crate) fn table(comparison: &Comparison) -> (Grid, Vec<String>) {
     let mut columns = vec![
         Heading::left("plan"),
         Heading::left("target"),
@@ -160,7 +160,7 @@ fn cells(row: &Compared, notes: &mut Vec<String>) -> Vec<String> {
 }
 
 /// How many figures got worse or better, stayed the same or are undecided.
-pub fn closing(comparison: &Comparison) -> String {
+pub(crate) fn closing(comparison: &Comparison) -> String {
     let count = |said: Said| {
         comparison
             .rows

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// How a figure of single runs becomes one of their point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub(super) enum Over {
     /// The median, with the ends of its interval in columns of their own.
     Interval,
     /// The median alone.
@@ -27,7 +27,7 @@ pub enum Over {
 type Find = Box<dyn Fn(&Point) -> Option<f64>>;
 
 /// One figure of a run.
-pub struct Figure {
+pub(super) struct Figure {
     /// Without its unit: `wait_p99`.
     pub stem: String,
     /// As it ends the name: `ns`, `per_s`; empty for counts, shares and indices that
@@ -62,21 +62,21 @@ impl Figure {
     }
 
     /// `wait_p99_ns`; of an end of its interval `wait_p99_low_ns`.
-    pub fn name(&self, end: &str) -> String {
+    pub(super) fn name(&self, end: &str) -> String {
         let parts = [self.stem.as_str(), end, self.unit];
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         parts.collect::<Vec<_>>().join("_")
     }
 
     /// The figure of one run.
-    pub fn of(&self, run: &Point) -> Option<f64> {
+    pub(super) fn of(&self, run: &Point) -> Option<f64> {
         (self.of)(run).filter(|value| value.is_finite())
     }
 }
 
 /// All that any run of these results may have; phases, answers and errors have the names
 /// that the runs give them.
-pub fn figures(sets: &[ResultSet]) -> Vec<Figure> {
+pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
     let runs: Vec<&Point> = sets.iter().flat_map(|set| &set.points).collect();
     let mut all = rates();
     all.extend(waits(&runs));

@@ -6,7 +6,7 @@ use jostle_model::hosts::HostPart;
 type Figure = (&'static str, &'static str, fn(&HostPart) -> Option<f64>);
 
 /// A figure of a host that is INVALID is printed only where it is evidence.
-pub static EVIDENCE: &[Figure] = &[
+pub(super) static EVIDENCE: &[Figure] = &[
     ("clock_ahead_ns", "ns", |part| {
         Some(part.clock_ahead_ns as f64)
     }),
@@ -26,7 +26,7 @@ pub static EVIDENCE: &[Figure] = &[
 ];
 
 /// The others.
-pub static FIGURES: &[Figure] = &[
+pub(super) static FIGURES: &[Figure] = &[
     ("throughput_per_s", "per_s", |part| {
         Some(part.throughput_per_s)
     }),
@@ -39,7 +39,7 @@ pub static FIGURES: &[Figure] = &[
 ];
 
 /// Percentiles of the host's own latency; its name follows [`HostPart::latency_of`].
-pub fn latency(part: &HostPart) -> Vec<(String, f64)> {
+pub(super) fn latency(part: &HostPart) -> Vec<(String, f64)> {
     let Some(latency) = &part.latency_ns else {
         return Vec::new();
     };

@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 /// The cells so far. Columns stand in the order in which they were first named.
 #[derive(Debug, Default)]
-pub struct Sheet {
+pub(super) struct Sheet {
     names: Vec<String>,
     places: HashMap<String, usize>,
     /// Whether any row has something there.
@@ -17,7 +17,7 @@ pub struct Sheet {
 
 impl Sheet {
     /// Without rows; these columns stand in any case.
-    pub fn new<const N: usize>(always: [&'static str; N]) -> Sheet {
+    pub(super) fn new<const N: usize>(always: [&'static str; N]) -> Sheet {
         Sheet {
             always: always.to_vec(),
             ..Sheet::default()
@@ -25,12 +25,12 @@ impl Sheet {
     }
 
     /// Begins a row, to which cells are added.
-    pub fn row(&mut self) {
+    pub(super) fn row(&mut self) {
         self.rows.push(Vec::new());
     }
 
     /// A cell of the last row; an empty one holds nothing.
-    pub fn add(&mut self, name: &str, cell: String) {
+    pub(super) fn add(&mut self, name: &str, cell: String) {
         let place = match self.places.get(name) {
             Some(place) => *place,
             None => {
@@ -50,14 +50,14 @@ impl Sheet {
     }
 
     /// Several cells of the last row.
-    pub fn add_all(&mut self, cells: &[(&'static str, String)]) {
+    pub(super) fn add_all(&mut self, cells: &[(&'static str, String)]) {
         for (name, cell) in cells {
             self.add(name, cell.clone());
         }
     }
 
     /// Header and rows.
-    pub fn text(mut self) -> String {
+    pub(super) fn text(mut self) -> String {
         for name in std::mem::take(&mut self.always) {
             match self.places.get(name) {
                 Some(place) => self.held[*place] = true,
@@ -99,12 +99,12 @@ fn harmless(cell: &str) -> Cow<'_, str> {
 }
 
 /// The value, or nothing.
-pub fn or_empty<T: Display>(value: Option<T>) -> String {
+pub(super) fn or_empty<T: Display>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
 /// A figure with all its digits.
-pub fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     value.to_string()
 }
 

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All of it, for all experiments side by side.
-pub fn about(sets: &[ResultSet]) -> Markup {
+pub(super) fn about(sets: &[ResultSet]) -> Markup {
     let all: Vec<&ResultSet> = sets.iter().collect();
     let names = columns(&all);
     let differences = differences(&all);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything of one workload.
 #[derive(Debug)]
-pub struct Chapter<'a> {
+pub(super) struct Chapter<'a> {
     /// The verb.
     pub workload: Workload,
     /// Which of the sets belong to it.
@@ -29,7 +29,7 @@ pub struct Chapter<'a> {
 
 /// What one line of a figure shows.
 #[derive(Debug)]
-pub struct Series<'a> {
+pub(super) struct Series<'a> {
     /// Position in the chapter.
     pub index: usize,
     /// Which of the chapter's experiments it belongs to.
@@ -53,7 +53,7 @@ pub struct Series<'a> {
 
 /// One point of a series.
 #[derive(Debug)]
-pub struct Spot<'a> {
+pub(super) struct Spot<'a> {
     /// The swept value.
     pub x: f64,
     /// All that is known of it.
@@ -64,13 +64,13 @@ pub struct Spot<'a> {
 
 impl Spot<'_> {
     /// Whether its figures may be shown.
-    pub fn usable(&self) -> bool {
+    pub(super) fn usable(&self) -> bool {
         self.point.verdict.is != Is::Invalid
     }
 }
 
 /// One chapter for each workload, in the order of its first experiment.
-pub fn chapters(sets: &[ResultSet]) -> Vec<Chapter<'_>> {
+pub(super) fn chapters(sets: &[ResultSet]) -> Vec<Chapter<'_>> {
     let mut order: Vec<Workload> = Vec::new();
     for set in sets {
         let workload = set.experiment.plan.workload;
@@ -327,7 +327,7 @@ fn few(name: &str, value: u64) -> String {
 
 impl Chapter<'_> {
     /// What the horizontal axis counts.
-    pub fn swept_words(&self) -> String {
+    pub(super) fn swept_words(&self) -> String {
         match (self.swept.as_str(), self.workload) {
             ("operations", _) => "operations of each worker".to_owned(),
             ("keys", Workload::Hold) => "locks held by each worker".to_owned(),
@@ -339,13 +339,13 @@ impl Chapter<'_> {
     }
 
     /// `10 workers`.
-    pub fn place(&self, x: f64) -> String {
+    pub(super) fn place(&self, x: f64) -> String {
         let value = crate::format::significant(x, 1);
         format!("{value} {}", few(&self.swept, x as u64))
     }
 
     /// What an operation is called.
-    pub fn noun(&self) -> &'static str {
+    pub(super) fn noun(&self) -> &'static str {
         match self.workload {
             Workload::Contend | Workload::Recover => "lock",
             Workload::Stream | Workload::Hold => "operation",
@@ -355,7 +355,7 @@ impl Chapter<'_> {
     }
 
     /// As throughput counts them.
-    pub fn per_second(&self) -> &'static str {
+    pub(super) fn per_second(&self) -> &'static str {
         match self.workload {
             Workload::Contend | Workload::Recover => "locks/s",
             Workload::Stream | Workload::Hold => "ops/s",
@@ -365,7 +365,7 @@ impl Chapter<'_> {
     }
 
     /// All swept values, ascending, each once.
-    pub fn xs(&self) -> Vec<f64> {
+    pub(super) fn xs(&self) -> Vec<f64> {
         let spots = self.series.iter().flat_map(|series| &series.spots);
         let mut xs: Vec<f64> = spots.map(|spot| spot.x).collect();
         xs.sort_by(f64::total_cmp);
@@ -375,7 +375,7 @@ impl Chapter<'_> {
 
     /// Letters of the longest label beside a drawing; side by side, series are named
     /// below it.
-    pub fn longest_label(&self) -> usize {
+    pub(super) fn longest_label(&self) -> usize {
         let letters = self
             .series
             .iter()
@@ -385,12 +385,12 @@ impl Chapter<'_> {
 
     /// Whether anything is swept. Where nothing is, the series themselves stand
     /// side by side.
-    pub fn sweeps(&self) -> bool {
+    pub(super) fn sweeps(&self) -> bool {
         self.xs().len() > 1
     }
 
     /// The horizontal axis.
-    pub fn x_axis(&self, pixels: [f64; 2]) -> Axis {
+    pub(super) fn x_axis(&self, pixels: [f64; 2]) -> Axis {
         match self.sweeps() {
             true => Axis::of_sweep(&self.xs(), pixels),
             false => {
@@ -401,7 +401,7 @@ impl Chapter<'_> {
     }
 
     /// Where a spot stands on that axis.
-    pub fn x_of(&self, series: &Series<'_>, x: f64) -> f64 {
+    pub(super) fn x_of(&self, series: &Series<'_>, x: f64) -> f64 {
         match self.sweeps() {
             true => x,
             false => series.index as f64 + 1.0,

@@ -77,7 +77,7 @@ const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 
 /// How a series looks: never by colour alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Style {
+pub(super) struct Style {
     colour: usize,
     shape: usize,
     dashes: usize,
@@ -85,7 +85,7 @@ pub struct Style {
 
 impl Style {
     /// The so-manieth colour, shape and dashes; they repeat.
-    pub fn of(colour: usize, shape: usize, dashes: usize) -> Style {
+    pub(super) fn of(colour: usize, shape: usize, dashes: usize) -> Style {
         Style {
             colour: colour % COLOURS,
             shape: shape % SHAPES.len(),
@@ -94,17 +94,17 @@ impl Style {
     }
 
     /// The class that gives the colour.
-    pub fn colour(self) -> String {
+    pub(super) fn colour(self) -> String {
         format!("c{}", self.colour)
     }
 
     /// As SVG has them.
-    pub fn dashes(self) -> &'static str {
+    pub(super) fn dashes(self) -> &'static str {
         DASHES[self.dashes]
     }
 
     /// A line and its mark, for a key.
-    pub fn swatch(self) -> Markup {
+    pub(super) fn swatch(self) -> Markup {
         html! {
             svg.swatch.(self.colour()) width="30" height="12" viewBox="-15 -6 30 12" aria-hidden="true" {
                 path.line d="M-14 0H14" stroke-dasharray=(self.dashes()) {}
@@ -116,7 +116,7 @@ impl Style {
 
 /// How much a mark may be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(super) enum Look {
     /// Filled.
     Valid,
     /// Hollow.
@@ -131,7 +131,7 @@ pub enum Look {
 
 /// A figure of a drawing.
 #[derive(Clone, Debug)]
-pub struct Mark {
+pub(super) struct Mark {
     /// How it is drawn.
     pub look: Look,
     /// Swept value and figure, the latter as recorded.
@@ -142,7 +142,7 @@ pub struct Mark {
 
 /// What hover texts of one point have in common.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub(super) struct Told {
     /// Series and swept value.
     pub whose: String,
     /// The reasons of its verdict.
@@ -151,7 +151,7 @@ pub struct Told {
 
 /// A drawing in the making.
 #[derive(Debug)]
-pub struct Chart {
+pub(super) struct Chart {
     size: Size,
     room: Room,
     left: f64,
@@ -186,15 +186,15 @@ struct Label {
 }
 
 /// Width and height of a drawing.
-pub type Size = (f64, f64);
+pub(super) type Size = (f64, f64);
 
 /// Where the axes of a drawing lie, for labels so long beside it.
-pub fn frame(size: Size, longest_label: usize) -> ([f64; 2], [f64; 2]) {
+pub(super) fn frame(size: Size, longest_label: usize) -> ([f64; 2], [f64; 2]) {
     frame_below(size, longest_label, 0)
 }
 
 /// The same below so many rows of [`Chart::tag`]s.
-pub fn frame_below(size: Size, longest_label: usize, rows: usize) -> ([f64; 2], [f64; 2]) {
+pub(super) fn frame_below(size: Size, longest_label: usize, rows: usize) -> ([f64; 2], [f64; 2]) {
     let room = room(size);
     let right = match longest_label.min(room.letters) {
         0 => 12.0,
@@ -206,12 +206,17 @@ pub fn frame_below(size: Size, longest_label: usize, rows: usize) -> ([f64; 2], 
 
 impl Chart {
     /// Without anything in it; the axes lie where [`frame`] says.
-    pub fn new(size: Size, longest_label: usize, x: (Axis, String), y: (Axis, String)) -> Chart {
+    pub(super) fn new(
+        size: Size,
+        longest_label: usize,
+        x: (Axis, String),
+        y: (Axis, String),
+    ) -> Chart {
         Chart::within(frame(size, longest_label), size, x, y)
     }
 
     /// With axes within this frame.
-    pub fn within(
+    pub(super) fn within(
         (across, up): ([f64; 2], [f64; 2]),
         size: Size,
         x: (Axis, String),
@@ -239,7 +244,7 @@ impl Chart {
     }
 
     /// A word in a row above the drawing, at a swept value.
-    pub fn tag(&mut self, class: &str, row: usize, x: f64, text: &str) {
+    pub(super) fn tag(&mut self, class: &str, row: usize, x: f64, text: &str) {
         self.tags.push(Tag {
             row,
             x: self.x.at(x),
@@ -249,12 +254,12 @@ impl Chart {
     }
 
     /// The mark of a series before a row of words.
-    pub fn row(&mut self, row: usize, style: Style) {
+    pub(super) fn row(&mut self, row: usize, style: Style) {
         self.rows.push((row, style));
     }
 
     /// An upright line from foot to top.
-    pub fn upright(&mut self, class: &str, x: f64) {
+    pub(super) fn upright(&mut self, class: &str, x: f64) {
         let (x, ends) = (self.x.at(x), [self.bottom(), self.top].map(Both::same));
         let mut d = [String::new(), String::new()];
         vertex(&mut d, 'M', x, ends[0]);
@@ -263,7 +268,7 @@ impl Chart {
     }
 
     /// A strip from foot to top between two swept values.
-    pub fn strip(&mut self, class: &str, from: f64, to: f64) {
+    pub(super) fn strip(&mut self, class: &str, from: f64, to: f64) {
         let (low, high) = (Both::same(self.bottom()), Both::same(self.top));
         let (from, to) = (self.x.at(from), self.x.at(to));
         let mut d = [String::new(), String::new()];
@@ -280,7 +285,7 @@ impl Chart {
     }
 
     /// A line through these points.
-    pub fn line(&mut self, class: &str, dashes: &str, points: &[(f64, f64)]) {
+    pub(super) fn line(&mut self, class: &str, dashes: &str, points: &[(f64, f64)]) {
         if points.len() > 1 {
             let d = self.path(points, 0.0, false);
             self.push_path(&format!("line {class}"), Some(dashes), &d);
@@ -288,7 +293,7 @@ impl Chart {
     }
 
     /// The area between two lines, given as x, lower and upper end.
-    pub fn area(&mut self, class: &str, points: &[(f64, f64, f64)]) {
+    pub(super) fn area(&mut self, class: &str, points: &[(f64, f64, f64)]) {
         let upper = points.iter().map(|(x, _, high)| (*x, *high));
         let lower = points.iter().rev().map(|(x, low, _)| (*x, *low));
         let around: Vec<(f64, f64)> = upper.chain(lower).collect();
@@ -297,7 +302,7 @@ impl Chart {
     }
 
     /// Points without a figure of their own to point at.
-    pub fn dots(&mut self, class: &str, points: &[(f64, f64)], by: f64) {
+    pub(super) fn dots(&mut self, class: &str, points: &[(f64, f64)], by: f64) {
         let mut d = [String::new(), String::new()];
         for point in points {
             let (x, y) = self.at(*point, by);
@@ -309,13 +314,13 @@ impl Chart {
     }
 
     /// An upright bar from one value to another.
-    pub fn bar(&mut self, class: &str, x: f64, ends: (f64, f64), by: f64) {
+    pub(super) fn bar(&mut self, class: &str, x: f64, ends: (f64, f64), by: f64) {
         let d = self.path(&[(x, ends.0), (x, ends.1)], by, false);
         self.push_path(&format!("bar {class}"), None, &d);
     }
 
     /// The figures of one point, each a mark.
-    pub fn marks(&mut self, style: Style, by: f64, told: &Told, marks: &[Mark]) {
+    pub(super) fn marks(&mut self, style: Style, by: f64, told: &Told, marks: &[Mark]) {
         let marks: Vec<Markup> = marks
             .iter()
             .map(|mark| self.mark(style, by, mark))
@@ -350,7 +355,7 @@ impl Chart {
     }
 
     /// A word at the right end, at the height of this value.
-    pub fn label(&mut self, class: &str, value: f64, text: &str) {
+    pub(super) fn label(&mut self, class: &str, value: f64, text: &str) {
         self.labels.push(Label {
             text: text.to_owned(),
             class: class.to_owned(),
@@ -378,7 +383,7 @@ impl Chart {
     }
 
     /// The whole drawing; `name` is what it says to those who cannot see it.
-    pub fn draw(mut self, name: &str) -> Markup {
+    pub(super) fn draw(mut self, name: &str) -> Markup {
         self.spread_labels();
         self.shorten_tags();
         let (left, bottom, (width, height)) = (self.left, self.bottom(), self.size);

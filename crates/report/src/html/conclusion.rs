@@ -14,7 +14,7 @@ use maud::{Markup, html};
 const NAMED: usize = 6;
 
 /// The first section of a page.
-pub fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> Markup {
+pub(super) fn conclusion(chapters: &[Chapter<'_>], sets: &[ResultSet], pages: &[Page]) -> Markup {
     let workloads: Vec<&str> = chapters.iter().map(|c| c.workload.as_str()).collect();
     html! {
         section.conclusion #conclusion aria-label="Conclusion" {
@@ -40,7 +40,7 @@ fn heading(chapter: &Chapter<'_>, label: &str, several: bool) -> String {
 }
 
 /// `flock, sysv with 10 to 1,000 workers`.
-pub fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
+pub(super) fn subject(chapters: &[Chapter<'_>], sets: &[ResultSet]) -> String {
     let of_chapter = |chapter: &Chapter<'_>| {
         let mut targets: Vec<String> = Vec::new();
         for set in &chapter.sets {

@@ -13,7 +13,7 @@ mod overlay;
 mod recover;
 mod shares;
 
-pub use answer::answer;
+pub(super) use answer::answer;
 
 use super::chapter::{Chapter, Series, Spot};
 use super::chart::{Look, Mark, Size, Told};
@@ -22,13 +22,13 @@ use jostle_model::record::Is;
 use maud::{Markup, html};
 
 /// Of figures that are read first.
-pub const LARGE: Size = (576.0, 330.0);
+pub(super) const LARGE: Size = (576.0, 330.0);
 /// Of those beside them, and of small multiples.
 const SMALL: Size = (372.0, 232.0);
 
 /// Figures that answer one question.
 #[derive(Debug)]
-pub struct Group {
+pub(super) struct Group {
     /// The question's subject.
     pub title: &'static str,
     /// In the order in which they are read.
@@ -37,7 +37,7 @@ pub struct Group {
 
 /// One figure: a drawing, or one for each series, and its data.
 #[derive(Debug)]
-pub struct Figure {
+pub(super) struct Figure {
     /// What it shows.
     pub title: String,
     /// What a reader has to know to read it.
@@ -50,7 +50,7 @@ pub struct Figure {
 
 impl Figure {
     /// The class that makes it as wide as its drawings, whatever its caption.
-    pub fn width(&self) -> &'static str {
+    pub(super) fn width(&self) -> &'static str {
         match &self.charts[..] {
             [only] if only.size == SMALL => "small",
             [only] if only.size == LARGE => "large",
@@ -62,7 +62,7 @@ impl Figure {
 
 /// One drawing.
 #[derive(Debug)]
-pub struct Panel {
+pub(super) struct Panel {
     /// Its width and height.
     pub size: Size,
     /// Of small multiples: which series it is.
@@ -75,7 +75,7 @@ pub struct Panel {
 
 /// The table behind a figure.
 #[derive(Debug, Default)]
-pub struct Data {
+pub(super) struct Data {
     /// One for each column.
     pub headings: Vec<String>,
     /// From top to bottom.
@@ -84,7 +84,7 @@ pub struct Data {
 
 /// One cell of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub(super) enum Cell {
     /// Words.
     Text(String),
     /// As it was recorded, and as it is read.
@@ -101,7 +101,7 @@ impl Cell {
 
 /// All groups of a chapter that have anything to show, without the figures that are
 /// its `answer` already.
-pub fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
+pub(super) fn groups(chapter: &Chapter<'_>, answer: &[Figure]) -> Vec<Group> {
     if chapter.workload == Workload::Recover {
         // One grant for each waiter is no rate, and its answer shows each.
         return Vec::new();

@@ -16,7 +16,7 @@ use maud::{Markup, html};
 const LONG: usize = 60;
 
 /// All tables of one experiment.
-pub fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> Markup {
+pub(super) fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> Markup {
     html! {
         section.headline {
             @if !label.is_empty() { h3 { (label) } }
@@ -43,7 +43,7 @@ pub fn headline(label: &str, at: usize, set: &ResultSet, page: &Page) -> Markup 
 }
 
 /// A table of texts.
-pub fn grid(grid: &Grid) -> Markup {
+pub(super) fn grid(grid: &Grid) -> Markup {
     html! {
         div.wide { table.headline.cards {
             (head(&grid.columns))

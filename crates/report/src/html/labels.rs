@@ -39,7 +39,7 @@ const LAST: [&str; 13] = [
 
 /// A fact that is not the same everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub(super) struct Difference {
     /// Its path in the record.
     pub name: String,
     /// In each experiment; None where it is absent.
@@ -64,7 +64,7 @@ impl Difference {
 }
 
 /// All that differs, in the order in which readers ask for it.
-pub fn differences(sets: &[&ResultSet]) -> Vec<Difference> {
+pub(super) fn differences(sets: &[&ResultSet]) -> Vec<Difference> {
     let mut facts: Vec<BTreeMap<String, String>> = sets.iter().map(|set| facts(set)).collect();
     // Files of older versions have no settings: that is no difference.
     let unknown = |set: &&ResultSet| set.experiment.environment.settings.is_empty();
@@ -89,7 +89,7 @@ pub fn differences(sets: &[&ResultSet]) -> Vec<Difference> {
 
 /// A label for each experiment: the one that the user gave to its file, with what
 /// tells experiments of that file apart; without one, what tells it from all others.
-pub fn labels(sets: &[&ResultSet]) -> Vec<String> {
+pub(super) fn labels(sets: &[&ResultSet]) -> Vec<String> {
     let by_differences = of_differences(sets);
     let of = |at: usize| -> String {
         let Some(given) = &sets[at].label else {
@@ -162,7 +162,7 @@ fn facts(set: &ResultSet) -> BTreeMap<String, String> {
 }
 
 /// A record as path to text, `file_systems.flock` to `tmpfs`.
-pub fn flat(record: &impl Serialize) -> BTreeMap<String, String> {
+pub(super) fn flat(record: &impl Serialize) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     if let Ok(value) = serde_json::to_value(record) {
         collect("", &value, &mut found);

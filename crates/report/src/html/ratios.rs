@@ -30,7 +30,7 @@ const TICKS: [f64; 17] = [
 ];
 
 /// Experiments of a chapter that are compared with its first one.
-pub fn of_chapter(sets: &[&ResultSet], labels: &[String]) -> Vec<Figure> {
+pub(super) fn of_chapter(sets: &[&ResultSet], labels: &[String]) -> Vec<Figure> {
     // Ratios of many would be no longer read.
     const EXPERIMENTS: usize = 4;
     if sets.len() > EXPERIMENTS {
@@ -74,7 +74,7 @@ fn distinct<'l>(new: &'l str, base: &'l str) -> [&'l str; 2] {
 const WITHIN: f64 = 0.05;
 
 /// None where no point can be compared.
-pub fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
+pub(super) fn figure(comparison: &Comparison, title: &str) -> Option<Figure> {
     let rows: Vec<&Compared> = comparison.rows.iter().map(|(_, row)| row).collect();
     if rows.is_empty() {
         return None;

@@ -18,7 +18,7 @@ const LEAST_SPAN: f64 = 4.0;
 
 /// A position on either scale, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Both {
+pub(super) struct Both {
     /// On the logarithmic one.
     pub log: f64,
     /// On the linear one.
@@ -27,7 +27,7 @@ pub struct Both {
 
 impl Both {
     /// The same on both.
-    pub fn same(at: f64) -> Both {
+    pub(super) fn same(at: f64) -> Both {
         Both {
             log: at,
             linear: at,
@@ -35,7 +35,7 @@ impl Both {
     }
 
     /// So many pixels further.
-    pub fn moved(self, by: f64) -> Both {
+    pub(super) fn moved(self, by: f64) -> Both {
         Both {
             log: self.log + by,
             linear: self.linear + by,
@@ -45,7 +45,7 @@ impl Both {
 
 /// A mark of an axis.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tick {
+pub(super) struct Tick {
     /// In pixels.
     pub at: f64,
     /// Empty at ticks between the labelled ones.
@@ -54,7 +54,7 @@ pub struct Tick {
 
 /// One axis, either way.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub(super) struct Axis {
     /// Where it begins and ends, in pixels.
     pixels: [f64; 2],
     log: Option<Log>,
@@ -74,7 +74,7 @@ struct Log {
 
 impl Axis {
     /// Of values beside the vertical axis, which always shows 0 when linear.
-    pub fn of_values(unit: Unit, values: &[f64], pixels: [f64; 2]) -> Axis {
+    pub(super) fn of_values(unit: Unit, values: &[f64], pixels: [f64; 2]) -> Axis {
         let values: Vec<f64> = finite(values);
         let step = linear_step(unit, &values, pixels);
         let greatest = values.iter().copied().fold(0.0, f64::max);
@@ -97,7 +97,7 @@ impl Axis {
     }
 
     /// Of swept values, whose logarithmic ticks are these values themselves.
-    pub fn of_sweep(values: &[f64], pixels: [f64; 2]) -> Axis {
+    pub(super) fn of_sweep(values: &[f64], pixels: [f64; 2]) -> Axis {
         let values = finite(values);
         let greatest = values.iter().copied().fold(1.0, f64::max);
         let log = log_of(&values).map(|log| Log {
@@ -113,7 +113,7 @@ impl Axis {
     }
 
     /// Of things that are no numbers, side by side.
-    pub fn of_names(names: &[String], pixels: [f64; 2]) -> Axis {
+    pub(super) fn of_names(names: &[String], pixels: [f64; 2]) -> Axis {
         let mut axis = Axis::bare(pixels, None, [0.5, names.len() as f64 + 0.5]);
         let room = (pixels[1] - pixels[0]).abs() / names.len().max(1) as f64;
         let letters = (room / LETTER) as usize;
@@ -137,7 +137,7 @@ impl Axis {
     }
 
     /// Where a value stands.
-    pub fn at(&self, value: f64) -> Both {
+    pub(super) fn at(&self, value: f64) -> Both {
         let [low, high] = self.linear;
         let linear = self.along((value - low) / (high - low));
         Both {
@@ -296,7 +296,7 @@ fn nice(step: f64) -> f64 {
 }
 
 /// At most so many letters, the last an ellipsis where some were cut.
-pub fn cut(text: &str, letters: usize) -> String {
+pub(super) fn cut(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();
     }

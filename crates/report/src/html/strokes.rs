@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use std::fmt::Write;
 
 /// These heights, each at least a line from the next, between top and bottom.
-pub fn apart(heights: &[f64], line: f64, top: f64, bottom: f64) -> Vec<f64> {
+pub(super) fn apart(heights: &[f64], line: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..heights.len()).collect();
     order.sort_by(|a, b| heights[*a].total_cmp(&heights[*b]));
     let mut placed = heights.to_vec();
@@ -23,7 +23,7 @@ pub fn apart(heights: &[f64], line: f64, top: f64, bottom: f64) -> Vec<f64> {
     placed
 }
 
-pub fn y_ticks(ticks: &[Tick], left: f64, right: f64, beside: f64) -> Markup {
+pub(super) fn y_ticks(ticks: &[Tick], left: f64, right: f64, beside: f64) -> Markup {
     let (named, minor) = named_and_minor(ticks);
     let grid = joined(&named, |at| format!("M{left} {at}H{right}"));
     let minor = joined(&minor, |at| format!("M{left} {at}h-3"));
@@ -34,7 +34,7 @@ pub fn y_ticks(ticks: &[Tick], left: f64, right: f64, beside: f64) -> Markup {
     }
 }
 
-pub fn x_ticks(ticks: &[Tick], bottom: f64, line: f64) -> Markup {
+pub(super) fn x_ticks(ticks: &[Tick], bottom: f64, line: f64) -> Markup {
     let (named, minor) = named_and_minor(ticks);
     let all: Vec<&Tick> = named.iter().chain(&minor).copied().collect();
     html! {
@@ -43,32 +43,32 @@ pub fn x_ticks(ticks: &[Tick], bottom: f64, line: f64) -> Markup {
     }
 }
 
-pub fn named_and_minor(ticks: &[Tick]) -> (Vec<&Tick>, Vec<&Tick>) {
+pub(super) fn named_and_minor(ticks: &[Tick]) -> (Vec<&Tick>, Vec<&Tick>) {
     ticks.iter().partition(|tick| !tick.label.is_empty())
 }
 
-pub fn joined(ticks: &[&Tick], mark: impl Fn(String) -> String) -> String {
+pub(super) fn joined(ticks: &[&Tick], mark: impl Fn(String) -> String) -> String {
     ticks.iter().map(|tick| mark(number(tick.at))).collect()
 }
 
 /// Adds a vertex to what is shown and to what the script chooses from.
-pub fn vertex([shown, both]: &mut [String; 2], command: char, x: Both, y: Both) {
+pub(super) fn vertex([shown, both]: &mut [String; 2], command: char, x: Both, y: Both) {
     // Writing to a String cannot fail.
     let _ = write!(shown, "{command}{} {}", number(x.log), number(y.log));
     let _ = write!(both, "{command} {} ", four(x, y));
 }
 
-pub fn four(x: Both, y: Both) -> String {
+pub(super) fn four(x: Both, y: Both) -> String {
     let numbers = [x.log, x.linear, y.log, y.linear].map(number);
     numbers.join(" ")
 }
 
-pub fn place(x: Both, y: Both) -> String {
+pub(super) fn place(x: Both, y: Both) -> String {
     format!("translate({} {})", number(x.log), number(y.log))
 }
 
 /// Tenths of a pixel are more than anyone sees.
-pub fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let rounded = (value * 10.0).round() / 10.0;
     // Not "-0".
     (rounded + 0.0).to_string()

@@ -5,7 +5,7 @@ use crate::format::significant;
 
 /// What a value is counted in.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Unit {
+pub(super) enum Unit {
     /// Times; a value of 1 is so many nanoseconds.
     Time(f64),
     /// So many a second, of these.
@@ -23,12 +23,12 @@ pub enum Unit {
 impl Unit {
     /// Parts of a whole are read as they are: a logarithm would stretch what is
     /// next to nothing.
-    pub fn logarithmic(self) -> bool {
+    pub(super) fn logarithmic(self) -> bool {
         !matches!(self, Unit::Share | Unit::Index)
     }
 
     /// Above the axis.
-    pub fn title(self) -> &'static str {
+    pub(super) fn title(self) -> &'static str {
         match self {
             Unit::Time(_) => "time",
             Unit::PerSecond(of) | Unit::Number(of) => of,
@@ -39,7 +39,7 @@ impl Unit {
     }
 
     /// At the head of a column of [`Unit::cell`]s; times and shares bear theirs.
-    pub fn heading(self, what: &str) -> String {
+    pub(super) fn heading(self, what: &str) -> String {
         match self {
             Unit::PerSecond(of) | Unit::Number(of) => format!("{what}, {of}"),
             Unit::Bytes => format!("{what}, bytes"),
@@ -48,7 +48,7 @@ impl Unit {
     }
 
     /// At a tick, short.
-    pub fn tick(self, value: f64) -> String {
+    pub(super) fn tick(self, value: f64) -> String {
         match self {
             Unit::Time(ns) => time(value * ns, 3),
             Unit::Share => format!("{} %", trimmed(100.0 * value, 3)),
@@ -59,7 +59,7 @@ impl Unit {
     }
 
     /// In words, to six significant digits.
-    pub fn exact(self, value: f64) -> String {
+    pub(super) fn exact(self, value: f64) -> String {
         match self {
             Unit::PerSecond(of) | Unit::Number(of) => format!("{} {of}", self.cell(value)),
             Unit::Bytes => self.cell(value) + " bytes",
@@ -68,7 +68,7 @@ impl Unit {
     }
 
     /// In a table whose heading or title names what is counted.
-    pub fn cell(self, value: f64) -> String {
+    pub(super) fn cell(self, value: f64) -> String {
         match self {
             Unit::Time(ns) => time(value * ns, 6),
             Unit::Share => format!("{} %", trimmed(100.0 * value, 6)),
@@ -78,7 +78,7 @@ impl Unit {
 }
 
 /// So many significant digits at most, whole numbers never cut, no idle zeros.
-pub fn trimmed(value: f64, digits: usize) -> String {
+pub(super) fn trimmed(value: f64, digits: usize) -> String {
     let text = significant(value, digits);
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -87,7 +87,7 @@ pub fn trimmed(value: f64, digits: usize) -> String {
 }
 
 /// `1000`, `20k`, `2.5M`: from 10,000 on in thousands, as lists are typed.
-pub fn compact(value: f64) -> String {
+pub(super) fn compact(value: f64) -> String {
     const STEPS: [(f64, &str); 3] = [(1e9, "G"), (1e6, "M"), (1e4, "k")];
     let Some((from, letter)) = STEPS.into_iter().find(|(from, _)| value.abs() >= *from) else {
         return trimmed(value, 4).replace(',', "");
@@ -105,7 +105,7 @@ fn spaced(text: String) -> String {
 }
 
 /// Nanoseconds in the largest unit that leaves something before the point.
-pub fn time(ns: f64, digits: usize) -> String {
+pub(super) fn time(ns: f64, digits: usize) -> String {
     const UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
     if ns == 0.0 {
         return "0".to_owned();

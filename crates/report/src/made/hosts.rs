@@ -8,7 +8,7 @@ use jostle_model::record::{Claim, Distribution, Is, Point, Reason, Verdict};
 /// [`spread`] over three, six and eighteen hosts of one machine. Among six the third
 /// owns the tail; among eighteen the seventh is weak, and the tenth had company in
 /// half of the runs.
-pub fn hosts() -> ResultSet {
+pub(crate) fn hosts() -> ResultSet {
     let mut set = spread();
     let here = |rank: u64| HostHere {
         host: format!("h{}", rank + 1),

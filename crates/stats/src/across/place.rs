@@ -82,11 +82,11 @@ pub(super) struct Span {
 }
 
 impl Span {
-    pub fn middle(self) -> i64 {
+    pub(super) fn middle(self) -> i64 {
         self.least / 2 + self.most / 2
     }
 
-    pub fn contains(self, at: i64) -> bool {
+    pub(super) fn contains(self, at: i64) -> bool {
         self.least <= at && at <= self.most
     }
 }

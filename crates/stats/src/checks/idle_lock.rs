@@ -162,7 +162,7 @@ pub struct Free {
 
 /// The run in which it stood free for longest; None where nobody waited so long, or
 /// where it was seldom free.
-pub fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
+pub(crate) fn in_vain(evidence: &Evidence<'_>) -> Option<Free> {
     if !evidence.is_contention() || !wants_contention(&evidence.experiment.plan) {
         return None;
     }

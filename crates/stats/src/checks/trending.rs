@@ -6,7 +6,7 @@ use crate::trend::{self, Agreed};
 use jostle_model::record::Reason;
 
 /// The drift that enough of `judged` runs share.
-pub fn found(agreed: &Agreed, judged: usize) -> Found {
+pub(super) fn found(agreed: &Agreed, judged: usize) -> Found {
     Found {
         measured: Some(agreed.share),
         limit: Some(trend::WORTH),
@@ -16,7 +16,7 @@ pub fn found(agreed: &Agreed, judged: usize) -> Found {
 }
 
 /// `the rate rises by 21 % in 6 of 6 runs`; `what` is its beginning.
-pub fn words(reason: &Reason, what: &str) -> String {
+pub(super) fn words(reason: &Reason, what: &str) -> String {
     let share = measured(reason);
     let verb = if share > 0.0 { "rises" } else { "falls" };
     format!(
@@ -27,7 +27,7 @@ pub fn words(reason: &Reason, what: &str) -> String {
 }
 
 /// From which drift on both speak.
-pub fn threshold() -> String {
+pub(super) fn threshold() -> String {
     format!(
         "a Theil-Sen drift above {} with Mann-Kendall p < {}, in the same direction in two thirds \
          of the runs",

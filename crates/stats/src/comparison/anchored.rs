@@ -38,7 +38,7 @@ impl Part {
 
 /// What a figure may be made of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mix {
+pub(crate) struct Mix {
     /// The parts that may have a share.
     pub parts: Vec<Part>,
     /// Least and greatest share of all of them together; the rest is time that

@@ -4,7 +4,7 @@ use super::curve::{self, NOT_TOLD_APART, REJECTED_BELOW};
 use super::data::Data;
 
 /// Fewest N that a part needs for laws of its own.
-pub const LEAST_OF_A_PART: usize = 5;
+pub(crate) const LEAST_OF_A_PART: usize = 5;
 
 /// More of them would be a list of points, not a finding.
 const MOST: usize = 3;

@@ -6,12 +6,12 @@ use crate::beta::f_upper;
 
 /// A curve that the data would miss by so much with less than this probability
 /// is ruled out.
-pub const REJECTED_BELOW: f64 = 0.01;
+pub(crate) const REJECTED_BELOW: f64 = 0.01;
 
 /// Curves whose information criterion is within this of the best are not told
 /// apart (Burnham & Anderson, Model selection, 2002, section 2.6: "considerably
 /// less support" begins at 4 to 7).
-pub const NOT_TOLD_APART: f64 = 6.0;
+pub(crate) const NOT_TOLD_APART: f64 = 6.0;
 
 /// A law, fitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,14 +32,14 @@ impl Fitted {
     /// error taken from the blocks and not from the residuals: with six points
     /// residuals say next to nothing of it, and a criterion that estimates it
     /// from them lets no curve with two parameters win over a constant.
-    pub fn criterion(&self) -> f64 {
+    pub(crate) fn criterion(&self) -> f64 {
         self.chi_square + 2.0 * self.law.parameters() as f64
     }
 }
 
 /// Probability of so bad a fit by chance; with no degrees of freedom left any
 /// curve fits.
-pub fn lack_of_fit(chi_square: f64, data: &Data, parameters: usize) -> f64 {
+pub(crate) fn lack_of_fit(chi_square: f64, data: &Data, parameters: usize) -> f64 {
     let free = data.values() as f64 - parameters as f64;
     match free > 0.0 {
         true => f_upper(chi_square / free, free, data.degrees),

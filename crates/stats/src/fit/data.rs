@@ -76,7 +76,7 @@ impl Data {
 
     /// Sum over N of (residual / its standard error)^2, residuals as a share of
     /// the curve.
-    pub fn chi_square(&self, curve: impl Fn(f64) -> f64) -> f64 {
+    pub(crate) fn chi_square(&self, curve: impl Fn(f64) -> f64) -> f64 {
         let each = self.n.iter().zip(&self.t).zip(&self.variance);
         each.map(|((n, t), variance)| (t / curve(*n) - 1.0).powi(2) / variance)
             .sum()

@@ -139,7 +139,7 @@ fn weighted(f: &[f64], t: &[f64], w: &[f64]) -> Option<Line> {
 }
 
 /// A law's fit.
-pub fn of_law(law: Law, n: &[f64], t: &[f64]) -> Option<Line> {
+pub(crate) fn of_law(law: Law, n: &[f64], t: &[f64]) -> Option<Line> {
     let f: Vec<f64> = n.iter().map(|n| law.of(*n)).collect();
     let line = fit(&f, t)?;
     Some(match law {

@@ -16,7 +16,7 @@ const FEW: usize = 6;
 const WORKS: f64 = 0.1;
 
 /// From the first interval with traffic to the last one.
-pub fn of(watched: &Watched) -> Range<usize> {
+pub(super) fn of(watched: &Watched) -> Range<usize> {
     let activity = activity(watched);
     let positive: Vec<f64> = activity
         .iter()
@@ -57,7 +57,7 @@ fn activity(watched: &Watched) -> Vec<f64> {
 
 /// A part of the run.
 #[derive(Clone)]
-pub struct Window<'a> {
+pub(super) struct Window<'a> {
     pub watched: &'a Watched,
     pub range: Range<usize>,
     /// Its length.
@@ -65,7 +65,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    pub fn new(watched: &'a Watched, range: Range<usize>) -> Window<'a> {
+    pub(super) fn new(watched: &'a Watched, range: Range<usize>) -> Window<'a> {
         let range = range.start.min(watched.span_s.len())..range.end.min(watched.span_s.len());
         let wall_s = sum(&watched.span_s, &range);
         Window {
@@ -76,24 +76,24 @@ impl<'a> Window<'a> {
     }
 
     /// Sum of a column over it.
-    pub fn sum(&self, column: &[f64]) -> f64 {
+    pub(super) fn sum(&self, column: &[f64]) -> f64 {
         sum(column, &self.range)
     }
 
     /// Its share of a column that is time.
-    pub fn share(&self, column: &[f64]) -> f64 {
+    pub(super) fn share(&self, column: &[f64]) -> f64 {
         self.sum(column) / self.wall_s.max(f64::MIN_POSITIVE)
     }
 
     /// When it begins, since the start of the command.
-    pub fn start_s(&self) -> f64 {
+    pub(super) fn start_s(&self) -> f64 {
         let first = self.range.start;
         let span = self.watched.span_s.get(first).copied().unwrap_or(0.0);
         self.watched.end_s.get(first).map_or(0.0, |end| end - span)
     }
 
     /// When it ends.
-    pub fn stop_s(&self) -> f64 {
+    pub(super) fn stop_s(&self) -> f64 {
         let last = self.range.end.checked_sub(1);
         last.and_then(|last| self.watched.end_s.get(last))
             .copied()
@@ -101,7 +101,7 @@ impl<'a> Window<'a> {
     }
 
     /// CPU time and time in the run queue of the busiest thread, as shares.
-    pub fn busiest(&self, side: &'a Side) -> Option<Busy<'a>> {
+    pub(super) fn busiest(&self, side: &'a Side) -> Option<Busy<'a>> {
         let each = side.busiest.iter().map(|thread| self.busy(thread));
         each.max_by(|a, b| a.share().total_cmp(&b.share()))
     }
@@ -116,7 +116,7 @@ impl<'a> Window<'a> {
 
     /// For which share a quota kept a side from running. The kernel sums over CPUs, so
     /// that several threads that work are throttled several times at once.
-    pub fn throttled(&self, side: &Side) -> f64 {
+    pub(super) fn throttled(&self, side: &Side) -> f64 {
         let Some(throttled_s) = &side.throttled_s else {
             return 0.0;
         };
@@ -127,7 +127,7 @@ impl<'a> Window<'a> {
     }
 
     /// CPUs' worth of time of other programs; None where they cannot be seen.
-    pub fn others(&self) -> Option<f64> {
+    pub(super) fn others(&self) -> Option<f64> {
         self.watched
             .machine
             .others_s
@@ -136,12 +136,12 @@ impl<'a> Window<'a> {
     }
 
     /// Share of all CPUs that the hypervisor took.
-    pub fn stolen(&self) -> f64 {
+    pub(super) fn stolen(&self) -> f64 {
         self.share(&self.watched.machine.stolen_s) / self.watched.machine.cpus.max(1) as f64
     }
 
     /// In parts of a second or more, at most sixty, each a window.
-    pub fn parts(&self) -> Vec<Window<'a>> {
+    pub(super) fn parts(&self) -> Vec<Window<'a>> {
         const PARTS: f64 = 60.0;
         let length_s = (self.wall_s / PARTS).max(1.0);
         let mut parts = Vec::new();
@@ -159,7 +159,7 @@ impl<'a> Window<'a> {
 
 /// How busy a thread is.
 #[derive(Clone, Copy)]
-pub struct Busy<'a> {
+pub(super) struct Busy<'a> {
     pub thread: &'a Thread,
     /// Share of the time on a CPU.
     pub cpu: f64,
@@ -169,7 +169,7 @@ pub struct Busy<'a> {
 
 impl Busy<'_> {
     /// The clocks step by a tick, so that the sum may be a little above 1.
-    pub fn share(&self) -> f64 {
+    pub(super) fn share(&self) -> f64 {
         (self.cpu + self.queued).min(1.0)
     }
 }

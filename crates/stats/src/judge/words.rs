@@ -6,7 +6,7 @@ use jostle_model::judged::{Limit, Side, Watched};
 use jostle_model::text::quoted;
 
 /// Where the kernel counts no time in run queues.
-pub const NO_SCHEDSTAT: &str = "the kernel counts no run-queue wait (no schedstat), or no thread of \
+pub(super) const NO_SCHEDSTAT: &str = "the kernel counts no run-queue wait (no schedstat), or no thread of \
                                 the command lived long enough to be seen";
 
 fn percent(share: f64) -> String {
@@ -20,7 +20,7 @@ fn seconds(value: f64) -> String {
     format!("{value:.1} s")
 }
 
-pub fn too_short(window: &Window<'_>) -> String {
+pub(super) fn too_short(window: &Window<'_>) -> String {
     format!(
         "traffic was seen for {}, in {} looks: let the command run for {} or more",
         seconds(window.wall_s),
@@ -29,21 +29,21 @@ pub fn too_short(window: &Window<'_>) -> String {
     )
 }
 
-pub fn short_lived(seen: f64) -> String {
+pub(super) fn short_lived(seen: f64) -> String {
     format!(
         "{} of the command's CPU time belongs to processes that ended before they could be watched",
         percent(1.0 - seen)
     )
 }
 
-pub fn stopped(side: &str, share: f64) -> String {
+pub(super) fn stopped(side: &str, share: f64) -> String {
     format!(
         "the {side} was stopped by a signal for {} of the time",
         percent(share)
     )
 }
 
-pub fn throttled(side: &str, of: &Side, share: f64) -> String {
+pub(super) fn throttled(side: &str, of: &Side, share: f64) -> String {
     let quota = of
         .quota_cpus
         .map_or(String::new(), |cpus| format!(" of {cpus} CPUs"));
@@ -57,7 +57,7 @@ pub fn throttled(side: &str, of: &Side, share: f64) -> String {
     )
 }
 
-pub fn shared_quota(of: &Side, share: f64) -> String {
+pub(super) fn shared_quota(of: &Side, share: f64) -> String {
     throttled(
         "generator and the server, which are in the same control group,",
         of,
@@ -65,7 +65,7 @@ pub fn shared_quota(of: &Side, share: f64) -> String {
     )
 }
 
-pub fn stolen(share: f64) -> String {
+pub(super) fn stolen(share: f64) -> String {
     format!("the hypervisor took {} of the CPUs' time", percent(share))
 }
 
@@ -73,7 +73,7 @@ fn name(busy: Busy<'_>) -> String {
     format!("{} (thread {})", busy.thread.name, busy.thread.tid)
 }
 
-pub fn busy(side: &str, busy: Busy<'_>) -> String {
+pub(super) fn busy(side: &str, busy: Busy<'_>) -> String {
     format!(
         "the {side}'s busiest thread, {}, was busy for {} of the time: {} on a CPU, {} waiting for \
          one; from {} on it is the limit",
@@ -85,7 +85,7 @@ pub fn busy(side: &str, busy: Busy<'_>) -> String {
     )
 }
 
-pub fn near(server: Busy<'_>) -> String {
+pub(super) fn near(server: Busy<'_>) -> String {
     format!(
         "the server's busiest thread, {}, was busy for {} of the time too: little is left there",
         name(server),
@@ -94,7 +94,7 @@ pub fn near(server: Busy<'_>) -> String {
 }
 
 /// Who ran while it waited.
-pub fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
+pub(super) fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
     let waited = format!(
         "the {side}'s busiest thread, {}, was runnable for {} of the time without running",
         name(busy),
@@ -126,7 +126,7 @@ pub fn queued_for(window: &Window<'_>, side: &str, busy: Busy<'_>) -> String {
     }
 }
 
-pub fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
+pub(super) fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
     let cpus = match cpus {
         1.0 => "the one CPU".to_owned(),
         _ => format!("the {cpus} CPUs"),
@@ -134,37 +134,37 @@ pub fn all_cpus(side: &str, used: f64, cpus: f64) -> String {
     format!("the {side} used {used:.2} of {cpus} that it may run on")
 }
 
-pub fn full(cpus: f64, generator: f64, server: f64, others: f64) -> String {
+pub(super) fn full(cpus: f64, generator: f64, server: f64, others: f64) -> String {
     format!(
         "the {cpus} CPUs were all in use: {server:.2} by the server, {generator:.2} by the \
          generator, {others:.2} by other programs"
     )
 }
 
-pub fn ports(ports: u64, left: f64, time_wait: f64) -> String {
+pub(super) fn ports(ports: u64, left: f64, time_wait: f64) -> String {
     format!(
         "of {ports} ports for new connections {left:.0} were left, with {time_wait:.0} sockets in \
          TIME_WAIT"
     )
 }
 
-pub fn backlog(limit: f64) -> String {
+pub(super) fn backlog(limit: f64) -> String {
     format!("the server's accept queue was full: {limit:.0} connections waited to be accepted")
 }
 
-pub fn lost(share: f64) -> String {
+pub(super) fn lost(share: f64) -> String {
     format!("{} of the segments were sent again", percent(share))
 }
 
 /// Share of the looks at which answers lay unread at the generator.
-pub fn unread(window: &Window<'_>) -> Option<f64> {
+pub(super) fn unread(window: &Window<'_>) -> Option<f64> {
     let column = &window.watched.traffic.as_ref()?.generator_unread_bytes;
     let within = column.get(window.range.clone())?;
     let late = within.iter().filter(|bytes| **bytes > 0.0).count();
     (!within.is_empty()).then(|| late as f64 / within.len() as f64)
 }
 
-pub fn reads_late(late: f64, generator: Busy<'_>) -> String {
+pub(super) fn reads_late(late: f64, generator: Busy<'_>) -> String {
     format!(
         "answers lay unread at the generator in {} of the looks, and its busiest thread, {}, was \
          busy for {} of the time: it is nearly at its limit",
@@ -174,7 +174,7 @@ pub fn reads_late(late: f64, generator: Busy<'_>) -> String {
     )
 }
 
-pub fn no_server(generator: Busy<'_>) -> String {
+pub(super) fn no_server(generator: Busy<'_>) -> String {
     format!(
         "the generator was busy for {} of the time at most, and the server was not found on this \
          machine",
@@ -191,18 +191,18 @@ fn both(generator: Busy<'_>, server: Busy<'_>) -> String {
     )
 }
 
-pub fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
+pub(super) fn idle(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!("neither side was busy: {}", both(generator, server))
 }
 
-pub fn between(generator: Busy<'_>, server: Busy<'_>) -> String {
+pub(super) fn between(generator: Busy<'_>, server: Busy<'_>) -> String {
     format!(
         "neither side was at its limit, nor had both of them room: {}",
         both(generator, server)
     )
 }
 
-pub fn partly(time_s: f64, all_s: f64) -> String {
+pub(super) fn partly(time_s: f64, all_s: f64) -> String {
     format!(
         "the generator was at its limit in {} of {}",
         seconds(time_s),
@@ -211,7 +211,7 @@ pub fn partly(time_s: f64, all_s: f64) -> String {
 }
 
 /// What else was seen and bends the figures, though it did not decide.
-pub fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
+pub(super) fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
     let mut beside = Vec::new();
     let stolen = window.stolen();
     if stolen >= 0.02 && limit != Limit::Machine {
@@ -228,7 +228,7 @@ pub fn beside(window: &Window<'_>, limit: Limit) -> Vec<String> {
 }
 
 /// What it means for the figures that the command printed.
-pub fn meaning(limit: Limit, watched: &Watched) -> &'static str {
+pub(super) fn meaning(limit: Limit, watched: &Watched) -> &'static str {
     match limit {
         Limit::Generator => {
             "The server does at least as much as the command printed, and could do more; latencies \
@@ -255,7 +255,7 @@ pub fn meaning(limit: Limit, watched: &Watched) -> &'static str {
 }
 
 /// The command that would decide.
-pub fn next(limit: Limit, watched: &Watched) -> Option<String> {
+pub(super) fn next(limit: Limit, watched: &Watched) -> Option<String> {
     if watched.pair.is_some() || !matches!(limit, Limit::Path | Limit::Undecided) {
         return None;
     }

@@ -20,7 +20,7 @@ pub enum Version {
 
 /// A line of /proc/self/cgroup: this process's group in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub(crate) struct Membership {
     /// Which interface.
     pub version: Version,
     /// Controllers of a version 1 hierarchy; empty for version 2.
@@ -31,7 +31,7 @@ pub struct Membership {
 
 /// A mounted hierarchy, from /proc/self/mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub(crate) struct Mount {
     /// Which interface.
     pub version: Version,
     /// Its options, which name the controllers in version 1.
@@ -198,7 +198,7 @@ pub fn throttled_ns(cpu_stat: &Path) -> Option<u64> {
 }
 
 /// Reads /proc/self/cgroup: `4:memory:/a/b` or `0::/a/b`.
-pub fn memberships(text: &str) -> Vec<Membership> {
+pub(crate) fn memberships(text: &str) -> Vec<Membership> {
     let parse = |line: &str| {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -220,7 +220,7 @@ pub fn memberships(text: &str) -> Vec<Membership> {
 }
 
 /// Reads the control group mounts of /proc/self/mountinfo (proc(5)).
-pub fn mounts(text: &str) -> Vec<Mount> {
+pub(crate) fn mounts(text: &str) -> Vec<Mount> {
     let parse = |line: &str| {
         let (mount, system) = line.split_once(" - ")?;
         let mut system = system.split_whitespace();

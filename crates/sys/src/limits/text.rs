@@ -48,7 +48,7 @@ pub struct Status {
 impl Status {
     /// Whether fork(2) looks past RLIMIT_NPROC: for root, and for holders of
     /// CAP_SYS_RESOURCE or CAP_SYS_ADMIN (copy_process() in kernel/fork.c).
-    pub fn exempt_from_nproc(&self) -> bool {
+    pub(crate) fn exempt_from_nproc(&self) -> bool {
         self.uid == 0 || self.sys_resource || self.sys_admin
     }
 }
@@ -134,7 +134,7 @@ pub fn tasks(loadavg: &str) -> Option<u64> {
 }
 
 /// Open files from /proc/sys/fs/file-nr: allocated less free.
-pub fn files_open(text: &str) -> Option<u64> {
+pub(crate) fn files_open(text: &str) -> Option<u64> {
     Some(field::<u64>(text, 0)?.saturating_sub(field(text, 1)?))
 }
 
@@ -155,7 +155,7 @@ pub fn cpu_model(info: &str) -> Option<String> {
 }
 
 /// Whether /proc/cpuinfo lists a flag for the first processor.
-pub fn cpu_flag(info: &str, flag: &str) -> bool {
+pub(crate) fn cpu_flag(info: &str, flag: &str) -> bool {
     value(info, "flags").is_some_and(|flags| flags.split_whitespace().any(|f| f == flag))
 }
 
@@ -194,7 +194,7 @@ pub fn accounting(config: &str, nohz_full: &str, tick_ns: u64) -> String {
 }
 
 /// Whether something is mounted exactly at `point` (/proc/self/mountinfo).
-pub fn is_mount_point(mountinfo: &str, point: &str) -> bool {
+pub(crate) fn is_mount_point(mountinfo: &str, point: &str) -> bool {
     mountinfo
         .lines()
         .any(|line| line.split_whitespace().nth(4) == Some(point))

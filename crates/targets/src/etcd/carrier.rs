@@ -16,7 +16,7 @@ const FIRST: usize = 8;
 
 /// What went over a connection.
 #[derive(Debug, Default)]
-pub struct Carried {
+pub(super) struct Carried {
     /// Bytes of both directions.
     pub bytes: AtomicU64,
     /// The first bytes that the server sent, as they came together.
@@ -24,7 +24,7 @@ pub struct Carried {
 }
 
 /// A connection that has been made.
-pub struct Carrier {
+pub(super) struct Carrier {
     way: Way,
     carried: Arc<Carried>,
 }
@@ -45,7 +45,7 @@ impl Carrier {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(stream: Stream, carried: Arc<Carried>) -> io::Result<Carrier> {
+    pub(super) fn new(stream: Stream, carried: Arc<Carried>) -> io::Result<Carrier> {
         stream.set_nonblocking(true)?;
         let way = match stream {
             Stream::Tcp(stream) => Way::Plain(tokio::net::TcpStream::from_std(stream)?),

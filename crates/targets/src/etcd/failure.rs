@@ -13,7 +13,7 @@ const ALERT: [u8; 2] = [21, 3];
 
 /// Why a call came to nothing.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
+pub(super) enum Failure {
     /// The keeper ended it.
     Interrupted,
     /// Its time was over.
@@ -53,7 +53,7 @@ impl std::fmt::Display for Failure {
 impl Failure {
     /// The same, if the first bytes that the server sent are HTTP/2's; else what they tell.
     #[must_use]
-    pub fn explained(self, first: &[u8]) -> Failure {
+    pub(super) fn explained(self, first: &[u8]) -> Failure {
         let is_foreign = first
             .get(SETTINGS.0)
             .is_some_and(|kind| *kind != SETTINGS.1);
@@ -76,7 +76,7 @@ impl Failure {
 ///
 /// # Errors
 /// What answers instead.
-pub fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
     // As a proxy answers whose etcd is down.
     if status.is_server_error() {
         return Err(Failure::Said(format!("HTTP status {status}")));
@@ -97,7 +97,7 @@ pub fn is_grpc(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The server's message.
-pub fn status(headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn status(headers: &HeaderMap) -> Result<(), Failure> {
     match text(headers, "grpc-status") {
         None | Some("0") => Ok(()),
         Some(code) => {

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 /// What a server of HTTP/2 answers to each call.
-pub enum Says {
+pub(super) enum Says {
     /// A message of gRPC.
     Message(Vec<u8>),
     /// A status of gRPC in place of one.
@@ -16,7 +16,7 @@ pub enum Says {
 }
 
 /// The address of one that speaks HTTP/2.
-pub fn speaks_http2(says: Says) -> String {
+pub(super) fn speaks_http2(says: Says) -> String {
     let (listener, address) = listen();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -77,7 +77,7 @@ fn answer(says: &Says, mut respond: h2::server::SendResponse<Bytes>) {
 }
 
 /// The address of one that answers these bytes to the first that it hears, and hangs up.
-pub fn answers(bytes: &[u8]) -> String {
+pub(super) fn answers(bytes: &[u8]) -> String {
     let (listener, address) = listen();
     let bytes = bytes.to_vec();
     std::thread::spawn(move || {
@@ -91,7 +91,7 @@ pub fn answers(bytes: &[u8]) -> String {
 }
 
 /// One that is stopped: the kernel accepts in its name.
-pub fn accepts_only() -> TcpListener {
+pub(super) fn accepts_only() -> TcpListener {
     listen().0
 }
 

@@ -6,7 +6,7 @@
 use prost::{Enumeration, Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
-pub struct KeyValue {
+pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(int64, tag = "2")]
@@ -14,13 +14,13 @@ pub struct KeyValue {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Header {
+pub(super) struct Header {
     #[prost(int64, tag = "3")]
     pub revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct AuthenticateRequest {
+pub(super) struct AuthenticateRequest {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(string, tag = "2")]
@@ -28,14 +28,14 @@ pub struct AuthenticateRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct AuthenticateResponse {
+pub(super) struct AuthenticateResponse {
     #[prost(string, tag = "2")]
     pub token: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
-pub enum SortOrder {
+pub(crate) enum SortOrder {
     None = 0,
     Ascend = 1,
     Descend = 2,
@@ -43,14 +43,14 @@ pub enum SortOrder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
-pub enum SortTarget {
+pub(crate) enum SortTarget {
     Key = 0,
     Version = 1,
     Create = 2,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RangeRequest {
+pub(super) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -66,7 +66,7 @@ pub struct RangeRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RangeResponse {
+pub(super) struct RangeResponse {
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
     #[prost(message, repeated, tag = "2")]
@@ -74,7 +74,7 @@ pub struct RangeResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct PutRequest {
+pub(super) struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(int64, tag = "3")]
@@ -82,7 +82,7 @@ pub struct PutRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct DeleteRangeRequest {
+pub(super) struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -90,19 +90,19 @@ pub struct DeleteRangeRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct DeleteRangeResponse {
+pub(super) struct DeleteRangeResponse {
     #[prost(int64, tag = "2")]
     pub deleted: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct RequestOp {
+pub(super) struct RequestOp {
     #[prost(oneof = "Request", tags = "1, 2")]
     pub request: Option<Request>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub enum Request {
+pub(super) enum Request {
     #[prost(message, tag = "1")]
     Range(RangeRequest),
     #[prost(message, tag = "2")]
@@ -110,14 +110,14 @@ pub enum Request {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct ResponseOp {
+pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
     pub range: Option<RangeResponse>,
 }
 
 /// Whether the create revision of a key is this one.
 #[derive(Clone, PartialEq, Message)]
-pub struct Compare {
+pub(super) struct Compare {
     #[prost(int32, tag = "2")]
     pub target: i32,
     #[prost(bytes = "vec", tag = "3")]
@@ -127,10 +127,10 @@ pub struct Compare {
 }
 
 /// Of [`Compare::target`]: the create revision.
-pub const CREATE: i32 = 1;
+pub(super) const CREATE: i32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct TxnRequest {
+pub(super) struct TxnRequest {
     #[prost(message, repeated, tag = "1")]
     pub compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
@@ -140,7 +140,7 @@ pub struct TxnRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct TxnResponse {
+pub(super) struct TxnResponse {
     #[prost(message, optional, tag = "1")]
     pub header: Option<Header>,
     #[prost(bool, tag = "2")]
@@ -150,13 +150,13 @@ pub struct TxnResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchRequest {
+pub(super) struct WatchRequest {
     #[prost(message, optional, tag = "1")]
     pub create: Option<WatchCreate>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchCreate {
+pub(super) struct WatchCreate {
     #[prost(bytes = "vec", tag = "1")]
     pub key: Vec<u8>,
     #[prost(int64, tag = "3")]
@@ -164,7 +164,7 @@ pub struct WatchCreate {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct WatchResponse {
+pub(super) struct WatchResponse {
     #[prost(bool, tag = "4")]
     pub canceled: bool,
     #[prost(string, tag = "6")]
@@ -174,22 +174,22 @@ pub struct WatchResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Event {
+pub(super) struct Event {
     #[prost(int32, tag = "1")]
     pub kind: i32,
 }
 
 /// Of [`Event::kind`]: the key is gone.
-pub const DELETE: i32 = 1;
+pub(super) const DELETE: i32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
-pub struct LeaseGrantRequest {
+pub(super) struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]
     pub ttl_s: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct LeaseGrantResponse {
+pub(super) struct LeaseGrantResponse {
     #[prost(int64, tag = "2")]
     pub id: i64,
     #[prost(int64, tag = "3")]
@@ -198,13 +198,13 @@ pub struct LeaseGrantResponse {
 
 /// To revoke a lease, and to keep it alive.
 #[derive(Clone, PartialEq, Message)]
-pub struct LeaseRequest {
+pub(super) struct LeaseRequest {
     #[prost(int64, tag = "1")]
     pub id: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct KeepAliveResponse {
+pub(super) struct KeepAliveResponse {
     #[prost(int64, tag = "2")]
     pub id: i64,
     #[prost(int64, tag = "3")]
@@ -212,10 +212,10 @@ pub struct KeepAliveResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Empty {}
+pub(super) struct Empty {}
 
 #[derive(Clone, PartialEq, Message)]
-pub struct StatusResponse {
+pub(super) struct StatusResponse {
     #[prost(string, tag = "2")]
     pub version: String,
     #[prost(int64, tag = "3")]

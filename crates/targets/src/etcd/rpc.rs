@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
 /// How long the answer to a call may take.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest message that is believed.
 const LONGEST: usize = 1 << 24;
@@ -38,7 +38,7 @@ const PROTOCOL: &str = "h2";
 const HEAD: usize = 5;
 
 /// A connection and the thread's own runtime, which works while a call is awaited.
-pub struct Channel {
+pub(super) struct Channel {
     runtime: Runtime,
     requests: SendRequest<Bytes>,
     bell: UnixStream,
@@ -61,7 +61,7 @@ impl Channel {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn open(address: &Address) -> Result<Channel, SetupError> {
+    pub(super) fn open(address: &Address) -> Result<Channel, SetupError> {
         let say = |said: String| SetupError(format!("etcd at {address}: {said}"));
         let stream = address.secured(address.connect_plainly()?, Some(PROTOCOL))?;
         let system = |error: std::io::Error| say(error.to_string());
@@ -104,13 +104,13 @@ impl Channel {
     }
 
     /// From now on every call shows this token.
-    pub fn show(&mut self, token: String) {
+    pub(super) fn show(&mut self, token: String) {
         self.token = Some(token);
     }
 
     /// What was said so far, with the frames of HTTP/2 around it. What came while no call
     /// was awaited is not read yet.
-    pub fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> Traffic {
         Traffic {
             round_trips: self.calls.get(),
             bytes: self.carried.bytes.load(Relaxed),
@@ -122,7 +122,7 @@ impl Channel {
     ///
     /// # Errors
     /// Why it came to nothing.
-    pub fn call<A: Message + Default>(
+    pub(super) fn call<A: Message + Default>(
         &self,
         path: &str,
         request: &impl Message,
@@ -163,7 +163,7 @@ impl Channel {
     ///
     /// # Errors
     /// Why it came to nothing.
-    pub fn listen<A: Message + Default>(
+    pub(super) fn listen<A: Message + Default>(
         &self,
         path: &str,
         request: &impl Message,
@@ -240,7 +240,7 @@ impl Channel {
 }
 
 /// What to try where a server ends the connection at the first word.
-pub fn hint(address: &Address) -> String {
+pub(super) fn hint(address: &Address) -> String {
     match address {
         Address::Tls(..) => String::new(),
         plain => format!("; one that wants TLS is etcd:https://{plain}"),

@@ -19,7 +19,7 @@ const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 const OLDEST: f64 = 3.001;
 
 /// What the first server gives that gives anything, from one of them on.
-pub fn any<T>(
+pub(super) fn any<T>(
     servers: &[Address],
     from: usize,
     ask: impl Fn(&Address) -> Result<T, SetupError>,
@@ -38,7 +38,7 @@ pub fn any<T>(
 ///
 /// # Errors
 /// In words for the user.
-pub fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupError> {
+pub(super) fn status(address: &Address, own: &Credentials) -> Result<StatusResponse, SetupError> {
     let status = admitted(address, own)?.call::<StatusResponse>(STATUS, &Empty {}, false);
     let status = status.map_err(|failure| unusable(address, &failure))?;
     if login::version(&status.version).is_some_and(|version| version < OLDEST) {
@@ -71,7 +71,7 @@ fn unusable(address: &Address, failure: &Failure) -> SetupError {
 
 /// The time to live, in seconds, of a lease for which so many are asked: a server grants
 /// none that an election could outlast.
-pub fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64, SetupError> {
+pub(super) fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64, SetupError> {
     let channel = admitted(address, own)?;
     let request = LeaseGrantRequest { ttl_s: asked_s };
     let granted: Result<LeaseGrantResponse, Failure> = channel.call(GRANT, &request, false);
@@ -83,7 +83,7 @@ pub fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64
 }
 
 /// A connection whose calls are those of a user, where there is one.
-pub fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError> {
+pub(super) fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupError> {
     let mut channel = Channel::open(address)?;
     let Some(name) = own.user.clone() else {
         return Ok(channel);
@@ -97,7 +97,7 @@ pub fn admitted(address: &Address, own: &Credentials) -> Result<Channel, SetupEr
 }
 
 /// A failure, with the server and what to do about it.
-pub fn told(address: &Address, failure: &Failure) -> SetupError {
+pub(super) fn told(address: &Address, failure: &Failure) -> SetupError {
     let text = format!("etcd at {address}: {failure}");
     SetupError(match text.contains("database space exceeded") {
         true => format!(

@@ -26,7 +26,7 @@ const STEP_MS: u64 = 10;
 
 /// What a worker and its connections tell each other.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(super) struct Watch {
     clock: OnceLock<Clock>,
     /// When the latest connection was there; zero: none since the request began.
     connected: AtomicU64,
@@ -39,25 +39,25 @@ pub struct Watch {
 
 impl Watch {
     /// A request begins.
-    pub fn begin(&self, clock: Clock) {
+    pub(super) fn begin(&self, clock: Clock) {
         self.clock.get_or_init(|| clock);
         self.connected.store(0, Relaxed);
         self.surplus.store(false, Relaxed);
     }
 
     /// When the connection of this request was there, if it has its own.
-    pub fn connected_at(&self) -> Option<u64> {
+    pub(super) fn connected_at(&self) -> Option<u64> {
         Some(self.connected.load(Relaxed)).filter(|stamp| *stamp > 0)
     }
 
     /// Whether the server has sent more than it was asked for.
-    pub fn is_surplus(&self) -> bool {
+    pub(super) fn is_surplus(&self) -> bool {
         self.surplus.load(Relaxed)
     }
 
     /// There will be no more requests: says so to the server. The connection is
     /// listened to until its end when it is dropped.
-    pub fn part(&self) {
+    pub(super) fn part(&self) {
         self.surplus.store(false, Relaxed);
         self.parts.store(true, Relaxed);
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl Watch {
 
 /// Opens sockets.
 #[derive(Debug)]
-pub struct Sockets(pub Arc<Watch>);
+pub(super) struct Sockets(pub Arc<Watch>);
 
 impl Connector<()> for Sockets {
     type Out = Line;
@@ -122,7 +122,7 @@ fn connected(addresses: &[SocketAddr], timeout: NextTimeout) -> Result<TcpStream
 
 /// A socket.
 #[derive(Debug)]
-pub struct Line {
+pub(super) struct Line {
     stream: Arc<TcpStream>,
     buffers: LazyBuffers,
     watch: Arc<Watch>,
@@ -223,7 +223,7 @@ fn late(timeout: NextTimeout) -> impl Fn(std::io::Error) -> Error {
 
 /// Watches what becomes of connections.
 #[derive(Debug)]
-pub struct Watching(pub Arc<Watch>);
+pub(super) struct Watching(pub Arc<Watch>);
 
 impl<In: Transport> Connector<In> for Watching {
     type Out = Watched<In>;
@@ -245,7 +245,7 @@ impl<In: Transport> Connector<In> for Watching {
 
 /// A connection, encrypted or not.
 #[derive(Debug)]
-pub struct Watched<In: Transport> {
+pub(super) struct Watched<In: Transport> {
     inner: In,
     watch: Arc<Watch>,
 }

@@ -5,7 +5,7 @@ use lber::common::TagClass;
 use lber::structure::{PL, StructureTag};
 use lber::structures::{ASNTag, Boolean, Enumerated, Integer, Sequence};
 
-pub fn primitive(class: TagClass, id: u64, bytes: Vec<u8>) -> StructureTag {
+pub(super) fn primitive(class: TagClass, id: u64, bytes: Vec<u8>) -> StructureTag {
     StructureTag {
         class,
         id,
@@ -13,7 +13,7 @@ pub fn primitive(class: TagClass, id: u64, bytes: Vec<u8>) -> StructureTag {
     }
 }
 
-pub fn constructed(class: TagClass, id: u64, parts: Vec<StructureTag>) -> StructureTag {
+pub(super) fn constructed(class: TagClass, id: u64, parts: Vec<StructureTag>) -> StructureTag {
     StructureTag {
         class,
         id,
@@ -22,25 +22,25 @@ pub fn constructed(class: TagClass, id: u64, parts: Vec<StructureTag>) -> Struct
 }
 
 /// `[id]` of bytes, within a message's own part.
-pub fn context(id: u64, bytes: impl Into<Vec<u8>>) -> StructureTag {
+pub(super) fn context(id: u64, bytes: impl Into<Vec<u8>>) -> StructureTag {
     primitive(TagClass::Context, id, bytes.into())
 }
 
 /// `[id]` of parts.
-pub fn group(id: u64, parts: Vec<StructureTag>) -> StructureTag {
+pub(super) fn group(id: u64, parts: Vec<StructureTag>) -> StructureTag {
     constructed(TagClass::Context, id, parts)
 }
 
-pub fn octets(bytes: impl Into<Vec<u8>>) -> StructureTag {
+pub(super) fn octets(bytes: impl Into<Vec<u8>>) -> StructureTag {
     const OCTET_STRING: u64 = 4;
     primitive(TagClass::Universal, OCTET_STRING, bytes.into())
 }
 
-pub fn sequence(parts: Vec<StructureTag>) -> StructureTag {
+pub(super) fn sequence(parts: Vec<StructureTag>) -> StructureTag {
     constructed(TagClass::Universal, Sequence::default().id, parts)
 }
 
-pub fn integer(inner: i64) -> StructureTag {
+pub(super) fn integer(inner: i64) -> StructureTag {
     let integer = Integer {
         inner,
         ..Integer::default()
@@ -48,7 +48,7 @@ pub fn integer(inner: i64) -> StructureTag {
     integer.into_structure()
 }
 
-pub fn enumerated(inner: i64) -> StructureTag {
+pub(super) fn enumerated(inner: i64) -> StructureTag {
     let enumerated = Enumerated {
         inner,
         ..Enumerated::default()
@@ -56,7 +56,7 @@ pub fn enumerated(inner: i64) -> StructureTag {
     enumerated.into_structure()
 }
 
-pub fn boolean(inner: bool) -> StructureTag {
+pub(super) fn boolean(inner: bool) -> StructureTag {
     let boolean = Boolean {
         inner,
         ..Boolean::default()
@@ -64,14 +64,14 @@ pub fn boolean(inner: bool) -> StructureTag {
     boolean.into_structure()
 }
 
-pub fn bytes(tag: &StructureTag) -> Option<&[u8]> {
+pub(super) fn bytes(tag: &StructureTag) -> Option<&[u8]> {
     match &tag.payload {
         PL::P(bytes) => Some(bytes),
         PL::C(_) => None,
     }
 }
 
-pub fn parts(tag: &StructureTag) -> Option<&[StructureTag]> {
+pub(super) fn parts(tag: &StructureTag) -> Option<&[StructureTag]> {
     match &tag.payload {
         PL::C(parts) => Some(parts),
         PL::P(_) => None,

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Operations that a server has completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub(super) struct Counts {
     /// Connections that said who they are.
     pub binds: u64,
     /// Searches.
@@ -58,7 +58,7 @@ fn settled(mut read: impl FnMut() -> Result<Counts, SetupError>) -> Result<Count
 
 /// Reads `cn=Monitor`.
 #[derive(Debug, Default)]
-pub struct Monitor {
+pub(super) struct Monitor {
     /// What was done to read it, which the server has counted too.
     own: Mutex<Counts>,
 }
@@ -72,7 +72,7 @@ impl Monitor {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn read(
+    pub(super) fn read(
         &self,
         dial: &Dial,
         credentials: &Credentials,
@@ -127,7 +127,7 @@ fn ask(session: &mut Session, search: &Search) -> Result<Option<Counts>, CallErr
 
 /// Reads the lines that were added to a server's log.
 #[derive(Debug)]
-pub struct Log {
+pub(super) struct Log {
     path: PathBuf,
     /// Where reading goes on, and what stands before.
     read: Mutex<(u64, Counts)>,
@@ -138,7 +138,7 @@ impl Log {
     ///
     /// # Errors
     /// In words for the user, where it cannot be read.
-    pub fn open(path: &Path) -> Result<Log, SetupError> {
+    pub(super) fn open(path: &Path) -> Result<Log, SetupError> {
         let end = File::open(path)
             .and_then(|file| file.metadata())
             .map_err(|error| unreadable(path, &error.to_string()))?;
@@ -152,7 +152,7 @@ impl Log {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn read(&self) -> Result<Counts, SetupError> {
+    pub(super) fn read(&self) -> Result<Counts, SetupError> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         settled(|| {
             self.follow(&mut read)

@@ -10,7 +10,7 @@ const DEEPEST: usize = 50;
 
 /// Which entries a search asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub(super) enum Filter {
     /// All of them (`&`), or one of them (`|`).
     Several { choice: u64, of: Vec<Filter> },
     /// `!`
@@ -59,7 +59,7 @@ impl Filter {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn parse(text: &str) -> Result<Filter, String> {
+    pub(super) fn parse(text: &str) -> Result<Filter, String> {
         let text = text.trim();
         if !text.starts_with('(') {
             return item(text);
@@ -72,7 +72,7 @@ impl Filter {
     }
 
     /// As BER, with the holes filled.
-    pub fn encode(&self, numbers: Numbers) -> StructureTag {
+    pub(super) fn encode(&self, numbers: Numbers) -> StructureTag {
         match self {
             Filter::Several { choice, of } => {
                 group(*choice, of.iter().map(|one| one.encode(numbers)).collect())

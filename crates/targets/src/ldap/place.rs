@@ -9,7 +9,7 @@ use super::wire::{Scope, Search};
 
 /// A server and a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     /// A name or an address, without brackets.
     pub host: String,
     /// The server's port.
@@ -23,7 +23,7 @@ impl Place {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn parse(argument: Option<&str>, usual_port: u16) -> Result<Place, String> {
+    pub(super) fn parse(argument: Option<&str>, usual_port: u16) -> Result<Place, String> {
         const HOW: &str = "write //HOST:PORT/BASE?FILTER, such as \
                            '//127.0.0.1:389/dc=example,dc=org?(uid=user{n})'";
         let text = argument

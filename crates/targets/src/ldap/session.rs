@@ -23,7 +23,7 @@ const ROOM: usize = 16 << 10;
 
 /// Where to connect, how, and for how long to wait.
 #[derive(Clone, Debug)]
-pub struct Dial {
+pub(super) struct Dial {
     /// The first of them that answers.
     pub addresses: Vec<SocketAddr>,
     /// With `ldaps`, the certificates that are trusted and the name that is expected.
@@ -34,7 +34,7 @@ pub struct Dial {
 
 /// Who asks.
 #[derive(Clone, Default)]
-pub struct Credentials {
+pub(super) struct Credentials {
     /// Distinguished name; empty: anonymous.
     pub name: String,
     /// Sent as it is, which TLS hides.
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Credentials {
 
 /// A connection.
 #[derive(Debug)]
-pub struct Session {
+pub(super) struct Session {
     io: Transport,
     input: Vec<u8>,
     /// The part of `input` that was received and not yet read.
@@ -68,7 +68,7 @@ enum Transport {
 
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// How it ended.
     pub outcome: Outcome,
     /// Entries that came before the end.
@@ -81,7 +81,7 @@ impl Session {
     ///
     /// # Errors
     /// The call that failed.
-    pub fn connect(dial: &Dial, deadline: u64) -> Result<Session, CallError> {
+    pub(super) fn connect(dial: &Dial, deadline: u64) -> Result<Session, CallError> {
         let mut last = CallError::new("connect", Errno::ADDRNOTAVAIL);
         for address in &dial.addresses {
             match connected(address, dial.timeout) {
@@ -105,7 +105,7 @@ impl Session {
     ///
     /// # Errors
     /// The call that failed; EPROTO with what TLS says against the server.
-    pub fn secure(mut self, dial: &Dial) -> Result<Session, CallError> {
+    pub(super) fn secure(mut self, dial: &Dial) -> Result<Session, CallError> {
         let (Some((config, name)), Transport::Plain(socket)) = (&dial.tls, self.io) else {
             return Err(CallError::new("TLS", Errno::INVAL));
         };
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Until when the next request may wait, in monotonic nanoseconds.
-    pub fn set_deadline(&mut self, deadline: u64) {
+    pub(super) fn set_deadline(&mut self, deadline: u64) {
         self.deadline = deadline;
     }
 
@@ -132,7 +132,7 @@ impl Session {
     ///
     /// # Errors
     /// The call that failed. A server's refusal is none: its code says so.
-    pub fn bind(&mut self, credentials: &Credentials) -> Result<Outcome, CallError> {
+    pub(super) fn bind(&mut self, credentials: &Credentials) -> Result<Outcome, CallError> {
         const CALL: &str = "bind";
         let id = self.next_id();
         wire::bind(
@@ -158,7 +158,7 @@ impl Session {
     ///
     /// # Errors
     /// The call that failed, as with [`Session::bind`].
-    pub fn search(
+    pub(super) fn search(
         &mut self,
         search: &Search,
         numbers: Numbers,
@@ -190,7 +190,7 @@ impl Session {
     /// # Errors
     /// The call that failed; EPROTO where an answer came that no request had asked
     /// for.
-    pub fn unbind(mut self) -> Result<(), CallError> {
+    pub(super) fn unbind(mut self) -> Result<(), CallError> {
         const CALL: &str = "unbind";
         if let Transport::Plain(stream) = &self.io
             && surplus::is_waiting(stream)
@@ -206,7 +206,7 @@ impl Session {
     ///
     /// # Errors
     /// EPROTO where an answer came that no request had asked for.
-    pub fn part(mut self) -> Result<(), CallError> {
+    pub(super) fn part(mut self) -> Result<(), CallError> {
         const CALL: &str = "unbind";
         self.expect_silence(CALL)?;
         if self.take_leave().is_err() {
@@ -232,7 +232,7 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn refuse_who_speaks_first(&self, place: &str) -> Result<(), SetupError> {
+    pub(super) fn refuse_who_speaks_first(&self, place: &str) -> Result<(), SetupError> {
         match &self.io {
             Transport::Plain(stream) => surplus::refuse_who_speaks_first(stream, place),
             Transport::Tls(_) => Ok(()),

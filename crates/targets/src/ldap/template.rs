@@ -2,7 +2,7 @@
 
 /// Text with holes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Template(Vec<Part>);
+pub(super) struct Template(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
@@ -13,7 +13,7 @@ enum Part {
 
 /// What fills the holes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Numbers {
+pub(super) struct Numbers {
     /// For `{n}`.
     pub nth: u64,
     /// For `{worker}`.
@@ -22,7 +22,7 @@ pub struct Numbers {
 
 impl Template {
     /// Reads text whose pieces between the holes `decode` turns into bytes.
-    pub fn parse(
+    pub(super) fn parse(
         text: &str,
         decode: impl Fn(&str) -> Result<Vec<u8>, String>,
     ) -> Result<Template, String> {
@@ -42,7 +42,7 @@ impl Template {
     }
 
     /// The bytes, with the holes filled.
-    pub fn fill(&self, numbers: Numbers) -> Vec<u8> {
+    pub(super) fn fill(&self, numbers: Numbers) -> Vec<u8> {
         let mut filled = Vec::with_capacity(32);
         for part in &self.0 {
             match part {

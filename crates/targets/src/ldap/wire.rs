@@ -31,11 +31,11 @@ const ENUMERATED_BYTE: u8 = 0x0a;
 const APPLICATION: u8 = 0x60;
 
 /// A message that is longer is not waited for.
-pub const LONGEST: usize = 64 << 20;
+pub(super) const LONGEST: usize = 64 << 20;
 
 /// How deep below the base a search looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub(super) enum Scope {
     /// The base alone.
     Base = 0,
     /// Its children.
@@ -46,7 +46,7 @@ pub enum Scope {
 
 /// What a search asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Search {
+pub(super) struct Search {
     /// Where.
     pub base: Template,
     /// How deep.
@@ -59,7 +59,7 @@ pub struct Search {
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(super) enum Message {
     /// One that a search found, and where it stands in the input.
     Entry(Range<usize>),
     /// Another server may have more; or a word in between.
@@ -74,7 +74,7 @@ pub enum Message {
 
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// The result code; 0 is success.
     pub code: u32,
     /// What the server says about it, if anything.
@@ -83,7 +83,7 @@ pub struct Outcome {
 
 /// What came is not LDAP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub(super) struct Malformed;
 
 fn message(id: u32, operation: StructureTag, out: &mut BytesMut) {
     let whole = sequence(vec![integer(id.into()), operation]);
@@ -92,13 +92,13 @@ fn message(id: u32, operation: StructureTag, out: &mut BytesMut) {
 }
 
 /// Appends a simple bind; anonymous where name and password are empty.
-pub fn bind(id: u32, name: &str, password: &[u8], out: &mut BytesMut) {
+pub(super) fn bind(id: u32, name: &str, password: &[u8], out: &mut BytesMut) {
     let parts = vec![integer(3), octets(name), context(0, password)];
     message(id, constructed(TagClass::Application, BIND, parts), out);
 }
 
 /// Appends the request that ends a connection, to which nothing is answered.
-pub fn unbind(id: u32, out: &mut BytesMut) {
+pub(super) fn unbind(id: u32, out: &mut BytesMut) {
     message(
         id,
         primitive(TagClass::Application, UNBIND, Vec::new()),
@@ -108,7 +108,7 @@ pub fn unbind(id: u32, out: &mut BytesMut) {
 
 impl Search {
     /// Appends the request.
-    pub fn encode(&self, id: u32, numbers: Numbers, out: &mut BytesMut) {
+    pub(super) fn encode(&self, id: u32, numbers: Numbers, out: &mut BytesMut) {
         const NEVER_FOLLOW_ALIASES: i64 = 0;
         const NO_LIMIT: i64 = 0;
         let names = self.attributes.iter().map(|name| octets(name.as_str()));
@@ -184,7 +184,7 @@ impl<'a> Element<'a> {
 /// # Errors
 /// Where it is none.
 #[inline]
-pub fn decode(input: &[u8]) -> Result<Option<(u32, Message, usize)>, Malformed> {
+pub(super) fn decode(input: &[u8]) -> Result<Option<(u32, Message, usize)>, Malformed> {
     match input.first() {
         None => return Ok(None),
         // Another protocol's text would be waited for as if it were long.
@@ -232,12 +232,12 @@ fn outcome(content: &[u8]) -> Result<Outcome, Malformed> {
 }
 
 /// An entry as it came, for [`name`] and [`value`].
-pub fn entry(bytes: &[u8]) -> Option<StructureTag> {
+pub(super) fn entry(bytes: &[u8]) -> Option<StructureTag> {
     lber::parse::parse_tag(bytes).ok().map(|(_, entry)| entry)
 }
 
 /// The first value of an entry's attribute, if it has it.
-pub fn value<'a>(entry: &'a StructureTag, attribute: &str) -> Option<&'a [u8]> {
+pub(super) fn value<'a>(entry: &'a StructureTag, attribute: &str) -> Option<&'a [u8]> {
     let [_, attributes] = parts(entry)? else {
         return None;
     };
@@ -251,12 +251,12 @@ pub fn value<'a>(entry: &'a StructureTag, attribute: &str) -> Option<&'a [u8]> {
 }
 
 /// An entry's name.
-pub fn name(entry: &StructureTag) -> Option<&[u8]> {
+pub(super) fn name(entry: &StructureTag) -> Option<&[u8]> {
     bytes(parts(entry)?.first()?)
 }
 
 /// Result codes as RFC 4511 and its registry name them.
-pub fn code_name(code: u32) -> Option<&'static str> {
+pub(super) fn code_name(code: u32) -> Option<&'static str> {
     Some(match code {
         0 => "success",
         1 => "operationsError",

@@ -25,7 +25,7 @@ const FULL: u16 = 1040;
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
-pub fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
+pub(super) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
     let told = |said: String| SetupError(format!("MariaDB at {}: {said}", login.address));
     let mut client = Client::connect_plainly(&login.address)?;
     client.be_patient()?;
@@ -200,7 +200,7 @@ fn framed(number: u8, payload: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// In words for the user.
-pub fn ask(client: &mut Client, text: &str) -> Result<String, SetupError> {
+pub(super) fn ask(client: &mut Client, text: &str) -> Result<String, SetupError> {
     client.be_patient()?;
     client.request.clear();
     query(&mut client.request, |out| {

@@ -95,7 +95,7 @@ const LOST: CallError = CallError {
 };
 
 /// Appends a query whose text `write` appends.
-pub fn query(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn query(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let from = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, QUERY]);
     write(out);
@@ -117,7 +117,7 @@ fn seconds(micros: u64, out: &mut Vec<u8>) {
 /// # Errors
 /// EPROTO where it is none.
 #[inline]
-pub fn packet<'a>(
+pub(super) fn packet<'a>(
     input: &'a [u8],
     call: &'static str,
 ) -> Result<Option<(&'a [u8], usize)>, CallError> {
@@ -137,7 +137,7 @@ pub fn packet<'a>(
 
 /// A whole result: the first column of its last row, Nil where that is NULL or there is
 /// no row, or what the server did not like.
-pub fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+pub(super) fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut at, mut ends, mut reply) = (0, 0, Reply::Nil);
     while let Some((payload, length)) = packet(&input[at..], call)? {
         let is_first = at == 0;
@@ -167,7 +167,7 @@ fn first_column(row: &[u8]) -> Option<Reply<'_>> {
 }
 
 /// The text of an error packet, behind its number and its state.
-pub fn complaint(payload: &[u8]) -> &[u8] {
+pub(super) fn complaint(payload: &[u8]) -> &[u8] {
     let text = payload.get(3..).unwrap_or_default();
     match text {
         [b'#', _, _, _, _, _, text @ ..] => text,

@@ -30,7 +30,7 @@ const STACK_BYTES: usize = 128 * 1024;
 
 /// The thread, as its worker has it.
 #[derive(Debug)]
-pub struct Guard {
+pub(super) struct Guard {
     shared: Arc<Shared>,
     stop: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
@@ -54,7 +54,7 @@ impl Guard {
     ///
     /// # Errors
     /// EAGAIN where a limit on threads is reached, EMFILE on descriptors.
-    pub fn start(group: u32, errors: OwnedFd) -> io::Result<Guard> {
+    pub(super) fn start(group: u32, errors: OwnedFd) -> io::Result<Guard> {
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&errors, true)?;
         let shared = Arc::new(Shared {
@@ -78,24 +78,24 @@ impl Guard {
 
     /// From now on this request (numbered from 1) must be answered within this time.
     #[inline]
-    pub fn watch(&self, request: u64, patience_ns: u64) {
+    pub(super) fn watch(&self, request: u64, patience_ns: u64) {
         self.shared.patience_ns.store(patience_ns, Relaxed);
         self.shared.watched.store(request, Release);
     }
 
     /// It was.
     #[inline]
-    pub fn rest(&self) {
+    pub(super) fn rest(&self) {
         self.shared.watched.store(0, Release);
     }
 
     /// Whether the program was ended since it did not answer.
-    pub fn gave_up(&self) -> bool {
+    pub(super) fn gave_up(&self) -> bool {
         self.shared.gave_up.load(Acquire)
     }
 
     /// Ends the thread, which reads what there still is.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
             // It does not panic, and what it has read is kept.
@@ -105,7 +105,7 @@ impl Guard {
 
     /// The end of what stood on standard error, whole lines if there is room, at most
     /// `most` bytes.
-    pub fn last_words(&self, most: usize) -> Vec<u8> {
+    pub(super) fn last_words(&self, most: usize) -> Vec<u8> {
         let errors = self.shared.kept();
         let text = errors.trim_ascii();
         let end = &text[text.len().saturating_sub(most)..];

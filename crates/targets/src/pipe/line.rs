@@ -5,14 +5,14 @@ use crate::Mode;
 use std::io::Write;
 
 /// Longest line that is read, its end included.
-pub const LONGEST_LINE: usize = 1024;
+pub(super) const LONGEST_LINE: usize = 1024;
 
 /// The version of the protocol, as HELLO names it.
 const PROTOCOL: &str = "jostle/1";
 
 /// A request's bytes, in memory of their own: requests do not allocate.
 #[derive(Clone, Copy, Debug)]
-pub struct RequestLine {
+pub(super) struct RequestLine {
     bytes: [u8; 64],
     filled: usize,
 }
@@ -28,13 +28,13 @@ impl RequestLine {
     }
 
     /// The first line: who asks, and how many locks there are.
-    pub fn hello(worker: usize, keys: usize) -> RequestLine {
+    pub(super) fn hello(worker: usize, keys: usize) -> RequestLine {
         RequestLine::of(format_args!("HELLO {PROTOCOL} {worker} {keys}\n"))
     }
 
     /// Asks for a lock. `ms`: -1 for ever, 0 not at all, else milliseconds.
     #[inline]
-    pub fn acquire(key: usize, mode: Mode, ms: i64) -> RequestLine {
+    pub(super) fn acquire(key: usize, mode: Mode, ms: i64) -> RequestLine {
         let mode = match mode {
             Mode::Exclusive => 'x',
             Mode::Shared => 's',
@@ -44,20 +44,20 @@ impl RequestLine {
 
     /// Gives a lock up.
     #[inline]
-    pub fn release(key: usize) -> RequestLine {
+    pub(super) fn release(key: usize) -> RequestLine {
         RequestLine::of(format_args!("U {key}\n"))
     }
 
     /// As it is sent.
     #[inline]
-    pub fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 }
 
 /// What an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub(super) enum Reply<'a> {
     /// `G`, with the fencing token if there is one.
     Granted(Option<u64>),
     /// `R`: refused, or too late.
@@ -71,7 +71,7 @@ pub enum Reply<'a> {
 impl Reply<'_> {
     /// Reads a line without its end; None where it is no answer.
     #[inline]
-    pub fn read(line: &[u8]) -> Option<Reply<'_>> {
+    pub(super) fn read(line: &[u8]) -> Option<Reply<'_>> {
         match line {
             b"G" => Some(Reply::Granted(None)),
             b"K" => Some(Reply::Released),
@@ -91,7 +91,7 @@ impl Reply<'_> {
 
 /// What a lock says it can do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
+pub(super) struct Capabilities {
     /// `shared`: requests with mode `s`.
     pub shared: bool,
     /// `timeout`: waits of so many milliseconds.
@@ -105,7 +105,7 @@ pub struct Capabilities {
 impl Capabilities {
     /// Reads `READY [capabilities]` without the line's end; None where it is another
     /// line. Words that this version does not know are left alone.
-    pub fn read(line: &[u8]) -> Option<Capabilities> {
+    pub(super) fn read(line: &[u8]) -> Option<Capabilities> {
         let line = std::str::from_utf8(line).ok()?;
         let mut words = line.split_ascii_whitespace();
         words.next().filter(|word| *word == "READY")?;
@@ -121,7 +121,7 @@ impl Capabilities {
 
 /// Bytes of another program between backticks, escaped, at most `most` of them:
 /// the first ones.
-pub fn quoted(bytes: &[u8], most: usize) -> String {
+pub(super) fn quoted(bytes: &[u8], most: usize) -> String {
     let cut = &bytes[..bytes.len().min(most)];
     let text = String::from_utf8_lossy(cut);
     let dots = if cut.len() < bytes.len() { "..." } else { "" };

@@ -28,7 +28,7 @@ const READY_PATIENCE_EACH: Duration = Duration::from_millis(500);
 const LONGEST_READY_PATIENCE: Duration = Duration::from_secs(100);
 
 /// How long any answer may take that no owner of the lock delays.
-pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a program may run on when its input has ended, and one that still waits for
 /// a lock, which it may not notice. The keeper waits for two seconds.
@@ -48,7 +48,7 @@ const HELLO: &str = "HELLO";
 
 /// How long an answer is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub(super) enum Patience {
     /// As long as it takes, or until the keeper ends the wait.
     Owners,
     /// So many nanoseconds, or until the keeper ends the wait.
@@ -59,7 +59,7 @@ pub enum Patience {
 
 /// The program of one worker.
 #[derive(Debug)]
-pub struct Peer {
+pub(super) struct Peer {
     child: Option<Child>,
     input: Option<OwnedFd>,
     output: OwnedFd,
@@ -77,7 +77,7 @@ impl Peer {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn start(words: &[String], worker: usize) -> Result<Peer, SetupError> {
+    pub(super) fn start(words: &[String], worker: usize) -> Result<Peer, SetupError> {
         let limit = |error: Errno| {
             SetupError(format!(
                 "cannot make a pipe: {error}; raise the limit on descriptors (ulimit -n)"
@@ -120,7 +120,7 @@ impl Peer {
     ///
     /// # Errors
     /// The program's end, in words; ETIMEDOUT if it says nothing.
-    pub fn greet(
+    pub(super) fn greet(
         &mut self,
         (worker, workers): (usize, usize),
         keys: usize,
@@ -154,7 +154,7 @@ impl Peer {
     /// # Errors
     /// The program's end, in words; EPROTO for what is no line.
     #[inline]
-    pub fn call(
+    pub(super) fn call(
         &mut self,
         name: &'static str,
         request: &RequestLine,
@@ -190,7 +190,7 @@ impl Peer {
 
     /// The line that has come, without its end.
     #[inline]
-    pub fn answer(&self) -> &[u8] {
+    pub(super) fn answer(&self) -> &[u8] {
         &self.line[..self.filled.saturating_sub(1)]
     }
 
@@ -259,7 +259,7 @@ impl Peer {
 
     /// An answer that is none to this request, or an error, in words.
     #[cold]
-    pub fn refuse(&self, name: &'static str, how: &str, said: &[u8]) -> CallError {
+    pub(super) fn refuse(&self, name: &'static str, how: &str, said: &[u8]) -> CallError {
         let text = format!("the command {how} {}", quoted(said, QUOTED_ERRORS));
         failure(name, Errno::PROTO, &text)
     }
@@ -305,7 +305,7 @@ impl Peer {
     /// # Errors
     /// EPROTO for a line that no request had asked for; how the program ended, if
     /// not with exit code 0. Nothing where an answer was still to come.
-    pub fn end(&mut self) -> Result<(), CallError> {
+    pub(super) fn end(&mut self) -> Result<(), CallError> {
         const NAME: &str = "end of input";
         if self.child.is_none() {
             return Ok(());

@@ -21,7 +21,7 @@ const USUAL_USER: &str = "postgres";
 
 /// A statement that is prepared under a name.
 #[derive(Clone, Copy, Debug)]
-pub struct Statement {
+pub(crate) struct Statement {
     /// For requests.
     pub name: &'static str,
     /// With at most one parameter, a bigint.
@@ -32,7 +32,7 @@ pub struct Statement {
 ///
 /// # Errors
 /// In words for the user: who does not answer, or why it refuses.
-pub fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
+pub(crate) fn open(login: &Login) -> Result<(Client, Option<f64>), SetupError> {
     let mut client = secured(Client::connect_plainly(&login.address)?, &login.address)?;
     client.be_patient()?;
     let version = authenticate(&mut client, login)
@@ -126,12 +126,12 @@ fn code(body: &[u8]) -> Option<u32> {
 
 /// What an authentication message wants.
 mod auth {
-    pub const OK: u32 = 0;
-    pub const CLEARTEXT: u32 = 3;
-    pub const MD5: u32 = 5;
-    pub const SASL: u32 = 10;
-    pub const SASL_CONTINUE: u32 = 11;
-    pub const SASL_FINAL: u32 = 12;
+    pub(super) const OK: u32 = 0;
+    pub(super) const CLEARTEXT: u32 = 3;
+    pub(super) const MD5: u32 = 5;
+    pub(super) const SASL: u32 = 10;
+    pub(super) const SASL_CONTINUE: u32 = 11;
+    pub(super) const SASL_FINAL: u32 = 12;
 }
 
 struct Exchange<'a> {
@@ -246,7 +246,7 @@ fn remedy(code: &str) -> &'static str {
 ///
 /// # Errors
 /// In words for the user: what the server did not like.
-pub fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), SetupError> {
+pub(crate) fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), SetupError> {
     client.request.clear();
     for Statement { name, query } in statements {
         let length = 4 + name.len() + 1 + query.len() + 1 + 2;
@@ -267,7 +267,7 @@ pub fn prepare(client: &mut Client, statements: &[Statement]) -> Result<(), Setu
 ///
 /// # Errors
 /// In words for the user.
-pub fn ask(client: &mut Client, statement: &Statement) -> Result<String, SetupError> {
+pub(crate) fn ask(client: &mut Client, statement: &Statement) -> Result<String, SetupError> {
     let name = statement.name.as_bytes();
     let length = (4 + 1 + name.len() + 1 + 2 + 2 + 2) as u32;
     client.request = [

@@ -9,7 +9,7 @@ use crate::{CallError, Mode};
 use jostle_sys::files::Errno;
 
 /// Between two tries of `postgres-try`.
-pub const POLL_NS: u64 = 50_000_000;
+pub(crate) const POLL_NS: u64 = 50_000_000;
 
 /// The error class of a wait that lock_timeout ended (55P03, lock_not_available).
 const TOO_LATE: &[u8] = b"55P03";
@@ -18,7 +18,7 @@ const TOO_LATE: &[u8] = b"55P03";
 const LONGEST: usize = 1 << 20;
 
 /// Each takes one bigint, but the last, which takes milliseconds.
-pub const STATEMENTS: [Statement; 7] = [
+pub(crate) const STATEMENTS: [Statement; 7] = [
     statement("l", "select pg_advisory_lock($1)"),
     statement("u", "select pg_advisory_unlock($1)"),
     statement("t", "select pg_try_advisory_lock($1)"),
@@ -37,7 +37,7 @@ const fn statement(name: &'static str, query: &'static str) -> Statement {
 
 /// How a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub(crate) enum Asks {
     /// In the server's queue.
     AndWaits,
     /// By asking again.
@@ -139,7 +139,7 @@ const LOST: CallError = CallError {
     said: Some("the session does not hold the lock"),
 };
 
-pub const SYNC: &[u8] = b"S\0\0\0\x04";
+pub(crate) const SYNC: &[u8] = b"S\0\0\0\x04";
 
 /// Appends Bind and Execute of a prepared statement with one bigint.
 #[inline]
@@ -158,11 +158,11 @@ fn execute(out: &mut Vec<u8>, statement: &str, number: u64) {
 }
 
 /// The unnamed portal, all rows.
-pub const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
+pub(crate) const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 /// The answer up to the server's being ready again: the last row's first column, what it
 /// did not like, or Nil where lock_timeout was over.
-pub fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+pub(crate) fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
     let (mut at, mut reply) = (0, Reply::Nil);
     while let Some((tag, body, length)) = message(&input[at..], call)? {
         at += length;
@@ -187,14 +187,14 @@ pub fn decode<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
 }
 
 /// A message: its tag, its body and the bytes of both.
-pub type Message<'a> = (u8, &'a [u8], usize);
+pub(crate) type Message<'a> = (u8, &'a [u8], usize);
 
 /// The message that `input` begins with; None while it is not whole.
 ///
 /// # Errors
 /// EPROTO where it is none.
 #[inline]
-pub fn message<'a>(input: &'a [u8], call: &'static str) -> Result<Option<Message<'a>>, CallError> {
+pub(crate) fn message<'a>(input: &'a [u8], call: &'static str) -> Result<Option<Message<'a>>, CallError> {
     const KNOWN: &[u8] = b"RSKZENDCT123nItsA";
     let Some(tag) = input.first() else {
         return Ok(None);
@@ -237,7 +237,7 @@ fn first_column(row: &[u8]) -> Option<&[u8]> {
 }
 
 /// An ErrorResponse.
-pub struct Complaint<'a> {
+pub(crate) struct Complaint<'a> {
     /// SQLSTATE.
     pub code: &'a [u8],
     pub text: &'a [u8],
@@ -246,7 +246,7 @@ pub struct Complaint<'a> {
 }
 
 impl<'a> Complaint<'a> {
-    pub fn read(body: &'a [u8]) -> Complaint<'a> {
+    pub(crate) fn read(body: &'a [u8]) -> Complaint<'a> {
         let fields = || body.split(|byte| *byte == 0);
         let field = |tag: u8| fields().find_map(|f| f.strip_prefix(&[tag]));
         let severity = field(b'V').or(field(b'S')).unwrap_or_default();

@@ -33,7 +33,7 @@ const SCRIPT: &str = "EVALSHA";
 
 /// A whole answer, or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// Out of band: its first word, and the channel that it is about.
     push: Option<[&'a [u8]; 2]>,
     /// Its first piece.
@@ -44,7 +44,7 @@ pub struct Frame<'a> {
 ///
 /// # Errors
 /// EPROTO in the name of `call` where it is none.
-pub fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
+pub(super) fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
     let (mut at, mut missing, mut pieces) = (0, 1u64, 0);
     let mut whole = Frame {
         push: None,

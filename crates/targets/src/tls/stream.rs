@@ -77,7 +77,7 @@ impl TlsStream {
 
     /// Whether something was decrypted that is not read yet, of which the socket knows
     /// nothing.
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         let mut connection = self.lock();
         let state = connection.process_new_packets();
         state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)

@@ -12,42 +12,42 @@ const LONGEST: usize = 4 << 20;
 const HEAD: usize = 16;
 
 /// The xid of a watch's event.
-pub const EVENT: i32 = -1;
+pub(super) const EVENT: i32 = -1;
 /// The xid of a ping.
-pub const PING: i32 = -2;
+pub(super) const PING: i32 = -2;
 /// The xid of a request that tells who we are.
-pub const AUTH: i32 = -4;
+pub(super) const AUTH: i32 = -4;
 
 /// Types of requests.
-pub mod op {
-    pub const CREATE: i32 = 1;
-    pub const DELETE: i32 = 2;
-    pub const GET_DATA: i32 = 4;
-    pub const GET_CHILDREN: i32 = 8;
-    pub const PING: i32 = 11;
-    pub const AUTH: i32 = 100;
-    pub const CREATE_CONTAINER: i32 = 19;
-    pub const CLOSE: i32 = -11;
+pub(super) mod op {
+    pub(crate) const CREATE: i32 = 1;
+    pub(crate) const DELETE: i32 = 2;
+    pub(crate) const GET_DATA: i32 = 4;
+    pub(crate) const GET_CHILDREN: i32 = 8;
+    pub(crate) const PING: i32 = 11;
+    pub(crate) const AUTH: i32 = 100;
+    pub(crate) const CREATE_CONTAINER: i32 = 19;
+    pub(crate) const CLOSE: i32 = -11;
 }
 
 /// How a node is created.
-pub mod flags {
-    pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
-    pub const CONTAINER: i32 = 4;
+pub(super) mod flags {
+    pub(crate) const EPHEMERAL_SEQUENTIAL: i32 = 3;
+    pub(crate) const CONTAINER: i32 = 4;
 }
 
 /// Errors of replies.
-pub mod error {
-    pub const NO_NODE: i32 = -101;
-    pub const NO_AUTH: i32 = -102;
-    pub const NODE_EXISTS: i32 = -110;
-    pub const NOT_EMPTY: i32 = -111;
-    pub const EXPIRED: i32 = -112;
+pub(super) mod error {
+    pub(crate) const NO_NODE: i32 = -101;
+    pub(crate) const NO_AUTH: i32 = -102;
+    pub(crate) const NODE_EXISTS: i32 = -110;
+    pub(crate) const NOT_EMPTY: i32 = -111;
+    pub(crate) const EXPIRED: i32 = -112;
 }
 
 /// Appends a frame with what `fill` appends.
 #[inline]
-pub fn framed(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn framed(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let head = out.len();
     out.extend_from_slice(&[0; 4]);
     fill(out);
@@ -57,7 +57,7 @@ pub fn framed(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
 
 /// Appends a request.
 #[inline]
-pub fn request(out: &mut Vec<u8>, xid: i32, op: i32, fill: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn request(out: &mut Vec<u8>, xid: i32, op: i32, fill: impl FnOnce(&mut Vec<u8>)) {
     framed(out, |out| {
         int(out, xid);
         int(out, op);
@@ -67,19 +67,19 @@ pub fn request(out: &mut Vec<u8>, xid: i32, op: i32, fill: impl FnOnce(&mut Vec<
 
 /// Appends a number.
 #[inline]
-pub fn int(out: &mut Vec<u8>, number: i32) {
+pub(super) fn int(out: &mut Vec<u8>, number: i32) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Appends bytes behind their length, as `fill` appends them.
 #[inline]
-pub fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     framed(out, fill);
 }
 
 /// Appends a node's path, data (none), access for everybody, and flags.
 #[inline]
-pub fn create(out: &mut Vec<u8>, flags: i32, path: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn create(out: &mut Vec<u8>, flags: i32, path: impl FnOnce(&mut Vec<u8>)) {
     const EVERYTHING: i32 = 31;
     sized(out, path);
     int(out, 0);
@@ -92,7 +92,7 @@ pub fn create(out: &mut Vec<u8>, flags: i32, path: impl FnOnce(&mut Vec<u8>)) {
 
 /// A reply, or a watch's event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub(crate) struct Frame<'a> {
     /// The request's number.
     pub xid: i32,
     /// Number of the transaction.
@@ -109,7 +109,7 @@ pub struct Frame<'a> {
 /// # Errors
 /// EPROTO in the name of `call` where its length is not to be believed.
 #[inline]
-pub fn content<'a>(
+pub(super) fn content<'a>(
     input: &'a [u8],
     call: &'static str,
 ) -> Result<Option<(&'a [u8], usize)>, CallError> {
@@ -132,7 +132,7 @@ pub fn content<'a>(
 /// # Errors
 /// EPROTO in the name of `call` where it is none.
 #[inline]
-pub fn reply<'a>(
+pub(super) fn reply<'a>(
     input: &'a [u8],
     call: &'static str,
 ) -> Result<Option<(Frame<'a>, usize)>, CallError> {
@@ -155,12 +155,12 @@ pub fn reply<'a>(
 
 /// What a frame holds, from its beginning on; None where it is too short.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a>(pub &'a [u8]);
+pub(super) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// A number.
     #[inline]
-    pub fn int(&mut self) -> Option<i32> {
+    pub(super) fn int(&mut self) -> Option<i32> {
         let (first, rest) = self.0.split_first_chunk::<4>()?;
         self.0 = rest;
         Some(i32::from_be_bytes(*first))
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
 
     /// A long number.
     #[inline]
-    pub fn long(&mut self) -> Option<i64> {
+    pub(super) fn long(&mut self) -> Option<i64> {
         let (first, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(i64::from_be_bytes(*first))
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
 
     /// Bytes behind their length.
     #[inline]
-    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.int()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
 
     /// A list of strings, each given to `each`.
     #[inline]
-    pub fn strings(&mut self, mut each: impl FnMut(&'a [u8])) -> Option<()> {
+    pub(super) fn strings(&mut self, mut each: impl FnMut(&'a [u8])) -> Option<()> {
         for _ in 0..self.int()? {
             each(self.bytes()?);
         }

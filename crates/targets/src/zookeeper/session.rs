@@ -16,7 +16,7 @@ const AT_ONCE: usize = 500;
 
 /// An open session.
 #[derive(Debug)]
-pub struct Session {
+pub(super) struct Session {
     stream: Stream,
     /// Its number, which the server gave.
     pub id: i64,
@@ -32,7 +32,7 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user: what each of them said.
-    pub fn open(
+    pub(super) fn open(
         servers: &[Address],
         from: usize,
         timeout: Duration,
@@ -117,7 +117,7 @@ impl Session {
     ///
     /// # Errors
     /// The system's, in words for the user.
-    pub fn into_stream(self) -> Result<Stream, SetupError> {
+    pub(super) fn into_stream(self) -> Result<Stream, SetupError> {
         let set = self.stream.set_patience(None);
         set.map_err(|error| {
             SetupError(format!("cannot set how long an answer may take: {error}"))
@@ -130,7 +130,7 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn ask(
+    pub(super) fn ask(
         &mut self,
         op: i32,
         count: usize,
@@ -162,7 +162,7 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn close(mut self) -> Result<(), SetupError> {
+    pub(super) fn close(mut self) -> Result<(), SetupError> {
         self.ask(op::CLOSE, 1, |_, _| {}, |_, _| Ok(()))
     }
 
@@ -206,7 +206,7 @@ impl Session {
 
 /// What the server tells of itself in answer to the four letters `srvr`, which it takes
 /// unless its owner has forbidden them.
-pub fn told(server: &Address) -> Option<String> {
+pub(super) fn told(server: &Address) -> Option<String> {
     let stream = server.connect().ok()?;
     stream.set_patience(Some(PATIENCE)).ok()?;
     (&stream).write_all(b"srvr").ok()?;
@@ -216,7 +216,7 @@ pub fn told(server: &Address) -> Option<String> {
 }
 
 /// A line `NAME: VALUE` of that.
-pub fn line<'a>(told: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn line<'a>(told: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = told.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// What a test may choose.
 #[derive(Clone)]
-pub struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     pub ledger: &'a Ledger,
     pub argument: Option<&'a str>,
     pub workers: usize,
@@ -27,7 +27,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    pub fn new(ledger: &'a Ledger) -> Bench<'a> {
+    pub(crate) fn new(ledger: &'a Ledger) -> Bench<'a> {
         Bench {
             ledger,
             argument: None,
@@ -42,12 +42,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    pub fn try_prepare<T: Target>(&self) -> Result<T, SetupError> {
+    pub(crate) fn try_prepare<T: Target>(&self) -> Result<T, SetupError> {
         T::prepare(&self.setup(T::ENTRY.name))
     }
 
     /// For the target of this name.
-    pub fn setup(&self, name: &str) -> Setup<'a> {
+    pub(crate) fn setup(&self, name: &str) -> Setup<'a> {
         Setup {
             argument: self.argument.or(servers::argument(name)),
             ledger: self.ledger,
@@ -70,14 +70,14 @@ impl<'a> Bench<'a> {
         }
     }
 
-    pub fn prepare<T: Target>(&self) -> T {
+    pub(crate) fn prepare<T: Target>(&self) -> T {
         self.try_prepare()
             .unwrap_or_else(|error| panic!("{}: {error}", T::ENTRY.name))
     }
 }
 
 /// Makes a ledger in a directory of the test's own, and sweeps it.
-pub fn with_ledger<R>(test: impl FnOnce(&Ledger, &Path) -> R) -> R {
+pub(crate) fn with_ledger<R>(test: impl FnOnce(&Ledger, &Path) -> R) -> R {
     let place = tempfile::tempdir().unwrap();
     let ledger = Ledger::create_in(place.path()).unwrap();
     let result = test(&ledger, place.path());
@@ -85,11 +85,11 @@ pub fn with_ledger<R>(test: impl FnOnce(&Ledger, &Path) -> R) -> R {
     result
 }
 
-pub const GRANTED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Granted);
-pub const REFUSED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Refused);
+pub(crate) const GRANTED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Granted);
+pub(crate) const REFUSED: Result<Outcome, jostle_targets::CallError> = Ok(Outcome::Refused);
 
 /// Waits for as long as a test may take.
-pub fn block() -> Wait {
+pub(crate) fn block() -> Wait {
     Wait::Block {
         last_resort_ns: monotonic() + 20_000_000_000,
     }
@@ -97,17 +97,17 @@ pub fn block() -> Wait {
 
 /// The targets that a test can prepare: `lib` forks a process that loads the library,
 /// which takes a process with a single thread. The whole binary's tests have it.
-pub fn prepared_here() -> impl Iterator<Item = &'static Entry> {
+pub(crate) fn prepared_here() -> impl Iterator<Item = &'static Entry> {
     TABLE.iter().copied().filter(|entry| !needs_argument(entry))
 }
 
 /// Names nothing without what follows its colon.
-pub fn needs_argument(entry: &Entry) -> bool {
+pub(crate) fn needs_argument(entry: &Entry) -> bool {
     entry.name == "lib"
 }
 
 /// Whether two handles in one process contend as two workers would.
-pub fn contends_in_one_process(entry: &Entry) -> bool {
+pub(crate) fn contends_in_one_process(entry: &Entry) -> bool {
     // The locks of POSIX belong to the process; what `sysv-undo` forbids
     // threads is the undoing alone. What only answers lets everybody in, always.
     entry.lock.excludes && !["posix", "echo", "echo+unix", "echo+pipe"].contains(&entry.name)
@@ -118,7 +118,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until a server's count is this: it counts what it has done already, so that a
 /// client may be faster.
-pub fn until<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
+pub(crate) fn until<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
     let start = Instant::now();
     loop {
         let found = counted();
@@ -132,7 +132,7 @@ pub fn until<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() ->
 }
 
 /// The same, and expects that no more comes.
-pub fn settles<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
+pub(crate) fn settles<C: PartialEq + std::fmt::Debug>(expected: &C, counted: &dyn Fn() -> C) {
     until(expected, counted);
     std::thread::sleep(LOOK);
     assert_eq!(counted(), *expected, "more came later");

@@ -36,12 +36,12 @@ pub struct Member {
 
 /// All of them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub(super) struct State {
     pub members: Vec<Member>,
 }
 
 /// The hosts to make, before any exists; `now_ns` is this machine's monotonic clock.
-pub fn plan(count: u16, now_ns: u64) -> Vec<Member> {
+pub(super) fn plan(count: u16, now_ns: u64) -> Vec<Member> {
     let member = |name: String, address: String, shift_ns| Member {
         name,
         pid: 0,
@@ -83,7 +83,7 @@ impl Member {
     }
 
     /// Notes what its first process lives in, now that there is one.
-    pub fn read_namespace(&mut self, pid: u32) -> anyhow::Result<()> {
+    pub(crate) fn read_namespace(&mut self, pid: u32) -> anyhow::Result<()> {
         self.pid = pid;
         self.namespace = namespace_of(pid)
             .with_context(|| format!("the first process of {} ended at once", self.name))?;
@@ -101,7 +101,7 @@ fn namespace_of(pid: u32) -> Option<String> {
 
 impl State {
     /// In one piece, whoever ends us.
-    pub fn write(&self, directory: &Path) -> anyhow::Result<()> {
+    pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
         let lines: Vec<String> = self.members.iter().map(line).collect();
         let next = directory.join(format!("{FILE}.next"));
         fs::write(&next, HEAD.to_owned() + &lines.concat())
@@ -110,7 +110,7 @@ impl State {
     }
 
     /// None if the directory is not there.
-    pub fn read(directory: &Path) -> anyhow::Result<Option<State>> {
+    pub(super) fn read(directory: &Path) -> anyhow::Result<Option<State>> {
         let Ok(found) = fs::symlink_metadata(directory) else {
             return Ok(None);
         };
@@ -172,7 +172,7 @@ fn parse(line: &str) -> Option<Member> {
 
 /// What runs on a host, but for its first process and what that made of itself for
 /// each connection; not what only waits to be reaped.
-pub fn processes(member: &Member) -> Vec<(u32, String)> {
+pub(super) fn processes(member: &Member) -> Vec<(u32, String)> {
     inhabitants(member)
         .filter(|pid| *pid != member.pid)
         .filter_map(|pid| Some((pid, command_of(pid)?)))
@@ -215,7 +215,12 @@ fn name_of(stat: &str) -> Option<&str> {
 }
 
 /// Asks everything to end, then kills the first processes, and with them all.
-pub fn end_all(members: &[Member], grace: Duration, patience: Duration, own: &mut Vec<Child>) {
+pub(super) fn end_all(
+    members: &[Member],
+    grace: Duration,
+    patience: Duration,
+    own: &mut Vec<Child>,
+) {
     let running = || -> Vec<u32> {
         let all = members
             .iter()

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const START: Duration = Duration::from_secs(60);
 
 /// Waits until a server answers that listens already.
-pub fn ready(running: &Running) -> anyhow::Result<()> {
+pub(super) fn ready(running: &Running) -> anyhow::Result<()> {
     let began = Instant::now();
     while let Err(error) = requests(running) {
         if began.elapsed() > START {
@@ -28,7 +28,7 @@ pub fn ready(running: &Running) -> anyhow::Result<()> {
 }
 
 /// All requests since the server was started. Asking adds a few.
-pub fn requests(running: &Running) -> anyhow::Result<u64> {
+pub(super) fn requests(running: &Running) -> anyhow::Result<u64> {
     let at = running.address;
     let count = match running.server {
         // A script's own commands count as commands; what was read is what was sent.

@@ -14,7 +14,12 @@ const STATEMENTS: &str = "select pg_advisory_lock(:key);\nselect pg_advisory_unl
 
 /// So many clients, each in a thread of its own, for whole seconds; CPU time is that of
 /// the whole program, connecting included.
-pub fn span(at: SocketAddr, cpu: usize, clients: usize, length: Duration) -> anyhow::Result<Span> {
+pub(super) fn span(
+    at: SocketAddr,
+    cpu: usize,
+    clients: usize,
+    length: Duration,
+) -> anyhow::Result<Span> {
     let place = tempfile::tempdir()?;
     let script = place.path().join("pair.sql");
     std::fs::write(&script, STATEMENTS)?;

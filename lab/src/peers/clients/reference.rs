@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub(super) enum Program {
     /// Go, with etcd's client.
     Etcd,
     /// Java: the class of this name.
@@ -27,7 +27,7 @@ pub enum Program {
 
 impl Program {
     /// Debian packages that build it.
-    pub fn packages(self) -> &'static [&'static str] {
+    pub(super) fn packages(self) -> &'static [&'static str] {
         match self {
             Program::Etcd => &["golang-go"],
             Program::Java(_) => &["maven", "default-jdk-headless"],
@@ -38,7 +38,7 @@ impl Program {
     }
 
     /// How long it has to run before its speed is what it stays: Java compiles as it goes.
-    pub fn warmup(self) -> Duration {
+    pub(super) fn warmup(self) -> Duration {
         match self {
             Program::Java(_) => Duration::from_secs(10),
             Program::Etcd | Program::C(..) => Duration::from_millis(500),
@@ -46,7 +46,7 @@ impl Program {
     }
 
     /// Builds it below a directory; the words that run it.
-    pub fn build(self, below: &Path) -> anyhow::Result<Vec<String>> {
+    pub(super) fn build(self, below: &Path) -> anyhow::Result<Vec<String>> {
         packages::ensure(self.packages())?;
         std::fs::create_dir_all(below)?;
         match self {
@@ -86,7 +86,7 @@ fn c(name: &str, how: &[&str], to: &Path) -> anyhow::Result<Vec<String>> {
 
 /// What one program did in a span.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Span {
+pub(super) struct Span {
     /// Locks taken and released.
     pub pairs: u64,
     /// User and system CPU time of its whole process.
@@ -97,7 +97,7 @@ pub struct Span {
 
 impl Span {
     /// Reads `PAIRS CPU_NS NS`.
-    pub fn parse(line: &str) -> anyhow::Result<Span> {
+    pub(super) fn parse(line: &str) -> anyhow::Result<Span> {
         let numbers: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
         match numbers.as_deref() {
             Ok([pairs, cpu_ns, ns]) if *pairs > 0 && *ns > 0 => Ok(Span {
@@ -110,7 +110,7 @@ impl Span {
     }
 
     /// Pairs a second, CPU microseconds a pair and pairs, of all together.
-    pub fn together(spans: &[Span]) -> (f64, f64, u64) {
+    pub(super) fn together(spans: &[Span]) -> (f64, f64, u64) {
         let rate = spans.iter().map(|span| span.pairs as f64 / span.seconds);
         let cpu_s: f64 = spans.iter().map(|span| span.cpu_s).sum();
         let pairs: u64 = spans.iter().map(|span| span.pairs).sum();
@@ -119,7 +119,7 @@ impl Span {
 }
 
 /// A program that runs; dropping it ends it.
-pub struct Reference {
+pub(super) struct Reference {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -131,7 +131,7 @@ impl Reference {
     ///
     /// # Errors
     /// The system's, with the command.
-    pub fn start(words: &[String]) -> anyhow::Result<Reference> {
+    pub(super) fn start(words: &[String]) -> anyhow::Result<Reference> {
         let (first, rest) = words.split_first().context("no command")?;
         let mut command = Command::new(first);
         command.args(rest).stdin(Stdio::piped());
@@ -161,7 +161,7 @@ impl Reference {
     ///
     /// # Errors
     /// Where it has ended.
-    pub fn begin(&mut self, length: Duration) -> anyhow::Result<()> {
+    pub(super) fn begin(&mut self, length: Duration) -> anyhow::Result<()> {
         let input = self.input.as_mut().context("no input")?;
         writeln!(input, "{}", length.as_millis()).context("a reference client has ended")
     }
@@ -170,7 +170,7 @@ impl Reference {
     ///
     /// # Errors
     /// Where it ended, or did not answer in time.
-    pub fn end(&mut self, length: Duration) -> anyhow::Result<Span> {
+    pub(super) fn end(&mut self, length: Duration) -> anyhow::Result<Span> {
         let line = self.lines.recv_timeout(length + PATIENCE);
         Span::parse(&line.context("a reference client has ended, or does not answer")?)
     }
@@ -191,7 +191,7 @@ impl Drop for Reference {
 }
 
 /// One span of all of them at the same time.
-pub fn span(clients: &mut [Reference], length: Duration) -> anyhow::Result<Vec<Span>> {
+pub(super) fn span(clients: &mut [Reference], length: Duration) -> anyhow::Result<Vec<Span>> {
     ensure!(!clients.is_empty(), "no reference client");
     for client in &mut *clients {
         client.begin(length)?;

@@ -20,7 +20,7 @@ const SCRAPE_EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Connections that wait for locks until they are dropped.
-pub fn wait(port: u16, waiters: usize) -> anyhow::Result<Vec<TcpStream>> {
+pub(super) fn wait(port: u16, waiters: usize) -> anyhow::Result<Vec<TcpStream>> {
     let _ = jostle_sys::files::raise_descriptor_limit();
     let mut open = Vec::new();
     for waiter in 0..waiters + LINES.min(waiters) {
@@ -73,14 +73,14 @@ fn ask(stream: &mut TcpStream, words: &[&[u8]]) -> anyhow::Result<Value> {
 }
 
 /// Reads the metrics over and over until it is dropped.
-pub struct Reader {
+pub(super) struct Reader {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
     /// From the server whose metrics are at this port.
-    pub fn start(port: u16) -> Reader {
+    pub(super) fn start(port: u16) -> Reader {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// What a cell gives. What it does not have is NaN, and not printed.
 #[derive(Clone, Copy, Debug)]
-pub struct Figures {
+pub(super) struct Figures {
     /// Operations per second.
     pub rate: f64,
     /// CPU of the server for each, in microseconds.
@@ -59,7 +59,7 @@ impl Figures {
 
 /// What jostle does to a server.
 #[derive(Clone)]
-pub struct Load {
+pub(super) struct Load {
     /// What it asks.
     pub asked: Asked,
     pub work: Work,
@@ -71,7 +71,7 @@ pub struct Load {
 
 /// A server, by the recipe of a target.
 #[derive(Clone, Copy)]
-pub enum Asked {
+pub(super) enum Asked {
     /// A server of ours, as a jostled is asked.
     Lockd(Kind),
     /// A Redis, by the recipe of this target.
@@ -82,7 +82,7 @@ pub enum Asked {
 
 /// What each worker does, which is a connection.
 #[derive(Clone, Copy)]
-pub enum Work {
+pub(super) enum Work {
     /// Acquires and releases, so many pairs on their way at once.
     Pairs {
         workers: usize,
@@ -120,7 +120,7 @@ impl Work {
 }
 
 impl Load {
-    pub fn run(&self, ground: &Ground) -> anyhow::Result<Figures> {
+    pub(super) fn run(&self, ground: &Ground) -> anyhow::Result<Figures> {
         let server = match self.asked {
             Asked::Lockd(kind) => Some(Server::start(kind, ground)?),
             Asked::Redis(_) => Some(Server::start(Kind::Redis, ground)?),
@@ -156,9 +156,9 @@ impl Load {
 
 /// What redis-benchmark is told to send: a lock that is leased, one that its connection
 /// owns, and what Redis's users send.
-pub const LEASED: &[&str] = &["LOCK", "jostle::__rand_int__", "TTL", "60000", "WAIT", "0"];
-pub const OWNED: &[&str] = &["LOCK", "jostle::__rand_int__", "WAIT", "0"];
-pub const SET: &[&str] = &["SET", "jostle::__rand_int__", "x", "NX", "PX", "60000"];
+pub(super) const LEASED: &[&str] = &["LOCK", "jostle::__rand_int__", "TTL", "60000", "WAIT", "0"];
+pub(super) const OWNED: &[&str] = &["LOCK", "jostle::__rand_int__", "WAIT", "0"];
+pub(super) const SET: &[&str] = &["SET", "jostle::__rand_int__", "x", "NX", "PX", "60000"];
 
 /// Busy and stolen time of all CPUs so far, in ticks.
 fn ticks() -> anyhow::Result<u64> {
@@ -167,7 +167,7 @@ fn ticks() -> anyhow::Result<u64> {
 }
 
 /// Locks acquired by redis-benchmark, by names that are new almost each time.
-pub fn redis_benchmark(
+pub(super) fn redis_benchmark(
     ground: &Ground,
     kind: Kind,
     connections: usize,

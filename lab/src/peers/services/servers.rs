@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// As it comes, tokens on disk included, with room for all waiters.
     Jostled,
     /// As it comes, but writing nothing to disk.
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 /// A running one.
-pub struct Server {
+pub(super) struct Server {
     child: Child,
     pub port: u16,
     /// Port of the metrics.
@@ -40,11 +40,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn start(kind: Kind, ground: &Ground) -> anyhow::Result<Server> {
+    pub(super) fn start(kind: Kind, ground: &Ground) -> anyhow::Result<Server> {
         let directory = tempfile::Builder::new().prefix("jostle-peers-").tempdir()?;
         // taskset becomes the server: the process keeps its number.
         let mut command = Command::new("taskset");

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const BUSY: f64 = 0.9;
 
 /// Rows that are measured in one block, and what is claimed of them.
-pub struct Trial {
+pub(super) struct Trial {
     /// What `--only` looks at.
     pub name: String,
     pub title: String,
@@ -19,20 +19,20 @@ pub struct Trial {
 }
 
 /// One measurement, which is a row.
-pub struct Cell {
+pub(super) struct Cell {
     pub row: String,
     pub measure: Measure,
 }
 
 /// Gives a row's figures.
-pub type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Figures>>;
+pub(super) type Measure = Box<dyn Fn(&Ground) -> anyhow::Result<Figures>>;
 
 /// The figures of all rows, from one block.
-pub type Block = Vec<Figures>;
+pub(super) type Block = Vec<Figures>;
 
 /// Which figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub(super) enum Figure {
     Rate,
     ServerCpu,
     ClientCpu,
@@ -42,7 +42,7 @@ pub enum Figure {
 
 /// What is required.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
+pub(super) enum Bound {
     AtLeast(f64),
     AtMost(f64),
     /// Nothing: printed for comparison.
@@ -50,7 +50,7 @@ pub enum Bound {
 }
 
 /// A figure of a row, or its ratio to that of another, and its bound.
-pub struct Claim {
+pub(super) struct Claim {
     pub figure: Figure,
     /// Number of the row.
     pub row: usize,
@@ -61,7 +61,7 @@ pub struct Claim {
 
 impl Trial {
     /// Measures every cell once, in order or in reverse.
-    pub fn block(&self, ground: &Ground, reverse: bool) -> anyhow::Result<Block> {
+    pub(super) fn block(&self, ground: &Ground, reverse: bool) -> anyhow::Result<Block> {
         let mut order: Vec<usize> = (0..self.cells.len()).collect();
         if reverse {
             order.reverse();
@@ -119,7 +119,7 @@ impl Bound {
 }
 
 /// A trial's blocks, ready to be printed.
-pub struct Result<'t> {
+pub(super) struct Result<'t> {
     trial: &'t Trial,
     /// The figures of all blocks, for each row.
     rows: Vec<Vec<Figures>>,
@@ -128,7 +128,7 @@ pub struct Result<'t> {
 }
 
 impl<'t> Result<'t> {
-    pub fn of(trial: &'t Trial, blocks: &[Block]) -> Result<'t> {
+    pub(super) fn of(trial: &'t Trial, blocks: &[Block]) -> Result<'t> {
         let rows = trial.row_names();
         let rows = (0..rows.len()).map(|row| blocks.iter().map(|block| block[row]).collect());
         let value = |claim: &Claim, block: &Block| {
@@ -147,13 +147,13 @@ impl<'t> Result<'t> {
     }
 
     /// How many requirements there are.
-    pub fn judged(&self) -> usize {
+    pub(super) fn judged(&self) -> usize {
         let claims = self.trial.claims.iter();
         claims.filter(|claim| claim.bound != Bound::Shown).count()
     }
 
     /// How many are missed.
-    pub fn missed(&self) -> usize {
+    pub(super) fn missed(&self) -> usize {
         let claims = self.trial.claims.iter().zip(&self.values);
         claims.filter(|(claim, values)| !met(claim, values)).count()
     }
@@ -189,7 +189,7 @@ impl<'t> Result<'t> {
     }
 
     /// A line of JSON with every block's figures.
-    pub fn record(&self, about: &str) -> Value {
+    pub(super) fn record(&self, about: &str) -> Value {
         let names = self.trial.row_names();
         let rows = names.iter().zip(&self.rows).map(|(name, blocks)| {
             let column = |figure: fn(&Figures) -> f64| -> Vec<Option<f64>> {
@@ -242,7 +242,7 @@ fn met(claim: &Claim, values: &[f64]) -> bool {
 }
 
 /// The line above all trials.
-pub fn heading() -> String {
+pub(super) fn heading() -> String {
     columns(
         "",
         &[

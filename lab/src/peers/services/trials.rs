@@ -8,7 +8,7 @@ use super::table::Figure::{self, Batch, Bytes, ClientCpu, Rate, ServerCpu};
 use super::table::{Bound, Cell, Claim, Trial};
 
 /// Every trial, in the order in which they run.
-pub fn all() -> Vec<Trial> {
+pub(super) fn all() -> Vec<Trial> {
     let mut trials = vec![one_at_a_time()];
     for (connections, depth, least) in DEEP {
         trials.push(pipelined(connections, depth, least));

@@ -10,7 +10,7 @@ use jostle_testbed::servers::{Running, Server};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub struct Bench {
+pub(super) struct Bench {
     jostle: PathBuf,
     /// The workers', and the servers'.
     cpus: [usize; 2],
@@ -21,7 +21,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn set_up(jostle: &Path) -> anyhow::Result<Bench> {
+    pub(super) fn set_up(jostle: &Path) -> anyhow::Result<Bench> {
         let cpus = jostle_sys::cpu::allowed();
         let (Some(first), Some(last), true) = (cpus.first(), cpus.last(), cpus.len() > 1) else {
             return Err(anyhow!("workers and hogs need a CPU each"));
@@ -38,7 +38,7 @@ impl Bench {
         })
     }
 
-    pub fn cpu_of(&self, beside: Beside) -> usize {
+    pub(super) fn cpu_of(&self, beside: Beside) -> usize {
         match beside {
             Beside::Workers => self.cpus[0],
             Beside::Other => self.cpus[1],
@@ -46,7 +46,7 @@ impl Bench {
     }
 
     /// One run, with the hog beside it from before its start until after its end.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         kind: &Kind,
         hog: Option<Hog>,

@@ -22,11 +22,11 @@ use std::collections::BTreeMap;
 const QUIET: f64 = 0.03;
 
 /// Shifts of which the bound's tightness is asked.
-pub const MOVED: f64 = 0.03;
+pub(super) const MOVED: f64 = 0.03;
 
 /// One kind beside one hog.
 #[derive(Debug)]
-pub struct Trial<'a> {
+pub(super) struct Trial<'a> {
     pub session: u64,
     pub kind: &'a Kind,
     pub beside: Beside,
@@ -41,18 +41,18 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    pub fn is_miss(&self) -> bool {
+    pub(super) fn is_miss(&self) -> bool {
         let outside = |[low, high]: [f64; 2]| self.shift.low > high || self.shift.high < low;
         self.bound.is_some_and(outside)
     }
 
-    pub fn has_moved(&self) -> bool {
+    pub(super) fn has_moved(&self) -> bool {
         (self.shift.ratio - 1.0).abs() >= MOVED
     }
 
     /// How many times as far as the shift the bound reaches on the shift's side; None
     /// where nothing moved or nothing was said.
-    pub fn looseness(&self) -> Option<f64> {
+    pub(super) fn looseness(&self) -> Option<f64> {
         let [low, high] = self.bound?;
         let shift = self.shift.ratio - 1.0;
         let reach = if shift > 0.0 { high - 1.0 } else { low - 1.0 };
@@ -61,7 +61,7 @@ impl Trial<'_> {
 }
 
 /// All trials with enough pairs.
-pub fn trials<'a>(kinds: &'a [Kind], runs: &[Run]) -> Vec<Trial<'a>> {
+pub(super) fn trials<'a>(kinds: &'a [Kind], runs: &[Run]) -> Vec<Trial<'a>> {
     let mut sessions: BTreeMap<u64, Vec<&Run>> = BTreeMap::new();
     for run in runs {
         sessions.entry(run.session).or_default().push(run);
@@ -115,7 +115,7 @@ fn trial<'a>(kind: &'a Kind, dose: u64, pairs: &[[&Run; 2]]) -> Option<Trial<'a>
 }
 
 /// Whether nothing else ran in it, as far as that was seen.
-pub fn is_quiet(point: &Point) -> bool {
+pub(super) fn is_quiet(point: &Point) -> bool {
     let others = point.accounts.as_ref().and_then(|accounts| {
         let offered_s = accounts.between_s * accounts.cpus as f64;
         Some(accounts.others_s? / offered_s)

@@ -5,11 +5,11 @@ use jostle_testbed::servers::Server;
 use serde::{Deserialize, Serialize};
 
 /// What each run should measure. Shorter ones would not see eight turns of a hog.
-pub const SPAN_S: f64 = 0.25;
+pub(super) const SPAN_S: f64 = 0.25;
 
 /// The figure that a neighbour may have moved, as a rate: a bound speaks of rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speed {
+pub(super) enum Speed {
     /// Operations a second.
     Throughput,
     /// One over the mean service: an open loop's throughput is what was planned.
@@ -17,7 +17,7 @@ pub enum Speed {
 }
 
 impl Speed {
-    pub fn of(self, point: &Point) -> Option<f64> {
+    pub(super) fn of(self, point: &Point) -> Option<f64> {
         let speed = match self {
             Speed::Throughput => point.throughput_per_s,
             Speed::Service => 1e9 / point.service_ns.as_ref()?.mean,
@@ -28,7 +28,7 @@ impl Speed {
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub(super) struct Kind {
     /// As it stands in the file.
     pub name: String,
     /// Verb and target: a cell of what is required is one of these at one dose.
@@ -42,7 +42,7 @@ pub struct Kind {
 }
 
 /// All of them.
-pub fn kinds() -> Vec<Kind> {
+pub(super) fn kinds() -> Vec<Kind> {
     contended().chain(others()).collect()
 }
 
@@ -124,13 +124,13 @@ fn others() -> impl Iterator<Item = Kind> {
 impl Kind {
     /// Operations of the first run of a kind that ends with its operations; None: it
     /// ends with its window.
-    pub fn first_count(&self) -> Option<u64> {
+    pub(super) fn first_count(&self) -> Option<u64> {
         self.words.contains("COUNT").then_some(200)
     }
 
     /// How many take [`SPAN_S`], after a run of `count`. Sweeps of connections keep
     /// far from the ephemeral ports' end.
-    pub fn next_count(&self, count: u64, took_s: f64) -> u64 {
+    pub(super) fn next_count(&self, count: u64, took_s: f64) -> u64 {
         let most = if self.workload == "connect" {
             10_000
         } else {
@@ -141,7 +141,7 @@ impl Kind {
     }
 
     /// The words that follow `jostle`.
-    pub fn line(&self, target: &str, cpu: usize, count: u64) -> Vec<String> {
+    pub(super) fn line(&self, target: &str, cpu: usize, count: u64) -> Vec<String> {
         let fill = |word: &str| match word {
             "TARGET" => target.to_owned(),
             "COUNT" => count.to_string(),
@@ -156,7 +156,7 @@ impl Kind {
 /// Where a hog runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Beside {
+pub(crate) enum Beside {
     /// On the first CPU, which the workers have where they are placed.
     Workers,
     /// On the last CPU, which the server has where there is one.
@@ -164,9 +164,9 @@ pub enum Beside {
 }
 
 impl Beside {
-    pub const ALL: [Beside; 2] = [Beside::Workers, Beside::Other];
+    pub(crate) const ALL: [Beside; 2] = [Beside::Workers, Beside::Other];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Beside::Workers => "workers' CPU",
             Beside::Other => "other CPU",
@@ -175,7 +175,7 @@ impl Beside {
 }
 
 /// Per cent of one CPU that a hog uses.
-pub const DOSES: [u64; 5] = [5, 10, 20, 40, 80];
+pub(super) const DOSES: [u64; 5] = [5, 10, 20, 40, 80];
 
 #[cfg(test)]
 mod tests {

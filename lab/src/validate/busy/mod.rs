@@ -42,7 +42,7 @@ const STOLEN: f64 = 0.02;
 
 /// A line of the file: one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub(super) struct Run {
     /// Runs of one session stand one after the other.
     pub session: u64,
     /// Its place in it.
@@ -59,7 +59,7 @@ pub struct Run {
 
 /// The hog that ran along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Planted {
+pub(super) struct Planted {
     /// Share of one CPU, in per cent.
     pub percent: u64,
     pub cpu: usize,
@@ -69,7 +69,7 @@ pub struct Planted {
 }
 
 /// What to collect.
-pub struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     pub seconds: u64,
     pub save: Option<&'a Path>,
     /// Judge this file instead.
@@ -80,7 +80,7 @@ pub struct Wanted<'a> {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     let mut kinds = kinds();
     kinds.retain(|kind| wanted.only.is_none_or(|only| kind.name.contains(only)));
     anyhow::ensure!(!kinds.is_empty(), "no kind has that in its name");
@@ -339,13 +339,13 @@ fn list(trials: &[Trial<'_>]) {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use jostle_model::plan::{Plan, Workload};
     use jostle_model::record::{Calibration, Distribution, Environment, SCHEMA};
 
     /// A run of the first kind, with this throughput.
-    pub fn run(at: u32, percent: Option<u64>, throughput_per_s: f64) -> Run {
+    pub(crate) fn run(at: u32, percent: Option<u64>, throughput_per_s: f64) -> Run {
         Run {
             session: 1,
             at,

@@ -10,10 +10,10 @@ use std::process::Command;
 const FILE: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 
 /// Both sides: never poll, and poll for longer than a wake-up takes.
-pub const SETTINGS: [u64; 2] = [0, 200_000];
+pub(super) const SETTINGS: [u64; 2] = [0, 200_000];
 
 /// As it is; None: this machine has no such setting.
-pub fn now() -> Option<u64> {
+pub(super) fn now() -> Option<u64> {
     read(Path::new(FILE))
 }
 
@@ -23,7 +23,7 @@ fn read(file: &Path) -> Option<u64> {
 
 /// Sets it, until the leash is dropped or this program ends: a shell waits for that
 /// and restores what was there.
-pub fn set(ns: u64) -> anyhow::Result<Leash> {
+pub(super) fn set(ns: u64) -> anyhow::Result<Leash> {
     set_in(Path::new(FILE), ns)
 }
 

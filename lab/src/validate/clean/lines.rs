@@ -29,7 +29,7 @@ const SERVERS: [Server; 5] = [
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub(super) struct Line {
     /// Verb and target.
     pub name: String,
     /// Who answers; None: a lock, or what jostle starts itself.
@@ -39,7 +39,7 @@ pub struct Line {
 }
 
 /// All of them.
-pub fn lines() -> Vec<Line> {
+pub(super) fn lines() -> Vec<Line> {
     LOCKS
         .into_iter()
         .flat_map(locks)
@@ -120,7 +120,7 @@ impl Line {
     }
 
     /// The words that follow `jostle`; `server` is who answers.
-    pub fn words(&self, server: Option<&Running>) -> Vec<String> {
+    pub(super) fn words(&self, server: Option<&Running>) -> Vec<String> {
         let plain = || {
             let target = self.name.split([' ', ',']).nth(1);
             target.unwrap_or_default().to_owned()

@@ -34,7 +34,7 @@ const OF_NEIGHBOURS: [&str; 2] = ["neighbours", "unchecked"];
 
 /// What a command measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Measured {
+pub(super) struct Measured {
     /// The name of its [`Line`].
     pub line: String,
     /// How long idle CPUs polled before they halted, where the machine has that.
@@ -45,7 +45,7 @@ pub struct Measured {
 }
 
 /// What to collect.
-pub struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     pub seconds: u64,
     pub save: Option<&'a Path>,
     /// Judge this file instead.
@@ -57,7 +57,7 @@ pub struct Wanted<'a> {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     if let Some(path) = wanted.judge {
         return Ok(report(&Store::read(path)?.lines));
     }

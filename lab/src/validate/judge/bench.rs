@@ -30,7 +30,7 @@ const NICENESS: i32 = -20;
 const LONGEST_S: u32 = 120;
 
 /// Where runs are made.
-pub struct Bench {
+pub(super) struct Bench {
     jostle: PathBuf,
     /// The generators', and the servers'.
     cpus: [usize; 2],
@@ -42,7 +42,7 @@ pub struct Bench {
 
 /// How fast a generator is, and what both sides use, left alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Usual {
+pub(super) struct Usual {
     pub per_s: f64,
     /// CPUs' worth of time.
     pub generator: f64,
@@ -50,7 +50,7 @@ pub struct Usual {
 }
 
 /// A run.
-pub struct Ran {
+pub(super) struct Ran {
     pub per_s: f64,
     pub watched: Watched,
     /// The process of the hog.
@@ -60,7 +60,7 @@ pub struct Ran {
 }
 
 impl Bench {
-    pub fn set_up(jostle: &Path, generators: &[Generator]) -> anyhow::Result<Bench> {
+    pub(super) fn set_up(jostle: &Path, generators: &[Generator]) -> anyhow::Result<Bench> {
         let cpus = jostle_sys::cpu::allowed();
         let (Some(first), Some(last), true) = (cpus.first(), cpus.last(), cpus.len() > 1) else {
             return Err(anyhow!("generators and servers need a CPU each"));
@@ -129,7 +129,7 @@ impl Bench {
     }
 
     /// Without jostle: the rate that the generator prints.
-    pub fn bare(&self, generator: Generator, amount: Amount) -> anyhow::Result<f64> {
+    pub(super) fn bare(&self, generator: Generator, amount: Amount) -> anyhow::Result<f64> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]);
         command.args(self.line(generator, amount)?);
@@ -138,7 +138,7 @@ impl Bench {
     }
 
     /// Watched by jostle, with something planted or left alone.
-    pub fn run(
+    pub(super) fn run(
         &self,
         generator: Generator,
         amount: Amount,
@@ -169,7 +169,7 @@ impl Bench {
     }
 
     /// The same, left alone and not waited for.
-    pub fn begin(&self, generator: Generator, amount: Amount) -> anyhow::Result<Running> {
+    pub(super) fn begin(&self, generator: Generator, amount: Amount) -> anyhow::Result<Running> {
         let mut command = program::call(&self.jostle);
         command
             .args(self.judge(generator, amount)?)

@@ -39,7 +39,7 @@ const MOST: f64 = 0.01;
 
 /// A line of the file: one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Turns {
+pub(crate) struct Turns {
     generator: String,
     /// Bytes that the loopback carried a second while jostle was stopped.
     bare_per_s: Vec<f64>,
@@ -54,7 +54,7 @@ pub struct Turns {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+pub(crate) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     if let Some(path) = wanted.judge {
         return Ok(report(&Store::read(path)?.lines));
     }

@@ -17,7 +17,7 @@ const CONNECTIONS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generator {
+pub(super) enum Generator {
     RedisBenchmark,
     Wrk,
     Ab,
@@ -27,7 +27,7 @@ pub enum Generator {
 
 /// How long a run is.
 #[derive(Clone, Copy, Debug)]
-pub struct Amount {
+pub(super) struct Amount {
     /// For generators that take a time.
     pub seconds: u64,
     /// For those that take a number of requests.
@@ -35,7 +35,7 @@ pub struct Amount {
 }
 
 impl Generator {
-    pub const ALL: [Generator; 5] = [
+    pub(super) const ALL: [Generator; 5] = [
         Generator::RedisBenchmark,
         Generator::Wrk,
         Generator::Ab,
@@ -43,7 +43,7 @@ impl Generator {
         Generator::MariadbSlap,
     ];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Generator::RedisBenchmark => "redis-benchmark",
             Generator::Wrk => "wrk",
@@ -54,7 +54,7 @@ impl Generator {
     }
 
     /// The Debian package that it comes from.
-    pub fn package(self) -> &'static str {
+    pub(super) fn package(self) -> &'static str {
         match self {
             Generator::RedisBenchmark => "redis-tools",
             Generator::Wrk => "wrk",
@@ -65,7 +65,7 @@ impl Generator {
         }
     }
 
-    pub fn server(self) -> Server {
+    pub(super) fn server(self) -> Server {
         match self {
             Generator::RedisBenchmark => Server::Redis,
             Generator::Wrk | Generator::Ab => Server::Nginx,
@@ -75,12 +75,12 @@ impl Generator {
     }
 
     /// Whether it ends after a number of requests, not after a time.
-    pub fn is_counted(self) -> bool {
+    pub(super) fn is_counted(self) -> bool {
         matches!(self, Generator::RedisBenchmark | Generator::MariadbSlap)
     }
 
     /// What its server needs once it answers.
-    pub fn prepare(self, address: SocketAddr) -> anyhow::Result<()> {
+    pub(super) fn prepare(self, address: SocketAddr) -> anyhow::Result<()> {
         if self != Generator::Pgbench {
             return Ok(());
         }
@@ -105,7 +105,11 @@ impl Generator {
     }
 
     /// Its program and arguments.
-    pub fn command(self, address: SocketAddr, amount: Amount) -> anyhow::Result<Vec<String>> {
+    pub(super) fn command(
+        self,
+        address: SocketAddr,
+        amount: Amount,
+    ) -> anyhow::Result<Vec<String>> {
         let (host, port) = (address.ip(), address.port());
         let Amount { seconds, requests } = amount;
         let line = match self {
@@ -137,7 +141,7 @@ impl Generator {
     ///
     /// # Errors
     /// Where it printed none, or that some of its requests failed.
-    pub fn figure(self, printed: &str, amount: Amount) -> anyhow::Result<f64> {
+    pub(super) fn figure(self, printed: &str, amount: Amount) -> anyhow::Result<f64> {
         let behind = |label: &str| {
             let rest = printed.lines().find_map(|line| {
                 let (_, rest) = line.split_once(label)?;

@@ -6,7 +6,7 @@
 //! [`plants`] what is planted. [`cost`] is another question: what watching costs.
 
 mod bench;
-pub mod cost;
+pub(super) mod cost;
 mod generators;
 mod plants;
 mod truth;
@@ -46,7 +46,7 @@ const PILOT: u64 = 10_000;
 
 /// A line of the file: one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub(super) struct Run {
     /// Runs of one session are of one generator, and stand one after the other.
     pub session: u64,
     /// Its place in it; those with even numbers are left alone.
@@ -66,7 +66,7 @@ pub struct Run {
 }
 
 /// What to collect.
-pub struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     pub seconds: u64,
     pub save: Option<&'a Path>,
     /// Judge this file instead.
@@ -100,7 +100,7 @@ impl Wanted<'_> {
 }
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
+pub(super) fn rows(wanted: &Wanted<'_>) -> anyhow::Result<Vec<Row>> {
     if let Some(path) = wanted.judge {
         return Ok(report(&Store::read(path)?.lines));
     }

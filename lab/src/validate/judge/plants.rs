@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Who is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Side {
+pub(crate) enum Side {
     Generator,
     Server,
 }
@@ -13,7 +13,7 @@ pub enum Side {
 /// How.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Plant {
+pub(crate) enum Plant {
     /// A CPU quota on its control group: what it used, less the dose.
     Quota,
     /// A program of great weight on its CPU, which takes the dose of it.
@@ -25,7 +25,7 @@ pub enum Plant {
 impl Plant {
     const ALL: [Plant; 3] = [Plant::Quota, Plant::Hog, Plant::Pause];
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Plant::Quota => "quota",
             Plant::Hog => "hog",
@@ -35,7 +35,7 @@ impl Plant {
 }
 
 impl Side {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Side::Generator => "generator",
             Side::Server => "server",
@@ -44,14 +44,14 @@ impl Side {
 }
 
 /// Shares that are taken, in per cent.
-pub const DOSES: [u32; 6] = [10, 20, 30, 40, 60, 80];
+pub(super) const DOSES: [u32; 6] = [10, 20, 30, 40, 60, 80];
 
 /// One turn of pauses: as long as a quota's period.
 const TURN_MS: u64 = 100;
 
 /// What is planted in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Planted {
+pub(crate) struct Planted {
     pub side: Side,
     pub plant: Plant,
     /// In per cent.
@@ -60,19 +60,19 @@ pub struct Planted {
 
 impl Planted {
     /// Everything that there is to plant.
-    pub fn all() -> impl Iterator<Item = Planted> {
+    pub(crate) fn all() -> impl Iterator<Item = Planted> {
         let sides = [Side::Generator, Side::Server].into_iter();
         let ways = sides.flat_map(|side| Plant::ALL.map(|plant| (side, plant)));
         ways.flat_map(|(side, plant)| DOSES.map(|dose| Planted { side, plant, dose }))
     }
 
     /// What is left of what the side used, or of the time.
-    pub fn left(self) -> f64 {
+    pub(crate) fn left(self) -> f64 {
         1.0 - f64::from(self.dose) / 100.0
     }
 
     /// Milliseconds stopped and running of each turn.
-    pub fn turn_ms(self) -> [u64; 2] {
+    pub(crate) fn turn_ms(self) -> [u64; 2] {
         let stopped = TURN_MS * u64::from(self.dose) / 100;
         [stopped, TURN_MS - stopped]
     }

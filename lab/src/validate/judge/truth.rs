@@ -27,7 +27,7 @@ const STOLEN: f64 = 0.02;
 const OTHERS: f64 = 0.03;
 
 /// A trial that moved, or did not.
-pub struct Trial<'a> {
+pub(super) struct Trial<'a> {
     pub run: &'a Run,
     pub planted: Planted,
     /// The figure, as a share of the geometric mean of both controls.
@@ -38,7 +38,7 @@ pub struct Trial<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truth {
+pub(super) enum Truth {
     /// Its generator's handicap moved the figure.
     Saturated,
     /// Its server's did.
@@ -48,12 +48,12 @@ pub enum Truth {
 }
 
 impl Trial<'_> {
-    pub fn is_decided(&self) -> bool {
+    pub(super) fn is_decided(&self) -> bool {
         self.finding.limit != Limit::Undecided
     }
 
     /// Whether it was called the opposite of what it is.
-    pub fn is_wrong(&self) -> bool {
+    pub(super) fn is_wrong(&self) -> bool {
         match self.truth {
             Truth::Saturated => matches!(self.finding.limit, Limit::Server | Limit::Path),
             Truth::Clean => self.finding.limit == Limit::Generator,
@@ -63,7 +63,7 @@ impl Trial<'_> {
 }
 
 /// All trials of runs that are given in the order in which they were made.
-pub fn trials(runs: &[Run]) -> Vec<Trial<'_>> {
+pub(super) fn trials(runs: &[Run]) -> Vec<Trial<'_>> {
     let three = runs.windows(3);
     three
         .filter_map(|three| trial([&three[0], &three[2]], &three[1]))
@@ -97,7 +97,7 @@ fn trial<'a>(controls: [&Run; 2], run: &'a Run) -> Option<Trial<'a>> {
 }
 
 /// Whether the machine itself took part.
-pub fn is_spoilt(run: &Run) -> bool {
+pub(super) fn is_spoilt(run: &Run) -> bool {
     let watched = &run.watched;
     let all_s = watched.span_s.iter().sum::<f64>() * watched.machine.cpus.max(1) as f64;
     let stolen_s: f64 = watched.machine.stolen_s.iter().sum();
@@ -113,7 +113,7 @@ fn others_s(watched: &Watched, hog: Option<u32>) -> f64 {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use jostle_model::judged::{Machine, Side as Watch, Thread};
     use jostle_model::record::Neighbour;
@@ -136,7 +136,7 @@ pub mod tests {
     }
 
     /// Every second run of a session is left alone.
-    pub fn run(at: u32, per_s: f64, generator: f64, server: f64) -> Run {
+    pub(crate) fn run(at: u32, per_s: f64, generator: f64, server: f64) -> Run {
         let planted = Planted {
             side: Side::Generator,
             plant: Plant::Hog,

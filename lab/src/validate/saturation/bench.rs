@@ -16,7 +16,7 @@ const SERVERS: [Server; 3] = [Server::Lockd, Server::Slow, Server::Nginx];
 const NO_QUOTA_CPUS: f64 = 10_000.0;
 
 /// Where runs are made.
-pub struct Bench {
+pub(super) struct Bench {
     jostle: PathBuf,
     /// The CPU of the generators.
     cpu: usize,
@@ -28,7 +28,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    pub fn set_up(jostle: &Path, length: Length) -> anyhow::Result<Bench> {
+    pub(super) fn set_up(jostle: &Path, length: Length) -> anyhow::Result<Bench> {
         let cpus = jostle_sys::cpu::allowed();
         let (Some(cpu), Some(server_cpu), true) = (cpus.first(), cpus.last(), cpus.len() > 1)
         else {
@@ -52,7 +52,7 @@ impl Bench {
 
     /// One run, and how often the group's quota stopped it; `used` is the CPUs' worth
     /// of time that jostle used when left alone.
-    pub fn run(
+    pub(super) fn run(
         &self,
         kind: &Kind,
         planted: Option<Planted>,
@@ -100,7 +100,7 @@ impl Drop for Bench {
 }
 
 /// The headline's value in a run; None where the run is too short for it.
-pub fn value(figure: Figure, point: &jostle_model::record::Point) -> Option<f64> {
+pub(super) fn value(figure: Figure, point: &jostle_model::record::Point) -> Option<f64> {
     match figure {
         Figure::Throughput => Some(point.throughput_per_s),
         Figure::P99 => match &point.spread {

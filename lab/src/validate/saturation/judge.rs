@@ -42,14 +42,14 @@ const STEAL: &str = "steal";
 const OF_GENERATORS: [&str; 5] = ["generator", "lag", "concurrency", "throttled", "halted"];
 
 /// A run with its verdict.
-pub struct Judged<'a> {
+pub(super) struct Judged<'a> {
     pub run: &'a Run,
     pub kind: &'static Kind,
     pub verdict: Verdict,
 }
 
 /// Something planted that came to a result.
-pub struct Trial<'a> {
+pub(super) struct Trial<'a> {
     pub judged: &'a Judged<'a>,
     pub planted: Planted,
     /// Headlines that moved, and to how much of what they were.
@@ -59,22 +59,22 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    pub fn is_harmed(&self) -> bool {
+    pub(super) fn is_harmed(&self) -> bool {
         !self.moved.is_empty()
     }
 
-    pub fn is_flagged(&self) -> bool {
+    pub(super) fn is_flagged(&self) -> bool {
         !self.by.is_empty()
     }
 
     /// Whether it would be where other programs cannot be seen.
-    pub fn is_flagged_by_others(&self) -> bool {
+    pub(super) fn is_flagged_by_others(&self) -> bool {
         self.by.iter().any(|check| check != NEIGHBOURS)
     }
 }
 
 /// Judges the runs of sessions, given in the order in which they were made.
-pub fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
+pub(super) fn judge(runs: &[Run]) -> Vec<Judged<'_>> {
     let mut environment = Environment::default();
     let mut judged = Vec::new();
     for run in runs {
@@ -106,14 +106,14 @@ impl Judged<'_> {
     }
 
     /// Whether the machine itself took part.
-    pub fn is_spoilt(&self) -> bool {
+    pub(super) fn is_spoilt(&self) -> bool {
         let foreign = self.says(NEIGHBOURS) || self.verdict.limited_by == Some(LimitedBy::Machine);
         let point = &self.run.point;
         is_stolen(point) || (self.run.planted.is_none() && (foreign || is_shared(point)))
     }
 
     /// What is said against it though it was left alone.
-    pub fn flag(&self) -> Option<String> {
+    pub(super) fn flag(&self) -> Option<String> {
         let limited = self.verdict.limited_by == Some(LimitedBy::Generator);
         let speaks = |reason: &&Reason| {
             let of_machine = [STEAL, NEIGHBOURS].contains(&reason.check.as_str());
@@ -172,7 +172,7 @@ fn is_shared(point: &Point) -> bool {
 }
 
 /// All that came to a result.
-pub fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
+pub(super) fn trials<'a>(judged: &'a [Judged<'a>]) -> Vec<Trial<'a>> {
     let three = judged.windows(3);
     three
         .filter_map(|three| trial(&three[0], &three[1], &three[2]))

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The figure that a reader takes home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub(super) enum Figure {
     /// Operations a second, a claim that is `absolute`.
     Throughput,
     /// The response's 99th percentile, a claim that is `distribution`.
@@ -16,7 +16,7 @@ pub enum Figure {
 
 /// How long runs last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
+pub(crate) enum Length {
     /// A second or a little more: checks of the machine's ticks want 200 of them, and
     /// two CPUs have as many in a second.
     Usual,
@@ -42,7 +42,7 @@ impl Length {
 }
 
 /// A command line.
-pub struct Kind {
+pub(super) struct Kind {
     /// As it stands in the record.
     pub name: &'static str,
     /// Whose row it is counted in.
@@ -58,7 +58,7 @@ pub struct Kind {
 }
 
 /// None of them has its generators at their limit by itself.
-pub static KINDS: &[Kind] = &[
+pub(super) static KINDS: &[Kind] = &[
     Kind {
         name: "stream, tasks",
         group: "closed",
@@ -163,12 +163,12 @@ pub static KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    pub fn of(name: &str) -> Option<&'static Kind> {
+    pub(super) fn of(name: &str) -> Option<&'static Kind> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
     /// The words that follow `jostle`.
-    pub fn line(&self, target: &str, cpu: usize, length: Length) -> Vec<String> {
+    pub(super) fn line(&self, target: &str, cpu: usize, length: Length) -> Vec<String> {
         let (verb, options) = self.words;
         let count = length.count(self.count).to_string();
         let options = options
@@ -185,7 +185,7 @@ impl Kind {
     }
 
     /// What can be planted in it.
-    pub fn plants(&self) -> impl Iterator<Item = Planted> {
+    pub(super) fn plants(&self) -> impl Iterator<Item = Planted> {
         let own_quota = self.group == "spread";
         Plant::ALL
             .into_iter()
@@ -197,7 +197,7 @@ impl Kind {
 /// How generators are kept from working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Plant {
+pub(super) enum Plant {
     /// A CPU quota on jostle's control group; the server is in another.
     Throttle,
     /// A quota on each generator of `spread`, by its own option.
@@ -211,7 +211,7 @@ pub enum Plant {
 impl Plant {
     const ALL: [Plant; 4] = [Plant::Throttle, Plant::Quota, Plant::Starve, Plant::Pause];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Plant::Throttle => "throttled",
             Plant::Quota => "generators throttled",
@@ -222,11 +222,11 @@ impl Plant {
 }
 
 /// Shares of what the generators would use that are taken from them.
-pub const DOSES: [u32; 6] = [5, 10, 20, 40, 60, 80];
+pub(super) const DOSES: [u32; 6] = [5, 10, 20, 40, 60, 80];
 
 /// What is planted in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Planted {
+pub(super) struct Planted {
     pub plant: Plant,
     /// In per cent.
     pub dose: u32,
@@ -246,7 +246,7 @@ impl Planted {
     /// The options that plant it: `jostle` is the program, `used` the CPUs' worth of
     /// time that it used when left alone, `quota` says which file limits it and what
     /// says so.
-    pub fn options(
+    pub(super) fn options(
         self,
         jostle: &str,
         cpu: usize,

@@ -17,7 +17,7 @@ use bench::Bench;
 use jostle_model::record::Point;
 use jostle_stats::rng::Rng;
 use judge::{Judged, Trial};
-pub use kinds::Length;
+pub(super) use kinds::Length;
 use kinds::{Figure, KINDS, Kind, Planted};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ const FLAGGED: u64 = 2;
 const PLANTED: usize = 6;
 
 /// Collects what is missing, as far as time allows, and judges all there is.
-pub fn rows(
+pub(super) fn rows(
     seconds: u64,
     save: Option<&Path>,
     quick: bool,

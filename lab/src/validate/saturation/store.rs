@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// A line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
+pub(super) struct Run {
     /// Runs of one session are of one kind, and stand one after the other.
     pub session: u64,
     /// Its place in it; those with even numbers are left alone.
@@ -30,7 +30,13 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(session: u64, at: u32, kind: &str, planted: Option<Planted>, set: ResultSet) -> Run {
+    pub(super) fn new(
+        session: u64,
+        at: u32,
+        kind: &str,
+        planted: Option<Planted>,
+        set: ResultSet,
+    ) -> Run {
         let mut point = set.points.into_iter().next().unwrap_or_default();
         slim(&mut point);
         Run {
@@ -46,7 +52,7 @@ impl Run {
     }
 
     /// What checks want to know beside the run, in its session's environment.
-    pub fn experiment(&self, environment: &Environment) -> Experiment {
+    pub(super) fn experiment(&self, environment: &Environment) -> Experiment {
         Experiment {
             schema: SCHEMA.to_owned(),
             plan: self.plan.clone(),

@@ -9,14 +9,14 @@ use jostle_report::compare::{Input, compare};
 use jostle_stats::comparison;
 use jostle_stats::intervals::median;
 
-pub static SAME: Row = Row {
+pub(super) static SAME: Row = Row {
     number: 11,
     name: "what compare says of two sessions",
     planted: "delay:100us twice",
     trial: |bench| trial(bench, [A, A]),
 };
 
-pub static TENTH: Row = Row {
+pub(super) static TENTH: Row = Row {
     planted: "delay:100us, then delay:110us",
     trial: |bench| trial(bench, [A, B]),
     ..SAME

@@ -6,26 +6,26 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Said, Trial, noted, of, percent, reason, total};
 use jostle_model::record::Point;
 
-pub static NEVER: Row = Row {
+pub(super) static NEVER: Row = Row {
     number: 4,
     name: "the share of grants that were waited for",
     planted: "about 0 % contended",
     trial: |bench| trial(bench, 10_000),
 };
 
-pub static TENTH: Row = Row {
+pub(super) static TENTH: Row = Row {
     planted: "about 10 % contended",
     trial: |bench| trial(bench, 10),
     ..NEVER
 };
 
-pub static HALF: Row = Row {
+pub(super) static HALF: Row = Row {
     planted: "about 50 % contended",
     trial: |bench| trial(bench, 2),
     ..NEVER
 };
 
-pub static ALWAYS: Row = Row {
+pub(super) static ALWAYS: Row = Row {
     planted: "100 % contended",
     trial: |bench| trial(bench, 1),
     ..NEVER

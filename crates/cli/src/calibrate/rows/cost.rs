@@ -10,7 +10,7 @@ use jostle_sys::clock::Clock;
 use std::hint::black_box;
 use std::time::Instant;
 
-pub static ROW: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 1,
     name: "the tool's own cost",
     planted: "null",

@@ -6,20 +6,20 @@ use crate::calibrate::trial::{Said, Trial, noted, of, span, spans};
 use jostle_model::record::Point;
 use jostle_stats::intervals::median;
 
-pub static SHORT: Row = Row {
+pub(super) static SHORT: Row = Row {
     number: 2,
     name: "a known wait",
     planted: "delay:20us",
     trial: |bench| trial(bench, "20us", 0.1),
 };
 
-pub static MIDDLE: Row = Row {
+pub(super) static MIDDLE: Row = Row {
     planted: "delay:200us",
     trial: |bench| trial(bench, "200us", 0.1),
     ..SHORT
 };
 
-pub static LONG: Row = Row {
+pub(super) static LONG: Row = Row {
     planted: "delay:5ms",
     trial: |bench| trial(bench, "5ms", 0.2),
     ..SHORT

@@ -6,14 +6,14 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Said, Trial, noted, of, reason, total};
 use jostle_model::record::{Exclusion, Is, Point};
 
-pub static OFTEN: Row = Row {
+pub(super) static OFTEN: Row = Row {
     number: 6,
     name: "whether the lock excludes",
     planted: "busted:1e-3",
     trial: |bench| broken(bench, "busted:1e-3", "-w 10 -b 20us -i 0", 1.0),
 };
 
-pub static SELDOM: Row = Row {
+pub(super) static SELDOM: Row = Row {
     planted: "busted:1e-5",
     // Who is refused asks again at once, so that enough is drawn in a second. The owner may
     // release before an intruder has marked itself: of holds of 5 us, 3 to 17 % did.
@@ -21,13 +21,13 @@ pub static SELDOM: Row = Row {
     ..OFTEN
 };
 
-pub static READERS: Row = Row {
+pub(super) static READERS: Row = Row {
     planted: "busted:1e-2, half readers",
     trial: |bench| broken(bench, "busted:1e-2", "-w 10 -b 20us -i 0 --shared 0.5", 0.5),
     ..OFTEN
 };
 
-pub static KILLED: Row = Row {
+pub(super) static KILLED: Row = Row {
     planted: "owners of flock killed",
     trial: killed,
     ..OFTEN

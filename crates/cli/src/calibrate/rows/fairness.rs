@@ -6,26 +6,26 @@ use crate::calibrate::trial::{Said, Trial, noted, of, percent};
 use jostle_model::record::Point;
 use jostle_stats::fairness::{DispersionTest, dispersion_test};
 
-pub static QUEUE: Row = Row {
+pub(super) static QUEUE: Row = Row {
     number: 5,
     name: "who is served",
     planted: "unfair:queue",
     trial: |bench| Ok(queue(&run(bench, "queue", 20)?)),
 };
 
-pub static LOTTERY: Row = Row {
+pub(super) static LOTTERY: Row = Row {
     planted: "unfair:lottery",
     trial: |bench| Ok(lottery(&run(bench, "lottery", 50)?)),
     ..QUEUE
 };
 
-pub static TWO_TO_ONE: Row = Row {
+pub(super) static TWO_TO_ONE: Row = Row {
     planted: "unfair:2to1",
     trial: |bench| Ok(two_to_one(&run(bench, "2to1", 50)?)),
     ..QUEUE
 };
 
-pub static STARVED: Row = Row {
+pub(super) static STARVED: Row = Row {
     planted: "unfair:starve",
     trial: |bench| Ok(starved(&run(bench, "starve", 10)?)),
     ..QUEUE

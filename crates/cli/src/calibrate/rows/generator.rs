@@ -11,20 +11,20 @@ use jostle_model::record::Point;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub static STARVED: Row = Row {
+pub(super) static STARVED: Row = Row {
     number: 8,
     name: "a generator that is kept from working",
     planted: "starved by 2 programs",
     trial: starved,
 };
 
-pub static PAUSED: Row = Row {
+pub(super) static PAUSED: Row = Row {
     planted: "paused: 20 of every 40 ms",
     trial: paused,
     ..STARVED
 };
 
-pub static THROTTLED: Row = Row {
+pub(super) static THROTTLED: Row = Row {
     planted: "throttled to 0.4 CPUs",
     trial: throttled,
     ..STARVED

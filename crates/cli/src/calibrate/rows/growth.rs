@@ -9,14 +9,14 @@ use jostle_model::record::Fit;
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub static CHAINS: Row = Row {
+pub(super) static CHAINS: Row = Row {
     number: 12,
     name: "how a cost grows",
     planted: "chained:3000",
     trial: chains,
 };
 
-pub static CLIFF: Row = Row {
+pub(super) static CLIFF: Row = Row {
     planted: "cliff:3000",
     trial: cliff,
     ..CHAINS

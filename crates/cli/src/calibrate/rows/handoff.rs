@@ -8,14 +8,14 @@ use jostle_model::record::{Distribution, Point};
 use jostle_report::ResultSet;
 use jostle_stats::intervals::median;
 
-pub static SAME: Row = Row {
+pub(super) static SAME: Row = Row {
     number: 3,
     name: "a known hand-off",
     planted: "hand-offs on one CPU",
     trial: |bench| trial(bench, Place::Same),
 };
 
-pub static CROSS: Row = Row {
+pub(super) static CROSS: Row = Row {
     planted: "hand-offs between CPUs",
     trial: |bench| trial(bench, Place::Cross),
     ..SAME

@@ -18,7 +18,7 @@ use super::bench::{Bench, Stop};
 use super::trial::Trial;
 
 /// Something that is planted, and how it is looked for.
-pub struct Row {
+pub(super) struct Row {
     /// In docs/calibrate.md.
     pub number: u64,
     /// What is asked of the tool.
@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 /// Every row, in the order in which they are tried and printed.
-pub static ROWS: &[&Row] = &[
+pub(super) static ROWS: &[&Row] = &[
     &cost::ROW,
     &delay::SHORT,
     &delay::MIDDLE,

@@ -6,21 +6,21 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Said, Trial, noted, of, reason, span, total};
 use jostle_model::record::{Is, LimitedBy, Point};
 
-pub static SLOW: Row = Row {
+pub(super) static SLOW: Row = Row {
     number: 9,
     name: "a server that is slow",
     planted: "echo:slow=200us",
     trial: slow,
 };
 
-pub static LOSING: Row = Row {
+pub(super) static LOSING: Row = Row {
     number: 10,
     name: "a server that counts wrongly",
     planted: "echo:lose=100",
     trial: |bench| miscounting(bench, "echo:lose=100"),
 };
 
-pub static DOUBLING: Row = Row {
+pub(super) static DOUBLING: Row = Row {
     planted: "echo:double=100",
     trial: |bench| miscounting(bench, "echo:double=100"),
     ..LOSING

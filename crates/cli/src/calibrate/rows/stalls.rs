@@ -5,7 +5,7 @@ use crate::calibrate::bench::{Bench, Stop};
 use crate::calibrate::trial::{Said, Trial, all_of, noted, span};
 use jostle_model::record::{Distribution, LimitedBy, Point};
 
-pub static ROW: Row = Row {
+pub(super) static ROW: Row = Row {
     number: 7,
     name: "stalls under open and closed loop",
     planted: "stall:200ms/300ms",

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What the browser made of a page.
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// The document after all scripts have run.
     pub dom: String,
     /// What the browser's console says, errors of scripts and of the content
@@ -16,7 +16,7 @@ pub struct Loaded {
 }
 
 /// Opens a page from disk, with a fragment.
-pub fn load(place: &Place, page: &Path, fragment: &str) -> Loaded {
+pub(crate) fn load(place: &Place, page: &Path, fragment: &str) -> Loaded {
     must_have("chromium", "chromium");
     let profile = tempfile::tempdir_in(place.path()).unwrap();
     let url = format!("file://{}{fragment}", page.display());
@@ -41,7 +41,7 @@ pub fn load(place: &Place, page: &Path, fragment: &str) -> Loaded {
 
 /// The page, and after it a script that does what a reader would and leaves
 /// what it found in the document.
-pub fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
+pub(crate) fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
     let text = fs::read_to_string(page).unwrap();
     let acted = place.file("acted.html");
     let script = format!(
@@ -55,7 +55,7 @@ pub fn load_and_do(place: &Place, page: &Path, script: &str) -> (Value, Vec<Stri
 
 /// The same with a script that ends by itself, with `done()`, such as when all frames of
 /// the page have loaded.
-pub fn load_and_wait(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
+pub(crate) fn load_and_wait(place: &Place, page: &Path, script: &str) -> (Value, Vec<String>) {
     let text = fs::read_to_string(page).unwrap();
     let acted = place.file("acted.html");
     let script = format!(

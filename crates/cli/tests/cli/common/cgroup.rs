@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 /// Which interface the group speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     V1,
     V2,
 }
 
 /// Removed when dropped.
-pub struct Cgroup {
+pub(crate) struct Cgroup {
     path: PathBuf,
     pub version: Version,
 }
 
 impl Cgroup {
     /// A group in which this controller can set limits.
-    pub fn with(controller: &str) -> Cgroup {
+    pub(crate) fn with(controller: &str) -> Cgroup {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         must_be_root("make control groups");
         let name = format!(
@@ -51,7 +51,7 @@ impl Cgroup {
     }
 
     /// Sets a limit by the name that it has in each version.
-    pub fn set(&self, v1: &[(&str, &str)], v2: &[(&str, &str)]) -> &Cgroup {
+    pub(crate) fn set(&self, v1: &[(&str, &str)], v2: &[(&str, &str)]) -> &Cgroup {
         let limits = match self.version {
             Version::V1 => v1,
             Version::V2 => v2,
@@ -64,11 +64,11 @@ impl Cgroup {
     }
 
     /// The shell command by which a process enters.
-    pub fn enter(&self) -> String {
+    pub(crate) fn enter(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.path.display())
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -8,18 +8,18 @@ use std::path::Path;
 
 /// What there was before a run began.
 #[derive(Clone, Debug)]
-pub struct Before {
+pub(crate) struct Before {
     semaphores: BTreeSet<String>,
 }
 
 impl Before {
-    pub fn look() -> Before {
+    pub(crate) fn look() -> Before {
         Before {
             semaphores: semaphores(),
         }
     }
 
-    pub fn new_semaphores(&self) -> Vec<String> {
+    pub(crate) fn new_semaphores(&self) -> Vec<String> {
         let new = semaphores()
             .into_iter()
             .filter(|set| !self.semaphores.contains(set));
@@ -28,7 +28,7 @@ impl Before {
 }
 
 /// The sets of this IPC namespace: key, number, mode, count and owner of each.
-pub fn semaphores() -> BTreeSet<String> {
+pub(crate) fn semaphores() -> BTreeSet<String> {
     let text = fs::read_to_string("/proc/sysvipc/sem").unwrap();
     let identity = |line: &str| {
         line.split_whitespace()
@@ -40,7 +40,7 @@ pub fn semaphores() -> BTreeSet<String> {
 }
 
 /// The run directories of these processes in /dev/shm: `jostle-UID-PID-START-N`.
-pub fn ledgers_of(pids: &[u32]) -> Vec<String> {
+pub(crate) fn ledgers_of(pids: &[u32]) -> Vec<String> {
     let of_ours = |name: &str| {
         let pid = name
             .strip_prefix("jostle-")
@@ -55,7 +55,7 @@ pub fn ledgers_of(pids: &[u32]) -> Vec<String> {
 
 /// Control groups that keepers made who are gone: `jostle-cpu-PID-N`, wherever they
 /// stand.
-pub fn groups_of_the_dead() -> Vec<String> {
+pub(crate) fn groups_of_the_dead() -> Vec<String> {
     let is_left = |name: &str| {
         let pid = name
             .strip_prefix("jostle-cpu-")
@@ -79,7 +79,7 @@ pub fn groups_of_the_dead() -> Vec<String> {
 }
 
 /// What is in a directory.
-pub fn entries(directory: &Path) -> Vec<String> {
+pub(crate) fn entries(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     entries
         .map(|entry| entry.unwrap().path().display().to_string())

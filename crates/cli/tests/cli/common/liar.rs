@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What becomes of a connection that was accepted.
 #[derive(Clone, Copy, Debug)]
-pub enum Fate {
+pub(crate) enum Fate {
     Kept,
     /// It is told something that it never asked for.
     Greeted,
@@ -21,7 +21,7 @@ pub enum Fate {
 }
 
 /// Accepts every connection; the `nth` one, from 1, meets this fate. Gives the port.
-pub fn accepting(fate: impl Fn(u64) -> Fate + Send + 'static) -> u16 {
+pub(crate) fn accepting(fate: impl Fn(u64) -> Fate + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -52,7 +52,7 @@ pub fn accepting(fate: impl Fn(u64) -> Fate + Send + 'static) -> u16 {
 
 /// What a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub(crate) enum Speech {
     Http,
     Procd,
     Ldap,
@@ -62,7 +62,7 @@ pub enum Speech {
 
 /// What it does to every tenth request, unless it says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub(crate) enum Lie {
     /// Nothing: the control.
     None,
     /// Answers it twice, at once or with the second answer somewhat later.
@@ -91,7 +91,7 @@ struct Liar {
 }
 
 /// A server that speaks so and lies so. Gives its port.
-pub fn answering(speech: Speech, lie: Lie) -> u16 {
+pub(crate) fn answering(speech: Speech, lie: Lie) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let liar = Arc::new(Liar {

@@ -3,24 +3,24 @@
 use std::process::{Child, Command, Stdio};
 
 /// Processes that end when this is dropped.
-pub struct Loops(Vec<Child>);
+pub(crate) struct Loops(Vec<Child>);
 
 impl Loops {
     /// Two shells of this name that never sleep. Each is in a session of its own with a
     /// high weight, which root may set: however many others run, these are among the three
     /// largest. They end by themselves after `most_s` seconds.
-    pub fn named(name: &str, most_s: u32) -> Loops {
+    pub(crate) fn named(name: &str, most_s: u32) -> Loops {
         Loops::after(":", name, most_s)
     }
 
     /// The same on this CPU alone.
-    pub fn on_cpu(cpu: usize, name: &str, most_s: u32) -> Loops {
+    pub(crate) fn on_cpu(cpu: usize, name: &str, most_s: u32) -> Loops {
         super::must_have("taskset", "util-linux");
         Loops::after(&format!("taskset -cp {cpu} $$ >/dev/null"), name, most_s)
     }
 
     /// Processes that are there already.
-    pub fn of(processes: Vec<Child>) -> Loops {
+    pub(crate) fn of(processes: Vec<Child>) -> Loops {
         Loops(processes)
     }
 
@@ -42,7 +42,7 @@ impl Loops {
     }
 
     /// Whether each has ended by itself.
-    pub fn have_ended(&mut self) -> bool {
+    pub(crate) fn have_ended(&mut self) -> bool {
         self.0
             .iter_mut()
             .all(|one| one.try_wait().unwrap().is_some())

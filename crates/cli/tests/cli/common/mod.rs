@@ -7,17 +7,17 @@
 
 #![allow(dead_code, reason = "not every test binary needs everything")]
 
-pub mod browser;
-pub mod cgroup;
-pub mod left;
-pub mod liar;
-pub mod loops;
-pub mod processes;
-pub mod small_disk;
-pub mod web;
+pub(crate) mod browser;
+pub(crate) mod cgroup;
+pub(crate) mod left;
+pub(crate) mod liar;
+pub(crate) mod loops;
+pub(crate) mod processes;
+pub(crate) mod small_disk;
+pub(crate) mod web;
 
-pub use jostle_testbed::turns::{alone, beside, each_at_once};
-pub use processes::{Process, Signal};
+pub(crate) use jostle_testbed::turns::{alone, beside, each_at_once};
+pub(crate) use processes::{Process, Signal};
 
 use jostle_model::record::{Point, Reason, Record};
 use left::Before;
@@ -39,7 +39,7 @@ const DISTURBED: &str = "kept it from its CPUs";
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Fails a test that this user cannot make, rather than let it pass unmade.
-pub fn must_be_root(to: &str) {
+pub(crate) fn must_be_root(to: &str) {
     let root = rustix::process::geteuid().is_root();
     assert!(
         root,
@@ -48,7 +48,7 @@ pub fn must_be_root(to: &str) {
 }
 
 /// A program that a test needs beside jostle.
-pub fn must_have(program: &str, package: &str) {
+pub(crate) fn must_have(program: &str, package: &str) {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
     assert!(
@@ -58,7 +58,7 @@ pub fn must_have(program: &str, package: &str) {
 }
 
 /// A network of its own, in which a shell first does this.
-pub fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
+pub(crate) fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
     must_be_root("make network namespaces");
     must_have("unshare", "util-linux");
     must_have("ip", "iproute2");
@@ -67,7 +67,7 @@ pub fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
 }
 
 /// Looks again and again until there is something to see.
-pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(seen) = look() {
@@ -84,7 +84,7 @@ pub fn until<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>
 /// What a test finds in one of five runs: other programs on this machine can
 /// spoil one, hardly five in a row.
 #[track_caller]
-pub fn in_five_tries<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn in_five_tries<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     for _ in 0..5 {
         if let Some(found) = attempt() {
             return found;
@@ -97,7 +97,10 @@ pub fn in_five_tries<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T
 /// The same of what a run finds only where other programs leave it figures: if each of
 /// five has a point that is INVALID for them, there is nothing to find.
 #[track_caller]
-pub fn in_five_tries_unless_disturbed(what: &str, mut attempt: impl FnMut() -> (Done, bool)) {
+pub(crate) fn in_five_tries_unless_disturbed(
+    what: &str,
+    mut attempt: impl FnMut() -> (Done, bool),
+) {
     let mut undisturbed = None;
     for _ in 0..5 {
         let (done, found) = attempt();
@@ -114,7 +117,7 @@ pub fn in_five_tries_unless_disturbed(what: &str, mut attempt: impl FnMut() -> (
 /// A directory of the test's own, in which its runs are started, and the user
 /// who starts them.
 #[derive(Clone)]
-pub struct Place {
+pub(crate) struct Place {
     directory: Arc<TempDir>,
     user: Option<u32>,
     binary: PathBuf,
@@ -122,7 +125,7 @@ pub struct Place {
 
 impl Place {
     /// For runs by the user of the test.
-    pub fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let directory = tempfile::Builder::new()
             .prefix("jostle-test.")
             .tempdir()
@@ -139,7 +142,7 @@ impl Place {
 
     /// Runs another program here; what it prints, and complains of.
     #[track_caller]
-    pub fn program(&self, line: &[&str]) -> (String, String) {
+    pub(crate) fn program(&self, line: &[&str]) -> (String, String) {
         let output = Command::new(line[0])
             .args(&line[1..])
             .current_dir(self.path())
@@ -152,7 +155,7 @@ impl Place {
     }
 
     /// For runs by a user who is not root and whom no other process belongs to.
-    pub fn of_a_plain_user() -> Place {
+    pub(crate) fn of_a_plain_user() -> Place {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         must_be_root("become another user");
         must_have("setpriv", "util-linux");
@@ -173,25 +176,25 @@ impl Place {
         place
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap_or_default()
     }
 
     /// A directory that every user may write to.
-    pub fn make_directory(&self, name: &str) {
+    pub(crate) fn make_directory(&self, name: &str) {
         fs::create_dir(self.file(name)).unwrap();
         fs::set_permissions(self.file(name), fs::Permissions::from_mode(0o777)).unwrap();
     }
 
-    pub fn list(&self, name: &str) -> Vec<String> {
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let entries = fs::read_dir(self.file(name)).unwrap();
         entries
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
@@ -199,12 +202,12 @@ impl Place {
     }
 
     /// The points of a result file as far as it is written.
-    pub fn points(&self, name: &str) -> Vec<Point> {
+    pub(crate) fn points(&self, name: &str) -> Vec<Point> {
         points(&self.read(name))
     }
 
     /// A command line without its first word, split at white space.
-    pub fn jostle(&self, line: &str) -> Jostle {
+    pub(crate) fn jostle(&self, line: &str) -> Jostle {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Jostle {
             place: self.clone(),
@@ -221,12 +224,12 @@ impl Place {
 }
 
 /// A run in a place of its own.
-pub fn jostle(line: &str) -> Jostle {
+pub(crate) fn jostle(line: &str) -> Jostle {
     Place::new().jostle(line)
 }
 
 /// A run that has not been started.
-pub struct Jostle {
+pub(crate) struct Jostle {
     place: Place,
     words: Vec<String>,
     under: Vec<String>,
@@ -236,20 +239,20 @@ pub struct Jostle {
 
 impl Jostle {
     /// Started by another program, whose words come first: `prlimit --nproc=9`.
-    pub fn under(mut self, line: &str) -> Jostle {
+    pub(crate) fn under(mut self, line: &str) -> Jostle {
         self.under
             .splice(0..0, line.split_whitespace().map(str::to_owned));
         self
     }
 
     /// One more word, spaces and all.
-    pub fn word(mut self, word: &str) -> Jostle {
+    pub(crate) fn word(mut self, word: &str) -> Jostle {
         self.words.push(word.to_owned());
         self
     }
 
     /// Started by a shell that first does this.
-    pub fn after(mut self, script: &str) -> Jostle {
+    pub(crate) fn after(mut self, script: &str) -> Jostle {
         let script = format!("{script} && exec \"$@\"");
         self.under.splice(
             0..0,
@@ -259,7 +262,7 @@ impl Jostle {
     }
 
     /// The whole of it must take no longer than this.
-    pub fn within(mut self, limit: Duration) -> Jostle {
+    pub(crate) fn within(mut self, limit: Duration) -> Jostle {
         self.limit = limit;
         self
     }
@@ -294,7 +297,7 @@ impl Jostle {
     }
 
     /// Started, and left to itself.
-    pub fn in_background(self) -> Running {
+    pub(crate) fn in_background(self) -> Running {
         let before = Before::look();
         let stream = |name: &str| {
             let path = self.place.file(&format!("{}.{name}", self.mark));
@@ -322,18 +325,18 @@ impl Jostle {
     }
 
     /// To its end.
-    pub fn run(self) -> Done {
+    pub(crate) fn run(self) -> Done {
         self.in_background().end()
     }
 
     /// To its end; then nothing of it may be left.
-    pub fn run_cleanly(self) -> Done {
+    pub(crate) fn run_cleanly(self) -> Done {
         self.run().leaves_nothing()
     }
 }
 
 /// A run in progress. Dropped, it is killed with all that belongs to it.
-pub struct Running {
+pub(crate) struct Running {
     line: String,
     pub place: Place,
     mark: String,
@@ -348,17 +351,17 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// By which its processes are known.
-    pub fn mark(&self) -> &str {
+    pub(crate) fn mark(&self) -> &str {
         &self.mark
     }
 
     /// Time since it was started.
-    pub fn so_far(&self) -> Duration {
+    pub(crate) fn so_far(&self) -> Duration {
         self.started.elapsed()
     }
 
@@ -367,12 +370,16 @@ impl Running {
     }
 
     /// What it has printed on stderr so far.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         Running::text(&self.stderr)
     }
 
     /// Waits until there is something to see; fails if the run ends before.
-    pub fn until<T>(&mut self, what: &str, mut look: impl FnMut(&mut Running) -> Option<T>) -> T {
+    pub(crate) fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut(&mut Running) -> Option<T>,
+    ) -> T {
         loop {
             if let Some(seen) = look(self) {
                 return seen;
@@ -415,7 +422,7 @@ impl Running {
     }
 
     /// The keeper's process; waits until it is there.
-    pub fn keeper(&mut self) -> u32 {
+    pub(crate) fn keeper(&mut self) -> u32 {
         if self.keeper.is_none() {
             self.keeper = Some(self.until("a keeper", |run| run.child_named("jostle-keeper")));
         }
@@ -424,14 +431,14 @@ impl Running {
 
     /// Waits until an interrupt no longer kills it at once: when it begins to listen
     /// takes long on a busy machine.
-    pub fn until_it_listens(&mut self) {
+    pub(crate) fn until_it_listens(&mut self) {
         self.until("a handler of SIGINT", |run| {
             processes::catches(run.pid(), Signal::INT).then_some(())
         });
     }
 
     /// The worker processes that exist now.
-    pub fn workers(&mut self) -> Vec<Process> {
+    pub(crate) fn workers(&mut self) -> Vec<Process> {
         let keeper = self.keeper();
         let workers = processes::children(keeper).into_iter();
         workers
@@ -442,7 +449,7 @@ impl Running {
     }
 
     /// Waits until so many worker processes exist.
-    pub fn until_workers(&mut self, count: usize) -> Vec<Process> {
+    pub(crate) fn until_workers(&mut self, count: usize) -> Vec<Process> {
         self.until(&format!("{count} workers"), |run| {
             Some(run.workers()).filter(|w| w.len() >= count)
         })
@@ -450,7 +457,7 @@ impl Running {
 
     /// Waits until a worker sleeps out its hold, and finds it by that. For
     /// locks whose waiters do not sleep on a timer.
-    pub fn holder(&mut self) -> u32 {
+    pub(crate) fn holder(&mut self) -> u32 {
         self.until("a holder", |run| {
             run.workers()
                 .iter()
@@ -460,7 +467,7 @@ impl Running {
     }
 
     /// The server that its keeper has launched, by the program's name, once workers work.
-    pub fn server(&mut self, program: &str) -> u32 {
+    pub(crate) fn server(&mut self, program: &str) -> u32 {
         self.until_workers(1);
         let keeper = self.keeper();
         self.until("the server", |_| {
@@ -472,7 +479,7 @@ impl Running {
 
     /// Once workers work, kills the servers of this program that its keeper has launched,
     /// until it ends: the first may be that of a pilot, which needs it no more.
-    pub fn kill_servers(&mut self, program: &str) {
+    pub(crate) fn kill_servers(&mut self, program: &str) {
         self.until_workers(1);
         let keeper = self.keeper();
         while !self.has_ended() && self.started.elapsed() < self.limit {
@@ -485,7 +492,7 @@ impl Running {
     }
 
     /// Waits until the tool measures its own cost, in a child of the keeper.
-    pub fn until_own_cost(&mut self) -> u32 {
+    pub(crate) fn until_own_cost(&mut self) -> u32 {
         let keeper = self.keeper();
         self.until("the own cost", |_| {
             processes::children(keeper)
@@ -496,7 +503,7 @@ impl Running {
     }
 
     /// Waits until so many runs stand in the result file.
-    pub fn until_points(&mut self, file: &str, count: usize) {
+    pub(crate) fn until_points(&mut self, file: &str, count: usize) {
         let place = self.place.clone();
         self.until(&format!("{count} points in {file}"), |_| {
             (place.read(file).matches("{\"record\":\"point\"").count() >= count).then_some(())
@@ -504,38 +511,38 @@ impl Running {
     }
 
     /// Lets time pass.
-    pub fn after(&self, time: Duration) -> &Running {
+    pub(crate) fn after(&self, time: Duration) -> &Running {
         std::thread::sleep(time);
         self
     }
 
     /// To the process that the user started.
-    pub fn signal(&self, signal: Signal) -> &Running {
+    pub(crate) fn signal(&self, signal: Signal) -> &Running {
         processes::signal(self.pid(), signal);
         self
     }
 
     /// As the terminal sends it: to the whole process group.
-    pub fn signal_group(&self, signal: Signal) -> &Running {
+    pub(crate) fn signal_group(&self, signal: Signal) -> &Running {
         processes::signal_group(self.pid(), signal);
         self
     }
 
     /// At once, to any of its processes.
-    pub fn kill(&self, pid: u32) -> &Running {
+    pub(crate) fn kill(&self, pid: u32) -> &Running {
         processes::signal(pid, Signal::KILL);
         self
     }
 
     /// The user's process, the keeper, the cleaner and every worker, as one blow.
-    pub fn kill_all_at_once(&mut self) {
+    pub(crate) fn kill_all_at_once(&mut self) {
         let cleaner = self.child_named("jostle-cleaner");
         let cleaner = cleaner.expect("a cleaner");
         self.kill_at_once(&[cleaner]);
     }
 
     /// The same, but for the process that clears away then.
-    pub fn kill_all_but_the_cleaner(&mut self) {
+    pub(crate) fn kill_all_but_the_cleaner(&mut self) {
         self.kill_at_once(&[]);
     }
 
@@ -554,7 +561,7 @@ impl Running {
     }
 
     /// Waits for the end of the process that the user started.
-    pub fn end(mut self) -> Done {
+    pub(crate) fn end(mut self) -> Done {
         let left = self.limit.saturating_sub(self.started.elapsed());
         let deadline = Instant::now() + left;
         while !self.has_ended() {
@@ -599,7 +606,7 @@ fn transcript(line: &str, status: Option<ExitStatus>, stdout: &str, stderr: &str
 }
 
 /// A run that has ended.
-pub struct Done {
+pub(crate) struct Done {
     line: String,
     pub place: Place,
     mark: String,
@@ -613,7 +620,7 @@ pub struct Done {
 
 impl Done {
     /// As a shell counts: 128 and the number of the signal that ended it.
-    pub fn code(&self) -> i32 {
+    pub(crate) fn code(&self) -> i32 {
         let status = self.status.unwrap();
         status
             .code()
@@ -621,13 +628,13 @@ impl Done {
             .unwrap()
     }
 
-    pub fn transcript(&self) -> String {
+    pub(crate) fn transcript(&self) -> String {
         transcript(&self.line, self.status, &self.stdout, &self.stderr)
     }
 
     /// Whether other programs or the hypervisor took so much of the machine that a
     /// point is INVALID for it.
-    pub fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         // However the lines are broken.
         let words: Vec<&str> = self.stdout.split_whitespace().collect();
         self.code() == 3 && words.join(" ").contains(DISTURBED)
@@ -636,7 +643,7 @@ impl Done {
     /// With this exit code. Other programs and the hypervisor may make a point of any
     /// run INVALID, whatever the test is about: then it says so, and 3 stands for 0.
     #[track_caller]
-    pub fn exits(self, code: i32) -> Done {
+    pub(crate) fn exits(self, code: i32) -> Done {
         let disturbed = code == 0 && self.is_disturbed();
         assert!(
             disturbed || self.code() == code,
@@ -649,7 +656,7 @@ impl Done {
 
     /// Exit code 0, or 3 where something in the results is INVALID.
     #[track_caller]
-    pub fn measures(self) -> Done {
+    pub(crate) fn measures(self) -> Done {
         assert!(
             [0, 3].contains(&self.code()),
             "exit code of {}",
@@ -660,7 +667,7 @@ impl Done {
 
     /// On stderr.
     #[track_caller]
-    pub fn says(self, text: &str) -> Done {
+    pub(crate) fn says(self, text: &str) -> Done {
         assert!(
             self.stderr.contains(text),
             "stderr does not say {text:?}: {}",
@@ -671,7 +678,7 @@ impl Done {
 
     /// On stderr.
     #[track_caller]
-    pub fn does_not_say(self, text: &str) -> Done {
+    pub(crate) fn does_not_say(self, text: &str) -> Done {
         assert!(
             !self.stderr.contains(text),
             "stderr says {text:?}: {}",
@@ -682,7 +689,7 @@ impl Done {
 
     /// On stdout.
     #[track_caller]
-    pub fn prints(self, text: &str) -> Done {
+    pub(crate) fn prints(self, text: &str) -> Done {
         assert!(
             self.stdout.contains(text),
             "stdout has no {text:?}: {}",
@@ -692,19 +699,19 @@ impl Done {
     }
 
     #[track_caller]
-    pub fn prints_nothing(self) -> Done {
+    pub(crate) fn prints_nothing(self) -> Done {
         assert!(self.stdout.is_empty(), "stdout: {}", self.transcript());
         self
     }
 
     #[track_caller]
-    pub fn says_nothing(self) -> Done {
+    pub(crate) fn says_nothing(self) -> Done {
         assert!(self.stderr.is_empty(), "stderr: {}", self.transcript());
         self
     }
 
     #[track_caller]
-    pub fn ends_within(self, limit: Duration) -> Done {
+    pub(crate) fn ends_within(self, limit: Duration) -> Done {
         assert!(
             self.took < limit,
             "it took {:?}: {}",
@@ -717,7 +724,7 @@ impl Done {
     /// Looks for processes, directories, files and semaphores. Those of a
     /// killed parent may need a moment to be cleared away.
     #[track_caller]
-    pub fn leaves_nothing(self) -> Done {
+    pub(crate) fn leaves_nothing(self) -> Done {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             let left = self.what_is_left();
@@ -734,7 +741,7 @@ impl Done {
     }
 
     /// In words.
-    pub fn what_is_left(&self) -> Vec<String> {
+    pub(crate) fn what_is_left(&self) -> Vec<String> {
         let mut left: Vec<String> = processes::marked(&self.mark)
             .iter()
             .map(Process::to_string)
@@ -747,13 +754,13 @@ impl Done {
     }
 
     /// The runs on stdout, printed with `--format json`.
-    pub fn points(&self) -> Vec<Point> {
+    pub(crate) fn points(&self) -> Vec<Point> {
         points(&self.stdout)
     }
 
     /// The only one.
     #[track_caller]
-    pub fn point(&self) -> Point {
+    pub(crate) fn point(&self) -> Point {
         let points = self.points();
         assert_eq!(points.len(), 1, "points of {}", self.transcript());
         points.into_iter().next().unwrap()
@@ -770,7 +777,7 @@ fn points(lines: &str) -> Vec<Point> {
 }
 
 /// The reason that a check gave, if it spoke.
-pub fn reason<'a>(point: &'a Point, check: &str) -> Option<&'a Reason> {
+pub(crate) fn reason<'a>(point: &'a Point, check: &str) -> Option<&'a Reason> {
     point
         .verdict
         .reasons

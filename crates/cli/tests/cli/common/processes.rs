@@ -4,13 +4,13 @@
 use rustix::process::{Pid, kill_process, kill_process_group};
 use std::fs;
 
-pub use rustix::process::Signal;
+pub(crate) use rustix::process::Signal;
 
 /// The variable that every process of a run inherits, with a value of its own.
-pub const MARK: &str = "JOSTLE_TEST_RUN";
+pub(crate) const MARK: &str = "JOSTLE_TEST_RUN";
 
 #[derive(Clone, Debug)]
-pub struct Process {
+pub(crate) struct Process {
     pub pid: u32,
     parent: u32,
     pub name: String,
@@ -32,12 +32,12 @@ impl Process {
     }
 
     /// Whether it is in nanosleep(2) or its like.
-    pub fn sleeps_on_a_timer(&self) -> bool {
+    pub(crate) fn sleeps_on_a_timer(&self) -> bool {
         let waits_in = fs::read_to_string(format!("/proc/{}/wchan", self.pid)).unwrap_or_default();
         waits_in.contains("nanosleep")
     }
 
-    pub fn lives(&self) -> bool {
+    pub(crate) fn lives(&self) -> bool {
         Process::read(self.pid).is_some_and(|now| now.state != 'Z')
     }
 }
@@ -53,12 +53,12 @@ impl std::fmt::Display for Process {
 }
 
 /// Whether there is one that has not ended.
-pub fn lives(pid: u32) -> bool {
+pub(crate) fn lives(pid: u32) -> bool {
     Process::read(pid).is_some_and(|process| process.lives())
 }
 
 /// Whether it has a handler for the signal (proc_pid_status(5), `SigCgt`).
-pub fn catches(pid: u32, signal: Signal) -> bool {
+pub(crate) fn catches(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
@@ -73,7 +73,7 @@ fn all() -> Vec<Process> {
 
 /// The children of a process that live. Tests look every few milliseconds: only its own
 /// children are read, and not all processes of the machine.
-pub fn children(pid: u32) -> Vec<Process> {
+pub(crate) fn children(pid: u32) -> Vec<Process> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.into_iter().flatten().flatten();
     let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
@@ -94,7 +94,7 @@ pub fn children(pid: u32) -> Vec<Process> {
 
 /// Every process of a run, whoever adopted it. What has ended and waits to be
 /// reaped has no environment any more.
-pub fn marked(mark: &str) -> Vec<Process> {
+pub(crate) fn marked(mark: &str) -> Vec<Process> {
     let line = format!("{MARK}={mark}");
     let has_it = |process: &Process| {
         let variables = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
@@ -106,11 +106,11 @@ pub fn marked(mark: &str) -> Vec<Process> {
 }
 
 /// One that has ended in the meantime is no error.
-pub fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), signal);
 }
 
 /// To every process of the group that this one leads.
-pub fn signal_group(pid: u32, signal: Signal) {
+pub(crate) fn signal_group(pid: u32, signal: Signal) {
     let _ = kill_process_group(Pid::from_raw(pid as i32).unwrap(), signal);
 }

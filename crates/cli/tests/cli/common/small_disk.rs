@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// It is gone when dropped.
-pub struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     /// On this directory, of so much, as mount(8) has sizes.
-    pub fn mount(at: &Path, size: &str) -> SmallDisk {
+    pub(crate) fn mount(at: &Path, size: &str) -> SmallDisk {
         must_be_root("mount a small file system");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o"])

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// Python's web server, in a place of its own.
-pub struct Server {
+pub(crate) struct Server {
     pub place: Place,
     pub port: u16,
     pub child: Child,
@@ -38,12 +38,12 @@ impl Server {
         }
     }
 
-    pub fn plain() -> Server {
+    pub(crate) fn plain() -> Server {
         Server::start(&[], Place::new())
     }
 
     /// With a certificate that nobody else has signed.
-    pub fn with_tls() -> Server {
+    pub(crate) fn with_tls() -> Server {
         must_have("openssl", "openssl");
         let place = Place::new();
         let (certificate, key) = (place.file("cert.pem"), place.file("key.pem"));
@@ -63,7 +63,7 @@ impl Server {
     }
 
     /// One run of requests for this path; `options` come first.
-    pub fn ask(&self, scheme: &str, path: &str, options: &str) -> Done {
+    pub(crate) fn ask(&self, scheme: &str, path: &str, options: &str) -> Done {
         let line = format!(
             "stream {scheme}://127.0.0.1:{}{path} --runs 1 --quiet --format json {options}",
             self.port
@@ -71,12 +71,12 @@ impl Server {
         self.place.jostle(&line).run_cleanly()
     }
 
-    pub fn measured(&self, path: &str, options: &str) -> Point {
+    pub(crate) fn measured(&self, path: &str, options: &str) -> Point {
         self.ask("http", path, options).measures().point()
     }
 
     /// Connection and path of the latest requests.
-    pub fn latest(&self, count: usize) -> Vec<(u32, String)> {
+    pub(crate) fn latest(&self, count: usize) -> Vec<(u32, String)> {
         let log = self.place.read("log");
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len() - count..]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Who a process belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub(crate) enum Owner {
     /// It carries workers.
     Worker,
     /// A worker started it, or what a worker started did.
@@ -21,7 +21,7 @@ pub enum Owner {
 }
 
 /// Who was started by whom.
-pub struct Kin<'a> {
+pub(super) struct Kin<'a> {
     /// The latest look first: what ends with the window is known from earlier ones.
     pub looks: [&'a BTreeMap<u32, Identity>; 3],
     /// The first process of this jostle.
@@ -44,7 +44,7 @@ impl Kin<'_> {
 
     /// A server may have started jostle, as a test in the same program does, and jostle
     /// starts servers: the nearest ancestor decides.
-    pub fn owner(&self, pid: u32) -> Owner {
+    pub(super) fn owner(&self, pid: u32) -> Owner {
         if self
             .identity(pid)
             .is_some_and(|identity| identity.is_kernel)
@@ -79,7 +79,7 @@ impl Kin<'_> {
     }
 
     /// As the kernel names it.
-    pub fn name(&self, pid: u32) -> String {
+    pub(super) fn name(&self, pid: u32) -> String {
         let identity = self.identity(pid);
         identity.map_or_else(|| "?".to_owned(), |identity| identity.name.clone())
     }

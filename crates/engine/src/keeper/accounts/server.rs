@@ -26,7 +26,7 @@ const THREADS: usize = 512;
 
 /// Where its processes are found.
 #[derive(Default)]
-pub struct Server {
+pub(crate) struct Server {
     how: How,
     /// Found so far.
     roots: RefCell<BTreeSet<u32>>,
@@ -43,7 +43,7 @@ enum How {
 
 /// Its clocks at an edge of the window.
 #[derive(Default)]
-pub struct Reading {
+pub(crate) struct Reading {
     group_ns: Option<u64>,
     /// Time that each of its threads waited for a CPU.
     waited_ns: BTreeMap<u32, u64>,
@@ -52,7 +52,7 @@ pub struct Reading {
 impl Server {
     /// The server of a target. `embedded`: its processes, where it has named them itself or
     /// they were launched.
-    pub fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
+    pub(crate) fn of(named: Option<&ServerAt>, target: &str, embedded: &[u32]) -> Server {
         let spec = Spec::parse(target).ok();
         let typed = || spec.as_ref().and_then(Spec::address).map(How::Address);
         let (how, known) = match (named, embedded) {
@@ -68,7 +68,7 @@ impl Server {
 
     /// Looks for its processes behind our connections; called outside the window, when
     /// connections may be open.
-    pub fn look(&self) {
+    pub(crate) fn look(&self) {
         if let How::Address(address) = &self.how {
             let found = serving::serving(address).into_iter();
             self.roots
@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Its processes, without their descendants.
-    pub fn roots(&self) -> Vec<u32> {
+    pub(crate) fn roots(&self) -> Vec<u32> {
         let mut roots: Vec<u32> = self.roots.borrow().iter().copied().collect();
         if let How::Group(group) = &self.how {
             roots.extend(group.processes());
@@ -87,12 +87,12 @@ impl Server {
     }
 
     /// Whether anything says where it is.
-    pub fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         !matches!(self.how, How::Unknown)
     }
 
     /// Its control group, if it is named by one.
-    pub fn group(&self) -> Option<&OtherGroup> {
+    pub(crate) fn group(&self) -> Option<&OtherGroup> {
         match &self.how {
             How::Group(group) => Some(group),
             _ => None,
@@ -101,7 +101,7 @@ impl Server {
 
     /// CPU time of its processes so far, for whoever watches: not that of their
     /// descendants, which the accounts of a finished run have.
-    pub fn cpu_ns(&self) -> Option<u64> {
+    pub(crate) fn cpu_ns(&self) -> Option<u64> {
         match self.group() {
             Some(group) => group.cpu_ns(),
             None => {
@@ -116,7 +116,7 @@ impl Server {
 
     /// Memory of its processes and of those that they started, in bytes: their own pages
     /// and their shares of shared ones. None where they may not be looked at.
-    pub fn resident_bytes(&self) -> Option<u64> {
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
         let (roots, keeper) = (self.roots(), std::process::id());
         let of_it = |pid: &u32| {
             roots.iter().any(|root| {
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// At an edge of the window.
-    pub fn read(&self) -> Reading {
+    pub(crate) fn read(&self) -> Reading {
         let threads = self.roots().into_iter().flat_map(|pid| {
             let threads = stat::threads_of(pid).into_iter();
             threads.map(move |tid| (pid, tid))
@@ -151,7 +151,7 @@ impl Server {
 
     /// CPU time between two readings: the group's own count, or else what the census
     /// has of its processes. None where none is known.
-    pub fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
+    pub(crate) fn used(&self, from: &Reading, to: &Reading, counted_ns: u64) -> Option<u64> {
         match self.group() {
             Some(_) => Some(to.group_ns?.saturating_sub(from.group_ns?)),
             None => (!self.roots.borrow().is_empty()).then_some(counted_ns),
@@ -159,7 +159,7 @@ impl Server {
     }
 
     /// Time that its threads waited for a CPU between two readings.
-    pub fn waited(&self, from: &Reading, to: &Reading) -> u64 {
+    pub(crate) fn waited(&self, from: &Reading, to: &Reading) -> u64 {
         let each = to.waited_ns.iter();
         each.map(|(tid, to)| to.saturating_sub(from.waited_ns.get(tid).copied().unwrap_or(0)))
             .sum()

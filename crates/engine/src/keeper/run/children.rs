@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// What is known of the children as they end.
 #[derive(Default)]
-pub struct Children {
+pub(crate) struct Children {
     /// The workers that each process still there carries; the canary has none.
     pub(super) alive: BTreeMap<u32, Range<usize>>,
     /// How the others ended.
@@ -38,7 +38,7 @@ impl Children {
 }
 
 /// In words.
-pub fn how_it_ended(ended: &Ended) -> String {
+pub(crate) fn how_it_ended(ended: &Ended) -> String {
     match (ended.signal, ended.code) {
         (Some(signal), _) => format!("killed by {}", process::signal_name(signal)),
         (None, Some(101)) => "it panicked".to_owned(),

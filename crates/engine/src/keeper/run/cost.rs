@@ -9,7 +9,7 @@ use std::time::Duration;
 
 impl<T: Target> Run<'_, Locking<'_, T>> {
     /// Measures the tool's own cost; see [`Crew::cost_process`].
-    pub fn cost(&self, blocks: usize) -> Result<Vec<[f64; 4]>, Aborted> {
+    pub(crate) fn cost(&self, blocks: usize) -> Result<Vec<[f64; 4]>, Aborted> {
         const PATIENCE_NS: u64 = 60_000_000_000;
         let Does::Contend(contend) = self.target.does else {
             let what = "what the tool costs is measured of `contend` alone";

@@ -21,7 +21,7 @@ const LOOK_AT_PROGRESS_NS: u64 = 500_000_000;
 
 /// Between the phases of `hold`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Peak {
+pub(crate) struct Peak {
     /// Stamp at which the locks could be released.
     pub resumed: u64,
     /// What the server's memory had grown by.

@@ -17,7 +17,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The time for which locks were kept, as the keeper saw it.
-pub struct Keep {
+pub(super) struct Keep {
     opened: Reading,
     closed: Reading,
     /// What the workers had counted at both ends.

@@ -14,8 +14,8 @@ mod reading;
 mod start;
 mod watch;
 
-pub use children::{Children, how_it_ended};
-pub use reading::Reading;
+pub(super) use children::{Children, how_it_ended};
+pub(super) use reading::Reading;
 
 use super::accounts::{Books, Queues};
 use super::during::During;
@@ -44,7 +44,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 /// A run that came to nothing, in words for the user.
-pub struct Aborted(pub String);
+pub(super) struct Aborted(pub String);
 
 /// How often waits look up: for the parent, for workers that died.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ pub(super) const LOOK_UP: Duration = Duration::from_millis(20);
 pub(super) const RAMP_PATIENCE_NS: u64 = 120_000_000_000;
 
 /// Everything of one run that the workers share.
-pub struct Run<'a, T> {
+pub(super) struct Run<'a, T> {
     pub(super) desk: &'a Desk,
     pub(super) order: &'a RunOrder,
     target: T,
@@ -73,7 +73,7 @@ pub struct Run<'a, T> {
 }
 
 /// What the keeper saw, for the collection.
-pub struct Seen {
+pub(super) struct Seen {
     pub ramp_ns: u64,
     pub drain_ns: u64,
     pub opened: Reading,
@@ -106,7 +106,7 @@ struct Driven {
 
 impl<'a, T: Work> Run<'a, T> {
     /// Makes what the workers share.
-    pub fn prepare(
+    pub(super) fn prepare(
         desk: &'a Desk,
         ledger: &Ledger,
         launcher: &dyn Launcher,
@@ -170,7 +170,7 @@ impl<'a, T: Work> Run<'a, T> {
     }
 
     /// Does it.
-    pub fn perform(&self) -> Result<Yield, Aborted> {
+    pub(super) fn perform(&self) -> Result<Yield, Aborted> {
         let mut children = Children::default();
         let result = match self.order.is_counted() {
             true => self.drive_counted(&mut children),

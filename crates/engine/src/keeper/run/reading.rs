@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// One reading of all clocks.
 #[derive(Default)]
-pub struct Reading {
+pub(crate) struct Reading {
     /// When, and how long it took.
     pub at_ns: u64,
     pub took_ns: u64,

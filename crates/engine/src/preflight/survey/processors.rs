@@ -6,7 +6,7 @@ use crate::environment::steal_share;
 use jostle_sys::limits::{Machine, cgroup};
 
 /// How many may be used.
-pub fn cpus(machine: &Machine) -> Option<Finding> {
+pub(super) fn cpus(machine: &Machine) -> Option<Finding> {
     let (allowed, online) = (machine.cpus.allowed.len(), machine.cpus.online.len());
     let found = format!("{allowed} of {online} may be used");
     let finding = Finding::fine("CPUs", found);
@@ -42,7 +42,7 @@ fn to_use_all(online: usize) -> String {
 }
 
 /// Those that share a core.
-pub fn siblings(machine: &Machine) -> Option<Finding> {
+pub(super) fn siblings(machine: &Machine) -> Option<Finding> {
     let second = &machine.cpus.siblings;
     if second.is_empty() {
         return Some(Finding::fine(
@@ -70,7 +70,7 @@ pub fn siblings(machine: &Machine) -> Option<Finding> {
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// The kernel's own clock.
-pub fn clock_source(machine: &Machine) -> Option<Finding> {
+pub(super) fn clock_source(machine: &Machine) -> Option<Finding> {
     let source = machine.cpus.clock_source.as_deref()?;
     let finding = Finding::fine("clock source", source);
     // Processors without a time stamp counter have one good source of their own.
@@ -100,7 +100,7 @@ pub fn clock_source(machine: &Machine) -> Option<Finding> {
 }
 
 /// What stamps are read from.
-pub fn counter(machine: &Machine) -> Option<Finding> {
+pub(super) fn counter(machine: &Machine) -> Option<Finding> {
     let what = "time stamp counter";
     Some(match machine.cpus.invariant_tsc? {
         true => Finding::fine(what, "runs at one rate in every state"),
@@ -113,7 +113,7 @@ pub fn counter(machine: &Machine) -> Option<Finding> {
 }
 
 /// What decides on frequency.
-pub fn governor(machine: &Machine) -> Option<Finding> {
+pub(super) fn governor(machine: &Machine) -> Option<Finding> {
     let what = "frequency governor";
     Some(match machine.cpus.governor.as_deref() {
         None => Finding::fine(what, "none (as in virtual machines)"),
@@ -131,7 +131,7 @@ pub fn governor(machine: &Machine) -> Option<Finding> {
 }
 
 /// What stops us for part of each period.
-pub fn quota(machine: &Machine) -> Option<Finding> {
+pub(super) fn quota(machine: &Machine) -> Option<Finding> {
     let what = "CPU quota";
     let Some(quota) = &machine.cgroup.cpu else {
         return Some(Finding::fine(what, "none"));
@@ -172,7 +172,7 @@ pub fn quota(machine: &Machine) -> Option<Finding> {
 }
 
 /// What the hypervisor gave to others.
-pub fn steal(machine: &Machine) -> Option<Finding> {
+pub(super) fn steal(machine: &Machine) -> Option<Finding> {
     let share = steal_share(machine.ticks.as_ref()?)?;
     let finding = Finding::fine("steal since boot", percent(share));
     Some(match above(share, STOLEN) {

@@ -8,7 +8,7 @@ use jostle_sys::limits::Machine;
 
 /// How many can be open at once, with both ends here, over as many addresses and
 /// processes as it takes.
-pub fn connections(machine: &Machine) -> Option<Finding> {
+pub(super) fn connections(machine: &Machine) -> Option<Finding> {
     let load = Demand {
         has_ports: true,
         embedded: true,
@@ -27,7 +27,7 @@ pub fn connections(machine: &Machine) -> Option<Finding> {
 }
 
 /// Those that the kernel gives to clients.
-pub fn ports(machine: &Machine) -> Option<Finding> {
+pub(super) fn ports(machine: &Machine) -> Option<Finding> {
     let range = machine.net.ports?;
     let usable = range.count().saturating_sub(machine.net.reserved);
     let (even, _) = range.parities();
@@ -46,7 +46,7 @@ pub fn ports(machine: &Machine) -> Option<Finding> {
 }
 
 /// What may wait to be accepted.
-pub fn backlog(machine: &Machine) -> Option<Finding> {
+pub(super) fn backlog(machine: &Machine) -> Option<Finding> {
     let somaxconn = machine.net.somaxconn?;
     let finding = Finding::fine(
         "backlog of a listening socket",
@@ -65,7 +65,7 @@ pub fn backlog(machine: &Machine) -> Option<Finding> {
 }
 
 /// Ports that rest.
-pub fn time_wait(machine: &Machine) -> Option<Finding> {
+pub(super) fn time_wait(machine: &Machine) -> Option<Finding> {
     let (now, most) = (machine.net.time_wait?, machine.net.max_time_wait?);
     let finding = Finding::fine(
         "ports in TIME_WAIT",
@@ -83,7 +83,7 @@ pub fn time_wait(machine: &Machine) -> Option<Finding> {
 }
 
 /// What watches connections.
-pub fn conntrack(machine: &Machine) -> Option<Finding> {
+pub(super) fn conntrack(machine: &Machine) -> Option<Finding> {
     let (most, now) = machine.net.conntrack?;
     let finding = Finding::fine(
         "connection tracking",

@@ -12,34 +12,34 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a process is to do: its word of orders.
-pub mod order {
+pub(crate) mod order {
     /// Wait.
-    pub const WAIT: u32 = 0;
+    pub(crate) const WAIT: u32 = 0;
     /// Open connections, or accept them.
-    pub const WORK: u32 = 1;
+    pub(crate) const WORK: u32 = 1;
     /// Close them and end. Above every other order: a process sleeps until its
     /// orders are above the last one that it has carried out.
-    pub const CLOSE: u32 = u32::MAX;
+    pub(crate) const CLOSE: u32 = u32::MAX;
 
     /// The `nth` time, from 1: count the connections that the peer has closed.
-    pub const fn look(nth: u32) -> u32 {
+    pub(crate) const fn look(nth: u32) -> u32 {
         2 * nth
     }
 
     /// After look number `nth`: open connections up to the next listed number.
-    pub const fn go_on(nth: u32) -> u32 {
+    pub(crate) const fn go_on(nth: u32) -> u32 {
         2 * nth + 1
     }
 
     /// Whether this order is one to look.
-    pub const fn is_look(order: u32) -> bool {
+    pub(crate) const fn is_look(order: u32) -> bool {
         order > WORK && order < CLOSE && order.is_multiple_of(2)
     }
 }
 
 /// One line of words for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Count {
+pub(crate) enum Count {
     /// Processes that are ready.
     Ready,
     /// Rung when something has happened that the keeper wants to know.
@@ -73,7 +73,7 @@ const COUNTS: usize = 13;
 
 /// What each process writes of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Own {
+pub(crate) enum Own {
     /// Its orders.
     Order,
     /// Its number for the system.
@@ -106,13 +106,13 @@ pub enum Own {
 }
 
 /// A count that could not be taken.
-pub const UNKNOWN: u64 = u64::MAX;
+pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 const OWN: usize = 16;
 
 /// Histograms of a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+pub(crate) enum Figure {
     /// connect() that found an even port, or a family without ports.
     Even,
     /// connect() that found an odd port.
@@ -136,7 +136,7 @@ const HISTOGRAM: usize = (HEAD + histogram::LEN * 4).next_multiple_of(LINE);
 
 /// The board.
 #[derive(Debug)]
-pub struct Board {
+pub(crate) struct Board {
     region: Region,
     processes: usize,
     lanes: usize,
@@ -146,7 +146,7 @@ pub struct Board {
 
 /// A finished histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Count by bucket.
     pub buckets: std::collections::BTreeMap<usize, u64>,
     /// Exact sum.
@@ -161,7 +161,7 @@ pub struct Tally {
 
 impl Tally {
     /// Adds another.
-    pub fn add(&mut self, other: &Tally) {
+    pub(crate) fn add(&mut self, other: &Tally) {
         if other.count == 0 {
             return;
         }
@@ -183,7 +183,7 @@ impl Board {
     ///
     /// # Errors
     /// The system's: no memory.
-    pub fn new(processes: usize, lanes: usize, ends: Vec<u64>) -> io::Result<Board> {
+    pub(crate) fn new(processes: usize, lanes: usize, ends: Vec<u64>) -> io::Result<Board> {
         let figures = CLIENT_FIGURES + 2 * lanes;
         let bytes = (COUNTS + processes) * LINE + ends.len() * figures * HISTOGRAM;
         Ok(Board {
@@ -195,12 +195,12 @@ impl Board {
     }
 
     /// Where stretches end.
-    pub fn ends(&self) -> &[u64] {
+    pub(crate) fn ends(&self) -> &[u64] {
         &self.ends
     }
 
     /// The stretch of connection number `nth`, from 1.
-    pub fn stretch(&self, nth: u64) -> usize {
+    pub(crate) fn stretch(&self, nth: u64) -> usize {
         self.ends
             .partition_point(|end| *end < nth)
             .min(self.ends.len() - 1)
@@ -212,7 +212,7 @@ impl Board {
 
     /// A count.
     #[inline]
-    pub fn count(&self, count: Count) -> &AtomicU64 {
+    pub(crate) fn count(&self, count: Count) -> &AtomicU64 {
         self.word(count as usize)
     }
 
@@ -223,24 +223,24 @@ impl Board {
 
     /// What it is now.
     #[inline]
-    pub fn get(&self, count: Count) -> u64 {
+    pub(crate) fn get(&self, count: Count) -> u64 {
         self.count(count).load(Acquire)
     }
 
     /// Sets it and wakes who sleeps on it.
-    pub fn set(&self, count: Count, value: u64) {
+    pub(crate) fn set(&self, count: Count, value: u64) {
         self.count(count).store(value, Release);
         futex::wake(self.sleeper(count), futex::ALL);
     }
 
     /// Sleeps until the count is not `seen` any more, or until a time of
     /// `CLOCK_MONOTONIC`, or a signal.
-    pub fn await_change(&self, count: Count, seen: u64, until: Option<u64>) {
+    pub(crate) fn await_change(&self, count: Count, seen: u64, until: Option<u64>) {
         let _ = futex::wait(self.sleeper(count), seen as u32, until);
     }
 
     /// Tells the keeper that there is something to see.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.count(Count::Bell).fetch_add(1, AcqRel);
         futex::wake(self.sleeper(Count::Bell), 1);
     }
@@ -251,24 +251,24 @@ impl Board {
     }
 
     /// What a process wrote of itself.
-    pub fn own(&self, process: usize, own: Own) -> u64 {
+    pub(crate) fn own(&self, process: usize, own: Own) -> u64 {
         self.own_line(process)[own as usize].load(Acquire)
     }
 
     /// Writes it.
-    pub fn set_own(&self, process: usize, own: Own, value: u64) {
+    pub(crate) fn set_own(&self, process: usize, own: Own, value: u64) {
         self.own_line(process)[own as usize].store(value, Release);
     }
 
     /// Orders a process to do something.
-    pub fn order(&self, process: usize, order: u32) {
+    pub(crate) fn order(&self, process: usize, order: u32) {
         self.set_own(process, Own::Order, u64::from(order));
         let at = (COUNTS + process) * LINE + Own::Order as usize * 8;
         futex::wake(&self.region.words32(at, 1)[0], futex::ALL);
     }
 
     /// Sleeps until a process's orders are above `order`, and gives them.
-    pub fn await_order(&self, process: usize, order: u32) -> u32 {
+    pub(crate) fn await_order(&self, process: usize, order: u32) -> u32 {
         let at = (COUNTS + process) * LINE + Own::Order as usize * 8;
         let word = &self.region.words32(at, 1)[0];
         loop {
@@ -300,7 +300,7 @@ impl Board {
 
     /// Notes one value. Its only writer calls this.
     #[inline]
-    pub fn note(&self, stretch: usize, figure: Figure, ns: u64) {
+    pub(crate) fn note(&self, stretch: usize, figure: Figure, ns: u64) {
         let (head, buckets) = self.histogram(stretch, figure);
         let bump = |word: &AtomicU64, by: u64| word.store(word.load(Relaxed) + by, Relaxed);
         bump(&head[0], ns);
@@ -317,7 +317,7 @@ impl Board {
     }
 
     /// What was noted.
-    pub fn tally(&self, stretch: usize, figure: Figure) -> Tally {
+    pub(crate) fn tally(&self, stretch: usize, figure: Figure) -> Tally {
         let (head, buckets) = self.histogram(stretch, figure);
         let of = |at: usize| head[at].load(Acquire);
         let mut tally = Tally {
@@ -339,7 +339,7 @@ impl Board {
     }
 
     /// What was noted over several stretches.
-    pub fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: Figure) -> Tally {
+    pub(crate) fn tallies(&self, stretches: impl Iterator<Item = usize>, figure: Figure) -> Tally {
         let mut sum = Tally::default();
         stretches.for_each(|stretch| sum.add(&self.tally(stretch, figure)));
         sum

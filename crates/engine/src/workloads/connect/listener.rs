@@ -17,7 +17,7 @@ const OTHERS: u64 = 2;
 
 /// What one of them is to do.
 #[derive(Debug)]
-pub struct Listener<'a> {
+pub(crate) struct Listener<'a> {
     /// What all share.
     pub board: &'a Board,
     /// Its number among all processes.
@@ -55,7 +55,7 @@ impl Listener<'_> {
     ///
     /// None if one could not be had; what the keeper shall say of it stands on
     /// the board.
-    pub fn prepare(&self) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn prepare(&self) -> Option<Vec<OwnedFd>> {
         let mut fds = Vec::with_capacity(self.count as usize);
         for nth in self.first..self.first + self.count {
             match one(nth) {
@@ -74,7 +74,7 @@ impl Listener<'_> {
     }
 
     /// Holds them until told to close.
-    pub fn live(&self, fds: Vec<OwnedFd>) -> i32 {
+    pub(crate) fn live(&self, fds: Vec<OwnedFd>) -> i32 {
         self.board.await_order(self.number, order::WORK);
         drop(fds);
         0

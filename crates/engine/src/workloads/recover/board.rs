@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// What a process is to do: its word of orders, which only grows.
-pub mod order {
+pub(crate) mod order {
     /// Acquire the lock.
-    pub const ACQUIRE: u32 = 1;
+    pub(crate) const ACQUIRE: u32 = 1;
     /// Give it up.
-    pub const RELEASE: u32 = 2;
+    pub(crate) const RELEASE: u32 = 2;
 }
 
 /// Events that a process can log: a waiter whose service is down tries again every few
@@ -54,7 +54,7 @@ const WHATS: [What; 14] = [
 
 /// The board.
 #[derive(Debug)]
-pub struct Board {
+pub(crate) struct Board {
     region: Region,
     processes: usize,
 }
@@ -64,7 +64,7 @@ impl Board {
     ///
     /// # Errors
     /// The system's: no memory.
-    pub fn new(processes: usize) -> io::Result<Board> {
+    pub(crate) fn new(processes: usize) -> io::Result<Board> {
         Ok(Board {
             region: Region::new(HEAD * LINE + processes * OWN.next_multiple_of(LINE))?,
             processes,
@@ -95,19 +95,19 @@ impl Board {
     }
 
     /// Says what a process is to do.
-    pub fn order(&self, process: usize, order: u32) {
+    pub(crate) fn order(&self, process: usize, order: u32) {
         let word = self.order_word(process);
         word.fetch_max(order, AcqRel);
         futex::wake(word, futex::ALL);
     }
 
     /// What it was told last.
-    pub fn ordered(&self, process: usize) -> u32 {
+    pub(crate) fn ordered(&self, process: usize) -> u32 {
         self.order_word(process).load(Acquire)
     }
 
     /// Sleeps until a process has been told this or more.
-    pub fn await_order(&self, process: usize, order: u32) {
+    pub(crate) fn await_order(&self, process: usize, order: u32) {
         loop {
             let now = self.ordered(process);
             if now >= order {
@@ -124,56 +124,56 @@ impl Board {
     }
 
     /// How often it was rung.
-    pub fn rung(&self) -> u32 {
+    pub(crate) fn rung(&self) -> u32 {
         self.bell().load(Acquire)
     }
 
     /// Sleeps until it has been rung since, or until a time of `CLOCK_MONOTONIC`.
-    pub fn await_bell(&self, seen: u32, until: u64) {
+    pub(crate) fn await_bell(&self, seen: u32, until: u64) {
         let _ = futex::wait(self.bell(), seen, Some(until));
     }
 
     /// A process is ready.
-    pub fn set_ready(&self, process: usize) {
+    pub(crate) fn set_ready(&self, process: usize) {
         self.own_words(process)[1].store(1, Release);
         self.ring();
     }
 
     /// Whether it is.
-    pub fn is_ready(&self, process: usize) -> bool {
+    pub(crate) fn is_ready(&self, process: usize) -> bool {
         self.own_words(process)[1].load(Acquire) == 1
     }
 
     /// When the owner asked for its lease, where not with its acquisition.
-    pub fn set_leased_at(&self, process: usize, at_ns: u64) {
+    pub(crate) fn set_leased_at(&self, process: usize, at_ns: u64) {
         self.own_words(process)[0].store(at_ns, Release);
     }
 
     /// See [`Board::set_leased_at`].
-    pub fn leased_at(&self, process: usize) -> Option<u64> {
+    pub(crate) fn leased_at(&self, process: usize) -> Option<u64> {
         Some(self.own_words(process)[0].load(Acquire)).filter(|at| *at > 0)
     }
 
     /// The owner had stood still, and goes on now.
-    pub fn set_goes_on(&self, process: usize) {
+    pub(crate) fn set_goes_on(&self, process: usize) {
         self.own_words(process)[2].store(1, Release);
     }
 
     /// See [`Board::set_goes_on`]; true once.
-    pub fn goes_on(&self, process: usize) -> bool {
+    pub(crate) fn goes_on(&self, process: usize) -> bool {
         self.own_words(process)[2].swap(0, AcqRel) == 1
     }
 
     /// Writes to the resource, which takes no older token than it has seen. Whether it was
     /// taken.
-    pub fn write(&self, token: u64) -> bool {
+    pub(crate) fn write(&self, token: u64) -> bool {
         let newest = &self.region.words64(LINE, 1)[0];
         newest.fetch_max(token, AcqRel) <= token
     }
 
     /// Logs an event of a process, which is its only writer; false where there is no more
     /// room.
-    pub fn log(
+    pub(crate) fn log(
         &self,
         process: usize,
         at_ns: u64,
@@ -240,7 +240,7 @@ impl Board {
     }
 
     /// What a process has logged from event number `from` on.
-    pub fn events(&self, process: usize, from: usize) -> Vec<Event> {
+    pub(crate) fn events(&self, process: usize, from: usize) -> Vec<Event> {
         let logged = self.logged(process).load(Acquire) as usize;
         let read = |nth: usize| {
             let event = self.event(process, nth);
@@ -261,7 +261,7 @@ impl Board {
     }
 
     /// How many processes there are.
-    pub fn processes(&self) -> usize {
+    pub(crate) fn processes(&self) -> usize {
         self.processes
     }
 }

@@ -1,7 +1,7 @@
 //! A process of `recover`: the owner, which the fault strikes, or one that waits. What it
 //! sees goes to the board, stamped by `CLOCK_MONOTONIC`.
 
-pub mod board;
+pub(crate) mod board;
 
 use board::{Board, order};
 use jostle_model::record::What;
@@ -10,7 +10,7 @@ use jostle_targets::{CallError, Lock, Mode, Outcome, Target, Wait};
 use rustix::process::Pid;
 
 /// Which process is the owner.
-pub const OWNER: usize = 0;
+pub(crate) const OWNER: usize = 0;
 
 /// Between two looks of the owner at its orders.
 const LOOK_NS: u64 = 200_000;
@@ -24,7 +24,7 @@ const LAST_RESORT_NS: u64 = 3_600_000_000_000;
 
 /// One process.
 #[derive(Debug)]
-pub struct Process<'a, T> {
+pub(crate) struct Process<'a, T> {
     /// What it locks.
     pub target: &'a T,
     /// Where it tells what it sees.
@@ -39,7 +39,7 @@ pub struct Process<'a, T> {
 
 impl<T: Target> Process<'_, T> {
     /// Its whole life. Returns the exit code.
-    pub fn live(&self) -> i32 {
+    pub(crate) fn live(&self) -> i32 {
         process::set_name(match self.number {
             OWNER => "jostle-owner",
             _ => "jostle-waiter",

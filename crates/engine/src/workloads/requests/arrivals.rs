@@ -13,7 +13,7 @@ use jostle_stats::rng::Rng;
 /// Poisson: the gaps are independent and exponential with mean 1 / rate,
 /// -ln(u) / rate for u uniform in (0, 1] (inversion; Knuth, The Art of Computer
 /// Programming 2, 3.4.1 D), so that the number in the span varies by its root.
-pub fn due(open: &OpenLoopOrder, span_ns: u64, seed: u64) -> Vec<u64> {
+pub(super) fn due(open: &OpenLoopOrder, span_ns: u64, seed: u64) -> Vec<u64> {
     let per_s = open.per_s;
     let gap_ns = 1e9 / per_s.max(1) as f64;
     match open.arrivals {

@@ -11,7 +11,7 @@ use jostle_sys::process::Usage;
 use jostle_targets::{CallError, Caller, Phases, Requests};
 
 /// A worker's side of the requests.
-pub struct Asking<'a> {
+pub(super) struct Asking<'a> {
     requests: &'a RequestOrder,
     clock: Clock,
     target: &'a dyn Requests,
@@ -25,7 +25,7 @@ pub struct Asking<'a> {
 
 /// Which of the requests of all workers are one worker's.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers {
+pub(super) struct Numbers {
     first: u64,
     /// From one of its own to the next.
     step: u64,
@@ -33,7 +33,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Those of worker number `worker` of this host.
-    pub fn new(order: &RunOrder, does: Does<'_>, worker: usize) -> Numbers {
+    pub(super) fn new(order: &RunOrder, does: Does<'_>, worker: usize) -> Numbers {
         let number = order.number(worker) as u64;
         let (first, step) = match does {
             Does::Ask(ask) => (number * ask.operations, 1),
@@ -54,7 +54,7 @@ impl Numbers {
 
 /// A request that was made.
 #[derive(Clone, Copy, Debug)]
-pub struct Made {
+pub(super) struct Made {
     /// Its stamps.
     phases: Phases,
     /// Stamp of its sending.
@@ -68,14 +68,14 @@ pub struct Made {
 
 impl Made {
     /// Whether it was answered as expected.
-    pub fn is_success(&self) -> bool {
+    pub(super) fn is_success(&self) -> bool {
         matches!(self.outcome, Outcome::Success(_))
     }
 }
 
 impl<'a> Asking<'a> {
     /// The caller of worker number `worker`.
-    pub fn new(
+    pub(super) fn new(
         requests: &'a RequestOrder,
         numbers: Numbers,
         clock: Clock,
@@ -96,7 +96,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Makes this worker's request number `nth` now. None if the keeper ended it.
-    pub fn make(&mut self, nth: u64) -> Option<Made> {
+    pub(super) fn make(&mut self, nth: u64) -> Option<Made> {
         let number = self.number(nth);
         let mut phases = Phases::begin(self.clock);
         self.page.set(Word::PendingSince, phases.began().max(1));
@@ -131,12 +131,12 @@ impl<'a> Asking<'a> {
     ///
     /// # Errors
     /// EPROTO where an answer came that no request had asked for.
-    pub fn part(&mut self) -> Result<(), CallError> {
+    pub(super) fn part(&mut self) -> Result<(), CallError> {
         self.caller.part()
     }
 
     /// Its distributions.
-    pub fn sheet(&self) -> Sheet<'a> {
+    pub(super) fn sheet(&self) -> Sheet<'a> {
         self.sheet
     }
 
@@ -150,7 +150,7 @@ impl<'a> Asking<'a> {
 
     /// Records it, in this tenth of the run; None: outside of the window, where
     /// only the outcome is counted.
-    pub fn record(&self, made: &Made, slice: Option<usize>) {
+    pub(super) fn record(&self, made: &Made, slice: Option<usize>) {
         self.count(made);
         let Some(slice) = slice else { return };
         if made.is_success() {
@@ -160,20 +160,20 @@ impl<'a> Asking<'a> {
     }
 
     /// Counts its outcome.
-    pub fn count(&self, made: &Made) {
+    pub(super) fn count(&self, made: &Made) {
         self.sheet.count(made.outcome);
         self.sheet.add_child(made.child);
         self.page.add(Word::Total, 1);
     }
 
     /// One more operation of the window.
-    pub fn add_operation(&self) {
+    pub(super) fn add_operation(&self) {
         self.page.add(Word::Operations, 1);
     }
 
     /// Folds its times into the distributions, and into this tenth of the run; it
     /// was waited for since `since`.
-    pub fn fold(&self, made: &Made, slice: usize, since: u64) {
+    pub(super) fn fold(&self, made: &Made, slice: usize, since: u64) {
         let took = made.ended - made.sent;
         if !made.is_success() {
             self.sheet.fold(Part::Failed, took);

@@ -4,7 +4,7 @@ use super::asking::Asking;
 use crate::page::SLICES;
 
 /// A number of requests. False if it was ended before all were made.
-pub fn counted(asking: &mut Asking<'_>, operations: u64) -> bool {
+pub(super) fn counted(asking: &mut Asking<'_>, operations: u64) -> bool {
     for nth in 0..operations {
         let Some(made) = asking.make(nth) else {
             return false;

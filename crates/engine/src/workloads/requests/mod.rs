@@ -12,7 +12,7 @@ mod asking;
 mod closed;
 mod open;
 mod page;
-pub mod standstill;
+pub(crate) mod standstill;
 mod windowed;
 
 use crate::crew::Crew;
@@ -35,7 +35,7 @@ use std::time::Duration;
 
 /// What is asked, and where its workers note what came of it.
 #[derive(Debug)]
-pub struct Requesting<'a> {
+pub(crate) struct Requesting<'a> {
     target: Box<dyn Requests>,
     does: Does<'a>,
     sheets: Sheets,
@@ -44,7 +44,7 @@ pub struct Requesting<'a> {
 
 /// By workload.
 #[derive(Clone, Copy, Debug)]
-pub enum Does<'a> {
+pub(crate) enum Does<'a> {
     /// `stream`.
     Ask(&'a AskOrder),
     /// `rate`.
@@ -80,7 +80,7 @@ impl<'a> Requesting<'a> {
     ///
     /// # Errors
     /// In words for the user.
-    pub fn prepare(
+    pub(crate) fn prepare(
         entry: &Entry,
         setup: &Setup<'_>,
         order: &RunOrder,

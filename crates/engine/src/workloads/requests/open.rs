@@ -29,7 +29,7 @@ const CANARY_NS: u64 = 1_000_000;
 
 /// The schedule of a run, and how far it has been taken.
 #[derive(Debug)]
-pub struct Pool {
+pub(super) struct Pool {
     /// From the common start on, up to the end of the window.
     due: Vec<u64>,
     /// Number of the next one to be taken.
@@ -69,7 +69,7 @@ impl Slot {
 
 /// The window, in stamps.
 #[derive(Clone, Copy, Debug)]
-pub struct Window {
+pub(super) struct Window {
     /// It opens.
     pub opens: u64,
     /// It closes.
@@ -81,7 +81,7 @@ impl Pool {
     ///
     /// # Errors
     /// The system's, where there is no memory.
-    pub fn new(order: &RunOrder, open: &OpenLoopOrder) -> std::io::Result<Pool> {
+    pub(super) fn new(order: &RunOrder, open: &OpenLoopOrder) -> std::io::Result<Pool> {
         let span = order.warmup.0 + order.window.0;
         Ok(Pool {
             due: arrivals::due(open, span, order.seed),
@@ -108,7 +108,7 @@ impl Pool {
 
     /// Takes requests from the schedule and makes them until there are none left,
     /// or until the keeper ends it.
-    pub fn work(&self, asking: &mut Asking<'_>, clock: Clock, window: Window) {
+    pub(super) fn work(&self, asking: &mut Asking<'_>, clock: Clock, window: Window) {
         let sheet = asking.sheet();
         let start = window.opens - self.warmup_ns;
         let mut slot = Slot {
@@ -195,7 +195,7 @@ impl Pool {
     ///
     /// What is planned is counted by the schedule and what became of it by the
     /// workers, so that the two can disagree.
-    pub fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopYield {
+    pub(super) fn settle(&self, sheets: &Sheets, spare: &Sheet<'_>) -> OpenLoopYield {
         let mut all = OpenLoopYield {
             planned: self.due.iter().filter(|due| self.is_planned(**due)).count() as u64,
             ..OpenLoopYield::default()
@@ -269,7 +269,7 @@ fn await_due(clock: Clock, due: u64) -> bool {
 
 /// Sleeps for a millisecond again and again while the window is open, and notes
 /// how late it wakes: what it shares with the generators is the machine's doing.
-pub fn canary(sheet: &Sheet<'_>, clock: Clock, window: Window) {
+pub(super) fn canary(sheet: &Sheet<'_>, clock: Clock, window: Window) {
     loop {
         let due = clock.now() + CANARY_NS;
         if due >= window.closes || !await_due(clock, due) {

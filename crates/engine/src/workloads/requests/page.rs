@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A distribution of a sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub(super) enum Part {
     /// From sending to answer, successes.
     Service,
     /// The same, of others.
@@ -55,7 +55,7 @@ impl Part {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// Answered with a code that counts as a success.
     Success(u32),
     /// Answered with another.
@@ -77,7 +77,7 @@ impl Outcome {
 /// What is counted of requests that were due in the window (open loop).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Fate {
+pub(super) enum Fate {
     /// Answered as expected.
     Done,
     /// Answered otherwise, or not in time.
@@ -95,7 +95,7 @@ const FATES: usize = 5;
 
 /// Where a request is that a worker has taken from the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub(super) enum Taken {
     /// None, or what became of it is counted.
     Nothing,
     /// It is not sent yet.
@@ -131,7 +131,7 @@ const OCTAVE: usize = 128;
 
 /// The sheets of all workers.
 #[derive(Debug)]
-pub struct Sheets {
+pub(super) struct Sheets {
     region: Region,
     workers: usize,
     phases: usize,
@@ -139,7 +139,7 @@ pub struct Sheets {
 
 /// One worker's.
 #[derive(Clone, Copy, Debug)]
-pub struct Sheet<'a> {
+pub(super) struct Sheet<'a> {
     words: &'a [AtomicU64],
     counts: &'a [AtomicU32],
     phases: usize,
@@ -147,7 +147,7 @@ pub struct Sheet<'a> {
 
 /// What all requests came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcomes {
+pub(super) struct Outcomes {
     /// By code.
     pub answered: BTreeMap<u32, u64>,
     /// By errno.
@@ -165,7 +165,7 @@ impl Sheets {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(workers: usize, phases: usize) -> std::io::Result<Sheets> {
+    pub(super) fn new(workers: usize, phases: usize) -> std::io::Result<Sheets> {
         let region = Region::new(workers * bytes(phases))?;
         Ok(Sheets {
             region,
@@ -176,7 +176,7 @@ impl Sheets {
 
     /// Maps a worker's sheet into the calling process; of many workers nothing, since
     /// most of their histograms stay empty.
-    pub fn populate(&self, worker: usize) {
+    pub(super) fn populate(&self, worker: usize) {
         let each = bytes(self.phases);
         if self.workers * each <= POPULATE_AT_MOST {
             self.region.populate(worker * each, each);
@@ -184,7 +184,7 @@ impl Sheets {
     }
 
     /// The sheet of worker number `worker`.
-    pub fn sheet(&self, worker: usize) -> Sheet<'_> {
+    pub(super) fn sheet(&self, worker: usize) -> Sheet<'_> {
         let at = worker * bytes(self.phases);
         let parts = FIXED + self.phases;
         Sheet {
@@ -197,12 +197,12 @@ impl Sheets {
     }
 
     /// The sheet of every worker.
-    pub fn all(&self) -> impl Iterator<Item = Sheet<'_>> {
+    pub(super) fn all(&self) -> impl Iterator<Item = Sheet<'_>> {
         (0..self.workers).map(|worker| self.sheet(worker))
     }
 
     /// A distribution over all workers.
-    pub fn merged(&self, part: Part) -> Merged {
+    pub(super) fn merged(&self, part: Part) -> Merged {
         let mut counts = BTreeMap::new();
         let mut merged = Merged {
             min: u64::MAX,
@@ -220,7 +220,7 @@ impl Sheets {
     }
 
     /// What the requests of all workers came to.
-    pub fn outcomes(&self) -> Outcomes {
+    pub(super) fn outcomes(&self) -> Outcomes {
         let mut all = Outcomes::default();
         for sheet in self.all() {
             sheet.add_to(&mut all);
@@ -249,12 +249,12 @@ fn add(word: &AtomicU64, value: u64) {
 
 impl Sheet<'_> {
     /// How many phases a request has.
-    pub fn phases(&self) -> usize {
+    pub(super) fn phases(&self) -> usize {
         self.phases
     }
 
     /// Counts how a request ended.
-    pub fn count(&self, outcome: Outcome) {
+    pub(super) fn count(&self, outcome: Outcome) {
         let key = outcome.key();
         for kind in 0..KINDS {
             let at = KINDS_AT + 2 * kind;
@@ -270,7 +270,7 @@ impl Sheet<'_> {
 
     /// Keeps in words how a request failed, the first time it did so.
     #[cold]
-    pub fn tell(&self, errno: i32, text: &str) {
+    pub(super) fn tell(&self, errno: i32, text: &str) {
         let key = Outcome::Failed(errno).key();
         for place in 0..TOLD {
             let words = self.told_at(place);
@@ -314,13 +314,13 @@ impl Sheet<'_> {
     }
 
     /// Adds what a process used that was started for a request.
-    pub fn add_child(&self, usage: Usage) {
+    pub(super) fn add_child(&self, usage: Usage) {
         add(&self.words[CHILD_USER], usage.user_ns);
         add(&self.words[CHILD_SYSTEM], usage.system_ns);
     }
 
     /// Folds one value into a distribution.
-    pub fn fold(&self, part: Part, value: u64) {
+    pub(super) fn fold(&self, part: Part, value: u64) {
         let bucket = histogram::index(value);
         let count = &self.counts[part.index() * histogram::LEN + bucket];
         count.store(count.load(Relaxed).saturating_add(1), Relaxed);
@@ -337,17 +337,17 @@ impl Sheet<'_> {
     }
 
     /// Counts what became of a planned request.
-    pub fn count_fate(&self, fate: Fate) {
+    pub(super) fn count_fate(&self, fate: Fate) {
         add(&self.words[FATES_AT + fate as usize], 1);
     }
 
     /// How many came to this.
-    pub fn fates(&self, fate: Fate) -> u64 {
+    pub(super) fn fates(&self, fate: Fate) -> u64 {
         self.words[FATES_AT + fate as usize].load(Relaxed)
     }
 
     /// Notes where the request is that this worker has taken.
-    pub fn take(&self, taken: Taken) {
+    pub(super) fn take(&self, taken: Taken) {
         let word = match taken {
             Taken::Nothing => 0,
             Taken::Waits(nth) => (nth + 1) << 1,
@@ -357,7 +357,7 @@ impl Sheet<'_> {
     }
 
     /// Where it was left.
-    pub fn taken(&self) -> Taken {
+    pub(super) fn taken(&self) -> Taken {
         match self.words[TAKEN].load(Relaxed) {
             0 => Taken::Nothing,
             word if word & 1 == 1 => Taken::Sent((word >> 1) - 1),

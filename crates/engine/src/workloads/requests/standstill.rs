@@ -18,10 +18,10 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(10);
 
 /// Lateness that is no standstill: a timer's, a scheduler's, a hypervisor's.
-pub const LEAST_NS: u64 = 20_000_000;
+pub(crate) const LEAST_NS: u64 = 20_000_000;
 
 /// Looks until the window has closed, or until the workers are dismissed.
-pub fn attend(clock: Clock, shared: &Shared, page: &Page<'_>) {
+pub(crate) fn attend(clock: Clock, shared: &Shared, page: &Page<'_>) {
     let pid = std::process::id();
     let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let waited = || stat::scheduled(pid, tid).map_or(0, |s| s.waited_ns);

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 /// The life of a worker that has joined. The first of each generator has an eye on
 /// whether their process runs at all. True if all went well.
-pub fn live(
+pub(super) fn live(
     crew: &Crew<'_, Requesting<'_>>,
     generators: usize,
     worker: usize,
@@ -71,7 +71,7 @@ fn window(shared: &Shared) -> (u64, u64) {
 }
 
 /// How much of a span lies within the window.
-pub fn overlap(from: u64, to: u64, opens: u64, closes: u64) -> u64 {
+pub(super) fn overlap(from: u64, to: u64, opens: u64, closes: u64) -> u64 {
     to.min(closes).saturating_sub(from.max(opens))
 }
 

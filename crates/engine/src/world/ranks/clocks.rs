@@ -16,7 +16,7 @@ const DRIFT_PPM: u64 = 600;
 
 /// One question and its answer, in nanoseconds of either clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub(super) struct Exchange {
     /// Ours, before the question.
     pub sent: u64,
     /// The other's, in between.
@@ -27,7 +27,7 @@ pub struct Exchange {
 
 /// What exchanges of one moment say: the other's clock less ours lies between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(super) struct Bounds {
     /// At the least.
     pub low: i64,
     /// At the most.
@@ -43,7 +43,7 @@ fn drift(elapsed: u64) -> i64 {
 
 /// The bounds in which all exchanges agree, for the moment of the last one. None
 /// without an exchange, or if they do not agree: then a clock jumped.
-pub fn bounds(exchanges: &[Exchange]) -> Option<Bounds> {
+pub(super) fn bounds(exchanges: &[Exchange]) -> Option<Bounds> {
     let at = exchanges.last()?.back;
     let (mut low, mut high) = (i64::MIN, i64::MAX);
     for exchange in exchanges {
@@ -57,7 +57,7 @@ pub fn bounds(exchanges: &[Exchange]) -> Option<Bounds> {
 
 impl Bounds {
     /// The best guess, and how far it may be wrong, if `now` is a while later.
-    pub fn offset(self, now: u64) -> Offset {
+    pub(super) fn offset(self, now: u64) -> Offset {
         let since = drift(now.saturating_sub(self.at));
         middle(self.low - since, self.high + since)
     }
@@ -65,7 +65,7 @@ impl Bounds {
     /// The offset at any time between two measurements: all that either allows. Between
     /// them a clock that is turned one way passes from the one to the other; one that
     /// jumped did so too, and the bounds are as wide as the jump.
-    pub fn between(before: Bounds, after: Bounds) -> Offset {
+    pub(super) fn between(before: Bounds, after: Bounds) -> Offset {
         middle(before.low.min(after.low), before.high.max(after.high))
     }
 }

@@ -67,21 +67,21 @@ impl Link for Box<dyn Link> {
 }
 
 #[cfg(test)]
-pub mod channels {
+pub(super) mod channels {
     //! Threads stand for ranks.
 
     use super::{Link, LinkError};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// One rank's end.
-    pub struct Wired {
+    pub(crate) struct Wired {
         rank: usize,
         to: Vec<Sender<(usize, Vec<u8>)>>,
         inbox: Receiver<(usize, Vec<u8>)>,
     }
 
     /// Links between so many ranks.
-    pub fn wired(size: usize) -> Vec<Wired> {
+    pub(crate) fn wired(size: usize) -> Vec<Wired> {
         let (to, inboxes): (Vec<_>, Vec<_>) = (0..size).map(|_| channel()).unzip();
         let ends = inboxes.into_iter().enumerate();
         ends.map(|(rank, inbox)| Wired {

@@ -19,7 +19,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 
 /// Serves rank 0 until the end. False if that came because rank 0 was heard no more:
 /// then the link was cut, and the job with it.
-pub fn serve<L: Link, P: Port>(
+pub(super) fn serve<L: Link, P: Port>(
     link: L,
     port: P,
     hello: &Hello,

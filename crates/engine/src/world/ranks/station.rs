@@ -9,7 +9,7 @@ use crate::order::{Assignment, Reply, Request};
 use std::time::{Duration, Instant};
 
 /// What a station needs of a keeper; tests bring their own.
-pub trait Port {
+pub(super) trait Port {
     /// As [`Keeper::ask`].
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Port for &mut Keeper {
 }
 
 /// A keeper and the run that it is at.
-pub struct Station<P> {
+pub(super) struct Station<P> {
     port: P,
     /// The run, until it is answered for.
     busy: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Station<P> {
 
 impl<P: Port> Station<P> {
     /// A station whose keeper is idle.
-    pub fn new(port: P, limits: Limits) -> Station<P> {
+    pub(super) fn new(port: P, limits: Limits) -> Station<P> {
         Station {
             port,
             busy: None,
@@ -72,13 +72,13 @@ impl<P: Port> Station<P> {
     }
 
     /// Whether a run is in its hands.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.busy.is_some()
     }
 
     /// Takes a word of rank 0's; what concerns another run than the present one is
     /// late and means nothing any more.
-    pub fn hear(&mut self, word: ToHost) -> Option<FromHost> {
+    pub(super) fn hear(&mut self, word: ToHost) -> Option<FromHost> {
         match word {
             ToHost::Order { run, order } => {
                 self.busy = Some(run);
@@ -101,7 +101,7 @@ impl<P: Port> Station<P> {
     }
 
     /// What the keeper has to say within `patience`, if it is at a run.
-    pub fn look(&mut self, patience: Duration) -> Option<FromHost> {
+    pub(super) fn look(&mut self, patience: Duration) -> Option<FromHost> {
         let Some(run) = self.busy else {
             std::thread::sleep(patience);
             return None;
@@ -128,7 +128,7 @@ impl<P: Port> Station<P> {
     }
 
     /// Ends the keeper.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.busy = None;
         self.port.end();
     }

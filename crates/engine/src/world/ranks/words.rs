@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Hello {
+pub(super) struct Hello {
     /// This build's version.
     pub version: String,
     /// What it was built from, where the build knew.
@@ -26,7 +26,7 @@ pub struct Hello {
 
 impl Hello {
     /// This process, in this build.
-    pub fn of(version: &str, commit: Option<&str>) -> Hello {
+    pub(super) fn of(version: &str, commit: Option<&str>) -> Hello {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Hello {
             version: version.to_owned(),
@@ -42,7 +42,7 @@ impl Hello {
     }
 
     /// Why the two cannot work together, if so.
-    pub fn refuses(&self, other: &Hello) -> Option<String> {
+    pub(super) fn refuses(&self, other: &Hello) -> Option<String> {
         let same = self.version == other.version
             && self.commit == other.commit
             && self.schema == other.schema;
@@ -68,7 +68,7 @@ impl Hello {
     }
 
     /// As it stands among the hosts.
-    pub fn host(self) -> Host {
+    pub(super) fn host(self) -> Host {
         Host {
             version: match &self.commit {
                 Some(commit) => format!("{} ({commit})", self.version),
@@ -84,7 +84,7 @@ impl Hello {
 /// From rank 0. Runs are numbered, so that what belongs to one that was called off
 /// is told from what belongs to the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum ToHost {
+pub(super) enum ToHost {
     /// Do this.
     Order {
         /// The run.
@@ -124,7 +124,7 @@ pub enum ToHost {
 
 /// From a host to rank 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum FromHost {
+pub(super) enum FromHost {
     /// Its workers are ready.
     Prepared {
         /// The run.
@@ -181,7 +181,7 @@ pub enum FromHost {
 
 impl FromHost {
     /// Whether figures come with it.
-    pub fn is_gathered(&self) -> bool {
+    pub(super) fn is_gathered(&self) -> bool {
         matches!(
             self,
             FromHost::Reached { .. } | FromHost::Closed { .. } | FromHost::Ran { .. }
@@ -192,7 +192,7 @@ impl FromHost {
 /// The clock's question, and its answer. Small, since what takes time here widens
 /// the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tick {
+pub(super) enum Tick {
     /// Which question.
     Ping(u32),
     /// Which one, and what the clock shows.
@@ -204,7 +204,7 @@ impl Tick {
     const PONG: u8 = b'!';
 
     /// As it is sent.
-    pub fn bytes(self) -> Vec<u8> {
+    pub(super) fn bytes(self) -> Vec<u8> {
         match self {
             Tick::Ping(nth) => [&[Tick::PING][..], &nth.to_le_bytes()].concat(),
             Tick::Pong(nth, at) => {
@@ -214,7 +214,7 @@ impl Tick {
     }
 
     /// None if it is something else.
-    pub fn read(bytes: &[u8]) -> Option<Tick> {
+    pub(super) fn read(bytes: &[u8]) -> Option<Tick> {
         let (kind, rest) = bytes.split_first()?;
         let nth = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?);
         match *kind {

@@ -20,7 +20,7 @@ fn plan() -> Plan {
     plan
 }
 
-pub fn environment() -> Environment {
+pub(super) fn environment() -> Environment {
     Environment {
         host: "host".to_owned(),
         kernel: "Linux".to_owned(),
@@ -83,7 +83,7 @@ fn calibration() -> Calibration {
     }
 }
 
-pub fn experiment() -> Experiment {
+pub(super) fn experiment() -> Experiment {
     Experiment {
         schema: SCHEMA.to_owned(),
         plan: plan(),

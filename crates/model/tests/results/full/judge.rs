@@ -5,7 +5,7 @@ use super::point::verdict;
 use jostle_model::judged::{self, Doubled, Finding, Limit, Thread, Traffic, Turn, Watched};
 use jostle_model::record::*;
 
-pub fn judged() -> Judged {
+pub(super) fn judged() -> Judged {
     Judged {
         target: "flock".to_owned(),
         at: At::default(),
@@ -59,7 +59,7 @@ fn traffic() -> Traffic {
     }
 }
 
-pub fn watched() -> Watched {
+pub(super) fn watched() -> Watched {
     Watched {
         schema: SCHEMA.to_owned(),
         command: vec!["wrk".to_owned()],
@@ -102,7 +102,7 @@ pub fn watched() -> Watched {
     }
 }
 
-pub fn doubled() -> Doubled {
+pub(super) fn doubled() -> Doubled {
     Doubled {
         command: vec!["wrk".to_owned()],
         loads: [50, 100],

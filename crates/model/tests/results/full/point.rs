@@ -131,7 +131,7 @@ fn exclusion() -> Exclusion {
     }
 }
 
-pub fn verdict() -> Verdict {
+pub(super) fn verdict() -> Verdict {
     let reason = Reason {
         check: "neighbours".to_owned(),
         is: Is::Invalid,
@@ -155,7 +155,7 @@ pub fn verdict() -> Verdict {
     }
 }
 
-pub fn point() -> Point {
+pub(super) fn point() -> Point {
     Point {
         target: "flock".to_owned(),
         workload: "contend".to_owned(),
@@ -442,7 +442,7 @@ fn connections() -> Connections {
     }
 }
 
-pub fn closing() -> Closing {
+pub(super) fn closing() -> Closing {
     Closing {
         target: "tcp".to_owned(),
         at: At::default(),
@@ -464,7 +464,7 @@ fn interval() -> Interval {
     }
 }
 
-pub fn fit() -> Fit {
+pub(super) fn fit() -> Fit {
     let law = FitLaw {
         law: "N".to_owned(),
         a: 1.0,

@@ -69,7 +69,7 @@ struct Course<'s, 'a> {
 }
 
 /// Those that were recorded.
-pub fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     let counted = !chapter.workload.has_window();
     let requests = matches!(chapter.workload, Workload::Rate | Workload::Spread);
     let tracks = TRACKS.iter().filter(|track| match track.title {

@@ -92,7 +92,7 @@ static ANSWERS: &[Answer] = &[
 
 /// The question of a chapter and the drawings that answer it; None where nothing of
 /// them was measured.
-pub fn answer(chapter: &Chapter<'_>) -> Option<(&'static str, Vec<Figure>)> {
+pub(crate) fn answer(chapter: &Chapter<'_>) -> Option<(&'static str, Vec<Figure>)> {
     let answer = ANSWERS
         .iter()
         .find(|answer| answer.workload == chapter.workload)?;

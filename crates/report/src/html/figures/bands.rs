@@ -214,7 +214,7 @@ fn over_runs(spread: &Spread, spot: &Spot<'_>) -> Levels {
 }
 
 /// Those of this subject that were measured.
-pub fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
     let spreads = spreads(chapter, subject);
     let mut figures: Vec<Figure> = spreads.iter().filter_map(|s| figure(chapter, s)).collect();
     // Where all hand-offs were of one kind, that kind's figure is the first again.

@@ -16,7 +16,7 @@ use jostle_stats::intervals::median;
 use maud::Markup;
 
 /// One for each fitted figure.
-pub fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     if !chapter.sweeps() {
         return Vec::new();
     }

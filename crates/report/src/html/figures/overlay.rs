@@ -172,13 +172,13 @@ static MEASURES: &[Measure] = &[
 ];
 
 /// Those of this subject that were measured.
-pub fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
     let of_it = MEASURES.iter().filter(|m| m.subject == subject);
     of_it.filter_map(|m| figure(chapter, m)).collect()
 }
 
 /// The figure of this title, large; None where it was not measured.
-pub fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
+pub(super) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
     let measure = MEASURES.iter().find(|measure| measure.title == title)?;
     let measure = Measure {
         subject: Subject::Cost,
@@ -328,7 +328,7 @@ fn draw(
 }
 
 /// Below the horizontal axis.
-pub fn x_title(chapter: &Chapter<'_>) -> String {
+pub(super) fn x_title(chapter: &Chapter<'_>) -> String {
     match (chapter.sweeps(), chapter.xs().first()) {
         (false, Some(x)) => chapter.place(*x),
         _ => chapter.swept_words(),

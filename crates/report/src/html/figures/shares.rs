@@ -25,7 +25,7 @@ struct Share {
 
 /// Acquisitions where a window bounds the run, rates where the number of
 /// operations does.
-pub fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
+pub(super) fn figures(chapter: &Chapter<'_>) -> Vec<Figure> {
     let acquisitions = Unit::Number("acquisitions of a worker");
     let rates = Unit::PerSecond(chapter.per_second());
     let counts = figure(

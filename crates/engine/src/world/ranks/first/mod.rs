@@ -37,10 +37,10 @@ enum Stage {
 
 /// How far that is.
 mod phase {
-    pub const BEFORE: u8 = 0;
-    pub const PREPARED: u8 = 1;
-    pub const WORKED: u8 = 2;
-    pub const OVER: u8 = 3;
+    pub(super) const BEFORE: u8 = 0;
+    pub(super) const PREPARED: u8 = 1;
+    pub(super) const WORKED: u8 = 2;
+    pub(super) const OVER: u8 = 3;
 }
 
 impl Stage {
@@ -78,7 +78,7 @@ struct Seat {
 }
 
 /// All hosts, from rank 0.
-pub struct First<L: Link> {
+pub(super) struct First<L: Link> {
     link: Option<L>,
     hosts: Vec<Host>,
     seats: Vec<Seat>,
@@ -100,7 +100,11 @@ struct Round<'a, P> {
 impl<L: Link> First<L> {
     /// Waits until all others have said who they are; also gives why they cannot work
     /// together, if so: one is of another version, or says nothing.
-    pub fn gather(link: L, hello: Hello, limits: Limits) -> (First<L>, Result<(), KeeperError>) {
+    pub(super) fn gather(
+        link: L,
+        hello: Hello,
+        limits: Limits,
+    ) -> (First<L>, Result<(), KeeperError>) {
         let seat = || Seat {
             heard: Instant::now(),
             stage: Stage::Idle,
