@@ -1,5 +1,5 @@
 //! Pure data that every other crate shares: times and lists as users type
-//! them ([`time`], [`list`]), the plan of an experiment ([`plan`]) with the one table of
+//! them ([`time`], `list`), the plan of an experiment ([`plan`]) with the one table of
 //! its options ([`options`]) and their defaults ([`defaults`]), the versioned records of the result file ([`record`]), and what
 //! of a text from outside may be written and printed ([`text`]).
 //!

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 pub(crate) const REDACTED: &str = "***";
 
 /// The text with the password of each URL in it (`http://user:secret@host/`) replaced
-/// by [`REDACTED`]. A user's name without a password stays.
+/// by `REDACTED`. A user's name without a password stays.
 ///
 /// What counts is RFC 3986's userinfo: between `://` and the last `@` before the first
 /// `/`, `?`, `#`, quote, backslash or space, behind its first colon. The text may be a

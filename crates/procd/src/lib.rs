@@ -2,8 +2,8 @@
 //! and called over HTTP, each answering with an exit code; and what its thin
 //! client `jostle-call` is made of.
 //!
-//! [`server`] speaks with callers, [`catalog`] knows the procedures, [`lua`]
-//! runs them, [`spool`] is all that they can read, [`call`] is the client's
+//! [`server`] speaks with callers, `catalog` knows the procedures, `lua`
+//! runs them, `spool` is all that they can read, [`call`] is the client's
 //! side. The same library serves the binary `procd` and programs that embed an
 //! engine. Not here: anything of the benchmark.
 

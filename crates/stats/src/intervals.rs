@@ -36,7 +36,7 @@ pub(crate) fn middle(sorted: &[f64]) -> f64 {
 }
 
 /// Median over the runs and its interval of at least 95 %: from the k-th value
-/// to the k-th from the end, with k of [`order_statistic`] (6 to 8 runs the
+/// to the k-th from the end, with k of `order_statistic` (6 to 8 runs the
 /// extremes, 9 to 11 the second, 12 to 14 the third, and so on). With fewer
 /// than 6 runs no such interval exists: the plain range, `interval` false.
 ///

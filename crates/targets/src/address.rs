@@ -1,5 +1,5 @@
 //! Where a service listens, as its user names it, and how it is connected to: plainly, or
-//! over TLS where the address says so ([`crate::tls`]).
+//! over TLS where the address says so (`crate::tls`).
 
 use crate::SetupError;
 use crate::remote::info_figure;

@@ -74,7 +74,7 @@ impl Stream {
     }
 
     /// Ends a connection on which every request has been answered, as
-    /// [`surplus::at_end`].
+    /// `surplus::at_end`.
     ///
     /// # Errors
     /// EPROTO in the name of `call` where anything came.
@@ -91,7 +91,7 @@ impl Stream {
     }
 
     /// Whether nothing more comes before the server ends its side too, until a time of
-    /// `CLOCK_MONOTONIC`: the second half of [`surplus::at_end`].
+    /// `CLOCK_MONOTONIC`: the second half of `surplus::at_end`.
     pub fn ends_silently(&self, until: u64) -> bool {
         let Stream::Tls(stream) = self else {
             return surplus::ends_silently(self, until);

@@ -5,7 +5,7 @@
 //! One answer too many is one too many until the connection ends, wherever it was
 //! sent. What shows it without a call of its own is looked at after each answer:
 //! bytes that the same read(2) brought. What comes later is found when the
-//! connection ends ([`at_end`]): that is after the run, and costs no request
+//! connection ends (`at_end`): that is after the run, and costs no request
 //! anything. Numbered answers (LDAP) are found out by their number as well.
 
 use crate::{CallError, SetupError};
@@ -77,7 +77,7 @@ pub(crate) fn at_end(socket: impl AsFd, call: &'static str) -> Result<(), CallEr
     }
 }
 
-/// The first half of [`at_end`], for whoever has many connections to end.
+/// The first half of `at_end`, for whoever has many connections to end.
 pub fn end(socket: impl AsFd) {
     // One that the server has ended already is no error.
     let _ = shutdown(socket, Shutdown::Write);

@@ -20,7 +20,7 @@ pub struct Fitted {
     pub law: Law,
     /// Its parameters.
     pub line: Line,
-    /// See [`Data::chi_square`].
+    /// See `Data::chi_square`.
     pub chi_square: f64,
     /// Probability of so bad a fit if the law were true: lack of fit against
     /// the error between blocks, by Fisher's F.
@@ -83,7 +83,7 @@ pub struct Power {
     pub line: Line,
     /// The exponent.
     pub c: f64,
-    /// See [`Data::chi_square`].
+    /// See `Data::chi_square`.
     pub chi_square: f64,
     /// As of a law.
     pub p: f64,
