@@ -10,6 +10,7 @@ mod faults;
 mod orders;
 mod own_cost;
 mod pilots;
+mod prepare;
 mod records;
 mod sweeps;
 
@@ -468,6 +469,9 @@ impl Course<'_, '_> {
     fn ask(&mut self, order: &RunOrder) -> Result<Ran, KeeperError> {
         let hooks = &mut *self.hooks;
         let (ended, progress) = (&mut hooks.ended, &mut hooks.progress);
+        if let Some(command) = &self.resolved.plan.prepare {
+            prepare::run(command, &mut || ended().is_some())?;
+        }
         self.world
             .run(order, &mut || ended().is_some(), &mut |look| {
                 progress(Progress::Running(&look))

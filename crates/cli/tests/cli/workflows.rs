@@ -600,6 +600,31 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
         .prints("null");
 }
 
+#[test]
+fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
+    let place = Place::new();
+    let line = "contend flock -w 1 -b 0 -t 20ms --warmup 1ms --seed 1 -o r.jsonl";
+    let prepared = |runs: &str, command: &str| {
+        let run = place.jostle(&format!("{line} --runs {runs}"));
+        run.word("--prepare").word(command).run()
+    };
+    prepared("3", "sh -c 'echo it says this; echo >> made'")
+        .exits(0)
+        .says("it says this");
+    assert_eq!(place.read("made"), "\n\n\n", "one for each of three runs");
+    assert_eq!(place.points("r.jsonl").len(), 3);
+
+    std::fs::remove_file(place.file("r.jsonl")).unwrap();
+    prepared("5", "sh -c 'echo >> made; test $(wc -l < made) -lt 6'")
+        .exits(1)
+        .says("failed (exit status: 1)")
+        .leaves_nothing();
+    assert_eq!(place.points("r.jsonl").len(), 2, "those before it are kept");
+    prepared("1", "sh -c 'x")
+        .exits(2)
+        .says("a quote has no end");
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;

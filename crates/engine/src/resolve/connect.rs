@@ -175,12 +175,17 @@ fn check_pairs(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
 
 /// Refuses what no shell could run either.
 pub(super) fn check_during(plan: &Plan) -> Result<(), UsageError> {
-    match &plan.during {
-        Some(command) if during::words(command, &[]).is_none() => refuse(format!(
-            "--during `{command}`: a quote has no end, or there is no word"
-        )),
-        _ => Ok(()),
+    let commands = [("during", &plan.during), ("prepare", &plan.prepare)];
+    for (option, command) in commands {
+        if let Some(command) = command
+            && during::words(command, &[]).is_none()
+        {
+            return refuse(format!(
+                "--{option} `{command}`: a quote has no end, or there is no word"
+            ));
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

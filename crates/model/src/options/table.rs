@@ -215,6 +215,10 @@ options! {
         Connect => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the processes";
         Spread => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the generators";
     }
+    prepare: String = "prepare", value("COMMAND"), under(Measuring) {
+        Contend | Stream | Hold | Rate | Spread
+            => Absent, "Run this on this host before each run, pilots included; a failure ends the measurement";
+    }
     expect: List = "expect", under(Requests) {
         Stream | Rate | Spread
             => Decided("the target's"), "Codes that are a success, such as 0:3; any other is an error";
