@@ -81,7 +81,7 @@ fn order(target: &str) -> RunOrder {
         workload: WorkloadOrder::Contend(ContendOrder {
             hold: Busy::Sleep(Nanos::from_micros(500)),
             idle: Busy::Sleep(Nanos::from_micros(100)),
-            ..ContendOrder::BARE
+            ..ContendOrder::bare()
         }),
         window: Nanos::from_millis(400),
         clock_uncertainty: Nanos(1_000),

@@ -16,6 +16,7 @@ mod workload;
 
 pub use connect::{Closed, Demand, Lost, Reached, SideYield, SweepOrder};
 pub use contend::ContendOrder;
+pub(crate) use contend::NO_TIME;
 pub use data::{GrantLog, Merged, Yield};
 pub use hold::{HoldOrder, KeptYield, LEASES};
 pub use rate::{OpenLoopOrder, OpenLoopYield, RateOrder};

@@ -351,7 +351,7 @@ mod tests {
             workload: WorkloadOrder::Contend(ContendOrder {
                 hold: Busy::Sleep(Nanos::from_micros(hold_us)),
                 idle: Busy::Sleep(Nanos::from_micros(idle_us)),
-                ..ContendOrder::BARE
+                ..ContendOrder::bare()
             }),
             workers,
             ..crate::experiment::tests::order("null")

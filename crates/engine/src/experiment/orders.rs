@@ -155,22 +155,8 @@ fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
         }),
         // The other two have no workers, and orders of their own.
         Workload::Contend | Workload::Connect | Workload::Recover => {
-            WorkloadOrder::Contend(contend(plan))
+            WorkloadOrder::Contend(plan.into())
         }
-    }
-}
-
-/// What workers that contend do, as far as the plan says so.
-pub(super) fn contend(plan: &Plan) -> ContendOrder {
-    ContendOrder {
-        hold: plan.hold.unwrap_or(ContendOrder::BARE.hold),
-        idle: plan.idle.unwrap_or(ContendOrder::BARE.idle),
-        shared: plan.shared.unwrap_or(0.0),
-        range: plan.range.unwrap_or(Range::Same),
-        try_only: plan.try_only.unwrap_or(false),
-        acquire_timeout: plan.acquire_timeout,
-        open_each: plan.open_each.unwrap_or(false),
-        wake_early: Nanos::ZERO,
     }
 }
 
@@ -218,7 +204,7 @@ mod tests {
             let contend = ContendOrder {
                 shared,
                 range,
-                ..ContendOrder::BARE
+                ..ContendOrder::bare()
             };
             let found = spares_cpus(&order, &contend, excludes);
             assert_eq!(

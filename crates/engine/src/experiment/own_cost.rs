@@ -1,9 +1,9 @@
 //! What the tool itself adds to a cycle of each lock, before the first run, and how
 //! seldom operations are stamped therefore.
 
-use super::orders::{contend, order};
+use super::orders::order;
 use super::{Course, Progress, Stop};
-use crate::order::{ContendOrder, CostOrder, RunOrder, WorkloadOrder};
+use crate::order::{ContendOrder, CostOrder, NO_TIME, RunOrder, WorkloadOrder};
 use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{At, Calibration, Latencies, OwnCost};
@@ -78,10 +78,10 @@ impl Course<'_, '_> {
         let plan = &self.resolved.plan;
         let run = RunOrder {
             workload: WorkloadOrder::Contend(ContendOrder {
-                hold: ContendOrder::BARE.hold,
-                idle: ContendOrder::BARE.idle,
+                hold: NO_TIME,
+                idle: NO_TIME,
                 shared: 0.0,
-                ..contend(plan)
+                ..ContendOrder::from(plan)
             }),
             ..order(plan, target, At::default(), 1, 0)
         };

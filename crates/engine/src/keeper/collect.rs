@@ -578,7 +578,7 @@ mod tests {
         let mut order = crate::experiment::tests::order("flock");
         let mut contend = ContendOrder {
             idle: Busy::Sleep(Nanos(500)),
-            ..ContendOrder::BARE
+            ..ContendOrder::bare()
         };
         order.workload = WorkloadOrder::Contend(contend.clone());
         // Stamped; unstamped; nothing known of it; nobody waits; it begins too late.

@@ -1,40 +1,60 @@
 //! What the workers of `contend` do.
 
-use jostle_model::plan::Range;
+use jostle_model::plan::*;
 use jostle_model::time::{Busy, Nanos};
 use serde::{Deserialize, Serialize};
 
-/// Acquire, hold, release, idle, until the window closes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ContendOrder {
-    /// While holding.
-    pub hold: Busy,
-    /// Between operations.
-    pub idle: Busy,
-    /// Share of shared acquisitions.
-    pub shared: f64,
-    /// Byte ranges.
-    pub range: Range,
-    /// Try instead of waiting.
-    pub try_only: bool,
-    /// Give up after.
-    pub acquire_timeout: Option<Nanos>,
-    /// Open the file for each acquisition.
-    pub open_each: bool,
-    /// By how much the sleep of a hold is cut short; the rest is spun.
-    pub wake_early: Nanos,
+/// An order whose fields come from a plan: each stands once, with what it is where the
+/// plan says nothing.
+macro_rules! from_plan {
+    (
+        $(#[$doc:meta])* $name:ident($plan:ident) {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty = $value:expr,)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $type,)+
+        }
+
+        impl From<&Plan> for $name {
+            fn from($plan: &Plan) -> $name {
+                $name { $($field: $value,)+ }
+            }
+        }
+    };
 }
+
+from_plan! {
+    /// Acquire, hold, release, idle, until the window closes.
+    ContendOrder(plan) {
+        /// While holding.
+        hold: Busy = plan.hold.unwrap_or(NO_TIME),
+        /// Between operations.
+        idle: Busy = plan.idle.unwrap_or(NO_TIME),
+        /// Share of shared acquisitions.
+        shared: f64 = plan.shared.unwrap_or(0.0),
+        /// Byte ranges.
+        range: Range = plan.range.unwrap_or(Range::Same),
+        /// Try instead of waiting.
+        try_only: bool = plan.try_only.unwrap_or(false),
+        /// Give up after.
+        acquire_timeout: Option<Nanos> = plan.acquire_timeout,
+        /// Open the file for each acquisition.
+        open_each: bool = plan.open_each.unwrap_or(false),
+        /// By how much the sleep of a hold is cut short; the rest is spun. Decided when it is
+        /// known how late this machine's sleeps end.
+        wake_early: Nanos = Nanos::ZERO,
+    }
+}
+
+/// Neither slept nor spun.
+pub(crate) const NO_TIME: Busy = Busy::Sleep(Nanos::ZERO);
 
 impl ContendOrder {
     /// Exclusive acquisitions that wait, without hold and idle.
-    pub const BARE: ContendOrder = ContendOrder {
-        hold: Busy::Sleep(Nanos::ZERO),
-        idle: Busy::Sleep(Nanos::ZERO),
-        shared: 0.0,
-        range: Range::Same,
-        try_only: false,
-        acquire_timeout: None,
-        open_each: false,
-        wake_early: Nanos::ZERO,
-    };
+    pub fn bare() -> ContendOrder {
+        ContendOrder::from(&Plan::of(Workload::Contend))
+    }
 }

@@ -10,6 +10,7 @@ use crate::grants::Pen;
 use crate::order::{ContendOrder, RunOrder};
 use crate::page::{Figure, Page, SLICES, Shared, Word, phase};
 use crate::witness::{Before, Guard};
+use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
 use jostle_sys::clock::{Clock, UNKNOWN_CPU};
 use jostle_targets::{Mode, Wait};
@@ -217,6 +218,12 @@ impl<'a> Recorder<'a> {
         if self.shared.phase().load(Relaxed) == phase::WITHIN {
             self.page.add(Word::Spun, nanos);
         }
+    }
+
+    /// How to rest before the next operation.
+    #[inline(always)]
+    pub(crate) fn rest(&mut self) -> Busy {
+        self.contend.idle
     }
 
     /// A sleep between two operations is over that began at this stamp.

@@ -214,7 +214,7 @@ impl<'a> Contending<'a> {
 
     fn idle(&mut self, out: &mut Vec<u8>) -> Next {
         self.state = State::Idle;
-        match self.notes.contend.idle.span().0 {
+        match self.notes.rest().span().0 {
             _ if self.over => Next::Done,
             0 => self.begin(out),
             span => {

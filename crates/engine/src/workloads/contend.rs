@@ -214,8 +214,8 @@ impl<'a, L: Lock> Contender<'a, L> {
 
     /// Rest between two operations; the end of the run ends it.
     #[inline(always)]
-    fn idle(&self) {
-        match self.notes.contend.idle {
+    fn idle(&mut self) {
+        match self.notes.rest() {
             Busy::Sleep(span) if span.0 == 0 => {}
             Busy::Sleep(span) => {
                 let from = self.notes.clock.now();

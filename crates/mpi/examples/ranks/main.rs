@@ -174,7 +174,7 @@ fn order(workers: usize, window_ms: u64, seed: u64) -> RunOrder {
         workload: WorkloadOrder::Contend(ContendOrder {
             hold: Busy::Sleep(Nanos::from_millis(1)),
             idle: Busy::Sleep(Nanos::from_millis(1)),
-            ..ContendOrder::BARE
+            ..ContendOrder::bare()
         }),
         ..experiment::order(
             &Plan::of(Workload::Contend),
