@@ -91,6 +91,13 @@ impl Rng {
         (gap as u64).saturating_add(1)
     }
 
+    /// A number of the exponential distribution with mean 1: -ln(u) for u uniform in
+    /// (0, 1] (inversion; Knuth, The Art of Computer Programming 2, 3.4.1 D).
+    #[inline]
+    pub fn exponential(&mut self) -> f64 {
+        -(1.0 - self.unit_f64()).ln()
+    }
+
     /// A standard normal number (Box & Muller, Ann. Math. Statist. 29, 1958).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit_f64()).ln()).sqrt();
@@ -168,6 +175,19 @@ mod tests {
             "{counts:?}"
         );
         assert_eq!((rng.below(1), rng.below(0)), (0, 0));
+    }
+
+    #[test]
+    fn exponential_numbers_have_the_mean_and_the_spread_they_should() {
+        let mut rng = Rng::new(5);
+        let drawn: Vec<f64> = (0..40_000).map(|_| rng.exponential()).collect();
+        let mean = drawn.iter().sum::<f64>() / drawn.len() as f64;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+        // P(x > t) = exp(-t).
+        for above in [0.1, 1.0, 3.0] {
+            let found = drawn.iter().filter(|x| **x > above).count() as f64 / drawn.len() as f64;
+            assert!((found - f64::exp(-above)).abs() < 0.01, "{above}: {found}");
+        }
     }
 
     #[test]

@@ -10,9 +10,8 @@ use jostle_stats::rng::Rng;
 ///
 /// Constant: number i at `first_after` + i / rate, rounded down, so that no error
 /// adds up.
-/// Poisson: the gaps are independent and exponential with mean 1 / rate,
-/// -ln(u) / rate for u uniform in (0, 1] (inversion; Knuth, The Art of Computer
-/// Programming 2, 3.4.1 D), so that the number in the span varies by its root.
+/// Poisson: the gaps are independent and exponential with mean 1 / rate, so that the
+/// number in the span varies by its root.
 pub(super) fn due(open: &OpenLoopOrder, span_ns: u64, seed: u64) -> Vec<u64> {
     let per_s = open.per_s;
     let gap_ns = 1e9 / per_s.max(1) as f64;
@@ -29,7 +28,7 @@ pub(super) fn due(open: &OpenLoopOrder, span_ns: u64, seed: u64) -> Vec<u64> {
             let mut at = 0.0;
             let mut due = Vec::with_capacity((span_ns as f64 / gap_ns) as usize + 1);
             loop {
-                at -= gap_ns * (1.0 - rng.unit_f64()).ln();
+                at += gap_ns * rng.exponential();
                 if at >= span_ns as f64 {
                     return due;
                 }
