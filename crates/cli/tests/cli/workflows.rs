@@ -601,6 +601,35 @@ fn progress_is_for_terminals_and_quiet_is_quiet() {
 }
 
 #[test]
+fn idles_that_vary_have_the_mean_that_was_asked_for() {
+    let place = Place::new();
+    // Spun idles end on time, so that no wake-up is part of the mean; a lock without a
+    // hold is quick. Both plans in one call: what disturbs one disturbs the other.
+    std::fs::write(
+        place.file("plan.toml"),
+        ["constant", "poisson"]
+            .map(|arrivals| {
+                format!(
+                    "[[experiment]]\nworkload = \"contend\"\ntargets = [\"flock\"]\nworkers = 1\n\
+                     hold = \"0us\"\nidle = \"-200us\"\nduration = \"500ms\"\nruns = 1\n\
+                     seed = 7\narrivals = \"{arrivals}\"\n"
+                )
+            })
+            .concat(),
+    )
+    .unwrap();
+    let run = place.jostle("run plan.toml -o r.jsonl");
+    run.run_cleanly();
+    let points = place.points("r.jsonl");
+    let rates: Vec<f64> = points.iter().map(|point| point.throughput_per_s).collect();
+    let [constant, varied] = rates[..] else {
+        panic!("{rates:?}")
+    };
+    // Of 2,500 drawn idles the mean is within 2 %; a busy machine may take half of a run.
+    assert!((0.5..2.0).contains(&(varied / constant)), "{rates:?}");
+}
+
+#[test]
 fn a_command_prepares_each_run_and_its_failure_ends_the_measurement() {
     let place = Place::new();
     let line = "contend flock -w 1 -b 0 -t 20ms --warmup 1ms --seed 1 -o r.jsonl";

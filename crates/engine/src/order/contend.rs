@@ -33,6 +33,8 @@ from_plan! {
         hold: Busy = plan.hold.unwrap_or(NO_TIME),
         /// Between operations.
         idle: Busy = plan.idle.unwrap_or(NO_TIME),
+        /// Whether idle times are drawn, exponentially distributed, with this mean.
+        idle_varies: bool = plan.arrivals == Some(Arrivals::Poisson),
         /// Share of shared acquisitions.
         shared: f64 = plan.shared.unwrap_or(0.0),
         /// Byte ranges.

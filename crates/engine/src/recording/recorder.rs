@@ -223,7 +223,16 @@ impl<'a> Recorder<'a> {
     /// How to rest before the next operation.
     #[inline(always)]
     pub(crate) fn rest(&mut self) -> Busy {
-        self.contend.idle
+        match self.contend.idle_varies {
+            false => self.contend.idle,
+            true => Self::times(self.contend.idle, self.rng.exponential()),
+        }
+    }
+
+    fn times(mut rest: Busy, factor: f64) -> Busy {
+        let (Busy::Sleep(span) | Busy::Spin(span)) = &mut rest;
+        span.0 = (span.0 as f64 * factor) as u64;
+        rest
     }
 
     /// A sleep between two operations is over that began at this stamp.
@@ -388,6 +397,16 @@ fn slice_of(stamp: u64, opens: u64, closes: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::Nanos;
+
+    #[test]
+    fn an_idle_that_varies_stays_a_sleep_or_a_spin() {
+        let mean = Nanos(2_000);
+        let half = Nanos(1_000);
+        let times = |rest| Recorder::times(rest, 0.5);
+        assert_eq!(times(Busy::Sleep(mean)), Busy::Sleep(half));
+        assert_eq!(times(Busy::Spin(mean)), Busy::Spin(half));
+    }
 
     #[test]
     fn ten_slices_share_the_window_evenly() {

@@ -241,6 +241,7 @@ options! {
             => Decided("all requests"), "{n} counts so many numbers, again and again";
     }
     arrivals: Arrivals = "arrivals" {
+        Contend => Fixed("constant"), "How idle times vary: constant, poisson (exponential, with this mean)";
         Rate => Fixed("constant"), "How requests follow each other: constant, poisson";
     }
     drop_after: Nanos = "drop-after" {
