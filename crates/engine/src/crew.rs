@@ -10,6 +10,7 @@ use crate::recording::recorder::Recorder;
 use crate::recording::tally::{Counted, Tally};
 use crate::witness::Witness;
 use jostle_model::plan::Carrier;
+use jostle_model::record::Count;
 use jostle_sys::clock::{self, Clock};
 use jostle_sys::{cpu, futex, process, signal, stat};
 use jostle_targets::{CallError, SetupError};
@@ -212,6 +213,7 @@ impl<T> Crew<'_, T> {
         while clock::monotonic() < begins && !signal::interrupted() {
             clock::sleep_until(begins);
         }
+        each_count(|count, so_far| page.begin_count(count, so_far));
         let now = self.clock.now();
         page.set(Word::Arrived, now);
         let arrived = self.shared.arrived().fetch_add(1, AcqRel) + 1;
@@ -225,8 +227,14 @@ impl<T> Crew<'_, T> {
         }
     }
 
+    /// What the kernel counted of this thread, of which the page's worker is the first.
+    pub(crate) fn count_to_the_end(&self, page: &Page<'_>) {
+        each_count(|count, so_far| page.end_count(count, so_far));
+    }
+
     pub(crate) fn leave(&self, page: &Page<'_>, done: Result<(), CallError>) -> bool {
         page.set(Word::PendingSince, 0);
+        self.count_to_the_end(page);
         match done {
             Ok(()) => page.set(Word::Stage, Stage::Done as u64),
             Err(error) => page.fail(error.errno, &error.to_string()),
@@ -258,6 +266,17 @@ impl<T> Crew<'_, T> {
         while self.shared.dismissed().load(Acquire) == 0 {
             let _ = futex::wait(self.shared.dismissed(), 0, None);
         }
+    }
+}
+
+/// What the kernel has counted of this thread so far, count by count.
+fn each_count(mut each: impl FnMut(Count, u64)) {
+    let so_far = process::thread_counts();
+    for count in Count::ALL {
+        let value = match count {
+            Count::Preempted => so_far.involuntary_switches,
+        };
+        each(*count, value);
     }
 }
 

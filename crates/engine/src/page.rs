@@ -7,6 +7,7 @@
 //! not lost, and nothing has to be sent at the end. This layout is the working
 //! memory, not the file's format.
 
+use jostle_model::record::Count;
 use jostle_stats::histogram;
 use jostle_sys::shared::{LINE, Region};
 use jostle_targets::Traffic;
@@ -190,7 +191,11 @@ pub(crate) enum Stage {
 /// Words of each figure: sum, least, greatest, octaves in use.
 const FIGURE_WORDS: usize = 4;
 const FIGURES_AT: usize = Word::End as usize;
-const SLICES_AT: usize = FIGURES_AT + FIGURE_WORDS * Figure::ALL.len();
+/// Words of each count: what it was at the worker's arrival, and one more than what has come
+/// to it since; zero while that is not known.
+const COUNT_WORDS: usize = 2;
+const COUNTS_AT: usize = FIGURES_AT + FIGURE_WORDS * Figure::ALL.len();
+const SLICES_AT: usize = COUNTS_AT + COUNT_WORDS * Count::ALL.len();
 /// Words of each slice: operations, stamped ones, their waits, releases, their times.
 const SLICE_ROWS: usize = 5;
 const CULPRITS_AT: usize = SLICES_AT + SLICE_ROWS * SLICES;
@@ -250,6 +255,25 @@ impl<'a> Page<'a> {
     #[inline(always)]
     pub(crate) fn set(&self, word: Word, value: u64) {
         self.words[word as usize].store(value, Relaxed);
+    }
+
+    /// A count as it is when the worker arrives.
+    pub(crate) fn begin_count(&self, count: Count, so_far: u64) {
+        self.own(COUNTS_AT + count as usize * COUNT_WORDS)
+            .store(so_far, Relaxed);
+    }
+
+    /// The same count when the worker has done its work.
+    pub(crate) fn end_count(&self, count: Count, so_far: u64) {
+        let at = COUNTS_AT + count as usize * COUNT_WORDS;
+        let since = so_far.saturating_sub(self.own(at).load(Relaxed));
+        self.own(at + 1).store(since + 1, Relaxed);
+    }
+
+    /// What came to it in between; None of a worker that did not come to its end.
+    pub(crate) fn counted(&self, count: Count) -> Option<u64> {
+        let at = COUNTS_AT + count as usize * COUNT_WORDS;
+        self.own(at + 1).load(Relaxed).checked_sub(1)
     }
 
     /// Adds to a word of our own: a load and a store, not a locked addition.

@@ -222,6 +222,7 @@ fn per_worker(
 
 fn cpu(point: &mut Point, data: &Yield) {
     point.context_switches = data.switches;
+    point.counts.clone_from(&data.counts);
     point.runqueue_wait_s = data.runqueue_wait_ns.map(|ns| ns as f64 / 1e9);
     let Some(cpu_ns) = data.cpu_ns else { return };
     let cpu_s = cpu_ns as f64 / 1e9;

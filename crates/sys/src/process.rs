@@ -242,13 +242,31 @@ pub(crate) fn ended_of(pid: u32, status: libc::c_int, usage: &libc::rusage) -> E
 
 /// What this process has used so far.
 pub fn own_usage() -> Usage {
+    usage_of(&usage_so_far(libc::RUSAGE_SELF))
+}
+
+fn usage_so_far(of: libc::c_int) -> libc::rusage {
     // SAFETY: all-zero is a valid rusage, and the call fills it.
-    let raw = unsafe {
+    unsafe {
         let mut raw: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut raw);
+        libc::getrusage(of, &mut raw);
         raw
-    };
-    usage_of(&raw)
+    }
+}
+
+/// What the kernel has counted of the calling thread so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadCounts {
+    /// Times that it lost its CPU although it could have gone on.
+    pub involuntary_switches: u64,
+}
+
+/// What the kernel has counted of the calling thread (getrusage(2), RUSAGE_THREAD).
+pub fn thread_counts() -> ThreadCounts {
+    let raw = usage_so_far(libc::RUSAGE_THREAD);
+    ThreadCounts {
+        involuntary_switches: raw.ru_nivcsw as u64,
+    }
 }
 
 /// Takes one child that has ended, if there is one.

@@ -40,6 +40,22 @@ fn burner(name: &str, cpu: usize) -> Burner {
     Burner(command.spawn().unwrap())
 }
 
+#[test]
+fn workers_that_share_a_cpu_preempt_each_other() {
+    let _beside = beside();
+    let line = "contend null -w 2 -b 0 -i 0 -t 500ms --runs 1 --place same --format json";
+    for carrier in ["processes", "threads"] {
+        let done = jostle(&format!("{line} --as {carrier}")).run();
+        let preempted = done.point().counts["preempted"];
+        // A turn lasts a few milliseconds, whatever the scheduler's settings.
+        assert!(preempted >= 2, "{carrier}: {preempted}");
+    }
+    // The one thread of tasks counts for all of them.
+    let tasks = "contend lockd -w 4 --as tasks -t 100ms -b 0 --runs 1 --format json";
+    let point = jostle(tasks).run().point();
+    assert!(point.counts.contains_key("preempted"), "{:?}", point.counts);
+}
+
 /// A master whose processes serve, one of which it replaces again and again.
 const FORKING: &str = "
 import os, signal, socket, sys, threading, time

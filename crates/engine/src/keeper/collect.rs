@@ -7,7 +7,7 @@ use crate::page::{Figure, Page, SLICES, Shared, Stage, Word};
 use crate::witness::Witness;
 use crate::work::Work;
 use jostle_model::plan::{Carrier, Measure};
-use jostle_model::record::{Buckets, Machine};
+use jostle_model::record::{Buckets, Count, Counts, Machine};
 use jostle_stats::histogram;
 use jostle_sys::stat::{self, Scheduled};
 use std::collections::{BTreeMap, BTreeSet};
@@ -423,6 +423,7 @@ fn cpu(data: &mut Yield, order: &RunOrder, pages: &[Page<'_>], seen: &Seen, remo
         false => workers_cpu(opened, closed).map(scaled),
     };
     let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();
+    data.counts = counts(order, pages);
     data.spun_ns = sum(Word::Spun);
     data.idled = (sum(Word::Idled), sum(Word::Idles));
     let all = seen.coverage >= 1.0;
@@ -501,6 +502,16 @@ fn accounts(data: &mut Yield, books: &Books, seen: &Seen) {
     let own_s = accounts.server_s.map(|s| (s - kept_s).max(0.0));
     data.server_cpu_ns = own_s.map(|s| (s * scale.min(1.0) * 1e9) as u64);
     data.accounts = Some(Box::new(accounts));
+}
+
+/// What the kernel counted of all threads with workers, where all came to their end.
+fn counts(order: &RunOrder, pages: &[Page<'_>]) -> Counts {
+    let of = |count: &Count| {
+        let threads = order.threads().into_iter();
+        let each = threads.map(|first| pages[first].counted(*count));
+        Some((count.name().to_owned(), each.sum::<Option<u64>>()?))
+    };
+    Count::ALL.iter().filter_map(of).collect()
 }
 
 /// What workers read of themselves; None if one could not.

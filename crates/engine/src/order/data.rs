@@ -1,7 +1,7 @@
 //! What a run yields on one host.
 
 use super::{KeptYield, RequestYield, SpreadYield};
-use jostle_model::record::{Accounts, Across, Anchor, Buckets, Machine};
+use jostle_model::record::{Accounts, Across, Anchor, Buckets, Counts, Machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -106,6 +106,8 @@ pub struct Yield {
     pub runqueue_wait_ns: Option<u64>,
     /// See `runqueue_wait_ns`.
     pub switches: Option<u64>,
+    /// What the kernel counted of the workers.
+    pub counts: Counts,
     /// Whether the target is a lock at all; specimens that grant all are not.
     pub excludes: bool,
     /// Time that one reading of all CPU clocks took.

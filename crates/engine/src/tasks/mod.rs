@@ -287,6 +287,8 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
 
     fn depart(&self, workers: Range<usize>) -> bool {
         let mut well = true;
+        // The thread's, in the name of its first worker.
+        self.count_to_the_end(&self.shared.page(workers.start));
         for worker in workers {
             let page = self.shared.page(worker);
             page.set(Word::PendingSince, 0);

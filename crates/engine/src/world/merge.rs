@@ -11,7 +11,7 @@ use super::{Host, Part};
 use crate::order::{
     GeneratorYield, Merged, OpenLoopYield, RequestYield, RunOrder, SpreadYield, Yield,
 };
-use jostle_model::record::{Accounts, Buckets, Machine};
+use jostle_model::record::{Accounts, Buckets, Count, Counts, Machine};
 use std::collections::BTreeMap;
 
 /// Overlaps that are told in words.
@@ -66,6 +66,7 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
         usage_ns: (sum(|one| one.usage_ns.0), sum(|one| one.usage_ns.1)),
         runqueue_wait_ns: known(|one| one.runqueue_wait_ns),
         switches: known(|one| one.switches),
+        counts: counts(parts),
         excludes: all().any(|one| one.excludes),
         cpu_read_ns: most(|one| one.cpu_read_ns),
         machine: machines::together(hosts, &machines(parts)),
@@ -89,6 +90,17 @@ pub(super) fn merge(whole: &RunOrder, hosts: &[Host], parts: &[Part]) -> Yield {
     };
     words(&mut data, hosts, parts);
     data
+}
+
+/// What is known on all hosts.
+fn counts(parts: &[Part]) -> Counts {
+    let of = |count: &Count| {
+        let each = parts
+            .iter()
+            .map(|part| part.of.data.counts.get(count.name()));
+        Some((count.name().to_owned(), each.sum::<Option<u64>>()?))
+    };
+    Count::ALL.iter().filter_map(of).collect()
 }
 
 fn machines(parts: &[Part]) -> Vec<(usize, Machine)> {

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod at;
+mod count;
 mod distribution;
 mod environment;
 mod exclusion;
@@ -22,6 +23,7 @@ mod waiting;
 
 pub use accounts::{Accounts, Latencies, Neighbour};
 pub use at::At;
+pub use count::{Count, Counts};
 pub use distribution::{Buckets, Distribution, Waits};
 pub use environment::{Calibration, Environment, OwnCost};
 pub use exclusion::{Across, Exclusion};

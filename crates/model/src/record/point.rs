@@ -3,8 +3,8 @@
 //! window.
 
 use super::{
-    Accounts, At, Buckets, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad, Verdict,
-    Waits,
+    Accounts, At, Buckets, Counts, Distribution, Exclusion, Kept, Recovery, Spread, ThreadLoad,
+    Verdict, Waits,
 };
 use crate::connect::Connections;
 use crate::hosts::HostPart;
@@ -74,6 +74,9 @@ pub struct Point {
     /// Times that a worker was put on a CPU within the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_switches: Option<u64>,
+    /// What the kernel counted of the workers, from their arrival to their end.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub counts: Counts,
     /// Time that workers were runnable but not running, summed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runqueue_wait_s: Option<f64>,

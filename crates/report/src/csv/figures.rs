@@ -3,7 +3,7 @@
 
 use crate::ResultSet;
 use jostle_model::connect::Connections;
-use jostle_model::record::{Distribution, Kept, PerWorker, Point, Recovery, Spread};
+use jostle_model::record::{Count, Distribution, Kept, PerWorker, Point, Recovery, Spread};
 use std::collections::BTreeSet;
 
 /// How a figure of single runs becomes one of their point.
@@ -94,6 +94,11 @@ pub(super) fn figures(sets: &[ResultSet]) -> Vec<Figure> {
         }));
     }
     all.extend(costs());
+    all.extend(Count::ALL.iter().map(|count| {
+        Figure::new(count.name(), "", Over::Sum, |run| {
+            run.counts.get(count.name()).map(|n| *n as f64)
+        })
+    }));
     all.extend(kept());
     all.extend(connections());
     all.extend(requests());

@@ -190,6 +190,10 @@ pub(super) fn point() -> Point {
         cpu_us_per_operation: Some(1.0),
         cpu_read_share: Some(0.1),
         context_switches: Some(1),
+        counts: Count::ALL
+            .iter()
+            .map(|count| (count.name().to_owned(), 1))
+            .collect(),
         runqueue_wait_s: Some(1.0),
         placement: "none".to_owned(),
         machine: machine(),

@@ -1,0 +1,35 @@
+//! What the kernel counts of a run's workers: one line for each count carries it from the
+//! workers' pages through the record to the csv.
+
+use std::collections::BTreeMap;
+
+/// The counts, each with its name in the record and in the csv.
+macro_rules! counts {
+    ($($(#[$doc:meta])* $count:ident = $name:literal,)+) => {
+        /// What the kernel counts of a worker's thread from its arrival to its end.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Count {
+            $($(#[$doc])* $count,)+
+        }
+
+        impl Count {
+            /// All of them, in their order.
+            pub const ALL: &'static [Count] = &[$(Count::$count,)+];
+
+            /// As it stands in the record and in the csv.
+            pub const fn name(self) -> &'static str {
+                match self { $(Count::$count => $name,)+ }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Times that a worker lost its CPU although it could have gone on. An owner that loses
+    /// it keeps all who wait waiting.
+    Preempted = "preempted",
+}
+
+/// By name, all workers together; what is not known of all of them is absent.
+pub type Counts = BTreeMap<String, u64>;
