@@ -88,6 +88,36 @@ fn a_grant_to_a_session_whose_waiter_has_left_is_passed_on() {
 }
 
 #[test]
+fn a_grant_to_a_session_is_not_passed_on_once_the_session_knows_its_token() {
+    let daemon = Daemon::start(&[]);
+    let mut a = daemon.client();
+    let id = a.say("SESSION OPEN TTL 600000");
+    let (mut holder, mut first) = (daemon.client(), daemon.client());
+    let (mut again, mut next) = (daemon.client(), daemon.client());
+    holder.token("LOCK x");
+    for (waiters, client) in [(1, &mut first), (2, &mut again)] {
+        client.send(&format!("LOCK x SESSION {id}"));
+        daemon.await_info("waiters", waiters);
+    }
+    next.send("LOCK x");
+    daemon.await_info("waiters", 3);
+    // In one turn: the first leaves, and the lock comes to it. The other one is told
+    // the token, and relies on it.
+    at_once(&daemon, || {
+        holder.send("UNLOCK x");
+        drop(first);
+    });
+    again.set_timeout(Duration::from_secs(20));
+    let told = again.read();
+    assert_eq!(short(&told), "ALREADYHELD", "{told:?}");
+    daemon.await_info("connected_clients", 5);
+    assert_eq!(daemon.info("grants_passed_on"), 0);
+    assert_eq!(daemon.info("waiters"), 1, "the next one still waits");
+    assert_eq!(again.say("UNLOCK x 2"), "1");
+    assert_eq!(next.read().as_integer(), Some(3));
+}
+
+#[test]
 fn all_leases_for_one_who_left_are_passed_on() {
     let daemon = Daemon::start(&[]);
     let (mut first, mut second) = (daemon.client(), daemon.client());

@@ -16,7 +16,7 @@ use crate::table::{BadImage, HashKey, TableImage};
 
 /// The format's version: to be counted up with every change of what is below, and of
 /// [`TableImage`].
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MARK: &[u8; 8] = b"JOSTLEDH";
 const HEAD: usize = 8 + 4 + 8 + 8;
 

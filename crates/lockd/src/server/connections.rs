@@ -256,11 +256,15 @@ impl Server {
         self.step(Event::Close { client }, now);
     }
 
-    /// A lease that was granted to a client that was gone before the reply could
-    /// be sent goes to the next one; nobody can know its token.
+    /// A lease or a session's lock that was granted to a client that was gone before
+    /// the reply could be sent goes to the next one; nobody can know its token, unless
+    /// the session has asked again over another connection.
     fn pass_on(&mut self, conn: &mut Conn, now: Time) {
         let client = conn.id;
         for (token, name) in std::mem::take(&mut conn.fresh_leases).iter() {
+            if self.table.may_be_known(name, token) {
+                continue;
+            }
             let token = Some(token);
             let event = Event::Unlock {
                 client,

@@ -370,6 +370,11 @@ fn about_work(server: &Server, add: Add<'_>) {
             "Waits ended because their session was over",
         ),
         (
+            "waits_already_held",
+            counters.waits_already_held,
+            "Waits ended because their session got the lock by another request",
+        ),
+        (
             "waits_unblocked",
             server.stats.unblocked,
             "Those of wait_cancels that CLIENT UNBLOCK ended",

@@ -8,7 +8,7 @@ use jostle_resp::Writer;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::Timespec;
 
-use super::commands::{NO_SESSION, WRONG_PASSWORD, write_tokens};
+use super::commands::{NO_SESSION, THE_SESSION, WRONG_PASSWORD, already_held, write_tokens};
 use super::conn::Conn;
 use super::{ASKED, BELL, CHECKED, HTTP, KIND_SHIFT, LISTENER, RELOAD, Reload, STOP, Server};
 use crate::table::{ClientId, Event, Outcome, Reply, Time};
@@ -290,6 +290,9 @@ impl Server {
             }
             Outcome::TimedOut => reply.nil(),
             Outcome::NoSession => reply.error(NO_SESSION),
+            Outcome::AlreadyHeld { token, mode } => {
+                already_held(&mut reply, token, mode, THE_SESSION);
+            }
             Outcome::Refused(refusal) => self.refuse(&mut reply, refusal),
         }
         self.let_go_on(conn);

@@ -14,6 +14,8 @@ pub(crate) struct Client {
     pub(crate) waiting: u32,
     /// The lock that it was granted last, which may be another's by now, or free.
     pub(crate) last: u32,
+    /// The largest token that it was told of by asking for a lock that it had.
+    pub(crate) told: u64,
     /// Holds, leases included, while any account has a bound.
     pub(crate) held: u32,
     /// Whose it is.
@@ -145,6 +147,7 @@ impl Client {
             owned: Links::ALONE,
             waiting: NIL,
             last: NIL,
+            told: 0,
             held: 0,
             account: 0,
             open: false,

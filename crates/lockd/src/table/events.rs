@@ -79,6 +79,16 @@ impl Mode {
             Self::Place { of } => of,
         }
     }
+
+    /// Its name in replies.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Place { .. } => "place",
+        }
+    }
 }
 
 /// A wish for a lock.
@@ -239,8 +249,15 @@ pub enum Reply {
     Queued,
     /// The lock is held by another, or waited for, and the request does not wait.
     Busy,
-    /// This client owns the lock already, without a lease.
-    AlreadyHeld,
+    /// The owner, client or session, has the lock already, without a lease.
+    AlreadyHeld {
+        /// The token of its hold.
+        token: u64,
+        /// How it holds the lock.
+        mode: Mode,
+        /// Which of the names that were asked for, from 0 on.
+        at: u32,
+    },
     /// The hold is over.
     Released,
     /// The lock is held, but not by the one who was meant.
@@ -286,6 +303,13 @@ pub enum Outcome {
     TimedOut,
     /// The session in whose name it waited is over.
     NoSession,
+    /// The session in whose name it waited has got the lock by another request.
+    AlreadyHeld {
+        /// The token of the session's hold.
+        token: u64,
+        /// How the session holds the lock.
+        mode: Mode,
+    },
     /// It can no longer be granted.
     Refused(Refusal),
 }
@@ -357,6 +381,8 @@ pub struct Counters {
     pub wait_cancels: u64,
     /// Waits ended because their session was over.
     pub waits_without_session: u64,
+    /// Waits ended because their session had got the lock by another request.
+    pub waits_already_held: u64,
     /// Requests that did not want to wait and would have had to.
     pub busy: u64,
     /// Requests refused, waiting ones included.
@@ -393,6 +419,7 @@ impl Counters {
             self.wait_timeouts,
             self.wait_cancels,
             self.waits_without_session,
+            self.waits_already_held,
             self.busy,
             self.refused,
             self.not_owner,

@@ -4,8 +4,8 @@ use super::entries::{Kind, NEVER, Ref, State};
 use super::holders::owner_hash;
 use super::slab::NIL;
 use super::{
-    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal, TOKEN_REUSE, Table,
-    Time,
+    CONNECTION_OWNS, ClientId, GROUP_LEAVES_UNSERVED, Outcome, Output, Refusal,
+    SESSION_HOLDS_TWICE, TOKEN_REUSE, Table, Time,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -90,6 +90,7 @@ impl<const FAULT: u8> Table<FAULT> {
     pub(super) fn grant(&mut self, id: u32, claim_id: u32, now: Time, outputs: &mut Vec<Output>) {
         let claim = &self.claims[claim_id];
         let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
+        let session = claim.session;
         let (owner, outlives) = match claim.session {
             NIL => (client, ttl_ms != 0),
             _ if FAULT == CONNECTION_OWNS => (client, true),
@@ -119,6 +120,59 @@ impl<const FAULT: u8> Table<FAULT> {
             client: ClientId(client),
             outcome,
         });
+        let granted = matches!(outcome, Outcome::Granted { .. });
+        if session != NIL && granted && FAULT != SESSION_HOLDS_TWICE {
+            self.tell_others_of_session(id, session, owner, outputs);
+        }
+    }
+
+    /// A session has got a lock: ends the other waits for that lock in its name.
+    /// They would wait for the session itself, perhaps without end: the request that
+    /// was granted may be that of a connection that is broken and not yet known to
+    /// be, and the one that waits its repetition.
+    fn tell_others_of_session(
+        &mut self,
+        id: u32,
+        session: u32,
+        owner: u64,
+        outputs: &mut Vec<Output>,
+    ) {
+        for claim in self.waiting_in_name(id, session) {
+            let client = ClientId(self.claims[claim].client);
+            self.end_wait(claim);
+            self.counters.waits_already_held += 1;
+            if let Some((token, mode)) = self.tell_of_hold(id, owner) {
+                let outcome = Outcome::AlreadyHeld { token, mode };
+                outputs.push(Output { client, outcome });
+            }
+        }
+    }
+
+    /// The claims that wait for a lock in the name of a session, the first in line
+    /// first. The line and the session's list are walked side by side until the
+    /// shorter one ends, so that neither a long line nor a session with many waiters
+    /// alone makes a grant slow.
+    fn waiting_in_name(&self, id: u32, session: u32) -> Vec<u32> {
+        let mut in_line = self.queues[self.locks[id].queue].waiting.head;
+        let mut in_session = self.sessions[session].waiting();
+        let (mut of_line, mut of_session) = (Vec::new(), Vec::new());
+        while in_line != NIL && in_session != NIL {
+            if self.claims[in_line].session == session {
+                of_line.push(in_line);
+            }
+            if self.claims[in_session].lock == id {
+                of_session.push(in_session);
+            }
+            in_line = self.claims[in_line].next();
+            in_session = self.claims[in_session].next_in_session;
+        }
+        if in_line == NIL {
+            of_line
+        } else {
+            // A session's list has the latest first.
+            of_session.reverse();
+            of_session
+        }
     }
 
     /// Makes a client the exclusive holder.

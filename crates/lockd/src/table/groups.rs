@@ -31,13 +31,16 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         let find = |name: &&[u8]| self.find(self.hash(name), name);
         let found: Vec<Option<u32>> = names.iter().map(find).collect();
-        for id in found.iter().flatten() {
+        for (at, id) in (0..).zip(&found) {
+            let Some(id) = id else {
+                continue;
+            };
             let queue = self.locks[*id].queue;
             if queue != NIL && self.queues[queue].places != 1 {
                 return self.refuse(Refusal::Places(self.queues[queue].places));
             }
-            if self.owns(*id, request.client.0) {
-                return Reply::AlreadyHeld;
+            if let Some((token, mode)) = self.tell_of_hold(*id, request.client.0) {
+                return Reply::AlreadyHeld { token, mode, at };
             }
         }
         let count = names.len() as u32;

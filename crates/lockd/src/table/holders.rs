@@ -2,19 +2,61 @@
 
 use super::entries::NEVER;
 use super::slab::NIL;
-use super::{Table, hash};
+use super::{ClientId, Mode, TELLINGS_FORGOTTEN, TOKEN_OF_ANOTHER, Table, hash};
 
 impl<const FAULT: u8> Table<FAULT> {
     // Look-ups among holders.
 
-    /// Whether a client owns the lock, without a lease.
-    pub(super) fn owns(&self, id: u32, client: u64) -> bool {
+    /// The token and the mode of a client's hold of the lock without a lease.
+    pub(super) fn owned(&self, id: u32, client: u64) -> Option<(u64, Mode)> {
         let lock = &self.locks[id];
         if lock.exclusive {
-            return lock.client == client && lock.deadline == NEVER;
+            let owns = lock.client == client && lock.deadline == NEVER;
+            return owns.then_some((lock.token, Mode::Exclusive));
         }
-        self.sharers(id, client)
-            .any(|claim| self.claims[claim].deadline == NEVER)
+        let mut sharers = self.sharers(id, client);
+        let mut claim = sharers.find(|claim| self.claims[*claim].deadline == NEVER)?;
+        let queue = &self.queues[lock.queue];
+        if FAULT == TOKEN_OF_ANOTHER {
+            claim = queue.sharing.head;
+        }
+        let mode = match queue.places {
+            1 => Mode::Shared,
+            of => Mode::Place { of },
+        };
+        Some((self.claims[claim].token, mode))
+    }
+
+    /// The same, for the client itself, which knows the token from then on.
+    pub(super) fn tell_of_hold(&mut self, id: u32, client: u64) -> Option<(u64, Mode)> {
+        let (token, mode) = self.owned(id, client)?;
+        let told = &mut self.clients[ClientId(client).slot()].told;
+        *told = token.max(*told);
+        Some((token, mode))
+    }
+
+    /// Whether the owner of a hold without a lease may know its token, though the
+    /// reply to the request that was granted was never sent: it has asked again since.
+    /// What was told of other locks counts too, as one number for each owner is kept.
+    #[must_use]
+    pub fn may_be_known(&self, name: &[u8], token: u64) -> bool {
+        let Some(id) = self.find(self.hash(name), name) else {
+            return false;
+        };
+        let lock = &self.locks[id];
+        let (client, deadline) = if lock.exclusive {
+            if lock.token != token {
+                return false;
+            }
+            (lock.client, lock.deadline)
+        } else {
+            match self.sharer_by_token(id, token) {
+                Some(claim) => (self.claims[claim].client, self.claims[claim].deadline),
+                None => return false,
+            }
+        };
+        let told = self.clients[ClientId(client).slot()].told;
+        deadline == NEVER && token <= told && FAULT != TELLINGS_FORGOTTEN
     }
 
     /// The shared holds of one client, the latest first.

@@ -42,6 +42,8 @@ pub(super) struct ClientImage {
     pub(super) open: bool,
     pub(super) lingers: bool,
     pub(super) account: u16,
+    /// The largest token that it was told of by asking again.
+    pub(super) told: u64,
     /// What it owns without a lease, in the order in which its end releases it.
     pub(super) owned: Vec<HoldRef>,
 }
@@ -181,6 +183,7 @@ impl<const FAULT: u8> Table<FAULT> {
             open: client.open,
             lingers: client.lingers,
             account: client.account,
+            told: client.told,
             owned,
         }
     }

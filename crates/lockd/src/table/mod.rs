@@ -26,6 +26,9 @@
 //! - A session owns what is taken in its name until it ends, by its deadline or
 //!   because it is closed. Who waits in its name then gets nothing, also if the
 //!   lock becomes free in that very instant.
+//! - An owner has a lock at most once without a lease. A request for a lock that
+//!   its owner has gets the token of that hold, and no second hold. When a session
+//!   gets a lock, whoever else waits for that lock in its name is answered the same.
 //! - Tokens grow with each grant, over all names, and come only from the range
 //!   that [`Event::Tokens`] has opened.
 
@@ -99,6 +102,9 @@ const WAITERS_UNTOLD: u8 = 16;
 const LEASES_UNBOOKED: u8 = 17;
 const HANDOVER_REVERSES_LINES: u8 = 18;
 const HANDOVER_DELAYS_LEASES: u8 = 19;
+const TOKEN_OF_ANOTHER: u8 = 20;
+const SESSION_HOLDS_TWICE: u8 = 21;
+const TELLINGS_FORGOTTEN: u8 = 22;
 
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.

@@ -124,8 +124,8 @@ impl<const FAULT: u8> Table<FAULT> {
         if places != request.mode.places() && FAULT != PLACES_UNCHECKED {
             return self.refuse(Refusal::Places(places));
         }
-        if self.owns(id, owner) {
-            return Reply::AlreadyHeld;
+        if let Some((token, mode)) = self.tell_of_hold(id, owner) {
+            return Reply::AlreadyHeld { token, mode, at: 0 };
         }
         let in_turn = queued == 0 || FAULT == OVERTAKING;
         let has_place = has_place || FAULT == ONE_PLACE_MORE;

@@ -78,7 +78,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
         table.check_totals(image)?;
         for lock in &image.locks {
-            table.check_head(lock)?;
+            table.check_line(lock)?;
         }
         ensure!(table.book_restored(), "a closed client is kept for nothing");
         Ok(table)
@@ -134,6 +134,11 @@ impl<const FAULT: u8> Table<FAULT> {
         self.clients.clear();
         for (slot, found) in image.clients.iter().enumerate() {
             ensure!(
+                found.told < image.next_token.max(1),
+                "client {} knows a token of the future",
+                found.id
+            );
+            ensure!(
                 ClientId(found.id).slot() == slot && usize::from(found.account) < accounts,
                 "client {} stands in slot {slot}",
                 found.id
@@ -142,6 +147,7 @@ impl<const FAULT: u8> Table<FAULT> {
             let mut client = Client::vacant(found.id);
             (client.open, client.lingers) = (found.open, found.lingers);
             client.account = found.account;
+            client.told = found.told;
             client.owned = Links {
                 prev: head,
                 next: head,

@@ -76,6 +76,104 @@ fn a_session_that_is_not_renewed_ends_and_one_that_is_lives() {
     assert_eq!(b.say("TRYLOCK y"), "nil");
 }
 
+/// The text of an error.
+fn error(value: &Value) -> &str {
+    match value {
+        Value::Error(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn asking_again_for_a_lock_tells_its_owner_the_token() {
+    let daemon = Daemon::start(&[]);
+    let (mut a, mut b) = (daemon.client(), daemon.client());
+    let id = a.say("SESSION OPEN TTL 600000");
+    a.token(&format!("LOCK x SESSION {id}"));
+    b.token("LOCK s SHARED");
+    a.token(&format!("LOCK s SHARED SESSION {id}"));
+    a.token(&format!("LOCK p OF 2 SESSION {id}"));
+    a.token("LOCK own");
+    drop(a); // Its session goes on, its own lock ends.
+    daemon.await_info("holds", 4);
+    b.token("LOCK own");
+    for (line, text) in [
+        (
+            "LOCK x",
+            "ALREADYHELD 1 exclusive the session holds the lock",
+        ),
+        (
+            "LOCK x WAIT 0",
+            "ALREADYHELD 1 exclusive the session holds the lock",
+        ),
+        (
+            "TRYLOCK s SHARED",
+            "ALREADYHELD 3 shared the session holds the lock",
+        ),
+        // How it holds the lock is not how this request wants it.
+        ("LOCK s", "ALREADYHELD 3 shared the session holds the lock"),
+        (
+            "TRYLOCK p OF 2",
+            "ALREADYHELD 4 place the session holds the lock",
+        ),
+    ] {
+        let reply = b.ask(&format!("{line} SESSION {id}"));
+        assert_eq!(error(&reply), text, "{line}");
+    }
+    for (line, text) in [
+        (
+            "LOCK own",
+            "ALREADYHELD 6 exclusive this connection holds the lock",
+        ),
+        (
+            "LOCK s",
+            "ALREADYHELD 2 shared this connection holds the lock",
+        ),
+        (
+            "LOCKALL 3 free own s",
+            "ALREADYHELD 6 exclusive this connection holds number 2 of the 3 locks",
+        ),
+    ] {
+        assert_eq!(error(&b.ask(line)), text, "{line}");
+    }
+    // The session's locks are no business of the connection, nor the other way round.
+    assert_eq!(b.say("TRYLOCK x"), "nil");
+    assert_eq!(b.say(&format!("TRYLOCK own SESSION {id}")), "nil");
+    assert_eq!(b.info("holds"), 5, "asking took nothing");
+    // The token is good for a release, once.
+    assert_eq!(b.say("UNLOCK x 1"), "1");
+    assert_eq!(b.say("UNLOCK x 1"), "NOTHELD");
+    assert_eq!(b.say(&format!("SESSION CLOSE {id}")), "1");
+    assert_eq!(b.say(&format!("LOCK p OF 2 SESSION {id}")), "NOSESSION");
+}
+
+#[test]
+fn a_repeated_request_does_not_wait_for_its_own_session() {
+    let daemon = Daemon::start(&[]);
+    let mut b = daemon.client();
+    let id = b.say("SESSION OPEN TTL 600000");
+    b.token("LOCK x");
+    // The first one's connection is open and nobody reads from it: so it looks to the
+    // daemon when a link is cut.
+    let (mut first, mut again) = (daemon.client(), daemon.client());
+    first.send(&format!("LOCK x SESSION {id}"));
+    daemon.await_info("waiters", 1);
+    again.send(&format!("LOCK x SESSION {id}"));
+    daemon.await_info("waiters", 2);
+    again.set_timeout(Duration::from_secs(20));
+    assert_eq!(b.say("UNLOCK x"), "1");
+    let told = again.read();
+    assert_eq!(
+        error(&told),
+        "ALREADYHELD 2 exclusive the session holds the lock"
+    );
+    assert_eq!((b.info("waits_already_held"), b.info("waiters")), (1, 0));
+    assert_eq!((b.info("waits"), b.info("grants_after_wait")), (2, 1));
+    drop(first);
+    daemon.await_info("connected_clients", 3);
+    assert_eq!(again.say("UNLOCK x 2"), "1");
+}
+
 #[test]
 fn sessions_work_in_a_transaction() {
     let daemon = Daemon::start(&[]);

@@ -11,14 +11,6 @@ use crate::server::conn::Conn;
 use crate::server::info;
 use crate::table::{BadCursor, ClientId, Holder, Mode, Time, Waiter};
 
-fn mode_name(mode: Mode) -> &'static [u8] {
-    match mode {
-        Mode::Exclusive => b"exclusive",
-        Mode::Shared => b"shared",
-        Mode::Place { .. } => b"place",
-    }
-}
-
 /// Milliseconds until `end`, rounded up; -1 if there is no end.
 fn ms_left(end: Option<Time>, now: Time) -> i64 {
     end.map_or(-1, |end| {
@@ -48,7 +40,7 @@ fn write_client(server: &Server, call: &mut Call<'_>, client: ClientId) {
 /// `mode`, and of how many places it is one (`of`); 2 pairs.
 fn write_mode(reply: &mut Writer<'_>, mode: Mode) {
     reply.bulk(b"mode");
-    reply.bulk(mode_name(mode));
+    reply.bulk(mode.word().as_bytes());
     reply.bulk(b"of");
     reply.integer(mode.places().into());
 }

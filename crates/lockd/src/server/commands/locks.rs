@@ -120,13 +120,28 @@ fn acquire(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         Reply::Busy => call.reply().nil(),
         Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
         Reply::NoSession => call.reply().error(sessions::NO_SESSION),
-        _ if request.session.is_some() => {
-            call.reply().error("ALREADYHELD the session holds the lock")
+        Reply::AlreadyHeld { token, mode, .. } => {
+            let whose = match request.session {
+                Some(_) => THE_SESSION,
+                None => "this connection holds the lock",
+            };
+            already_held(&mut call.reply(), token, mode, whose);
         }
-        _ => call
+        other => call
             .reply()
-            .error("ALREADYHELD this connection holds the lock"),
+            .error(&format!("ERR the lock table says {other:?}")),
     }
+}
+
+/// What ALREADYHELD says of a session.
+pub(in crate::server) const THE_SESSION: &str = "the session holds the lock";
+
+/// Tells whoever asked again what its owner holds: whoever has missed the reply to
+/// the first request learns the token from this one.
+#[cold]
+pub(in crate::server) fn already_held(reply: &mut Writer<'_>, token: u64, mode: Mode, whose: &str) {
+    let mode = mode.word();
+    reply.error(&format!("ALREADYHELD {token} {mode} {whose}"));
 }
 
 /// Locks that one LOCKALL takes at most.
@@ -185,9 +200,17 @@ fn acquire_all(server: &mut Server, mut call: Call<'_>, patience: Patience) {
         }
         Reply::Busy => call.reply().nil(),
         Reply::Refused(refusal) => server.refuse(&mut call.reply(), refusal),
-        _ => call
+        Reply::AlreadyHeld { token, mode, at } => {
+            let whose = format!(
+                "this connection holds number {} of the {} locks",
+                at + 1,
+                names.len()
+            );
+            already_held(&mut call.reply(), token, mode, &whose);
+        }
+        other => call
             .reply()
-            .error("ALREADYHELD this connection holds one of the locks"),
+            .error(&format!("ERR the lock table says {other:?}")),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::table::Time;
 use admin::{holder, holders, info_command, waiters};
 pub(super) use identity::WRONG_PASSWORD;
 use identity::{auth, client, hello, ping, reset, select};
-pub(super) use locks::write_tokens;
+pub(super) use locks::{THE_SESSION, already_held, write_tokens};
 use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
 use rights::{Class, Names};
 pub(super) use sessions::NO_SESSION;

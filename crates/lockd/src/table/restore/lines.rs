@@ -126,9 +126,18 @@ impl<const FAULT: u8> Table<FAULT> {
         Ok(())
     }
 
-    /// Whoever is first in a line waits for something.
-    pub(super) fn check_head(&self, image: &LockImage) -> Checked {
+    /// Whoever is first in a line waits for something, and nobody for a lock that its
+    /// own session has.
+    pub(super) fn check_line(&self, image: &LockImage) -> Checked {
         let lock = &self.locks[image.place];
+        for session in image.waiting.iter().filter_map(|waiter| waiter.session) {
+            let owner = self.sessions[session].client;
+            ensure!(
+                self.owned(image.place, owner).is_none(),
+                "a session waits for {}, which it has",
+                self.shown(image.place)
+            );
+        }
         let Some(head) = image.waiting.first() else {
             return Ok(());
         };

@@ -126,7 +126,7 @@ fn what_no_table_can_be_in_is_refused() {
         let mut locks = image.locks.iter_mut();
         locks.find(|lock| lock.name == name.as_bytes()).unwrap()
     }
-    let damages: [Damage; 32] = [
+    let damages: [Damage; 33] = [
         (|i| i.next_token = 10_001, "tokens go from"),
         (|i| i.next_token = 2, "was never given"),
         (|i| i.tick = u64::MAX, "in the future"),
@@ -149,7 +149,8 @@ fn what_no_table_can_be_in_is_refused() {
         (|i| i.free_slots.push(1), "neither free nor in use"),
         (|i| i.closing.clear(), "neither free nor in use"),
         (|i| i.sessions[0].heartbeat = None, "not in its slot"),
-        (|i| i.sessions[0].client = 1, ""),
+        (|i| i.sessions[0].client = 1, "waits for sole, which it has"),
+        (|i| i.clients[1].told = i.next_token, "of the future"),
         (|i| i.sessions.push(i.sessions[0].clone()), "taken twice"),
         (|i| i.sessions[0].waiting.clear(), "are listed"),
         (|i| i.sessions[0].waiting[0] = 9000, "so in the name"),

@@ -71,6 +71,9 @@ impl Stage {
                 Outcome::GrantedAll { first, count, .. } => format!("{who} gets {first}+{count}"),
                 Outcome::TimedOut => format!("{who} gets nil"),
                 Outcome::NoSession => format!("{who} gets nosession"),
+                Outcome::AlreadyHeld { token, mode } => {
+                    format!("{who} gets alreadyheld {token} {}", mode.word())
+                }
                 Outcome::Refused(refusal) => format!("{who} gets {refusal:?}"),
             }
         }));
@@ -159,6 +162,12 @@ fn said(reply: Reply) -> String {
         Reply::Busy => "nil".into(),
         Reply::Done => "-".into(),
         Reply::Forced(holders) => format!("forced {holders}"),
+        Reply::AlreadyHeld { token, mode, at: 0 } => {
+            format!("alreadyheld {token} {}", mode.word())
+        }
+        Reply::AlreadyHeld { token, mode, at } => {
+            format!("alreadyheld {token} {} at {at}", mode.word())
+        }
         Reply::Refused(refusal) => format!("{refusal:?}"),
         other => format!("{other:?}").to_lowercase(),
     }
@@ -210,17 +219,23 @@ fn a_lock_without_ttl_belongs_to_the_connection_and_goes_with_it() {
 fn asking_again_for_what_one_owns_is_an_error_and_never_a_deadlock() {
     rules(&[
         (0.0, "a LOCK x", "1"),
-        (0.0, "a LOCK x", "alreadyheld"),
-        (0.0, "a LOCK x WAIT 0", "alreadyheld"),
-        (0.0, "a LOCK x SHARED", "alreadyheld"),
-        (0.0, "a LOCK x TTL 5", "alreadyheld"),
-        (0.0, "a LOCK s SHARED", "2"),
-        (0.0, "a LOCK s SHARED", "alreadyheld"),
-        (0.0, "a LOCK s", "alreadyheld"), // No upgrade from shared to exclusive.
+        (0.0, "a LOCK x", "alreadyheld 1 exclusive"),
+        (0.0, "a LOCK x WAIT 0", "alreadyheld 1 exclusive"),
+        (0.0, "a LOCK x SHARED", "alreadyheld 1 exclusive"),
+        (0.0, "a LOCK x TTL 5", "alreadyheld 1 exclusive"),
+        (0.0, "b LOCK s SHARED", "2"),
+        (0.0, "a LOCK s SHARED TTL 9", "3"),
+        (0.0, "a LOCK s SHARED", "4"),
+        // Neither another's token nor that of its own lease.
+        (0.0, "a LOCK s SHARED", "alreadyheld 4 shared"),
+        (0.0, "a LOCK s", "alreadyheld 4 shared"), // No upgrade from shared to exclusive.
         // A lease may be somebody else's business (a pool): asking again waits.
-        (0.0, "a LOCK l TTL 5", "3"),
+        (0.0, "a LOCK l TTL 5", "5"),
         (0.0, "a LOCK l TTL 5", "waits"),
-        (5.0, "- TICK", "-, a gets 4"),
+        (5.0, "- TICK", "-, a gets 6"),
+        // It was not made reentrant: one release is enough.
+        (5.0, "a UNLOCK x", "released"),
+        (5.0, "a UNLOCK x", "notheld"),
     ]);
 }
 

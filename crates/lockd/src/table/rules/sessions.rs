@@ -8,7 +8,7 @@ fn a_session_owns_what_is_taken_in_its_name_and_outlives_the_connection() {
         (0.0, "a OPEN 7 100", "-"),
         (0.0, "a LOCK x SESSION 7", "1"),
         (0.0, "b LOCK y SESSION 7", "2"),
-        (0.0, "a LOCK x SESSION 7", "alreadyheld"),
+        (0.0, "a LOCK x SESSION 7", "alreadyheld 1 exclusive"),
         (0.0, "a LOCK x WAIT 0", "nil"),
         // Not the connection's: without the token it cannot be given back.
         (0.0, "a UNLOCK x", "notowner"),
@@ -67,6 +67,156 @@ fn a_disconnect_ends_a_wait_for_a_session_and_not_the_session() {
 }
 
 #[test]
+fn whoever_asks_in_the_name_of_a_session_learns_the_token_that_it_holds() {
+    rules(&[
+        (0.0, "- OPEN 7 100", "-"),
+        (0.0, "- OPEN 8 100", "-"),
+        (0.0, "a LOCK x SESSION 7", "1"),
+        (0.0, "a CLOSE", "-"),
+        (0.0, "b LOCK x SESSION 7", "alreadyheld 1 exclusive"),
+        (0.0, "b LOCK x SESSION 7 WAIT 0", "alreadyheld 1 exclusive"),
+        (0.0, "b LOCK x SESSION 7 SHARED", "alreadyheld 1 exclusive"),
+        // What holds is the session, not whoever asks.
+        (0.0, "b LOCK x WAIT 0", "nil"),
+        (0.0, "b LOCK x SESSION 8 WAIT 0", "nil"),
+        (0.0, "b LOCK x SESSION 7 OF 2", "Places(1)"),
+        (0.0, "b LOCKALL 2 x y WAIT 0", "nil"),
+        // Among those who share, its own token.
+        (0.0, "c LOCK s SHARED", "2"),
+        (0.0, "c LOCK s SESSION 8 SHARED", "3"),
+        (0.0, "c LOCK s SESSION 7 SHARED", "4"),
+        (0.0, "b LOCK s SESSION 7", "alreadyheld 4 shared"),
+        (0.0, "b LOCK s SESSION 8 SHARED", "alreadyheld 3 shared"),
+        (0.0, "c LOCK p SESSION 8 OF 3", "5"),
+        (0.0, "c LOCK p SESSION 7 OF 3", "6"),
+        (0.0, "b LOCK p SESSION 7 OF 3", "alreadyheld 6 place"),
+        // Asking adds no hold: one release is enough.
+        (0.0, "b UNLOCK x 1", "released"),
+        (0.0, "b LOCK x SESSION 7", "7"),
+        // A lock that was taken away and given to others is not its own any more.
+        (0.0, "- FORCE x", "forced 1"),
+        (0.0, "c LOCK x", "8"),
+        (0.0, "b LOCK x SESSION 7 WAIT 0", "nil"),
+        (100.0, "b LOCK s SESSION 7 SHARED", "nosession"),
+        (100.0, "- OPEN 7 100", "-"),
+        (100.0, "b LOCK s SESSION 7 SHARED", "9"),
+        (100.0, "- END 7", "-"),
+        (100.0, "b LOCK s SESSION 7 SHARED", "nosession"),
+    ]);
+}
+
+#[test]
+fn a_session_that_gets_a_lock_waits_for_it_no_longer() {
+    rules(&[
+        (0.0, "- OPEN 7 1000", "-"),
+        (0.0, "- OPEN 8 1000", "-"),
+        (0.0, "o LOCK x", "1"),
+        (0.0, "a LOCK x SESSION 7", "waits"), // Its connection breaks unnoticed.
+        (0.0, "b LOCK x SESSION 8", "waits"),
+        (0.0, "c LOCK x SESSION 7", "waits"), // The repetition.
+        (0.0, "c2 LOCK x SESSION 7 SHARED WAIT 500", "waits"),
+        (0.0, "d LOCK x", "waits"),
+        (0.0, "e LOCK y SESSION 7", "2"), // Of another name, and none of their business.
+        (
+            1.0,
+            "o UNLOCK x",
+            "released, a gets 3, c gets alreadyheld 3 exclusive, c2 gets alreadyheld 3 exclusive",
+        ),
+        (2.0, "a CLOSE", "-"),
+        (2.0, "c UNLOCK x 3", "released, b gets 4"),
+        (2.0, "b UNLOCK x 4", "released, d gets 5"),
+        (600.0, "- TICK", "-"), // No wait is left that could time out.
+        (600.0, "d UNLOCK x", "released"),
+        (600.0, "d UNLOCK x", "notheld"),
+    ]);
+    // A session takes one place, and shares once, however many ask in its name.
+    rules(&[
+        (0.0, "- OPEN 7 1000", "-"),
+        (0.0, "o LOCK s", "1"),
+        (0.0, "a LOCK s SESSION 7 SHARED", "waits"),
+        (0.0, "b LOCK s SESSION 7 SHARED", "waits"),
+        (0.0, "c LOCK s SHARED", "waits"),
+        (
+            1.0,
+            "o UNLOCK s",
+            "released, a gets 2, b gets alreadyheld 2 shared, c gets 3",
+        ),
+        (1.0, "o LOCK p OF 2", "4"),
+        (1.0, "o2 LOCK p OF 2", "5"),
+        (1.0, "a LOCK p SESSION 7 OF 2", "waits"),
+        (1.0, "b LOCK p SESSION 7 OF 2", "waits"),
+        (1.0, "w LOCK p OF 2", "waits"),
+        (1.0, "o CLOSE", "-, a gets 6, b gets alreadyheld 6 place"),
+        (1.0, "o2 UNLOCK p", "released, w gets 7"),
+    ]);
+}
+
+#[test]
+fn a_token_that_was_told_to_one_who_asked_again_may_be_known() {
+    let mut stage = Stage::new(Limits::default());
+    let now = Time(0);
+    for line in [
+        "- OPEN 7 1000",
+        "o LOCK x",
+        "o LOCK y",
+        "a LOCK x SESSION 7",
+        "b LOCK y SESSION 7",
+        "c LOCK l TTL 100",
+        "o UNLOCK x",
+        "o UNLOCK y",
+    ] {
+        stage.play(now, line);
+    }
+    // Both were granted after a wait, and whether the replies arrived is not known.
+    let known = |stage: &Stage| {
+        let x = stage.table.may_be_known(b"x", 4);
+        (x, stage.table.may_be_known(b"y", 5))
+    };
+    assert_eq!(known(&stage), (false, false));
+    assert_eq!(
+        stage.play(now, "d LOCK x SESSION 7"),
+        "alreadyheld 4 exclusive"
+    );
+    assert_eq!(known(&stage), (true, false));
+    assert!(!stage.table.may_be_known(b"x", 3), "no such hold");
+    assert!(!stage.table.may_be_known(b"l", 3), "a lease");
+    assert!(!stage.table.may_be_known(b"nobody's", 4));
+    // The next session in its place knows nothing yet.
+    stage.play(now, "- END 7");
+    stage.play(now, "- OPEN 8 1000");
+    assert_eq!(stage.play(now, "d LOCK x SESSION 8"), "6");
+    assert!(!stage.table.may_be_known(b"x", 6));
+}
+
+#[test]
+fn a_session_with_very_many_waiters_is_told_of_each_lock_once() {
+    // The line is longer than the session's list, and the other way round.
+    for (in_name, others) in [(2, 50), (50, 2)] {
+        let mut stage = Stage::new(Limits::default());
+        let now = Time(0);
+        stage.play(now, "- OPEN 7 1000");
+        stage.play(now, "o LOCK x");
+        for n in 0..in_name {
+            stage.play(now, &format!("q{n} LOCK n{n}"));
+            stage.play(now, &format!("p{n} LOCK n{n} SESSION 7"));
+            stage.play(now, &format!("w{n} LOCK x SESSION 7"));
+        }
+        for n in 0..others {
+            stage.play(now, &format!("z{n} LOCK x"));
+        }
+        let told = stage.play(now, "o UNLOCK x");
+        assert!(told.starts_with("released, w0 gets "), "{told}");
+        let again: Vec<&str> = told.split(", ").skip(2).collect();
+        let token = told.split(' ').nth(3).unwrap().trim_end_matches(',');
+        let expected: Vec<String> = (1..in_name)
+            .map(|n| format!("w{n} gets alreadyheld {token} exclusive"))
+            .collect();
+        assert_eq!(again, expected, "in the order of the line");
+        assert_eq!(stage.table.waiting(), in_name + others);
+    }
+}
+
+#[test]
 fn a_session_that_ends_in_the_same_instant_as_what_it_waits_for_gets_nothing() {
     rules(&[
         (0.0, "- OPEN 7 100", "-"),
@@ -94,12 +244,12 @@ fn a_session_shares_and_has_places_as_a_connection_does() {
     rules(&[
         (0.0, "- OPEN 7 100", "-"),
         (0.0, "a LOCK s SESSION 7 SHARED", "1"),
-        (0.0, "b LOCK s SESSION 7 SHARED", "alreadyheld"),
+        (0.0, "b LOCK s SESSION 7 SHARED", "alreadyheld 1 shared"),
         (0.0, "b LOCK s SHARED", "2"),
         (0.0, "a LOCK p SESSION 7 OF 2", "3"),
-        (0.0, "a LOCK p SESSION 7 OF 2", "alreadyheld"),
+        (0.0, "a LOCK p SESSION 7 OF 2", "alreadyheld 3 place"),
         (0.0, "b LOCK p OF 2", "4"),
-        (0.0, "c LOCK p SESSION 7 OF 2", "alreadyheld"),
+        (0.0, "c LOCK p SESSION 7 OF 2", "alreadyheld 3 place"),
         (0.0, "w LOCK s", "waits"),
         (0.0, "b UNLOCK s", "released"),
         (0.0, "w2 LOCK p OF 2", "waits"),

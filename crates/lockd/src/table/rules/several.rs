@@ -6,7 +6,7 @@ use super::*;
 fn a_semaphore_has_so_many_holders_and_a_line_behind_them() {
     rules(&[
         (0.0, "a LOCK x OF 2", "1"),
-        (0.0, "a LOCK x OF 2", "alreadyheld"), // One place for each connection.
+        (0.0, "a LOCK x OF 2", "alreadyheld 1 place"), // One place for each connection.
         (0.0, "b LOCK x OF 2 TTL 10", "2"),
         (0.0, "c LOCK x OF 2 WAIT 0", "nil"),
         (0.0, "c LOCK x OF 2", "waits"),
@@ -51,7 +51,8 @@ fn several_locks_are_taken_together_or_not_at_all() {
         (0.0, "a LOCKALL 2 x y", "1+2"),
         (0.0, "b LOCKALL 2 y z WAIT 0", "nil"),
         (0.0, "b LOCK z", "3"), // Nothing was kept of it.
-        (0.0, "b LOCKALL 2 z w", "alreadyheld"),
+        (0.0, "b LOCKALL 2 z w", "alreadyheld 3 exclusive"),
+        (0.0, "b LOCKALL 2 w z", "alreadyheld 3 exclusive at 1"),
         (0.0, "a UNLOCK x", "released"), // Each by itself.
         (0.0, "c LOCKALL 3 y z w TTL 10", "waits"),
         (0.0, "d LOCK w", "waits"), // Free, and reserved.

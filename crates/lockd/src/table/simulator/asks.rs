@@ -10,7 +10,8 @@ impl<const FAULT: u8> Play<FAULT> {
         let ms = [1, 2, 3, 64, 65, 1000, 30_000];
         let session = match self.dice.below(20) {
             0 if !self.sessions.is_empty() => Some(self.dice.pick(&self.sessions)),
-            1..8 => self.open_one(),
+            1..6 => self.waiting_one(name).or_else(|| self.open_one()),
+            6..10 => self.open_one(),
             _ => None,
         };
         let leased = session.is_none() && self.dice.percent(60);
@@ -70,7 +71,13 @@ impl<const FAULT: u8> Play<FAULT> {
         match reply {
             Reply::Refused(Refusal::Places(said)) if !fits && said == truth.places => {}
             _ if !fits => return Err(format!("it has {} places", truth.places)),
-            Reply::AlreadyHeld if owned => {}
+            Reply::AlreadyHeld { token, mode, at: 0 } if owned => {
+                truth.owns(owner, token, mode)?;
+                ensure!(
+                    session.is_none() || self.table.may_be_known(&bytes_of(name), token),
+                    "token {token} was told and is not known to be"
+                );
+            }
             Reply::Granted(token) if !owned && in_turn => {
                 self.witness
                     .grant(name, owner, token, shared, ttl_ms, now)?;
@@ -136,7 +143,10 @@ impl<const FAULT: u8> Play<FAULT> {
         match reply {
             // Which of the two is said first depends on the names' order.
             Reply::Refused(Refusal::Places(_)) if places.is_some() => {}
-            Reply::AlreadyHeld if owned => {}
+            Reply::AlreadyHeld { token, mode, at } if owned => {
+                let truth = &witness.locks[&names[at as usize]];
+                truth.owns(client, token, mode)?;
+            }
             other if owned || places.is_some() => {
                 return Err(format!("{request:?} is answered {other:?}"));
             }
@@ -294,6 +304,16 @@ impl<const FAULT: u8> Play<FAULT> {
         }
     }
 
+    /// A session that waits for a lock already, as when a request is repeated.
+    fn waiting_one(&self, name: Name) -> Option<u128> {
+        let queue = &self.witness.locks.get(&name)?.queue;
+        let session = queue.values().rev().take(8).find_map(|it| it.session)?;
+        self.witness
+            .sessions
+            .contains_key(&session)
+            .then_some(session)
+    }
+
     /// One of the sessions that are open.
     fn open_one(&mut self) -> Option<u128> {
         let count = self.witness.sessions.len() as u64;
@@ -303,7 +323,7 @@ impl<const FAULT: u8> Play<FAULT> {
 
     fn open_session(&mut self) -> Result<(), Violation> {
         let session = u128::from(self.dice.roll() >> 1);
-        let ttl_ms = self.dice.pick(&[1, 64, 65, 1000, 30_000]);
+        let ttl_ms = self.dice.pick(&[1, 64, 65, 1000, 30_000, 600_000]);
         let key = key(session);
         let reply = self.step(Event::OpenSession { key, ttl_ms }, Vec::new())?;
         ensure!(reply == Reply::Done, "SESSION OPEN: {reply:?}");

@@ -9,7 +9,8 @@
 //!   wants several locks, and gets all of them, and nobody is granted
 //!   at once while others wait;
 //! - a session owns until its end and not beyond it, and whoever waits in its name
-//!   is told of it;
+//!   is told of it; it has a lock at most once, and whoever asks for a lock that the
+//!   session has, or gets while he waits, is told the token of that very hold;
 //! - each account has the locks and waits that it is booked for;
 //! - nobody waits for a lock that he could have, or beyond his time;
 //! - every answer is the one that the rules demand; the totals are right;
@@ -119,6 +120,10 @@ fn no_random_world_sees_a_rule_broken() {
                 "{counters:?}"
             );
             assert!(
+                counters.waits_already_held > steps / 2000 || world.names > 100,
+                "{counters:?}"
+            );
+            assert!(
                 counters.released_by_disconnect > steps / 1000,
                 "{counters:?}"
             );
@@ -182,6 +187,9 @@ fn every_planted_fault_is_seen() {
         first_violation::<LEASES_UNBOOKED>(),
         first_violation::<HANDOVER_REVERSES_LINES>(),
         first_violation::<HANDOVER_DELAYS_LEASES>(),
+        first_violation::<TOKEN_OF_ANOTHER>(),
+        first_violation::<SESSION_HOLDS_TWICE>(),
+        first_violation::<TELLINGS_FORGOTTEN>(),
     ] {
         assert!(violation.starts_with("seed "), "{violation}");
     }

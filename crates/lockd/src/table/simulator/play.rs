@@ -279,6 +279,16 @@ impl<const FAULT: u8> Play<FAULT> {
                 "{} wait, not {waiting}",
                 self.table.waiting()
             );
+            let counters = self.table.counters();
+            let ended = counters.granted_after_wait
+                + counters.wait_timeouts
+                + counters.wait_cancels
+                + counters.waits_without_session
+                + counters.waits_already_held;
+            ensure!(
+                counters.waits == ended + waiting,
+                "the waits do not add up: {waiting} go on, {counters:?}"
+            );
             let held = self.witness.holds;
             ensure!(
                 self.table.holds() == held,

@@ -57,6 +57,18 @@ impl Truth {
     pub(super) fn has_place(&self) -> bool {
         self.places == 1 || self.holds.len() < self.places.into()
     }
+
+    /// Checks what somebody was told of the hold that it has without a lease.
+    pub(super) fn owns(&self, owner: ClientId, token: u64, mode: Mode) -> Result<(), Violation> {
+        let held = self.holds.get(&token);
+        let own = held.is_some_and(|held| held.client == owner && held.deadline == u64::MAX);
+        let shared = held.is_some_and(|held| held.shared);
+        ensure!(
+            own && shared == (mode != Mode::Exclusive) && self.places == mode.places(),
+            "{owner:?} is told that it holds {token}, {mode:?}; that is {held:?}"
+        );
+        Ok(())
+    }
 }
 
 /// What must be so, kept apart from the table and in other structures.
@@ -72,6 +84,8 @@ pub(super) struct Witness {
     pub(super) sessions: BTreeMap<u128, (u64, u64)>,
     /// How many wait in the name of each, unless none does.
     pub(super) in_name: BTreeMap<u128, u64>,
+    /// How many of those wait for each name, by the session's owner; none: no entry.
+    pub(super) in_name_for: HashMap<(ClientId, Name), u64>,
     pub(super) session_ends: BTreeSet<(u64, u128)>,
     pub(super) arrivals: u64,
     /// By account: locks, and places in line.
@@ -110,6 +124,11 @@ impl Witness {
             compatible && truth.has_place(),
             "two owners of {name}: {:?} and {client:?}",
             truth.holds
+        );
+        let twice = |held: &Held| held.client == client && held.deadline == u64::MAX;
+        ensure!(
+            ttl_ms.is_some() || !truth.holds.values().any(twice),
+            "{client:?} holds {name} twice"
         );
         let deadline = ttl_ms.map_or(u64::MAX, |ttl| now.after_ms(ttl));
         truth.holds.insert(
@@ -161,6 +180,13 @@ impl Witness {
             if *count == 0 {
                 self.in_name.remove(&session);
             }
+            let key = (owner(session), names[0]);
+            if let Some(count) = self.in_name_for.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.in_name_for.remove(&key);
+                }
+            }
         }
         Some((names, left?))
     }
@@ -169,6 +195,8 @@ impl Witness {
     pub(super) fn enter(&mut self, names: Vec<Name>, queued: Queued) {
         if let Some(session) = queued.session {
             *self.in_name.entry(session).or_default() += 1;
+            let key = (owner(session), names[0]);
+            *self.in_name_for.entry(key).or_default() += 1;
         }
         self.arrivals += 1;
         let arrival = self.arrivals;
@@ -254,6 +282,10 @@ impl Witness {
         );
         let (token, count, leased) = match output.outcome {
             Outcome::NoSession => return Ok(names),
+            Outcome::AlreadyHeld { token, mode } => {
+                self.locks[&names[0]].owns(queued.owner, token, mode)?;
+                return Ok(names);
+            }
             Outcome::TimedOut => {
                 ensure!(
                     queued.deadline <= now.0,
@@ -292,11 +324,15 @@ impl Witness {
         first.is_some_and(|(first, _)| *first == arrival)
     }
 
-    /// Nobody waits for what he could have.
+    /// Nobody waits for what he could have, and no session for what it has.
     pub(super) fn served(&self, name: Name) -> Result<(), Violation> {
         let Some(truth) = self.locks.get(&name) else {
             return Ok(());
         };
+        for held in truth.holds.values() {
+            let waits = self.in_name_for.contains_key(&(held.client, name));
+            ensure!(!waits, "a session waits for {name}, which it has: {held:?}");
+        }
         let Some((arrival, first)) = truth.queue.first_key_value() else {
             return Ok(());
         };
