@@ -186,6 +186,17 @@ func (w *Wish) check() error {
 	return checkTimes(w.Wait, w.TTL)
 }
 
+// mode is what the daemon calls such a hold.
+func (w *Wish) mode() string {
+	switch {
+	case w.Shared:
+		return "shared"
+	case w.Of > 1:
+		return "place"
+	}
+	return "exclusive"
+}
+
 func (w *Wish) request(name string) request {
 	words := []any{"LOCK", name}
 	if w.Shared {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -105,6 +106,7 @@ type link struct {
 	guard    sync.Mutex
 	whole    *sync.Cond
 	isCut    bool
+	swallow  string
 	count    int
 }
 
@@ -146,6 +148,25 @@ func (l *link) set(cut bool) {
 	l.whole.Broadcast()
 }
 
+// loseAnswerTo forwards, once, a request that has these bytes, and cuts its
+// connection in place of the answer, when there is one.
+func (l *link) loseAnswerTo(request string) {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	l.swallow = request
+}
+
+// swallows says whether this is the request whose answer is to be lost.
+func (l *link) swallows(bytes []byte) bool {
+	l.guard.Lock()
+	defer l.guard.Unlock()
+	if l.swallow == "" || !strings.Contains(string(bytes), l.swallow) {
+		return false
+	}
+	l.swallow = ""
+	return true
+}
+
 func (l *link) awaitWhole() {
 	l.guard.Lock()
 	for l.isCut {
@@ -163,11 +184,17 @@ func (l *link) carry(near net.Conn) {
 	}
 	defer far.Close()
 	ended := make(chan struct{}, 2)
+	var loses atomic.Bool
 	pump := func(to, from net.Conn) {
 		buffer := make([]byte, 65536)
 		for {
 			n, err := from.Read(buffer)
 			l.awaitWhole()
+			if loses.Load() {
+				err = io.ErrUnexpectedEOF // This is the answer.
+			} else if l.swallows(buffer[:n]) {
+				loses.Store(true)
+			}
 			if err == nil {
 				_, err = to.Write(buffer[:n])
 			}

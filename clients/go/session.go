@@ -28,6 +28,7 @@ type Session struct {
 	ID string
 	*kept
 	errands errands
+	known   known
 }
 
 // Session opens a session, or takes one up. Errors: ErrNoAnswer, *Refused, that
@@ -76,8 +77,8 @@ func titleOf(id string) string { return "session " + id[:min(8, len(id))] + "...
 // Wish.OnLost are the session's. Errors: ErrNotGranted, ErrNoAnswer, *Refused,
 // that of ctx, or ErrLost if the session is over.
 //
-// After ErrNoAnswer or the end of ctx the session may have the lock, without its
-// token being known: it ends with the session, and until then is refused as ALREADYHELD.
+// After ErrNoAnswer or the end of ctx the session may have the lock. Acquire it again:
+// that gives the lock with its token if the session has it, and waits for it otherwise.
 func (s *Session) Acquire(ctx context.Context, name string, wish Wish) (*SessionHeld, error) {
 	if wish.TTL != 0 || wish.OnLost != nil {
 		return nil, errors.New("lock: a lock of a session has no TTL and no OnLost: the session has")
@@ -90,28 +91,45 @@ func (s *Session) Acquire(ctx context.Context, name string, wish Wish) (*Session
 	}
 	ask, end := wish.request(name), time.Now().Add(wish.Wait)
 	ask.words = append(ask.words, "SESSION", s.ID)
+	s.known.ask(name)
+	defer s.known.forget(name)
 	reply, err := tryOften(ctx, s.locks, func(line *line) (any, error) {
 		defer line.close() // The session owns the lock.
-		return s.locks.wait(ctx, line, ask, 0, end)
+		reply, err := s.locks.wait(ctx, line, ask, 0, end)
+		var refused *Refused
+		if err != nil && !errors.Is(err, ErrNotGranted) && !errors.As(err, &refused) {
+			s.known.doubt(name)
+		}
+		return reply, err
 	})
 	var refused *Refused
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "NOSESSION") {
 		s.lose(err)
 		return nil, s.as(err)
 	}
-	if err != nil {
+	token, _ := reply.(int64)
+	if refused != nil {
+		var adopted bool
+		if token, adopted = s.known.adopt(name, wish.mode(), refused.Message); !adopted {
+			return nil, err
+		}
+	} else if err != nil {
 		return nil, err
+	} else if !s.known.claim(name, token) {
+		// Another request was in doubt, and has taken this grant for its own.
+		const by = "ALREADYHELD %d %s by another part of this program"
+		return nil, &Refused{Message: fmt.Sprintf(by, token, wish.mode())}
 	}
 	if err := s.open(); err != nil {
 		return nil, err // It ended when the grant was on its way.
 	}
-	token, _ := reply.(int64)
-	return s.Held(name, token), nil
+	return &SessionHeld{Name: name, Token: token, session: s, claimed: true}, nil
 }
 
 // Held is a lock that the session was granted before it was taken up by its ID.
 func (s *Session) Held(name string, token int64) *SessionHeld {
-	return &SessionHeld{Name: name, Token: token, session: s}
+	claimed := s.known.claim(name, token)
+	return &SessionHeld{Name: name, Token: token, session: s, claimed: claimed}
 }
 
 // Close ends the session, and all locks that it still has. If it returns nil, the
@@ -146,6 +164,7 @@ type SessionHeld struct {
 	guard    sync.Mutex
 	reason   error // Why it is lost.
 	released bool
+	claimed  bool // Whether the session knows it as this one's.
 }
 
 // IsLost says whether somebody else may hold the lock by now.
@@ -179,10 +198,21 @@ func (h *SessionHeld) Release(ctx context.Context) error {
 	var refused *Refused
 	if errors.As(err, &refused) {
 		h.reason = fmt.Errorf("%w: %s (token %d): %w", ErrLost, h.Name, h.Token, err)
+		h.forget()
 		return h.reason
 	}
-	h.released = err == nil
+	if err == nil {
+		h.released = true
+		h.forget()
+	}
 	return err
+}
+
+func (h *SessionHeld) forget() {
+	if h.claimed {
+		h.claimed = false
+		h.session.known.forget(h.Name)
+	}
 }
 
 // errands has a connection for commands that do not wait; opened when needed.

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -188,6 +189,113 @@ func TestWhoGivesUpWaitingInASessionLeavesTheLine(t *testing.T) {
 		}
 		w.daemon.settles()
 	})
+}
+
+func TestARequestWhoseAnswerWasLostFindsItsLock(t *testing.T) {
+	for _, wish := range []Wish{{}, {Shared: true}, {Of: 3}} {
+		t.Run(wish.mode(), func(t *testing.T) {
+			w := newWorld(t)
+			session := w.session(w.locks, SessionWish{TTL: time.Minute})
+			w.link.loseAnswerTo("LOCK")
+			_, err := session.Acquire(background, "job", wish)
+			w.is(ErrNoAnswer, err)
+			if held := w.within(session, "job", wish); held.Token != 1 || w.daemon.info("holds") != 1 {
+				w.Fatal(held.Token)
+			} else {
+				// It is one lock, held once: who asks beside it is refused.
+				_, err = session.Acquire(background, "job", wish)
+				w.refused("ALREADYHELD 1 "+wish.mode(), err)
+				if err := held.Release(background); err != nil {
+					w.Fatal(err)
+				}
+			}
+			w.daemon.settles()
+			if again := w.within(session, "job", wish); again.Token != 2 {
+				w.Fatal(again.Token)
+			}
+		})
+	}
+}
+
+func TestARetryFindsTheLockOfTheRequestThatItRepeats(t *testing.T) {
+	w := newWorld(t)
+	locks := New(&redis.Options{Addr: w.link.address()}, Settings{Timeout: time.Second, Retries: 1})
+	session := w.session(locks, SessionWish{TTL: time.Minute})
+	w.link.loseAnswerTo("LOCK")
+	held := w.within(session, "job", Wish{})
+	if grants := w.daemon.info("grants"); held.Token != 1 || grants != 1 {
+		t.Fatal(held.Token, grants)
+	}
+	if err := held.Release(background); err != nil {
+		t.Fatal(err)
+	}
+	w.daemon.settles()
+}
+
+func TestARetryDoesNotWaitForTheRequestThatItRepeats(t *testing.T) {
+	w := newWorld(t)
+	session := w.session(w.locks, SessionWish{TTL: time.Minute})
+	other := w.acquire("job", Wish{})
+	// To the daemon this looks like the request of a connection behind a cut link.
+	first, err := net.Dial("tcp", w.daemon.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	_, _ = fmt.Fprintf(first, "LOCK job SESSION %s\r\n", session.ID)
+	w.eventuallyIs("waiters", 1)
+	session.known.doubt("job")
+	found := make(chan *SessionHeld)
+	go func() {
+		held, _ := session.Acquire(background, "job", Wish{Wait: Forever})
+		found <- held
+	}()
+	w.eventuallyIs("waiters", 2)
+	w.release(other)
+	if held := <-found; held == nil || held.Token != 2 {
+		t.Fatal(held)
+	}
+}
+
+func TestALostAnswerIsClaimedByOneAlone(t *testing.T) {
+	w := newWorld(t)
+	session := w.session(w.locks, SessionWish{TTL: time.Minute})
+	w.link.loseAnswerTo("LOCK")
+	_, err := session.Acquire(background, "job", Wish{Shared: true})
+	w.is(ErrNoAnswer, err)
+	_, err = session.Acquire(background, "job", Wish{}) // Another kind of lock.
+	w.refused("ALREADYHELD 1 shared", err)
+	found := make(chan error)
+	for range 8 {
+		go func() {
+			_, err := session.Acquire(background, "job", Wish{Shared: true})
+			found <- err
+		}()
+	}
+	claimed := 0
+	for range 8 {
+		if err := <-found; err == nil {
+			claimed++
+		} else {
+			w.refused("ALREADYHELD 1 shared", err)
+		}
+	}
+	if claimed != 1 {
+		t.Fatal(claimed)
+	}
+}
+
+func TestASessionThatIsTakenUpClaimsNoLockThatItDidNotAskFor(t *testing.T) {
+	w := newWorld(t)
+	first := w.session(w.locks, SessionWish{TTL: time.Minute})
+	token := w.within(first, "job", Wish{}).Token
+	second := w.session(w.locks, SessionWish{TTL: time.Minute, ID: first.ID})
+	_, err := second.Acquire(background, "job", Wish{})
+	w.refused("ALREADYHELD 1 exclusive", err)
+	if err := second.Held("job", token).Release(background); err != nil {
+		t.Fatal(err)
+	}
+	w.within(second, "job", Wish{})
 }
 
 func TestASessionOutlivesALinkThatIsCutForAMoment(t *testing.T) {

@@ -188,7 +188,7 @@ export class Locks {
   }
 
   /** The token of a lock that belongs to a session. */
-  #lockInSession(name, wish, session) {
+  #lockInSession(name, wish, session, doubt) {
     wish = { waitMs: 10_000, shared: false, of: 1, ...wish };
     if (wish.ttlMs !== undefined || wish.onLost !== undefined) {
       throw new RangeError("a lock of a session has no ttlMs and no onLost: the session has");
@@ -197,9 +197,14 @@ export class Locks {
     const end = performance.now() + wish.waitMs;
     const words = [...lockWords(name, wish), "SESSION", session];
     return this.#tryOften(wish.signal, async (line) => {
-      const token = await this.#wait(words, name, wish, line, end);
-      line.close(); // The session owns the lock.
-      return token;
+      try {
+        return await this.#wait(words, name, wish, line, end);
+      } catch (error) {
+        if (!(error instanceof NotGranted || error instanceof Refused)) doubt();
+        throw error;
+      } finally {
+        line.close(); // The session owns the lock.
+      }
     });
   }
 }

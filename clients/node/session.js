@@ -1,4 +1,5 @@
 import { Kept } from "./kept.js";
+import { Known } from "./known.js";
 import { LockLost, NoAnswer, Refused } from "./line.js";
 
 /**
@@ -8,8 +9,12 @@ import { LockLost, NoAnswer, Refused } from "./line.js";
 export class Session extends Kept {
   #lock;
   #errands;
+  #known = new Known();
 
-  /** `lock(name, wish, session)` gives the token of a lock that belongs to a session. */
+  /**
+   * `lock(name, wish, session, doubt)` gives the token of a lock that belongs to a
+   * session; it calls `doubt` for each request whose answer nobody will read.
+   */
   constructor(id, kept, lock) {
     super(kept);
     /** What `Locks.session` takes up again; only the same user can. Keep it secret. */
@@ -21,23 +26,38 @@ export class Session extends Kept {
    * Waits for a lock of this session, as `Locks.acquire` does; a `SessionHeld`.
    *
    * Rejects with NotGranted, NoAnswer, Refused, the signal's reason, or LockLost if
-   * the session is over. After NoAnswer or the signal the session may have the
-   * lock, without its token being known: it ends with the session, and until then
-   * is refused as ALREADYHELD.
+   * the session is over. After NoAnswer or the signal the session may have the lock.
+   * Acquire it again: that gives the lock with its token if the session has it, and
+   * waits for it otherwise.
    */
   async acquire(name, wish = {}) {
     this._checkOpen();
+    this.#known.ask(name);
+    try {
+      const held = this.#held(name, await this.#token(name, wish), true);
+      held.check();
+      return held;
+    } finally {
+      this.#known.forget(name);
+    }
+  }
+
+  async #token(name, wish) {
+    const mode = modeOf(wish);
     let token;
     try {
-      token = await this.#lock(name, wish, this.id);
+      token = await this.#lock(name, wish, this.id, () => this.#known.doubt(name));
     } catch (error) {
-      if (!(error instanceof Refused && error.message.startsWith("NOSESSION"))) throw error;
+      if (!(error instanceof Refused)) throw error;
+      const adopted = this.#known.adopt(name, mode, error.message);
+      if (adopted !== undefined) return adopted;
+      if (!error.message.startsWith("NOSESSION")) throw error;
       this._lose(error.message);
       throw this._error(error, error.message);
     }
-    const held = this.held(name, token);
-    held.check();
-    return held;
+    // Another request may be in doubt, and have taken this grant for its own.
+    if (this.#known.claim(name, token)) return token;
+    throw new Refused(`ALREADYHELD ${token} ${mode} by another part of this program`);
   }
 
   /** Runs `work(held)` under a lock of this session, and releases it. */
@@ -47,7 +67,23 @@ export class Session extends Kept {
 
   /** A lock that this session was granted before it was taken up by its `id`. */
   held(name, token) {
-    const release = () => this.#errands.ask(["UNLOCK", name, String(token)]);
+    return this.#held(name, token, this.#known.claim(name, token));
+  }
+
+  #held(name, token, claimed) {
+    const release = async () => {
+      const forget = () => {
+        if (claimed) this.#known.forget(name);
+        claimed = false;
+      };
+      try {
+        await this.#errands.ask(["UNLOCK", name, String(token)]);
+      } catch (error) {
+        if (error instanceof Refused) forget(); // Else the session may still have it.
+        throw error;
+      }
+      forget();
+    };
     return new SessionHeld(name, token, this, release);
   }
 
@@ -144,6 +180,12 @@ class Errands {
   close() {
     this.#line?.close();
   }
+}
+
+/** What the daemon calls such a hold. */
+function modeOf({ shared = false, of = 1 }) {
+  if (shared) return "shared";
+  return of === 1 ? "exclusive" : "place";
 }
 
 /** Runs `work(held)`, and releases what is held. */

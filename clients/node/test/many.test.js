@@ -287,6 +287,40 @@ describe("sessions", { concurrency: 8 }, () => {
       await daemon.settles();
     }));
 
+  test("a request whose answer was lost finds its lock", () =>
+    inWorld(async ({ daemon, link, options }) => {
+      const locks = new Locks(options, { timeoutMs: 1000 });
+      for (const wish of [{}, { shared: true }, { of: 3 }]) {
+        const session = await locks.session();
+        link.loseAnswerTo("LOCK");
+        await assert.rejects(session.acquire("job", wish), NoAnswer);
+        const held = await session.acquire("job", wish);
+        assert.equal(held.token, await daemon.info("grants"));
+        assert.equal(await daemon.info("holds"), 1);
+        // It is one lock, held once: who asks beside it is refused.
+        await assert.rejects(session.acquire("job", wish), refused("ALREADYHELD"));
+        await held.release();
+        await daemon.settles();
+        assert((await session.acquire("job", wish)).token > held.token);
+        await session.close();
+      }
+    }));
+
+  test("a retry finds the lock of the request that it repeats", () =>
+    inWorld(async ({ daemon, link, options }) => {
+      const locks = new Locks(options, { timeoutMs: 1000, retries: 1 });
+      const session = await locks.session();
+      link.loseAnswerTo("LOCK");
+      const held = await session.acquire("job");
+      assert.deepEqual([held.token, await daemon.info("grants")], [1, 1]);
+      // One that is taken up claims nothing that it did not ask for.
+      const other = await locks.session({ id: session.id });
+      await assert.rejects(other.acquire("job"), refused("ALREADYHELD"));
+      await held.release();
+      await daemon.settles();
+      await session.close();
+    }));
+
   test("a session that is taken up again keeps its locks", () =>
     inWorld(async ({ daemon, link, locks }) => {
       const first = await locks.session({ ttlMs: 3000 });

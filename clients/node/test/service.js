@@ -59,6 +59,7 @@ export class Link {
   opened = 0;
   #carried = new Set();
   #cut = false;
+  #swallow;
 
   static async start(daemon) {
     const link = new Link();
@@ -72,8 +73,15 @@ export class Link {
     this.opened++;
     const far = connect(daemon.port, "127.0.0.1");
     far.pause();
+    let loses = false;
     for (const [from, to] of [[near, far], [far, near]]) {
-      from.on("data", (part) => to.write(part));
+      from.on("data", (part) => {
+        if (loses) return from.destroy(); // This is the answer.
+        if (this.#swallow !== undefined && part.includes(this.#swallow)) {
+          [this.#swallow, loses] = [undefined, true];
+        }
+        to.write(part);
+      });
       from.on("close", () => to.destroy());
       from.on("error", () => {});
       this.#carried.add(from);
@@ -90,6 +98,14 @@ export class Link {
   mend() {
     this.#cut = false;
     for (const socket of this.#carried) socket.resume();
+  }
+
+  /**
+   * Once: forwards a request that has this text, and cuts its connection in place of
+   * the answer, when there is one.
+   */
+  loseAnswerTo(request) {
+    this.#swallow = request;
   }
 
   close() {

@@ -151,13 +151,22 @@ class Locks:
         term = Term(wish.ttl_s, self._timeout_s, sent)
         return Session(self, wish, id, term, line, on_lost)
 
-    def _lock_in_session(self, wish):
-        """The token of a lock that belongs to a session."""
+    def _lock_in_session(self, wish, doubt):
+        """The token of a lock that belongs to a session.
+
+        `doubt(name)` is called for each request whose answer nobody will read.
+        """
         end = end_of(wish)
 
         def attempt(line):
-            token = self._lock(wish, line, end, None)
-            line.close()  # The session owns it.
+            try:
+                token = self._lock(wish, line, end, None)
+                line.close()  # The session owns it.
+            except (NotGranted, Refused):
+                raise
+            except BaseException:
+                doubt(wish.name)
+                raise
             return token
 
         return self._try_often(attempt)

@@ -3,7 +3,9 @@
 Nothing here reads or writes a socket.
 """
 
+import contextlib
 import math
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -86,6 +88,13 @@ class Wish:
         if self.session is not None:
             words += ["SESSION", self.session]
         return words
+
+    @property
+    def mode(self):
+        """What the daemon calls such a hold."""
+        if self.shared:
+            return "shared"
+        return "exclusive" if self.of == 1 else "place"
 
     def grant(self, reply):
         return reply
@@ -203,6 +212,78 @@ class Term:
     def _is_over(self):
         self._over = self._over or self.left_s() <= 0
         return self._over
+
+
+class Known:
+    """What this program knows of the locks of a session.
+
+    A request that got no answer may have been granted. Asked again, the daemon
+    refuses with `ALREADYHELD token mode`. The hold is that of the unanswered
+    request, unless another part of this program has it: each token is given out
+    once. A name is remembered as long as it is held, asked for or in doubt, so that
+    a reply that comes late cannot claim what was released meanwhile.
+    """
+
+    def __init__(self):
+        self._guard = threading.Lock()
+        self._names = {}
+
+    @contextlib.contextmanager
+    def asking(self, name):
+        """For as long as a request for the name is on its way."""
+        with self._guard:
+            self._entry(name).users += 1
+        try:
+            yield
+        finally:
+            self.forget(name)
+
+    def doubt(self, name):
+        """A request got no answer; it may be granted at any later time."""
+        with self._guard:
+            self._entry(name).in_doubt = True
+
+    def claim(self, name, token):
+        """Whether the token is new; then it is this caller's alone, until `forget`."""
+        with self._guard:
+            entry = self._entry(name)
+            if token <= entry.last:
+                return False
+            entry.last = token
+            entry.users += 1
+            return True
+
+    def adopt(self, wish, refusal):
+        """The token of an unanswered request that was granted; None if it is not that."""
+        found = re.match(r"ALREADYHELD (\d+) (\w+)", refusal)
+        if not found or found[2] != wish.mode:
+            return None
+        token = int(found[1])
+        with self._guard:
+            in_doubt = self._entry(wish.name).in_doubt
+        return token if in_doubt and self.claim(wish.name, token) else None
+
+    def forget(self, name):
+        """A request has ended, or a claimed lock was released."""
+        with self._guard:
+            entry = self._entry(name)
+            entry.users -= 1
+            if not entry.users and not entry.in_doubt:
+                del self._names[_key(name)]
+
+    def _entry(self, name):
+        return self._names.setdefault(_key(name), _Entry())
+
+
+@dataclass
+class _Entry:
+    last: int = -1
+    users: int = 0
+    in_doubt: bool = False
+
+
+def _key(name):
+    return name.encode() if isinstance(name, str) else bytes(name)
 
 
 def own_connection(timeout_s, options):

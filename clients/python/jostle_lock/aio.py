@@ -141,13 +141,22 @@ class Locks:
         term = Term(wish.ttl_s, self._timeout_s, sent)
         return Session(self, wish, id, term, line, on_lost)
 
-    async def _lock_in_session(self, wish):
-        """The token of a lock that belongs to a session."""
+    async def _lock_in_session(self, wish, doubt):
+        """The token of a lock that belongs to a session.
+
+        `doubt(name)` is called for each request whose answer nobody will read.
+        """
         end = end_of(wish)
 
         async def attempt(line):
-            token = await self._lock(wish, line, end, None)
-            await line.close()  # The session owns it.
+            try:
+                token = await self._lock(wish, line, end, None)
+                await line.close()  # The session owns it.
+            except (NotGranted, Refused):
+                raise
+            except BaseException:
+                doubt(wish.name)
+                raise
             return token
 
         return await self._try_often(attempt)

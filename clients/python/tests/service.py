@@ -87,6 +87,17 @@ class Daemon:
         eventually("no waiters", lambda: self.info("waiters") == 0)
 
 
+class Ask:
+    """A request on a plain connection, whose answer nobody reads."""
+
+    def __init__(self, daemon, *words):
+        self._plain = socket.create_connection(("127.0.0.1", daemon.port))
+        self._plain.sendall((" ".join(map(str, words)) + "\r\n").encode())
+
+    def close(self):
+        self._plain.close()
+
+
 class Link:
     """A way to the daemon that stops forwarding when it is cut, as a dead network does."""
 
@@ -95,6 +106,7 @@ class Link:
         self._whole = threading.Event()
         self._whole.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._swallow = None
         self.opened = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -107,6 +119,11 @@ class Link:
 
     def mend(self):
         self._whole.set()
+
+    def lose_answer_to(self, request):
+        """Once: forwards a request that has these bytes, and cuts its connection in
+        place of the answer, when there is one."""
+        self._swallow = request
 
     def close(self):
         self._whole.set()
@@ -128,18 +145,24 @@ class Link:
         except OSError:
             near.close()
             return
-        back = threading.Thread(target=self._pump, args=(far, near), daemon=True)
+        loses = threading.Event()
+        back = threading.Thread(target=self._pump, args=(far, near, loses), daemon=True)
         back.start()
-        self._pump(near, far)
+        self._pump(near, far, loses)
         back.join()
         near.close()
         far.close()
 
-    def _pump(self, source, sink):
+    def _pump(self, source, sink, loses):
         """Forwards one direction until it ends; both end with it, as for a killed client."""
         try:
             while part := source.recv(65536):
                 self._whole.wait()
+                if loses.is_set():
+                    break  # This is the answer.
+                if self._swallow is not None and self._swallow in part:
+                    self._swallow = None
+                    loses.set()
                 sink.sendall(part)
         except OSError:
             pass

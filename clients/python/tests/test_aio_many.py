@@ -236,6 +236,41 @@ class Faults(InEach):
 
         await self.in_each(["stopped", "cut off"], [600], case)
 
+    async def test_a_request_whose_answer_was_lost_finds_its_lock(self):
+        async with World() as world:
+            async with await world.locks.session(ttl_s=60) as session:
+                world.link.lose_answer_to(b"LOCK")
+                with self.assertRaises(NoAnswer):
+                    await session.acquire("job")
+                async with await session.acquire("job") as held:
+                    self.assertEqual(held.token, world.daemon.info("grants"))
+                    self.assertEqual(world.daemon.info("holds"), 1)
+                    with self.assertRaisesRegex(Refused, f"ALREADYHELD {held.token}"):
+                        await session.acquire("job")
+                await world.settles()
+                retries = Locks(world.link.url, timeout_s=1, retries=1)
+                async with await retries.session(ttl_s=60) as other:
+                    world.link.lose_answer_to(b"LOCK")
+                    async with await other.acquire("job") as held:
+                        self.assertEqual(held.token, world.daemon.info("grants"))
+            await world.settles()
+
+    async def test_a_task_that_was_cancelled_while_its_lock_was_granted_leaves_it_to_be_found(self):
+        async with World() as world, await world.locks.session(ttl_s=60) as session:
+            other = await Locks(world.daemon.url).acquire("job")
+            task = asyncio.ensure_future(session.acquire("job", wait_s=None))
+            await world.one_waits()
+            world.link.cut()
+            await other.release()
+            await until("granted", lambda: world.daemon.info("grants") == 2)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            world.link.mend()
+            held = await session.acquire("job")
+            self.assertEqual(held.token, 2)
+            await held.release()
+
     async def test_a_session_that_is_taken_up_again_keeps_its_locks(self):
         async with World() as world:
             first = await world.locks.session(ttl_s=3)

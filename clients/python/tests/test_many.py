@@ -5,7 +5,7 @@ import threading
 import unittest
 
 from jostle_lock import Locks, LockLost, NoAnswer, NotGranted, Refused
-from service import Daemon, InEach, World, eventually
+from service import Ask, Daemon, InEach, World, eventually
 
 WAYS = [None, 60]
 
@@ -325,6 +325,91 @@ class Faults(InEach):
             world.daemon.settles()
 
         self.in_each(["stopped", "cut off"], [600], case)
+
+    def test_a_request_whose_answer_was_lost_finds_its_lock(self):
+        for wish in [{}, {"shared": True}, {"of": 3}]:
+            with World() as world:
+                with world.locks.session(ttl_s=60) as session:
+                    world.link.lose_answer_to(b"LOCK")
+                    with self.assertRaises(NoAnswer):
+                        session.acquire("job", **wish)
+                    self.assertEqual(world.daemon.info("holds"), 1)
+                    grants = world.daemon.info("grants")
+                    with session.acquire("job", **wish) as held:
+                        self.assertEqual(held.token, grants)
+                        self.assertEqual(world.daemon.info("holds"), 1)
+                        # It is one lock, held once: who asks beside it is refused.
+                        with self.assertRaisesRegex(Refused, f"ALREADYHELD {held.token}"):
+                            session.acquire("job", **wish)
+                    world.daemon.settles()
+                    with session.acquire("job", **wish) as again:
+                        self.assertGreater(again.token, held.token)
+                world.daemon.settles()
+
+    def test_a_retry_finds_the_lock_of_the_request_whose_answer_was_lost(self):
+        with World() as world:
+            locks = Locks(world.link.url, timeout_s=1, retries=1)
+            with locks.session(ttl_s=60) as session:
+                world.link.lose_answer_to(b"LOCK")
+                with session.acquire("job") as held:
+                    self.assertEqual(held.token, world.daemon.info("grants"))
+                world.daemon.settles()
+
+    def test_a_retry_does_not_wait_for_the_request_that_it_repeats(self):
+        with World() as world:
+            locks = Locks(world.link.url, timeout_s=1, retries=1)
+            with locks.session(ttl_s=60) as session:
+                other = Locks(world.daemon.url).acquire("job")
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    # Both connections are there for the daemon, as behind a link that
+                    # is cut: it grants to the first, and the second one is told.
+                    first = Ask(world.daemon, "LOCK", "job", "SESSION", session.id)
+                    eventually("it waits", lambda: world.daemon.info("waiters") == 1)
+                    session._known.doubt("job")
+                    waits = pool.submit(session.acquire, "job", wait_s=None)
+                    eventually("both wait", lambda: world.daemon.info("waiters") == 2)
+                    other.release()
+                    held = waits.result()
+                self.assertEqual(held.token, world.daemon.info("grants"))
+                held.release()
+                first.close()
+            world.daemon.settles()
+
+    def test_a_lost_answer_is_claimed_by_one_of_several_threads_alone(self):
+        with World() as world, world.locks.session(ttl_s=60) as session:
+            world.link.lose_answer_to(b"LOCK")
+            with self.assertRaises(NoAnswer):
+                session.acquire("job")
+
+            def attempt(_):
+                try:
+                    return session.acquire("job", wait_s=0)
+                except Refused as error:
+                    self.assertRegex(str(error), "ALREADYHELD")
+
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                held = [one for one in pool.map(attempt, range(16)) if one]
+            self.assertEqual(len(held), 1)
+
+    def test_a_lost_answer_is_not_taken_for_another_kind_of_lock(self):
+        with World() as world, world.locks.session(ttl_s=60) as session:
+            world.link.lose_answer_to(b"LOCK")
+            with self.assertRaises(NoAnswer):
+                session.acquire("job", shared=True)
+            with self.assertRaisesRegex(Refused, r"ALREADYHELD \d+ shared"):
+                session.acquire("job")
+            session.acquire("job", shared=True).release()
+            session.acquire("job").release()
+
+    def test_a_session_that_is_taken_up_claims_no_lock_that_it_did_not_ask_for(self):
+        with World() as world:
+            with world.locks.session(ttl_s=60) as first:
+                token = first.acquire("job").token
+                second = world.locks.session(ttl_s=60, id=first.id)
+                with self.assertRaisesRegex(Refused, f"ALREADYHELD {token} exclusive"):
+                    second.acquire("job")
+                second.held("job", token).release()
+                second.acquire("job").release()
 
     def test_a_release_that_is_not_answered_leaves_the_lock_to_its_session(self):
         def case(world, fault, ttl_s):

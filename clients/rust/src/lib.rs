@@ -33,6 +33,7 @@
 mod error;
 mod held;
 mod kept;
+mod known;
 mod line;
 mod session;
 mod term;
@@ -215,18 +216,31 @@ impl Locks {
             id,
             kept: Kept::new(parts, wish.on_lost),
             errands: Mutex::new(None),
+            known: known::Known::default(),
         })
     }
 
     /// The token of a lock that belongs to a session, whatever becomes of the
     /// connection that waited for it.
-    fn lock_in_session(&self, name: &str, wish: &Wish, session: &str) -> Result<i64, Error> {
+    fn lock_in_session(
+        &self,
+        name: &str,
+        wish: &Wish,
+        session: &str,
+        known: &known::Known,
+    ) -> Result<i64, Error> {
         let mut words = wish.words(name);
         words.extend(["SESSION".to_owned(), session.to_owned()]);
         let asked = Asked::new(name.to_owned(), words, wish.wait, None);
-        self.try_often(|mut line| match self.wait(&mut line, &asked, None)? {
-            redis::Value::Int(token) => Ok(token),
-            other => Err(unexpected(&other)),
+        self.try_often(|mut line| match self.wait(&mut line, &asked, None) {
+            Ok(redis::Value::Int(token)) => Ok(token),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => {
+                if matches!(error, Error::NoAnswer(_)) {
+                    known.doubt(name);
+                }
+                Err(error)
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! Sessions: many locks that are renewed together.
 
 use crate::kept::Kept;
+use crate::known::Known;
 use crate::line::Line;
 use crate::{Error, Locks, Wish};
 use std::sync::{Mutex, PoisonError};
@@ -38,6 +39,7 @@ pub struct Session {
     pub(crate) kept: Kept,
     /// A connection for commands that do not wait; opened when needed.
     pub(crate) errands: Mutex<Option<Line>>,
+    pub(crate) known: Known,
 }
 
 impl Session {
@@ -62,9 +64,8 @@ impl Session {
     /// Waits for a lock of this session; its wish has neither `ttl` nor `on_lost`,
     /// which the session has.
     ///
-    /// After [`Error::NoAnswer`] the session may have the lock, without its token
-    /// being known: it ends with the session, and until then is refused as
-    /// `ALREADYHELD`.
+    /// After [`Error::NoAnswer`] the session may have the lock. Acquire it again: that
+    /// gives the lock with its token if the session has it, and waits for it otherwise.
     ///
     /// # Errors
     /// [`Error::NotGranted`], [`Error::NoAnswer`], [`Error::Refused`], or
@@ -75,30 +76,43 @@ impl Session {
             return Err(Error::Refused(why.to_owned()));
         }
         self.check()?;
-        let token = match self.locks.lock_in_session(name, wish, &self.id) {
+        self.known.ask(name);
+        let token = self.token(name, wish);
+        self.known.forget(name);
+        let held = SessionHeld::new(self, name, token?, true);
+        held.check()?;
+        Ok(held)
+    }
+
+    fn token(&self, name: &str, wish: &Wish) -> Result<i64, Error> {
+        let asked = self
+            .locks
+            .lock_in_session(name, wish, &self.id, &self.known);
+        match asked {
             Err(Error::Refused(why)) if why.contains("NOSESSION") => {
                 let shared = self.kept.shared();
                 let error = shared.lost(&why);
                 // The callback gets a thread of its own.
                 let tells = std::sync::Arc::clone(shared);
                 std::thread::spawn(move || tells.lose(why));
-                return Err(error);
+                Err(error)
             }
-            other => other?,
-        };
-        let held = self.held(name, token);
-        held.check()?;
-        Ok(held)
+            Err(Error::Refused(why)) => {
+                let adopted = self.known.adopt(name, wish.mode(), &why);
+                adopted.ok_or(Error::Refused(why))
+            }
+            // Another request was in doubt, and has taken this grant for its own.
+            Ok(token) if !self.known.claim(name, token) => Err(Error::Refused(format!(
+                "ALREADYHELD {token} {} by another part of this program",
+                wish.mode()
+            ))),
+            other => other,
+        }
     }
 
     /// A lock that this session was granted before it was taken up by its id.
     pub fn held(&self, name: &str, token: i64) -> SessionHeld<'_> {
-        SessionHeld {
-            session: self,
-            name: name.to_owned(),
-            token,
-            released: false,
-        }
+        SessionHeld::new(self, name, token, self.known.claim(name, token))
     }
 
     /// Ends the session, and all locks that it still has. If it returns `Ok`, the
@@ -132,6 +146,20 @@ pub struct SessionHeld<'s> {
     name: String,
     token: i64,
     released: bool,
+    /// Whether the session knows it as this one's.
+    claimed: bool,
+}
+
+impl<'s> SessionHeld<'s> {
+    fn new(session: &'s Session, name: &str, token: i64, claimed: bool) -> Self {
+        SessionHeld {
+            session,
+            name: name.to_owned(),
+            token,
+            released: false,
+            claimed,
+        }
+    }
 }
 
 impl SessionHeld<'_> {
@@ -166,7 +194,7 @@ impl SessionHeld<'_> {
     pub fn release(mut self) -> Result<(), Error> {
         self.released = true;
         self.check()?;
-        let ended = self.session.unlock(&self.name, self.token);
+        let ended = self.unlock();
         ended.map_err(|error| match error {
             Error::Refused(why) => {
                 Error::LockLost(format!("{} (token {}): {why}", self.name, self.token))
@@ -179,7 +207,18 @@ impl SessionHeld<'_> {
 impl Drop for SessionHeld<'_> {
     fn drop(&mut self) {
         if !self.released && !self.session.is_lost() {
-            let _ = self.session.unlock(&self.name, self.token);
+            let _ = self.unlock();
         }
+    }
+}
+
+impl SessionHeld<'_> {
+    fn unlock(&mut self) -> Result<(), Error> {
+        let ended = self.session.unlock(&self.name, self.token);
+        // Without an answer the session may still have it.
+        if !matches!(ended, Err(Error::NoAnswer(_))) && std::mem::take(&mut self.claimed) {
+            self.session.known.forget(&self.name);
+        }
+        ended
     }
 }

@@ -64,6 +64,15 @@ impl Wish {
         self
     }
 
+    /// What the daemon calls such a hold.
+    pub(crate) fn mode(&self) -> &'static str {
+        match self {
+            _ if self.shared => "shared",
+            _ if self.of == 1 => "exclusive",
+            _ => "place",
+        }
+    }
+
     /// LOCK without its times.
     pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let mut words = vec!["LOCK".into(), name.into()];

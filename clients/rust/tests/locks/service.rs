@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,6 +95,8 @@ pub struct Link {
 #[derive(Default)]
 struct State {
     cut: bool,
+    /// The request whose answer is to be lost.
+    swallow: Option<String>,
     opened: usize,
 }
 
@@ -121,6 +124,12 @@ impl Link {
         self.state.1.notify_all();
     }
 
+    /// Once: forwards a request that has this text, and cuts its connection in place of
+    /// the answer, when there is one.
+    pub fn lose_answer_to(&self, request: &str) {
+        self.state.0.lock().unwrap().swallow = Some(request.to_owned());
+    }
+
     pub fn opened(&self) -> usize {
         self.state.0.lock().unwrap().opened
     }
@@ -131,6 +140,14 @@ fn await_whole((state, changed): &(Mutex<State>, Condvar)) {
     drop(changed.wait_while(state.lock().unwrap(), cut).unwrap());
 }
 
+/// Whether this is the request whose answer is to be lost.
+fn swallows(state: &(Mutex<State>, Condvar), bytes: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(bytes);
+    let mut state = state.0.lock().unwrap();
+    let found = state.swallow.take_if(|request| text.contains(&**request));
+    found.is_some()
+}
+
 fn carry(near: TcpStream, to: u16, state: &Arc<(Mutex<State>, Condvar)>) {
     await_whole(state);
     let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else {
@@ -138,15 +155,28 @@ fn carry(near: TcpStream, to: u16, state: &Arc<(Mutex<State>, Condvar)>) {
     };
     let (back, here) = (far.try_clone().unwrap(), near.try_clone().unwrap());
     let other = Arc::clone(state);
-    thread::spawn(move || pump(back, here, &other));
-    pump(near, far, state);
+    let loses = Arc::new(AtomicBool::new(false));
+    let lost = Arc::clone(&loses);
+    thread::spawn(move || pump(back, here, &other, &lost));
+    pump(near, far, state, &loses);
 }
 
 /// Forwards one direction until it ends; both end with it, as for a killed client.
-fn pump(mut from: TcpStream, mut to: TcpStream, state: &(Mutex<State>, Condvar)) {
+fn pump(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    state: &(Mutex<State>, Condvar),
+    loses: &AtomicBool,
+) {
     let mut buffer = [0; 65536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         await_whole(state);
+        if loses.load(SeqCst) {
+            break; // This is the answer.
+        }
+        if swallows(state, &buffer[..length]) {
+            loses.store(true, SeqCst);
+        }
         if to.write_all(&buffer[..length]).is_err() {
             break;
         }

@@ -151,6 +151,44 @@ fn who_gives_up_waiting_in_a_session_leaves_the_line() {
 }
 
 #[test]
+fn a_request_whose_answer_was_lost_finds_its_lock() {
+    let at_once = at_once();
+    for wish in [at_once.clone(), at_once.clone().shared(), at_once.of(3)] {
+        let World {
+            daemon,
+            link,
+            locks,
+        } = &World::new();
+        let session = locks.session(SessionWish::ttl(HOUR)).unwrap();
+        link.lose_answer_to("LOCK");
+        no_answer(session.acquire("job", &wish));
+        let held = session.acquire("job", &wish).unwrap();
+        assert_eq!((held.token(), daemon.info("holds")), (1, 1));
+        // It is one lock, held once: who asks beside it is refused.
+        refused("ALREADYHELD", session.acquire("job", &wish));
+        held.release().unwrap();
+        daemon.settles();
+        assert_eq!(session.acquire("job", &wish).unwrap().token(), 2);
+    }
+}
+
+#[test]
+fn a_retry_finds_the_lock_of_the_request_that_it_repeats() {
+    let World { daemon, link, .. } = &World::new();
+    let locks = locks(link.port, SECOND, 1);
+    let session = locks.session(SessionWish::ttl(HOUR)).unwrap();
+    link.lose_answer_to("LOCK");
+    let held = session.acquire("job", &at_once()).unwrap();
+    assert_eq!((held.token(), daemon.info("grants")), (1, 1));
+    held.release().unwrap();
+    // One that is taken up claims nothing that it did not ask for.
+    let held = session.acquire("job", &at_once()).unwrap();
+    let other = locks.take_up(session.id(), SessionWish::ttl(HOUR)).unwrap();
+    refused("ALREADYHELD", other.acquire("job", &at_once()));
+    held.release().unwrap();
+}
+
+#[test]
 fn a_session_outlives_a_link_that_is_cut_for_a_moment() {
     let World {
         daemon,

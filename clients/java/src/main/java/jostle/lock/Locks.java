@@ -138,14 +138,21 @@ public final class Locks {
     }
 
     /** The token of a lock that belongs to a session. */
-    long lockInSession(String name, Wish wish, String session) {
+    long lockInSession(String name, Wish wish, String session, Known known) {
         long begun = System.nanoTime();
         List<String> words = wish.words(name);
         words.addAll(List.of("SESSION", session));
         return tryOften(line -> {
-            Object token = await(line, words, name, wish.maxWait(), begun);
-            line.close(); // The session owns the lock.
-            return (Long) token;
+            try {
+                return (Long) await(line, words, name, wish.maxWait(), begun);
+            } catch (NotGranted | Refused error) {
+                throw error;
+            } catch (RuntimeException | Error error) {
+                known.doubt(name);
+                throw error;
+            } finally {
+                line.close(); // The session owns the lock.
+            }
         });
     }
 

@@ -11,6 +11,7 @@ import jostle.lock.LockException.Refused;
 public final class Session extends Kept {
     private final Locks locks;
     private final String id;
+    private final Known known = new Known();
     private final Object guard = new Object();
     private Line errands; // Opened when needed.
 
@@ -33,8 +34,8 @@ public final class Session extends Kept {
     /**
      * Waits for a lock of this session; its wish has neither ttl nor onLost, which the session has.
      *
-     * <p>After NoAnswer the session may have the lock, without its token being known: it ends with the
-     * session, and until then is refused as ALREADYHELD.
+     * <p>After NoAnswer the session may have the lock. Acquire it again: that gives the lock with its
+     * token if the session has it, and waits for it otherwise.
      *
      * @throws LockException NotGranted, NoAnswer, Refused, or LockLost if the session is over
      */
@@ -43,10 +44,25 @@ public final class Session extends Kept {
             throw new IllegalArgumentException("a lock of a session has no ttl and no onLost");
         }
         checkOpen();
-        SessionHeld held;
+        known.ask(name);
         try {
-            held = held(name, locks.lockInSession(name, wish, id));
+            SessionHeld held = new SessionHeld(this, name, token(name, wish), true);
+            held.check();
+            return held;
+        } finally {
+            known.forget(name);
+        }
+    }
+
+    private long token(String name, Wish wish) {
+        long token;
+        try {
+            token = locks.lockInSession(name, wish, id, known);
         } catch (Refused error) {
+            Long adopted = known.adopt(name, wish.mode(), error.getMessage());
+            if (adopted != null) {
+                return adopted;
+            }
             if (!error.getMessage().startsWith("NOSESSION")) {
                 throw error;
             }
@@ -57,13 +73,21 @@ public final class Session extends Kept {
             teller.start();
             throw lost(why, error);
         }
-        held.check();
-        return held;
+        if (!known.claim(name, token)) {
+            // Another request was in doubt, and has taken this grant for its own.
+            String why = "ALREADYHELD " + token + " " + wish.mode() + " by another part of this program";
+            throw new Refused(why, null);
+        }
+        return token;
     }
 
     /** A lock that this session was granted before it was taken up by its id. */
     public SessionHeld held(String name, long token) {
-        return new SessionHeld(this, name, token);
+        return new SessionHeld(this, name, token, known.claim(name, token));
+    }
+
+    void forget(String name) {
+        known.forget(name);
     }
 
     @Override

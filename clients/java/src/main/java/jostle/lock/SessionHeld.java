@@ -1,5 +1,6 @@
 package jostle.lock;
 
+import java.util.concurrent.atomic.AtomicBoolean;
 import jostle.lock.LockException.LockLost;
 import jostle.lock.LockException.Refused;
 
@@ -10,8 +11,10 @@ public final class SessionHeld implements AutoCloseable {
     private final long token;
     private volatile LockLost reason;
     private volatile boolean released;
+    private final AtomicBoolean claimed; // Whether the session knows it as this one's.
 
-    SessionHeld(Session session, String name, long token) {
+    SessionHeld(Session session, String name, long token, boolean claimed) {
+        this.claimed = new AtomicBoolean(claimed);
         this.session = session;
         this.name = name;
         this.token = token;
@@ -62,8 +65,16 @@ public final class SessionHeld implements AutoCloseable {
             session.unlock(name, token);
         } catch (Refused error) {
             reason = new LockLost(name + " (token " + token + "): " + error.getMessage(), error);
+            forget();
             throw reason;
         }
         released = true;
+        forget();
+    }
+
+    private void forget() {
+        if (claimed.getAndSet(false)) {
+            session.forget(name);
+        }
     }
 }

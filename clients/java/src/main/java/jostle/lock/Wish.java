@@ -35,6 +35,11 @@ public record Wish(Duration maxWait, Duration ttl, boolean shared, int of, Consu
         }
     }
 
+    /** What the daemon calls such a hold. */
+    String mode() {
+        return shared ? "shared" : of == 1 ? "exclusive" : "place";
+    }
+
     /** LOCK without its times. */
     List<String> words(String name) {
         List<String> words = new ArrayList<>(List.of("LOCK", name));

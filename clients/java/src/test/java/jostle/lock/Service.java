@@ -10,6 +10,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -97,6 +98,7 @@ final class Service {
         private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
         private final Daemon daemon;
         private boolean cut;
+        private String swallow;
         private int opened;
 
         Link(Daemon daemon) throws IOException {
@@ -115,6 +117,21 @@ final class Service {
         synchronized void set(boolean cut) {
             this.cut = cut;
             notifyAll();
+        }
+
+        /**
+         * Once: forwards a request that has this text, and cuts its connection in place of the answer,
+         * when there is one.
+         */
+        synchronized void loseAnswerTo(String request) {
+            swallow = request;
+        }
+
+        private synchronized boolean swallows(byte[] bytes, int length) {
+            String text = new String(bytes, 0, length, StandardCharsets.ISO_8859_1);
+            boolean found = swallow != null && text.contains(swallow);
+            swallow = found ? null : swallow;
+            return found;
         }
 
         private synchronized void awaitWhole() {
@@ -145,21 +162,28 @@ final class Service {
             awaitWhole();
             try {
                 Socket far = new Socket(InetAddress.getLoopbackAddress(), daemon.port);
-                inBackground(() -> pump(far, near));
-                pump(near, far);
+                AtomicBoolean loses = new AtomicBoolean();
+                inBackground(() -> pump(far, near, loses));
+                pump(near, far, loses);
             } catch (IOException error) {
                 close(near);
             }
         }
 
         /** Forwards one direction until it ends; both end with it, as for a killed client. */
-        private void pump(Socket from, Socket to) {
+        private void pump(Socket from, Socket to, AtomicBoolean loses) {
             byte[] buffer = new byte[65536];
             try {
                 InputStream input = from.getInputStream();
                 OutputStream output = to.getOutputStream();
                 for (int length = input.read(buffer); length >= 0; length = input.read(buffer)) {
                     awaitWhole();
+                    if (loses.get()) {
+                        break; // This is the answer.
+                    }
+                    if (swallows(buffer, length)) {
+                        loses.set(true);
+                    }
                     output.write(buffer, 0, length);
                 }
             } catch (IOException error) {

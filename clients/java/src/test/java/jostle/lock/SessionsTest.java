@@ -209,4 +209,42 @@ class SessionsTest {
             world.daemon.settles();
         }
     }
+
+    @Test
+    void aRequestWhoseAnswerWasLostFindsItsLock() throws Exception {
+        for (Wish wish : List.of(SOON, SOON.asShared(), SOON.of(3))) {
+            try (World world = new World()) {
+                Session session = world.locks.session(HOUR, null);
+                world.link.loseAnswerTo("LOCK");
+                assertThrows(NoAnswer.class, () -> session.acquire("job", wish));
+                SessionHeld held = session.acquire("job", wish);
+                assertEquals(1, held.token());
+                assertEquals(1, world.daemon.info("holds"));
+                // It is one lock, held once: who asks beside it is refused.
+                refused("ALREADYHELD", () -> session.acquire("job", wish));
+                held.close();
+                world.daemon.settles();
+                assertEquals(2, session.acquire("job", wish).token());
+                session.close();
+            }
+        }
+    }
+
+    @Test
+    void aRetryFindsTheLockOfTheRequestThatItRepeats() throws Exception {
+        try (World world = new World()) {
+            var locks = World.locks(world.link.port(), 1, 1);
+            Session session = locks.session(HOUR, null);
+            world.link.loseAnswerTo("LOCK");
+            SessionHeld held = session.acquire("job", SOON);
+            assertEquals(1, held.token());
+            assertEquals(1, world.daemon.info("grants"));
+            // One that is taken up claims nothing that it did not ask for.
+            Session other = locks.takeUp(session.id(), HOUR, null);
+            refused("ALREADYHELD", () -> other.acquire("job", SOON));
+            held.close();
+            world.daemon.settles();
+            session.close();
+        }
+    }
 }
