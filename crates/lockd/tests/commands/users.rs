@@ -191,6 +191,11 @@ fn users_are_read_again_whole_or_not_at_all_and_those_who_are_gone_keep_their_lo
     // Sessions are for the user that opened them.
     let renew = format!("SESSION RENEW {session}");
     assert_eq!(root.say(&renew), "NOSESSION");
+    // Nor does it learn what the session holds.
+    for command in ["LOCK", "TRYLOCK"] {
+        let ask = format!("{command} job:1 SESSION {session}");
+        assert_eq!(root.say(&ask), "NOSESSION");
+    }
     house.write(USERS);
     assert_eq!(root.say("ACL LOAD"), "OK");
     assert_eq!(app.say("UNLOCK job:1"), "1");
