@@ -251,7 +251,10 @@ impl<W: Wire> Lock for SteppedLock<W> {
         if !self.wire.farewell(&mut self.socket.out) {
             return self.socket.stream.part(name);
         }
-        self.socket.send(name)?;
+        match self.socket.out.is_empty() {
+            true => self.socket.stream.end(),
+            false => self.socket.send(name)?,
+        }
         let deadline = Instant::now() + surplus::END_PATIENCE;
         let patience = Some(surplus::END_PATIENCE.as_nanos() as u64);
         while Instant::now() < deadline && self.socket.read(name, patience).is_ok() {

@@ -181,8 +181,9 @@ pub trait Wire: std::fmt::Debug + Send {
         None
     }
 
-    /// Appends what ends the session. False where the end of the connection is all that
-    /// there is; no further word of the service is an answer then.
+    /// Appends what ends the session, if there is a word for it. False where the end of the
+    /// connection is all that there is, and where the service is silent unless it is asked:
+    /// no further word of it is an answer then. True where it may speak unasked until the end.
     fn farewell(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
