@@ -85,6 +85,7 @@ table::targets! {
     redis::Redis,
     redisson::Redisson,
     memcached::Memcached,
+    nats::Nats,
     mariadb::Mariadb,
     #[cfg(feature = "etcd")] etcd::Etcd,
     zookeeper::Zookeeper,

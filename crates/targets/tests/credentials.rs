@@ -5,7 +5,8 @@
 
 use jostle_sys::ledger::Ledger;
 use jostle_targets::{
-    Launcher, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, etcd, memcached, zookeeper,
+    Launcher, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, etcd, memcached, nats,
+    zookeeper,
 };
 use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
@@ -158,14 +159,26 @@ impl Drop for Own {
     }
 }
 
+/// That nobody listened on a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn await_port(port: u16) {
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn memcached_with_a_file_of_passwords_lets_a_user_in() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("users");
     std::fs::write(&file, format!("ann:{PASSWORD}\n")).unwrap();
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = free_port();
     let server = Command::new("memcached")
         .args([
             "-u",
@@ -182,12 +195,28 @@ fn memcached_with_a_file_of_passwords_lets_a_user_in() {
         .stderr(Stdio::null())
         .spawn();
     let _server = Own(server.expect("is the Debian package memcached installed?"));
-    let start = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_port(port);
     let refusals = ["CLIENT_ERROR authentication failure", "set $MEMCACHED_USER"];
     let argument = format!("//127.0.0.1:{port}");
     check::<memcached::Memcached>(&argument, "ann", refusals);
+}
+
+#[test]
+fn nats_lets_a_user_in_or_whoever_has_the_token() {
+    let by_name = ["--user", "ann", "--pass", PASSWORD];
+    let by_token = ["--auth", PASSWORD];
+    for (user, options) in [("ann", &by_name[..]), ("", &by_token)] {
+        let place = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let server = Command::new("nats-server")
+            .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
+            .arg(place.path())
+            .args(options)
+            .stderr(Stdio::null())
+            .spawn();
+        let _server = Own(server.expect("is the Debian package nats-server installed?"));
+        await_port(port);
+        let refusals = ["Authorization Violation; set $NATS_USER"; 2];
+        check::<nats::Nats>(&format!("//127.0.0.1:{port}"), user, refusals);
+    }
 }

@@ -10,7 +10,7 @@ use jostle_sys::ledger::Ledger;
 use jostle_targets::program::{Ground, Launched, Program, Recipe, Words};
 use jostle_targets::{
     Launcher, Lock, Mode, Outcome, Setup, SetupError, Target, Wait, consul, etcd, lockd, mariadb,
-    memcached, postgres, postgres_try, redis, redisson, zookeeper,
+    memcached, nats, postgres, postgres_try, redis, redisson, zookeeper,
 };
 use jostle_testbed::certificate::Certificate;
 use jostle_testbed::etcd::current_passes;
@@ -328,6 +328,47 @@ fn memcached_over_tls() {
     });
     let (_, argument) = added.launch();
     assert_eq!(contend::<memcached::Memcached>(&argument, ""), Ok(()));
+}
+
+/// NATS speaks first, and begins TLS after that.
+#[test]
+fn nats_over_tls() {
+    let (_place, own) = loopback();
+    let plain = nats::Launch { connections: 100 };
+    let mut added = Added::new(&plain, &own, |_, words, _| words);
+    added.files = |_, mut files, ground| {
+        let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| beside(ground, name));
+        files[0].1 += &format!("tls {{ cert_file: \"{certificate}\", key_file: \"{key}\" }}\n");
+        files
+    };
+    added.ready = |added, ground| {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("credentials");
+        std::fs::write(&file, format!("jostle\n{}\n", ground.secret)).unwrap();
+        let argument = format!(
+            "//{}?ca={}",
+            ground.address(),
+            added.own.certificate.display()
+        );
+        nats::Nats::reach(Some(&argument), Some(&file))
+    };
+    let (launched, _) = added.launch();
+    let credentials = format!("jostle\n{}", launched.secret);
+    let ca = own.certificate.display();
+    let argument = format!("//{}?ca={ca}", launched.address);
+    assert_eq!(contend::<nats::Nats>(&argument, &credentials), Ok(()));
+    for (argument, says) in [
+        (format!("//{}", launched.address), "write ?tls behind"),
+        (
+            format!("//{}?tls", launched.address),
+            "not signed by a trusted authority",
+        ),
+    ] {
+        let said = contend::<nats::Nats>(&argument, &credentials)
+            .unwrap_err()
+            .0;
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]

@@ -159,6 +159,11 @@ const PACKAGES: &[Package] = &[
         why: "the server that the target `memcached` launches",
     },
     Package {
+        name: "nats-server",
+        brings: "nats-server",
+        why: "the server that the target `nats` launches",
+    },
+    Package {
         name: "nginx-light",
         brings: "nginx",
         why: "the web server beside which `cargo xtask validate` plants neighbours",

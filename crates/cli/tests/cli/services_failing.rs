@@ -101,6 +101,7 @@ fn whatever_a_run_does_when_its_server_dies_it_ends_soon_and_names_it() {
         ("redis", "redis-server", &["processes", "tasks"][..]),
         ("postgres", "postgres", &["processes", "tasks"]),
         ("memcached", "memcached", &["processes"]),
+        ("nats", "nats-server", &["processes", "tasks"]),
         ("etcd", "etcd", &["processes"]),
         ("zookeeper", "java", &["processes", "tasks"]),
         ("mariadb", "mariadbd", &["threads"]),

@@ -1,0 +1,542 @@
+//! `nats`: the lock that users of NATS make of a key-value bucket of JetStream. Who creates
+//! the key owns it until the bucket's time to live is over; the sequence of that message in
+//! the bucket's stream is the fencing token. As the Go client's `Create`, `Update` and
+//! `Delete` (kv.go) do it, each with the sequence that the key must be at.
+//!
+//! A deleted key keeps a marker, so that `create` takes up to three requests: for a key that
+//! was never there, for what is there, and in place of the marker. The bucket publishes
+//! again what it has stored, and a worker that finds the key taken subscribes to that: when
+//! the marker of a release comes, it tries at once. The end of a lease leaves no message, so
+//! that a waiter looks now and then as well.
+//!
+//! Which request follows which answer stands in `wire`.
+
+mod wire;
+
+use crate::address::Address;
+use crate::argument;
+use crate::login::{self, Credentials};
+use crate::names::Names;
+use crate::program::{Ground, Program, Recipe, Words, secret, text};
+use crate::remote::Client;
+use crate::stepped::SteppedLock;
+use crate::table::{Entry, Family, LockCapabilities};
+use crate::tls::STACK;
+use crate::wire::{Decoded, Reply};
+use crate::{
+    CallError, Dialled, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
+};
+use jostle_sys::files::Errno;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use wire::{CHANGED, Frame, LOOK_NS, NatsWire, frame, line, status};
+
+/// The time to live of what is in the bucket.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Where locks are held while a million others are acquired, and nobody renews them.
+const LONG_LEASE: Duration = Duration::from_secs(600);
+
+/// JetStream takes no shorter one.
+const LEAST_LEASE: Duration = Duration::from_millis(100);
+
+/// The Go client's for messages that are published twice, unless the lease is shorter.
+const DUPLICATES: Duration = Duration::from_secs(120);
+
+/// Where name and password stand, as NATS's own command `nats` has it.
+const VARIABLES: [&str; 2] = ["NATS_USER", "NATS_PASSWORD"];
+
+/// What a bucket's description begins with.
+const PURPOSE: &str = "locks of a run of jostle";
+
+/// What it says of a stream that is not there.
+const NO_STREAM: u64 = 10_059;
+
+/// The first version in which a stream lets its last message of a subject be read without
+/// its leader's help, as buckets have it (`allow_direct`).
+const LEAST_VERSION: f64 = 2.009;
+
+/// A NATS with a bucket of this run.
+#[derive(Debug)]
+pub struct Nats {
+    server: Server,
+    names: Names,
+    keys: usize,
+    lease_ns: u64,
+    run: u64,
+    /// Its process, where it was launched.
+    pid: Option<u32>,
+    version: Option<f64>,
+}
+
+impl Target for Nats {
+    type Lock = SteppedLock<NatsWire>;
+
+    const THREAD_STACK: usize = STACK;
+
+    const ENTRY: Entry = Entry {
+        name: "nats",
+        aliases: &[],
+        argument: Some("//HOST:PORT[?tls]"),
+        check_argument: argument::service,
+        family: Family::Service,
+        summary: "NATS by its users' recipe: create and delete a key of a JetStream bucket",
+        details: "Without an address, a server launched for the run (Debian package nats-server). The locks \
+                  are keys of a bucket that is made for the run as the Go client makes one: a stream in files, with one \
+                  replica, one value for each key and a time to live of 30 s (in `hold` of 600 s), which is the lease. A worker creates the key, \
+                  as that client's `Create` does: it publishes a value for a key without a message; if there \
+                  is one it reads that, and if it is the marker of a deletion, it publishes in its place. A key that was \
+                  locked before so takes three requests. Released by `Delete` at the sequence of our own value, which leaves \
+                  a marker, one request. The bucket republishes what it stores (`RePublish` of \
+                  that client's settings), and a worker that finds the key taken subscribes to that; it publishes \
+                  in place of a marker that comes there, and looks again after 125 to 375 ms (`poll_ns` in the \
+                  result is the mean), since the end of a lease sends no message. The client's `Watch` makes a \
+                  consumer for each waiter instead. All waiters of a \
+                  lock are woken, and none is served in order. What is granted outlives a restart of the server, but \
+                  it syncs its files to the disk every minute or two only, unless it is set up otherwise. Not replicated. The sequence is the \
+                  fencing token. The lease frees a dead owner's lock, and lets a second owner in where the first holds \
+                  longer than that. `hold --for` renews it every third of it by `Update`, which gives the value a \
+                  greater sequence. The server counts leases by its wall clock. Name and password of a server that wants them are $NATS_USER and \
+                  $NATS_PASSWORD, or those of --credentials; a password without a name is a token. ?tls behind the \
+                  address asks for TLS, ?ca=FILE for TLS with that authority. Needs NATS 2.9 or later, with JetStream.",
+        lock: LockCapabilities {
+            timeout: true,
+            excludes: true,
+            remote: true,
+            tasks: true,
+            durable: true,
+            fenced: true,
+            usual_lease: Some(LEASE),
+            ..LockCapabilities::NONE
+        },
+        no_threads: None,
+    };
+
+    fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
+        argument.map_or(Ok(()), |place| Server::named(place, file)?.version().map(drop))
+    }
+
+    fn launches() -> Option<&'static Program> {
+        Some(&PROGRAM)
+    }
+
+    fn prepare(setup: &Setup<'_>) -> Result<Nats, SetupError> {
+        let (server, pid) = match setup.argument {
+            Some(place) => (Server::named(place, setup.credentials)?, None),
+            None => {
+                let launched = setup.launcher.follow(&Launch::of(setup))?;
+                let server = Server::launched(launched.address, &launched.secret);
+                (server, Some(launched.pid))
+            }
+        };
+        let lease = match setup.lease {
+            Some(lease) => lease.max(LEAST_LEASE),
+            None if setup.holds_many && !setup.kept => LONG_LEASE,
+            None => LEASE,
+        };
+        let nats = Nats {
+            version: server.version()?,
+            server,
+            names: Names::new(setup)?,
+            keys: setup.keys,
+            lease_ns: lease.as_nanos() as u64,
+            run: setup.seed,
+            pid,
+        };
+        nats.make_bucket(setup.common_name.is_some()).map(|()| nats)
+    }
+
+    fn join(&self, worker: usize) -> Result<SteppedLock<NatsWire>, SetupError> {
+        let (client, wire) = self.client(worker)?;
+        Ok(SteppedLock::new(client.into_stream(), wire))
+    }
+
+    fn dial(&self, worker: usize) -> Result<Option<Dialled>, SetupError> {
+        let (client, wire) = self.client(worker)?;
+        Ok(Some(Dialled {
+            stream: client.into_stream(),
+            wire: Box::new(wire),
+        }))
+    }
+
+    /// The bucket, with all that is in it.
+    fn remove_leftovers(&self) -> Result<(), SetupError> {
+        let request = format!("STREAM.DELETE.KV_{}", bucket(&self.names));
+        let answer = self.server.session()?.ask(&request, "")?;
+        match answer["error"]["err_code"].as_u64() {
+            // Another host was first.
+            None | Some(NO_STREAM) => Ok(()),
+            Some(_) => Err(self.server.refused(&request, &answer)),
+        }
+    }
+
+    /// It stays until it is deleted. When a run of several hosts is finished, all of them
+    /// have drained.
+    fn finish(&self) -> Result<(), SetupError> {
+        self.remove_leftovers()
+    }
+
+    fn facts(&self) -> BTreeMap<String, f64> {
+        let facts = [
+            Some((LEASE_FACT, self.lease_ns as f64)),
+            Some(("poll_ns", LOOK_NS as f64)),
+            self.version.map(|version| (VERSION_FACT, version)),
+        ];
+        let facts = facts.into_iter().flatten();
+        facts
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+
+    fn server(&self) -> Result<Option<ServerFigures>, SetupError> {
+        Ok(Some(ServerFigures {
+            // It counts messages, not locks, and keeps them in files.
+            pid: self.pid,
+            ..ServerFigures::default()
+        }))
+    }
+}
+
+impl Nats {
+    /// Those that runs of this machine have left whose keeper was killed with all that
+    /// would have cleared away after it. Where we may not ask for them, they stay.
+    fn remove_abandoned(&self, session: &mut Session<'_>) {
+        let Ok(listed) = session.ask("STREAM.LIST", "") else {
+            return;
+        };
+        for stream in listed["streams"].as_array().into_iter().flatten() {
+            let config = &stream["config"];
+            if let (Some(name), Some(made_for)) =
+                (config["name"].as_str(), config["description"].as_str())
+                && name.starts_with("KV_jostle_")
+                && keeper_of(made_for).is_some_and(|pid| !is_running(pid))
+            {
+                // Another run may be faster.
+                let _ = session.ask(&format!("STREAM.DELETE.{name}"), "");
+            }
+        }
+    }
+
+    /// As the Go client's `CreateKeyValue` does; the same again is no error, so that each
+    /// host can do it.
+    fn make_bucket(&self, is_shared: bool) -> Result<(), SetupError> {
+        let name = bucket(&self.names);
+        // That of a bucket of several hosts is the same for all of them.
+        let keeper = (!is_shared).then(|| format!("{}, keeper {}", here(), std::process::id()));
+        let wanted = json!({
+            "name": format!("KV_{name}"),
+            "description": keeper.as_deref().unwrap_or(PURPOSE),
+            "subjects": [format!("$KV.{name}.>")],
+            "retention": "limits",
+            "storage": "file",
+            "discard": "new",
+            "num_replicas": 1,
+            "max_age": self.lease_ns,
+            "duplicate_window": self.lease_ns.min(DUPLICATES.as_nanos() as u64),
+            "max_msgs_per_subject": 1,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_msg_size": -1,
+            "max_consumers": -1,
+            "allow_rollup_hdrs": true,
+            "deny_delete": true,
+            "allow_direct": true,
+            "republish": {
+                "src": format!("$KV.{name}.>"), "dest": format!("{CHANGED}.{name}.>"),
+                "headers_only": true,
+            },
+        });
+        let request = format!("STREAM.CREATE.KV_{name}");
+        let mut session = self.server.session()?;
+        self.remove_abandoned(&mut session);
+        let answer = session.ask(&request, &wanted.to_string())?;
+        match answer["error"].is_null() {
+            true => Ok(()),
+            false => Err(self.server.refused(&request, &answer)),
+        }
+    }
+
+    fn client(&self, worker: usize) -> Result<(Client, NatsWire), SetupError> {
+        let Session { client, inbox, .. } = self.server.session()?;
+        client.be_endless()?;
+        let locks = (self.names, self.keys);
+        let worker = (self.run, worker);
+        Ok((client, NatsWire::new(locks, self.lease_ns, &inbox, worker)))
+    }
+}
+
+/// The bucket of the run: a name of one knows no colon.
+fn bucket(names: &Names) -> String {
+    let prefix = String::from_utf8_lossy(names.prefix());
+    prefix.trim_end_matches(':').replace(':', "_")
+}
+
+/// What a bucket is for, and where its keeper runs, whose number means nothing elsewhere.
+fn here() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{PURPOSE} on {} {}", boot.trim(), text(&space))
+}
+
+/// The number of the process that a bucket was made by, where that is one of this machine.
+fn keeper_of(made_for: &str) -> Option<&str> {
+    made_for.strip_prefix(&here())?.strip_prefix(", keeper ")
+}
+
+/// One that has ended may not be reaped yet.
+fn is_running(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let state = |stat: &str| Some(stat.rsplit_once(") ")?.1.starts_with(['Z', 'X']));
+    stat.is_ok_and(|stat| state(&stat) == Some(false))
+}
+
+/// Where it listens, and as whom it is used.
+#[derive(Debug)]
+struct Server {
+    address: Address,
+    own: Credentials,
+}
+
+/// A connection that the server has admitted, with a subject of its own for answers.
+struct Session<'a> {
+    server: &'a Server,
+    client: Client,
+    inbox: String,
+    /// What the server told of itself.
+    info: Value,
+}
+
+impl Server {
+    fn named(place: &str, file: Option<&Path>) -> Result<Server, SetupError> {
+        Ok(Server {
+            address: Address::one(place, None).map_err(SetupError)?,
+            own: Credentials::find(file, VARIABLES)?,
+        })
+    }
+
+    fn launched(address: String, secret: &str) -> Server {
+        Server {
+            address: Address::Tcp(address),
+            own: Credentials {
+                user: Some("jostle".to_owned()),
+                password: Some(secret.to_owned()),
+            },
+        }
+    }
+
+    fn told(&self, said: impl std::fmt::Display) -> SetupError {
+        SetupError(format!("NATS at {}: {said}", self.address))
+    }
+
+    fn refused(&self, request: &str, answer: &Value) -> SetupError {
+        let error = &answer["error"];
+        let said = error["description"].as_str().unwrap_or("no description");
+        self.told(format!("{request}: {said} ({})", error["err_code"]))
+    }
+
+    /// It lets us not in.
+    fn refuses(&self, said: &str) -> SetupError {
+        let remedy = match said {
+            said if said.starts_with("Authorization") => {
+                format!("; set ${} and ${}", VARIABLES[0], VARIABLES[1])
+            }
+            said if said.starts_with("maximum connections") => {
+                "; fewer workers (-w), or more connections (its setting max_connections)".to_owned()
+            }
+            _ => String::new(),
+        };
+        self.told(format!("{said}{remedy}"))
+    }
+
+    /// Connects: the server speaks first, and TLS begins after that.
+    fn session(&self) -> Result<Session<'_>, SetupError> {
+        let mut client = Client::connect_plainly(&self.address)?;
+        client.be_patient()?;
+        let info = match client.call("INFO", true, greeting) {
+            Ok(Some(Reply::Text(text))) => serde_json::from_slice(text).unwrap_or(Value::Null),
+            Ok(Some(Reply::Error(text))) => return Err(self.refuses(&String::from_utf8_lossy(text))),
+            Ok(_) => Value::Null,
+            Err(error) => return Err(self.told(error)),
+        };
+        let offers = ["tls_required", "tls_available"].map(|name| info[name] == true);
+        let encrypts = matches!(self.address, Address::Tls(..));
+        match (encrypts, offers) {
+            (false, [true, _]) => {
+                return Err(self.told("it wants TLS; write ?tls behind its address"));
+            }
+            (true, [false, false]) => {
+                return Err(self.told("it offers no TLS; is it set up for it?"));
+            }
+            _ => {}
+        }
+        let mut session = Session {
+            server: self,
+            client: client.secure(&self.address)?,
+            inbox: format!("_INBOX.{}.", secret()?),
+            info,
+        };
+        session.greet(encrypts).map(|()| session)
+    }
+
+    /// That of a server that can do what is asked of it here.
+    fn version(&self) -> Result<Option<f64>, SetupError> {
+        let mut session = self.session()?;
+        let words = session.info["version"].as_str().unwrap_or("").to_owned();
+        let version = login::version(&words);
+        if version.is_some_and(|version| version < LEAST_VERSION) {
+            return Err(self.told(format!("it is version {words}, and 2.9 or later is needed")));
+        }
+        let answer = session.ask("INFO", "")?;
+        match answer["error"].is_null() {
+            true => Ok(version),
+            false => Err(self.refused("INFO", &answer)),
+        }
+    }
+}
+
+impl Session<'_> {
+    fn greet(&mut self, encrypts: bool) -> Result<(), SetupError> {
+        let mut words = json!({
+            "verbose": false, "pedantic": false, "echo": false, "protocol": 0,
+            "headers": true, "no_responders": true, "tls_required": encrypts,
+            "lang": "rust", "name": "jostle", "version": env!("CARGO_PKG_VERSION"),
+        });
+        let Credentials { user, password } = &self.server.own;
+        match (user, password) {
+            (None, Some(token)) => words["auth_token"] = json!(token),
+            (user, password) => {
+                words["user"] = json!(user.as_deref().unwrap_or_default());
+                words["pass"] = json!(password.as_deref().unwrap_or_default());
+            }
+        }
+        self.client.request.clear();
+        let greeting = format!("CONNECT {words}\r\nSUB {}* 1\r\nPING\r\n", self.inbox);
+        self.client.request.extend_from_slice(greeting.as_bytes());
+        let said = match self.client.call("CONNECT", true, answer) {
+            Ok(Some(Reply::Error(text))) => String::from_utf8_lossy(text).into_owned(),
+            Ok(_) => return Ok(()),
+            Err(error) => self.client.told(error),
+        };
+        Err(self.server.refuses(&said))
+    }
+
+    /// JetStream's answer to a request of its API.
+    fn ask(&mut self, request: &str, body: &str) -> Result<Value, SetupError> {
+        self.client.request.clear();
+        let (inbox, length) = (&self.inbox, body.len());
+        let line = format!("PUB $JS.API.{request} {inbox}0 {length}\r\n{body}\r\n");
+        self.client.request.extend_from_slice(line.as_bytes());
+        let said = match self.client.call("JetStream", true, answer) {
+            Ok(Some(Reply::Text(text))) => match serde_json::from_slice(text) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => format!("its answer to {request} is no JSON: {error}"),
+            },
+            Ok(Some(Reply::Nil)) => {
+                "JetStream is off; start the server with -js, or write `jetstream {}` into its \
+                 settings"
+                    .to_owned()
+            }
+            Ok(Some(Reply::Error(text))) => String::from_utf8_lossy(text).into_owned(),
+            Ok(_) => format!("no answer to {request}"),
+            Err(error) => self.client.told(error),
+        };
+        Err(self.server.told(said))
+    }
+}
+
+/// What the server sends unasked, at first.
+fn greeting<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let foreign = CallError {
+        said: Some("what answers there does not speak NATS's protocol"),
+        ..CallError::new(call, Errno::PROTO)
+    };
+    if !input.starts_with(b"INFO ") && !b"INFO ".starts_with(input) {
+        return Err(foreign);
+    }
+    let Some((line, length)) = line(input, call)? else {
+        return Ok(None);
+    };
+    let rest = &input[length..];
+    Ok(match rest.is_empty() {
+        true => Some((Reply::Text(line.get(5..).unwrap_or_default()), length)),
+        // It may refuse us at once, such as when it has connections enough.
+        false => answer(rest, call)?.map(|(reply, _)| (reply, input.len())),
+    })
+}
+
+/// The one answer in what has come: a message, PONG as an empty text, an error, or nothing
+/// where nobody answers on that subject.
+fn answer<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
+    let (mut rest, mut found) = (input, None);
+    while let Some((frame, length)) = frame(rest, call)? {
+        rest = &rest[length..];
+        found = match frame {
+            Frame::Message { head, .. } if status(head) == Some(503) => Some(Reply::Nil),
+            Frame::Message { body, .. } => Some(Reply::Text(body)),
+            Frame::Error(text) => Some(Reply::Error(text)),
+            Frame::Pong => Some(Reply::Text(b"")),
+            // The server asks for no answer at once.
+            Frame::Ping | Frame::Other => found,
+        };
+    }
+    Ok(found.filter(|_| rest.is_empty()).map(|reply| (reply, input.len())))
+}
+
+static PROGRAM: Program = Program {
+    file: "nats-server",
+    places: &["/usr/sbin"],
+    package: Some("nats-server"),
+    launch_ms: 100,
+};
+
+/// A server with room for the workers, and otherwise as it comes.
+#[derive(Debug)]
+pub struct Launch {
+    /// Connections that it takes.
+    pub connections: usize,
+}
+
+impl Launch {
+    fn of(setup: &Setup<'_>) -> Launch {
+        /// Its own limit where nothing is said.
+        const USUAL: usize = 65_536;
+        /// Beside the workers'.
+        const SPARE: usize = 100;
+        Launch {
+            connections: USUAL.max(setup.workers + SPARE),
+        }
+    }
+}
+
+impl Recipe for Launch {
+    fn program(&self) -> &'static Program {
+        &PROGRAM
+    }
+
+    fn instead_of_root(&self) -> Option<&'static str> {
+        Some("nats")
+    }
+
+    fn files(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+        let settings = format!(
+            "listen: \"{}\"\nmax_connections: {}\njetstream {{ store_dir: \"{}\" }}\n\
+             authorization {{ user: jostle, password: \"{}\" }}\n",
+            ground.address(),
+            self.connections,
+            text(&ground.directory.join("data")),
+            ground.secret
+        );
+        vec![("nats.conf", settings)]
+    }
+
+    fn arguments(&self, _ground: &Ground) -> Words {
+        ["-c", "nats.conf"].map(str::to_owned).to_vec()
+    }
+
+    fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
+        let server = Server::launched(ground.address(), &ground.secret);
+        server.version().map(drop)
+    }
+}

@@ -1,0 +1,927 @@
+//! One worker's side of the recipe, without the socket: which request follows which answer
+//! or message, and NATS's own protocol, lines of text between which messages stand.
+
+use super::bucket;
+use crate::keeping::Keeping;
+use crate::names::Names;
+use crate::specimen::Random;
+use crate::steps::{Framed, Limit};
+use crate::wire::{
+    Answer, Asking, Decoded, Reply, Request, Wire, push_decimal, refused, wrong_kind,
+};
+use crate::{CallError, Mode, surplus};
+use jostle_sys::clock;
+use jostle_sys::files::Errno;
+
+/// Below which a bucket publishes again what it has stored. On the keys' own subjects a waiter
+/// would hear of every attempt, those that are refused included.
+pub(super) const CHANGED: &str = "jostle";
+
+/// Between two looks of a waiter that no message comes to, on average; from half of it to
+/// once and a half, since waiters that begin together would otherwise look at the end of a
+/// lease, or just before it, by chance.
+pub(super) const LOOK_NS: u64 = 250_000_000;
+
+/// Longest line that is waited for: INFO names all servers of a cluster.
+const LONGEST_LINE: usize = 1 << 16;
+/// Longest message that is waited for; ours are shorter by far.
+const LONGEST_MESSAGE: usize = 1 << 20;
+
+/// The subscription about one lock; that to answers is number 1.
+const CHANGES: &[u8] = b"2";
+
+/// A publication that does not find the key at the sequence that it expects; the second is
+/// newer servers' where the stream has replicas.
+const WRONG_SEQUENCE: [u64; 2] = [10_071, 10_164];
+
+const CREATE: &str = "create";
+const GET: &str = "get";
+const UPDATE: &str = "update";
+const DELETE: &str = "delete";
+
+/// What the server sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frame<'a> {
+    Message {
+        subject: &'a [u8],
+        subscription: &'a [u8],
+        head: &'a [u8],
+        body: &'a [u8],
+    },
+    /// To be answered with PONG within minutes.
+    Ping,
+    Pong,
+    Error(&'a [u8]),
+    /// News of the cluster.
+    Other,
+}
+
+/// The line that `input` begins with, without its end, and its length.
+pub(super) fn line<'a>(input: &'a [u8], call: &'static str) -> Framed<&'a [u8]> {
+    match input.windows(2).position(|end| end == b"\r\n") {
+        Some(end) => Ok(Some((&input[..end], end + 2))),
+        None if input.len() > LONGEST_LINE => Err(wrong_kind(call)),
+        None => Ok(None),
+    }
+}
+
+/// The frame that `input` begins with.
+///
+/// # Errors
+/// EPROTO in the name of `call` where it is none.
+pub(super) fn frame<'a>(input: &'a [u8], call: &'static str) -> Framed<Frame<'a>> {
+    let Some((line, length)) = line(input, call)? else {
+        return Ok(None);
+    };
+    let mut words = line.split(|byte| *byte == b' ');
+    let head_comes = match words.next() {
+        Some(b"MSG") => false,
+        Some(b"HMSG") => true,
+        Some(b"PING") => return Ok(Some((Frame::Ping, length))),
+        Some(b"PONG") => return Ok(Some((Frame::Pong, length))),
+        Some(b"-ERR") => {
+            let text = line[4..].trim_ascii();
+            let text = text.strip_prefix(b"'").unwrap_or(text);
+            let text = text.strip_suffix(b"'").unwrap_or(text);
+            return Ok(Some((Frame::Error(text), length)));
+        }
+        Some(b"INFO" | b"+OK") => return Ok(Some((Frame::Other, length))),
+        _ => return Err(wrong_kind(call)),
+    };
+    let (subject, subscription) = (words.next(), words.next());
+    let mut numbers = words.rev().map_while(digits);
+    let whole = numbers.next();
+    let head = if head_comes { numbers.next() } else { Some(0) };
+    let (Some(subject), Some(subscription), Some(whole), Some(head)) =
+        (subject, subscription, whole, head)
+    else {
+        return Err(wrong_kind(call));
+    };
+    let (whole, head) = (whole as usize, head as usize);
+    if head > whole || whole > LONGEST_MESSAGE {
+        return Err(wrong_kind(call));
+    }
+    let rest = &input[length..];
+    let Some(end) = rest.get(whole..whole + 2) else {
+        return Ok(None);
+    };
+    if end != b"\r\n" {
+        return Err(wrong_kind(call));
+    }
+    let message = Frame::Message {
+        subject,
+        subscription,
+        head: &rest[..head],
+        body: &rest[head..whole],
+    };
+    Ok(Some((message, length + whole + 2)))
+}
+
+fn digits(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// The number in the first line of a message's head.
+pub(super) fn status(head: &[u8]) -> Option<u64> {
+    let rest = head.strip_prefix(b"NATS/1.0 ")?;
+    digits(rest.get(..3)?)
+}
+
+/// The value of a line of a message's head.
+fn field<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))?;
+    Some(value.trim_ascii())
+}
+
+/// Whether a message marks its key as deleted.
+fn is_marker(head: &[u8]) -> bool {
+    matches!(field(head, b"KV-Operation"), Some(b"DEL" | b"PURGE"))
+}
+
+/// That of a message, in its head.
+fn sequence(head: &[u8]) -> Option<u64> {
+    field(head, b"Nats-Sequence").and_then(digits)
+}
+
+/// The number behind a name in JSON, which is not searched in measured calls.
+fn number(json: &[u8], name: &[u8]) -> Option<u64> {
+    let at = json.windows(name.len()).position(|part| part == name)?;
+    let rest = json[at + name.len()..].trim_ascii_start();
+    let end = rest.iter().position(|byte| !byte.is_ascii_digit());
+    digits(&rest[..end.unwrap_or(rest.len())])
+}
+
+/// What an answer says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// It has this message of ours.
+    Stored(u64),
+    /// It is at another sequence than the one expected.
+    Elsewhere,
+    /// It has an owner, by this message.
+    Owned(u64),
+    /// Its last message marks it as deleted.
+    Deleted(u64),
+    /// It has no message.
+    Nothing,
+}
+
+/// One worker's side of the recipe.
+#[derive(Debug)]
+pub struct NatsWire {
+    names: Names,
+    bucket: Vec<u8>,
+    inbox: Vec<u8>,
+    value: Vec<u8>,
+    /// When it looks again.
+    random: Random,
+    keeping: Keeping,
+    /// Of each lock, the sequence of our value.
+    sequences: Vec<u64>,
+    state: State,
+    /// Of the last request.
+    number: u64,
+    /// The lock that is asked for, and how long for.
+    key: usize,
+    limit: Limit,
+    gives_up: bool,
+    /// Messages about that lock come.
+    subscribed: bool,
+    /// The sequence of the last of them, if it marks the key as deleted; else zero.
+    freed: u64,
+    /// At this sequence the key was another's, or was taken by another.
+    passed: u64,
+    owes_pong: bool,
+}
+
+/// What is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    Idle,
+    /// Whether the key is ours, in place of the message of this sequence, or of none.
+    Taking(u64),
+    /// What the key has.
+    Looking,
+    /// A release, until this time of `CLOCK_MONOTONIC`.
+    Waiting(u64),
+    /// That the key is deleted.
+    Giving,
+    /// The same, since nobody wants it any more.
+    GivingBack,
+    /// That our value is written again.
+    Keeping,
+    /// The next request is to be sent, by [`Wire::go_on`].
+    Due(Step),
+}
+
+/// A request that may follow an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// In place of the message of this sequence.
+    Take(u64),
+    Look,
+    /// The same, with a subscription before it, which so misses no release.
+    Subscribe,
+    GiveBack,
+}
+
+impl NatsWire {
+    /// For so many keys of this lease, on a connection that is answered on subjects that
+    /// begin with `inbox`, of the worker of this run (its seed) and number.
+    pub(super) fn new(
+        (names, keys): (Names, usize),
+        lease_ns: u64,
+        inbox: &str,
+        (run, worker): (u64, usize),
+    ) -> NatsWire {
+        NatsWire {
+            names,
+            bucket: bucket(&names).into_bytes(),
+            inbox: inbox.as_bytes().to_vec(),
+            value: format!("{run:016x}{worker:08x}").into_bytes(),
+            random: Random::new(run, worker),
+            keeping: Keeping::each(UPDATE, lease_ns),
+            sequences: vec![0; keys],
+            state: State::Idle,
+            number: 0,
+            key: 0,
+            limit: Limit::Never,
+            gives_up: false,
+            subscribed: false,
+            freed: 0,
+            passed: 0,
+            owes_pong: false,
+        }
+    }
+
+    fn subject(&self, key: usize, out: &mut Vec<u8>) {
+        self.path("$KV", key, out);
+    }
+
+    /// A key's subject below this one.
+    fn path(&self, root: &str, key: usize, out: &mut Vec<u8>) {
+        let name = self.names.name(key);
+        let own = &name[self.names.prefix().len()..];
+        let parts: [&[u8]; 5] = [root.as_bytes(), b".", &self.bucket, b".", own];
+        parts.iter().for_each(|part| out.extend_from_slice(part));
+    }
+
+    /// The subject on which the next request is answered.
+    fn reply_to(&mut self, out: &mut Vec<u8>) {
+        self.number += 1;
+        out.push(b' ');
+        out.extend_from_slice(&self.inbox);
+        push_decimal(self.number, out);
+        out.push(b' ');
+    }
+
+    /// Publishes our value, or a marker, where the key is at this sequence.
+    fn publish(&mut self, key: usize, at: u64, deletes: bool, then: State, out: &mut Vec<u8>) {
+        const HEAD: &[u8] = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence: ";
+        let (last, body) = match deletes {
+            true => (&b"\r\nKV-Operation: DEL\r\n\r\n"[..], 0),
+            false => (&b"\r\n\r\n"[..], self.value.len()),
+        };
+        let digits = at.checked_ilog10().unwrap_or(0) as usize + 1;
+        let head = HEAD.len() + digits + last.len();
+        self.pong(out);
+        out.extend_from_slice(b"HPUB ");
+        self.subject(key, out);
+        self.reply_to(out);
+        push_decimal(head as u64, out);
+        out.push(b' ');
+        push_decimal((head + body) as u64, out);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(HEAD);
+        push_decimal(at, out);
+        out.extend_from_slice(last);
+        out.extend_from_slice(&self.value[..body]);
+        out.extend_from_slice(b"\r\n");
+        self.state = then;
+    }
+
+    /// Reads the key's last message.
+    fn look(&mut self, out: &mut Vec<u8>) {
+        self.pong(out);
+        if self.is_late() {
+            self.unsubscribe(out);
+        }
+        out.extend_from_slice(b"PUB $JS.API.DIRECT.GET.KV_");
+        out.extend_from_slice(&self.bucket);
+        out.push(b'.');
+        self.subject(self.key, out);
+        self.reply_to(out);
+        out.extend_from_slice(b"0\r\n\r\n");
+        self.state = State::Looking;
+    }
+
+    fn give(&mut self, key: usize, then: State, out: &mut Vec<u8>) {
+        self.unsubscribe(out);
+        self.publish(key, self.sequences[key], true, then, out);
+    }
+
+    fn subscribe(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"SUB ");
+        self.path(CHANGED, self.key, out);
+        out.push(b' ');
+        out.extend_from_slice(CHANGES);
+        out.extend_from_slice(b"\r\n");
+        self.subscribed = true;
+    }
+
+    fn unsubscribe(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.subscribed) {
+            out.extend_from_slice(b"UNSUB ");
+            out.extend_from_slice(CHANGES);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    fn pong(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.owes_pong) {
+            out.extend_from_slice(b"PONG\r\n");
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.gives_up || self.limit.is_over()
+    }
+
+    /// The name of what is awaited.
+    fn call(&self) -> &'static str {
+        match self.state {
+            State::Looking => GET,
+            State::Giving | State::GivingBack => DELETE,
+            State::Keeping => UPDATE,
+            _ => CREATE,
+        }
+    }
+
+    /// Whether a frame is what is awaited.
+    ///
+    /// # Errors
+    /// What the server does not like; an answer that no request has asked for.
+    fn awaits(&self, frame: &Frame<'_>) -> Result<bool, CallError> {
+        let is_waiting = matches!(self.state, State::Waiting(_));
+        match frame {
+            Frame::Error(text) => Err(refused(self.call(), text)),
+            Frame::Ping => Ok(is_waiting),
+            Frame::Message { subscription, head, .. } if *subscription == CHANGES => {
+                Ok(is_waiting && is_marker(head) && sequence(head) > Some(self.passed))
+            }
+            Frame::Message { subject, .. } => {
+                let number = subject.strip_prefix(&*self.inbox).and_then(digits);
+                let is_asked = !is_waiting && !matches!(self.state, State::Idle | State::Due(_));
+                match is_asked && number == Some(self.number) {
+                    true => Ok(true),
+                    false => Err(surplus::error(self.call())),
+                }
+            }
+            Frame::Pong | Frame::Other => Ok(false),
+        }
+    }
+
+    /// Takes in all that has come; the answer in it, if there is one.
+    fn hear(&mut self, reply: Reply<'_>) -> Result<Option<Said>, CallError> {
+        let Reply::Text(mut rest) = reply else {
+            return Err(wrong_kind(self.call()));
+        };
+        let mut said = None;
+        while let Some((frame, length)) = frame(rest, self.call())? {
+            rest = &rest[length..];
+            match frame {
+                Frame::Ping => self.owes_pong = true,
+                Frame::Message { subscription, head, .. } if subscription == CHANGES => {
+                    let sequence = sequence(head).ok_or_else(|| wrong_kind(self.call()))?;
+                    self.freed = if is_marker(head) { sequence } else { 0 };
+                }
+                Frame::Message { head, body, .. } => match said {
+                    None => said = Some(self.meaning(head, body)?),
+                    Some(_) => return Err(surplus::error(self.call())),
+                },
+                Frame::Error(text) => return Err(refused(self.call(), text)),
+                Frame::Pong | Frame::Other => {}
+            }
+        }
+        Ok(said)
+    }
+
+    fn meaning(&self, head: &[u8], body: &[u8]) -> Result<Said, CallError> {
+        match (status(head), self.state) {
+            (Some(404), State::Looking) => return Ok(Said::Nothing),
+            (Some(503), _) => {
+                let text = b"nobody answers; is the run's bucket still there, and JetStream on?";
+                return Err(refused(self.call(), text));
+            }
+            (Some(_), _) => return Err(refused(self.call(), head.trim_ascii())),
+            (None, State::Looking) => {
+                return match (is_marker(head), sequence(head)) {
+                    (false, Some(sequence)) => Ok(Said::Owned(sequence)),
+                    (true, Some(sequence)) => Ok(Said::Deleted(sequence)),
+                    (_, None) => Err(wrong_kind(self.call())),
+                };
+            }
+            (None, _) => {}
+        }
+        match (number(body, b"\"err_code\":"), number(body, b"\"seq\":")) {
+            (Some(code), _) if WRONG_SEQUENCE.contains(&code) => Ok(Said::Elsewhere),
+            (None, Some(sequence)) => Ok(Said::Stored(sequence)),
+            (Some(_), _) => Err(refused(self.call(), body)),
+            (None, None) => Err(wrong_kind(self.call())),
+        }
+    }
+
+    fn wait(&mut self) -> State {
+        let look_ns = LOOK_NS / 2 + self.random.below(LOOK_NS);
+        State::Waiting(clock::monotonic() + look_ns)
+    }
+
+    /// Nobody waits any longer, and the lock is another's: that is the answer, once messages
+    /// about it come no more.
+    fn is_left(&self) -> Option<Step> {
+        self.subscribed.then_some(Step::Look)
+    }
+
+    /// What an answer means for the attempt: the next request, or None with an answer.
+    fn goes_on(&mut self, said: Said) -> Result<Result<Answer, State>, CallError> {
+        let late = self.is_late();
+        let step = match (self.state, said) {
+            (State::Taking(_), Said::Stored(sequence)) => {
+                self.sequences[self.key] = sequence;
+                match self.gives_up {
+                    true => Step::GiveBack,
+                    false => return Ok(Ok(Answer::Granted)),
+                }
+            }
+            // A try, too, has to know whether this is a marker.
+            (State::Taking(0), Said::Elsewhere) if !self.gives_up => Step::Look,
+            // In the second case another was faster.
+            (State::Looking, Said::Owned(at)) | (State::Taking(at), Said::Elsewhere) if !late => {
+                self.passed = self.passed.max(at);
+                match self.subscribed {
+                    true => return Ok(Err(self.wait())),
+                    false => Step::Subscribe,
+                }
+            }
+            (State::Looking, Said::Deleted(sequence)) if !self.gives_up => Step::Take(sequence),
+            (State::Looking, Said::Nothing) if !self.gives_up => Step::Take(0),
+            (State::Looking, Said::Owned(_) | Said::Deleted(_) | Said::Nothing)
+            | (State::Taking(_), Said::Elsewhere) => match self.is_left() {
+                Some(step) => step,
+                None => return Ok(Ok(Answer::Taken)),
+            },
+            (State::GivingBack, Said::Stored(_) | Said::Elsewhere) => {
+                return Ok(Ok(Answer::Taken));
+            }
+            _ => return Err(wrong_kind(self.call())),
+        };
+        Ok(Err(State::Due(step)))
+    }
+}
+
+/// The worker was not the owner any more when it was to give up the lock.
+const LAPSED: CallError = CallError {
+    call: DELETE,
+    errno: Errno::TIMEDOUT.raw_os_error(),
+    said: Some("the lease was over before the release"),
+};
+
+impl Wire for NatsWire {
+    fn name(&self, request: Request) -> &'static str {
+        match request {
+            Request::Acquire => CREATE,
+            Request::Release => DELETE,
+        }
+    }
+
+    fn acquire(&mut self, key: usize, _mode: Mode, asking: Asking, out: &mut Vec<u8>) {
+        self.unsubscribe(out);
+        self.key = key;
+        (self.freed, self.passed) = (0, 0);
+        self.gives_up = false;
+        self.limit = asking.into();
+        self.publish(key, 0, false, State::Taking(0), out);
+    }
+
+    fn release(&mut self, key: usize, _mode: Mode, out: &mut Vec<u8>) {
+        self.give(key, State::Giving, out);
+    }
+
+    fn decode<'a>(&self, input: &'a [u8], call: &'static str) -> Decoded<'a> {
+        let (mut rest, mut is_there) = (input, false);
+        while !rest.is_empty() {
+            let Some((frame, length)) = frame(rest, call)? else {
+                return Ok(None);
+            };
+            rest = &rest[length..];
+            is_there |= self.awaits(&frame)?;
+        }
+        Ok(is_there.then_some((Reply::Text(input), input.len())))
+    }
+
+    fn acquired(&mut self, _key: usize, reply: Reply<'_>) -> Result<Answer, CallError> {
+        if let Some(said) = self.hear(reply)? {
+            match self.goes_on(said)? {
+                Ok(answer) => {
+                    self.state = State::Idle;
+                    return Ok(answer);
+                }
+                Err(state) => self.state = state,
+            }
+        }
+        if matches!(self.state, State::Waiting(_)) && self.freed > self.passed {
+            self.state = State::Due(Step::Take(self.freed));
+        }
+        Ok(Answer::Pending)
+    }
+
+    fn go_on(&mut self, out: &mut Vec<u8>) {
+        let State::Due(step) = self.state else {
+            return self.pong(out);
+        };
+        match step {
+            Step::Take(at) => self.publish(self.key, at, false, State::Taking(at), out),
+            Step::Look => self.look(out),
+            Step::Subscribe => {
+                self.subscribe(out);
+                self.look(out);
+            }
+            Step::GiveBack => self.give(self.key, State::GivingBack, out),
+        }
+    }
+
+    fn token(&self, _granted: Reply<'_>) -> Option<u64> {
+        Some(self.sequences[self.key])
+    }
+
+    fn released(&mut self, reply: Reply<'_>) -> Result<(), CallError> {
+        let said = self.hear(reply)?;
+        self.state = State::Idle;
+        match said {
+            Some(Said::Stored(_)) => Ok(()),
+            Some(Said::Elsewhere) => Err(LAPSED),
+            _ => Err(wrong_kind(DELETE)),
+        }
+    }
+
+    fn keeping(&self) -> Option<Keeping> {
+        Some(self.keeping)
+    }
+
+    fn renew(&mut self, key: usize, out: &mut Vec<u8>) {
+        self.publish(key, self.sequences[key], false, State::Keeping, out);
+    }
+
+    fn renewed(&mut self, key: usize, reply: Reply<'_>) -> Result<bool, CallError> {
+        let said = self.hear(reply)?;
+        self.state = State::Idle;
+        match said {
+            Some(Said::Stored(sequence)) => {
+                self.sequences[key] = sequence;
+                Ok(true)
+            }
+            Some(Said::Elsewhere) => Ok(false),
+            _ => Err(wrong_kind(UPDATE)),
+        }
+    }
+
+    fn polls_every_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn outlives_connection(&self) -> bool {
+        true
+    }
+
+    fn patience_ns(&self) -> Option<u64> {
+        let State::Waiting(until) = self.state else {
+            return None;
+        };
+        let end = match self.limit {
+            Limit::Until(time) => until.min(time),
+            Limit::Try | Limit::Never => until,
+        };
+        Some(end.saturating_sub(clock::monotonic()).max(1))
+    }
+
+    fn is_on_time(&self) -> bool {
+        true
+    }
+
+    fn due(&mut self, out: &mut Vec<u8>) -> Result<(), CallError> {
+        if let State::Waiting(_) = self.state {
+            self.look(out);
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, out: &mut Vec<u8>) {
+        self.gives_up = true;
+        if let State::Waiting(_) = self.state {
+            self.look(out);
+        }
+    }
+
+    /// The end of the connection is the end of it all; until then the server asks now and
+    /// then whether we are there.
+    fn farewell(&mut self, _out: &mut Vec<u8>) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INBOX: &str = "_INBOX.x.";
+
+    fn wire() -> NatsWire {
+        NatsWire::new((Names::of_run(1), 2), 30_000_000_000, INBOX, (1, 2))
+    }
+
+    fn asking(asking: Asking) -> NatsWire {
+        let (mut wire, mut out) = (wire(), Vec::new());
+        wire.acquire(0, Mode::Exclusive, asking, &mut out);
+        assert_eq!(sent(&out), "HPUB create 0");
+        wire
+    }
+
+    /// What was put together, without the names.
+    fn sent(out: &[u8]) -> String {
+        let text = String::from_utf8(out.to_vec()).unwrap();
+        let mut said = Vec::new();
+        let mut lines = text.split("\r\n");
+        while let Some(line) = lines.next() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[0] {
+                "HPUB" => {
+                    assert!(words[1].starts_with("$KV.jostle_"), "{line}");
+                    assert!(words[2].starts_with(INBOX), "{line}");
+                    let rest: Vec<&str> = lines.by_ref().take(5).collect();
+                    // With a marker there is one line more.
+                    let is_marker = rest[2].starts_with("KV-");
+                    let body = if is_marker { rest[4] } else { rest[3] };
+                    let head_end = if is_marker { 4 } else { 3 };
+                    let head: usize = rest[..head_end].iter().map(|line| line.len() + 2).sum();
+                    assert_eq!(words[3], head.to_string(), "{text}");
+                    assert_eq!(words[4], (head + body.len()).to_string(), "{text}");
+                    let expected = rest[1].strip_prefix("Nats-Expected-Last-Subject-Sequence: ");
+                    let kind = if is_marker { "delete" } else { "create" };
+                    said.push(format!("HPUB {kind} {}", expected.unwrap()));
+                    let value = if is_marker { "" } else { "000000000000000100000002" };
+                    assert_eq!(body, value);
+                }
+                "PUB" => {
+                    let subject = words[1].strip_prefix("$JS.API.DIRECT.GET.KV_").unwrap();
+                    let (bucket, key) = subject.split_once('.').unwrap();
+                    assert!(key.starts_with(&format!("$KV.{bucket}.")), "{line}");
+                    said.push("PUB get".to_owned());
+                }
+                "" => {}
+                word => said.push(word.to_owned()),
+            }
+        }
+        said.join(", ")
+    }
+
+    fn stored(wire: &NatsWire, sequence: u64) -> String {
+        let body = format!("{{\"stream\":\"KV_x\", \"seq\":{sequence}}}");
+        format!("MSG {INBOX}{} 1 {}\r\n{body}\r\n", wire.number, body.len())
+    }
+
+    fn elsewhere(wire: &NatsWire) -> String {
+        let body = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"},"stream":"KV_x","seq":0}"#;
+        format!("MSG {INBOX}{} 1 {}\r\n{body}\r\n", wire.number, body.len())
+    }
+
+    fn headed(subject: &str, subscription: u8, head: &str, body: &str) -> String {
+        let (head_bytes, whole) = (head.len(), head.len() + body.len());
+        format!("HMSG {subject} {subscription} {head_bytes} {whole}\r\n{head}{body}\r\n")
+    }
+
+    fn answer_to(wire: &NatsWire, head: &str, body: &str) -> String {
+        headed(&format!("{INBOX}{}", wire.number), 1, head, body)
+    }
+
+    fn owned(wire: &NatsWire) -> String {
+        let head = "NATS/1.0\r\nNats-Stream: KV_x\r\nNats-Sequence: 8\r\n\r\n";
+        answer_to(wire, head, "another")
+    }
+
+    fn deleted(wire: &NatsWire) -> String {
+        let head = "NATS/1.0\r\nKV-Operation: DEL\r\nNats-Sequence: 9\r\n\r\n";
+        answer_to(wire, head, "")
+    }
+
+    fn nothing(wire: &NatsWire) -> String {
+        answer_to(wire, "NATS/1.0 404 Message Not Found\r\n\r\n", "")
+    }
+
+    /// What the bucket has stored, at this sequence.
+    fn changed(sequence: u64, line: &str) -> String {
+        let head = format!("NATS/1.0\r\n{line}Nats-Sequence: {sequence}\r\n\r\n");
+        headed("jostle.x.y", 2, &head, "")
+    }
+
+    fn released(sequence: u64) -> String {
+        changed(sequence, "KV-Operation: DEL\r\n")
+    }
+
+    /// Gives it these bytes, which must be whole; what it answers, and what it sends then.
+    fn hears(wire: &mut NatsWire, bytes: &str) -> (Answer, String) {
+        for cut in 1..bytes.len() {
+            // What nobody awaits may come whole before that.
+            let decoded = wire.decode(&bytes.as_bytes()[..cut], "x");
+            assert_eq!(decoded, Ok(None), "{cut} of {bytes:?}");
+        }
+        let decoded = wire.decode(bytes.as_bytes(), "x").unwrap();
+        let (reply, length) = decoded.unwrap();
+        assert_eq!(length, bytes.len());
+        let answer = wire.acquired(0, reply).unwrap();
+        let mut out = Vec::new();
+        if answer == Answer::Pending {
+            wire.go_on(&mut out);
+        }
+        (answer, sent(&out))
+    }
+
+    /// What is answered, and what is sent then.
+    type Heard<'a> = (fn(&NatsWire) -> String, &'a str);
+
+    /// Makes each answer of what it awaits by then, and compares what it sends.
+    fn goes(wire: &mut NatsWire, steps: &[Heard<'_>]) {
+        for (answer, expected) in steps {
+            let bytes = answer(wire);
+            assert_eq!(hears(wire, &bytes), (Answer::Pending, (*expected).to_owned()));
+        }
+    }
+
+    /// Has found the key taken and awaits a message.
+    fn waiting(limit: Asking) -> NatsWire {
+        let mut wire = asking(limit);
+        goes(
+            &mut wire,
+            &[(elsewhere, "PUB get"), (owned, "SUB, PUB get"), (owned, "")],
+        );
+        assert!(matches!(wire.state, State::Waiting(_)), "{wire:?}");
+        wire
+    }
+
+    #[test]
+    fn a_key_is_created_where_nothing_is_or_in_place_of_a_marker() {
+        let mut wire = asking(Asking::Block);
+        let granted = stored(&wire, 5);
+        assert_eq!(hears(&mut wire, &granted).0, Answer::Granted);
+        assert_eq!(wire.token(Reply::Nil), Some(5));
+        let mut out = Vec::new();
+        wire.release(0, Mode::Exclusive, &mut out);
+        assert_eq!(sent(&out), "HPUB delete 5");
+        assert_eq!(wire.released(Reply::Text(stored(&wire, 6).as_bytes())), Ok(()));
+        // One that expired meanwhile.
+        let mut wire = asking(Asking::Try);
+        goes(
+            &mut wire,
+            &[(elsewhere, "PUB get"), (nothing, "HPUB create 0")],
+        );
+        let mut wire = asking(Asking::Try);
+        goes(
+            &mut wire,
+            &[(elsewhere, "PUB get"), (deleted, "HPUB create 9")],
+        );
+        // Another was faster, and a try does not wait.
+        let lost = elsewhere(&wire);
+        assert_eq!(hears(&mut wire, &lost), (Answer::Taken, String::new()));
+    }
+
+    #[test]
+    fn a_waiter_looks_after_a_message_and_now_and_then() {
+        let mut wire = waiting(Asking::Block);
+        // A value that was written again is no release, nor is one that came before.
+        for message in [changed(9, ""), released(7)] {
+            assert_eq!(wire.decode(message.as_bytes(), "x"), Ok(None));
+        }
+        assert_eq!(hears(&mut wire, &released(9)).1, "HPUB create 9");
+        goes(&mut wire, &[(elsewhere, "")]);
+        // The same again, which another has taken.
+        assert_eq!(wire.decode(released(9).as_bytes(), "x"), Ok(None));
+        let mut out = Vec::new();
+        wire.due(&mut out).unwrap();
+        assert_eq!(sent(&out), "PUB get");
+        goes(&mut wire, &[(deleted, "HPUB create 9")]);
+        let granted = stored(&wire, 12);
+        assert_eq!(hears(&mut wire, &granted).0, Answer::Granted);
+        out.clear();
+        wire.release(0, Mode::Exclusive, &mut out);
+        assert_eq!(sent(&out), "UNSUB, HPUB delete 12");
+        let late = wire.released(Reply::Text(elsewhere(&wire).as_bytes()));
+        assert_eq!(late, Err(LAPSED));
+    }
+
+    #[test]
+    fn a_release_that_comes_beside_an_answer_is_not_missed() {
+        // The key has message 8 by then: what freed it before is past.
+        for (freed, expected) in [(9, Some(9)), (7, None)] {
+            for first in [true, false] {
+                let mut wire = asking(Asking::Block);
+                goes(&mut wire, &[(elsewhere, "PUB get"), (owned, "SUB, PUB get")]);
+                let (answer, message) = (owned(&wire), released(freed));
+                let both = match first {
+                    true => message + &answer,
+                    false => answer + &message,
+                };
+                let (reply, length) = wire.decode(both.as_bytes(), "x").unwrap().unwrap();
+                assert_eq!(length, both.len());
+                assert_eq!(wire.acquired(0, reply), Ok(Answer::Pending));
+                match expected {
+                    Some(at) => assert_eq!(wire.state, State::Due(Step::Take(at)), "{first}"),
+                    None => assert!(matches!(wire.state, State::Waiting(_)), "{wire:?}"),
+                }
+            }
+        }
+        // While another's attempt is answered.
+        let mut wire = waiting(Asking::Block);
+        hears(&mut wire, &released(9));
+        let both = released(12) + &elsewhere(&wire);
+        assert_eq!(hears(&mut wire, &both), (Answer::Pending, "HPUB create 12".to_owned()));
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_given_back_and_no_message_comes_later() {
+        let mut wire = waiting(Asking::Block);
+        let mut out = Vec::new();
+        wire.give_up(&mut out);
+        assert_eq!(sent(&out), "UNSUB, PUB get");
+        let free = deleted(&wire);
+        assert_eq!(hears(&mut wire, &free).0, Answer::Taken);
+        let mut wire = asking(Asking::Block);
+        wire.give_up(&mut Vec::new());
+        let granted = stored(&wire, 5);
+        assert_eq!(
+            hears(&mut wire, &granted),
+            (Answer::Pending, "HPUB delete 5".to_owned())
+        );
+        let given = stored(&wire, 6);
+        assert_eq!(hears(&mut wire, &given).0, Answer::Taken);
+        // Time is up.
+        let mut wire = waiting(Asking::Block);
+        wire.limit = Limit::Until(0);
+        out.clear();
+        wire.due(&mut out).unwrap();
+        assert_eq!(sent(&out), "UNSUB, PUB get");
+        let taken = owned(&wire);
+        assert_eq!(hears(&mut wire, &taken).0, Answer::Taken);
+    }
+
+    #[test]
+    fn a_server_that_asks_whether_we_are_there_is_answered() {
+        let mut wire = waiting(Asking::Block);
+        assert_eq!(hears(&mut wire, "PING\r\n").1, "PONG");
+        assert!(matches!(wire.state, State::Waiting(_)), "{wire:?}");
+        // While a lock is held the answer goes with the next request.
+        let mut wire = asking(Asking::Block);
+        let both = format!("PING\r\n{}", stored(&wire, 5));
+        assert_eq!(hears(&mut wire, &both).0, Answer::Granted);
+        assert_eq!(wire.decode(b"PING\r\n", "x"), Ok(None));
+        let mut out = Vec::new();
+        wire.renew(0, &mut out);
+        assert_eq!(sent(&out), "PONG, HPUB create 5");
+        assert_eq!(wire.renewed(0, Reply::Text(stored(&wire, 7).as_bytes())), Ok(true));
+        out.clear();
+        wire.renew(0, &mut out);
+        assert_eq!(sent(&out), "HPUB create 7");
+        assert_eq!(wire.renewed(0, Reply::Text(elsewhere(&wire).as_bytes())), Ok(false));
+    }
+
+    #[test]
+    fn frames_are_whole_or_refused() {
+        for (input, expected) in [
+            ("PING\r\n", Frame::Ping),
+            ("PONG\r\n", Frame::Pong),
+            ("INFO {\"a\":1}\r\n", Frame::Other),
+            ("-ERR 'Slow Consumer'\r\n", Frame::Error(b"Slow Consumer")),
+            ("MSG a 1 r 2\r\nhi\r\n", message("a", "", "hi")),
+            ("HMSG a 1 3 5\r\nxyzhi\r\n", message("a", "xyz", "hi")),
+            ("MSG a 1 0\r\n\r\n", message("a", "", "")),
+        ] {
+            for cut in 0..input.len() {
+                assert_eq!(frame(&input.as_bytes()[..cut], "x"), Ok(None), "{input}");
+            }
+            assert_eq!(frame(input.as_bytes(), "x"), Ok(Some((expected, input.len()))));
+        }
+        for wrong in ["+\r\n", "MSG a 1\r\n", "MSG a 1 x\r\n", "HMSG a 1 9 5\r\n", "MSG a 1 2\r\nhi!!", "MSG a 1 99999999\r\n"] {
+            assert!(frame(wrong.as_bytes(), "x").is_err(), "{wrong}");
+        }
+        assert!(frame(&vec![b'x'; LONGEST_LINE + 1], "x").is_err());
+    }
+
+    fn message<'a>(subject: &'a str, head: &'a str, body: &'a str) -> Frame<'a> {
+        Frame::Message {
+            subject: subject.as_bytes(),
+            subscription: b"1",
+            head: head.as_bytes(),
+            body: body.as_bytes(),
+        }
+    }
+}
