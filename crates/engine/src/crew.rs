@@ -275,6 +275,7 @@ fn each_count(mut each: impl FnMut(Count, u64)) {
     for count in Count::ALL {
         let value = match count {
             Count::Preempted => so_far.involuntary_switches,
+            Count::PageFaults => so_far.page_faults,
         };
         each(*count, value);
     }

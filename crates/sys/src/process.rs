@@ -259,6 +259,8 @@ fn usage_so_far(of: libc::c_int) -> libc::rusage {
 pub struct ThreadCounts {
     /// Times that it lost its CPU although it could have gone on.
     pub involuntary_switches: u64,
+    /// Pages that it waited for: those that the kernel had, and those that it read.
+    pub page_faults: u64,
 }
 
 /// What the kernel has counted of the calling thread (getrusage(2), RUSAGE_THREAD).
@@ -266,6 +268,7 @@ pub fn thread_counts() -> ThreadCounts {
     let raw = usage_so_far(libc::RUSAGE_THREAD);
     ThreadCounts {
         involuntary_switches: raw.ru_nivcsw as u64,
+        page_faults: raw.ru_minflt as u64 + raw.ru_majflt as u64,
     }
 }
 

@@ -46,7 +46,9 @@ fn workers_that_share_a_cpu_preempt_each_other() {
     let line = "contend null -w 2 -b 0 -i 0 -t 500ms --runs 1 --place same --format json";
     for carrier in ["processes", "threads"] {
         let done = jostle(&format!("{line} --as {carrier}")).run();
-        let preempted = done.point().counts["preempted"];
+        let point = done.point();
+        let preempted = point.counts["preempted"];
+        assert!(point.counts.contains_key("page_faults"));
         // A turn lasts a few milliseconds, whatever the scheduler's settings.
         assert!(preempted >= 2, "{carrier}: {preempted}");
     }

@@ -29,6 +29,9 @@ counts! {
     /// Times that a worker lost its CPU although it could have gone on. An owner that loses
     /// it keeps all who wait waiting.
     Preempted = "preempted",
+    /// Pages of memory that the kernel had to provide, or to read from a disk, while a worker
+    /// waited for them. A lock without a hold that faults again and again measures memory.
+    PageFaults = "page_faults",
 }
 
 /// By name, all workers together; what is not known of all of them is absent.
