@@ -24,9 +24,9 @@ use crate::requested;
 use crate::resolve::Resolved;
 use crate::schedule::{self, Asked, Schedule, Timing};
 use crate::world::{self, Ran, World};
+use jostle_model::Nanos;
 use jostle_model::plan::{Plan, Workload};
 use jostle_model::record::{At, End, Environment, Experiment, Fit, Null, Point, Record};
-use jostle_model::{List, Nanos};
 use jostle_stats::{intervals, spoilt};
 use jostle_sys::clock::Clock;
 use std::collections::BTreeMap;
@@ -179,45 +179,6 @@ pub fn run(
     }
 }
 
-/// What a workload sweeps first, and may leave out of its own list.
-struct Swept {
-    option: &'static str,
-    of: fn(&At) -> u64,
-    list: fn(&mut Plan) -> Option<&mut List>,
-}
-
-impl Swept {
-    fn of(workload: Workload) -> Swept {
-        match workload {
-            Workload::Stream => Swept {
-                option: "-n",
-                of: |at| at.operations.unwrap_or(0),
-                list: |plan| plan.operations.as_mut(),
-            },
-            Workload::Hold => Swept {
-                option: "--keys",
-                of: |at| at.keys.unwrap_or(0),
-                list: |plan| plan.keys.as_mut(),
-            },
-            Workload::Rate => Swept {
-                option: "--rate",
-                of: |at| at.rate.unwrap_or(0),
-                list: |plan| plan.rate.as_mut(),
-            },
-            Workload::Spread => Swept {
-                option: "--generators",
-                of: |at| at.generators.unwrap_or(0),
-                list: |plan| plan.generators.as_mut(),
-            },
-            Workload::Contend | Workload::Connect | Workload::Recover => Swept {
-                option: "-w",
-                of: |at| at.workers.unwrap_or(0),
-                list: |plan| plan.workers.as_mut(),
-            },
-        }
-    }
-}
-
 struct Course<'a, 'h> {
     world: &'a mut World,
     resolved: &'a Resolved,
@@ -246,8 +207,9 @@ impl Course<'_, '_> {
             true => Vec::new(),
             false => self.pilots(&points, &calibration)?,
         };
-        let swept = Swept::of(self.resolved.plan.workload);
-        let columns: Vec<u64> = points.iter().map(|(_, at)| (swept.of)(at)).collect();
+        let swept = self.resolved.plan.workload.swept();
+        let value = |at: &At| swept.of(at).unwrap_or(0);
+        let columns: Vec<u64> = points.iter().map(|(_, at)| value(at)).collect();
         let asked = self.asked();
         let mut schedule = match counted {
             true => schedule::count(&self.estimates(&points, &calibration)?, &columns, &asked),
@@ -274,7 +236,7 @@ impl Course<'_, '_> {
             budget: Nanos(budget.0.saturating_sub(spent)),
             may_drop: self.resolved.may_drop || limit.is_some(),
             may_shorten: self.resolved.may_shorten,
-            option: Swept::of(plan.workload).option,
+            option: plan.workload.swept().option(),
         }
     }
 
@@ -287,7 +249,7 @@ impl Course<'_, '_> {
             .filter(|(_, timing)| timing.is_some())
             .map(|(c, _)| *c)
             .collect();
-        if let Some(list) = (Swept::of(plan.workload).list)(&mut plan) {
+        if let Some(list) = plan.workload.swept().list(&mut plan) {
             list.0.retain(|value| kept.contains(value));
         }
         plan

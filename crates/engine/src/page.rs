@@ -53,6 +53,19 @@ impl Figure {
         Figure::Refused,
         Figure::Renewal,
     ];
+
+    /// As results name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Figure::Acquire => "acquire_ns",
+            Figure::Hold => "hold_ns",
+            Figure::HandoffSame => "handoff_same_cpu_ns",
+            Figure::HandoffCross => "handoff_cross_cpu_ns",
+            Figure::Release => "release_ns",
+            Figure::Refused => "refused_ns",
+            Figure::Renewal => "renewal_late_ns",
+        }
+    }
 }
 
 /// The words of a worker's page.

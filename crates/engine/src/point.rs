@@ -38,7 +38,7 @@ pub(crate) fn point(plan: &Plan, order: &RunOrder, place: Which<'_>, data: &Yiel
     let full = order.measure == Measure::Full;
     let mut point = Point {
         target: place.target.to_owned(),
-        workload: order.workload.word().to_string(),
+        workload: plan.workload.to_string(),
         at: place.at,
         run: place.run,
         block: place.block,

@@ -72,13 +72,10 @@ impl Resolved {
 /// # Errors
 /// In words for the user: what is impossible, why, and what would do.
 pub fn resolve(mut plan: Plan, fresh_seed: u64, allowed: &[usize]) -> Result<Resolved, UsageError> {
-    let may_drop = match plan.workload {
-        Workload::Contend => plan.workers.is_none(),
-        Workload::Stream => plan.operations.is_none(),
-        // How long locks are kept is what somebody asked for.
-        Workload::Hold => plan.keys.is_none() && plan.keep.is_none(),
-        Workload::Rate | Workload::Spread | Workload::Connect | Workload::Recover => false,
-    };
+    let swept = plan.workload.swept();
+    // How long locks are kept is what somebody asked for.
+    let asked = swept.list(&mut plan).is_some() || plan.keep.is_some();
+    let may_drop = plan.workload.facts().may_drop && !asked;
     let may_shorten = match plan.workload {
         Workload::Rate => Some(rate::QUICK_WINDOW),
         Workload::Spread => Some(spread::SHORTEST_WINDOW),

@@ -225,17 +225,8 @@ pub fn quicken(plans: &mut [Plan]) -> Vec<String> {
 }
 
 fn swept(plan: &mut Plan) -> Option<(&'static str, &mut List)> {
-    let (option, list) = match plan.workload {
-        Workload::Contend => ("-w", plan.workers.as_mut()),
-        Workload::Stream => ("-n", plan.operations.as_mut()),
-        Workload::Hold => ("--keys", plan.keys.as_mut()),
-        Workload::Connect => ("--open", plan.open.as_mut()),
-        Workload::Rate => ("--rate", plan.rate.as_mut()),
-        Workload::Spread => ("--generators", plan.generators.as_mut()),
-        // Its faults are words.
-        Workload::Recover => return None,
-    };
-    Some((option, list?))
+    let swept = plan.workload.swept();
+    Some((swept.option(), swept.list(plan)?))
 }
 
 /// Leaves out every second one of many values, and the greatest of few; the last of

@@ -7,27 +7,14 @@
 use crate::options::{DefaultValue, OPTIONS};
 use crate::plan::{Plan, Workload};
 
-/// What is measured where no target is named: of locks, the two of the kernel
-/// that differ most in whom they serve next; of operations, the daemon, and
-/// beside it what needs no server, or what the daemon's ancestor did.
+/// What is measured where no target is named.
 pub fn targets(workload: Workload) -> &'static [&'static str] {
-    match workload {
-        Workload::Contend => &["flock", "sysv"],
-        Workload::Stream => &["lockd", "flock"],
-        Workload::Hold => &["lockd", "chained"],
-        Workload::Connect => &["tcp"],
-        Workload::Rate | Workload::Spread => &["lockd"],
-        Workload::Recover => &["flock", "lockd"],
-    }
+    workload.facts().targets
 }
 
-/// Targets whose results are worth having beside each other: where a fault strikes, a lock
-/// that stays its owner's and one that does not.
+/// Targets whose results are worth having beside each other.
 pub fn contrasts(workload: Workload) -> &'static [&'static str] {
-    match workload {
-        Workload::Recover => &["lockd", "redis"],
-        _ => &[],
-    }
+    workload.facts().contrasts
 }
 
 /// What is swept where the plan does not say. It is printed whatever it is, since it

@@ -19,6 +19,7 @@ mod remedy;
 mod server_at;
 pub mod text;
 pub mod time;
+pub mod workload;
 
 pub use list::List;
 pub use plan::Plan;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 pub use crate::options::Plan;
+pub use crate::workload::{Shape, Swept, Workload};
 
 /// A word that stands on the command line and in files, one of a few.
 macro_rules! words {
@@ -67,36 +68,6 @@ macro_rules! words {
             }
         }
     };
-}
-
-words! {
-    /// The pattern of operations.
-    Workload {
-        /// Workers contend for a lock: acquire, hold, release, idle.
-        Contend = "contend",
-        /// Each worker does so many operations back to back.
-        Stream = "stream",
-        /// Each worker acquires so many locks, holding all, then releases them.
-        Hold = "hold",
-        /// Opens so many connections and keeps them open.
-        Connect = "connect",
-        /// Sends requests at so many a second, whatever becomes of those before.
-        Rate = "rate",
-        /// Keeps so many requests in flight, spread over several generators.
-        Spread = "spread",
-        /// Strikes a fault while one owns the lock and others wait for it.
-        Recover = "recover",
-    }
-}
-
-impl Workload {
-    /// Whether a run has a window of time; else it ends with its operations.
-    pub const fn has_window(self) -> bool {
-        match self {
-            Workload::Contend | Workload::Rate | Workload::Spread => true,
-            Workload::Stream | Workload::Hold | Workload::Connect | Workload::Recover => false,
-        }
-    }
 }
 
 words! {

@@ -26,11 +26,11 @@ pub(crate) enum Shown {
 /// One column.
 pub(crate) struct Column {
     /// Two lines.
-    pub title: [&'static str; 2],
+    pub(crate) title: [&'static str; 2],
     /// When its cells are printed.
-    pub shown: Shown,
+    pub(crate) shown: Shown,
     /// What was not measured is None; a column of nothing else is left out.
-    pub cell: Cell,
+    pub(crate) cell: Cell,
 }
 
 /// What a column says of a point.
@@ -48,6 +48,17 @@ pub(crate) const SHORT_TARGET: Column = once(["", "target"], |point| Some(short(
 /// How many contended, or asked.
 pub(crate) const WORKERS: Column = always(["", "workers"], |point| {
     point.at.workers.map(|n| n.to_string())
+});
+
+/// The same, with the locks that they share or have of their own.
+pub(crate) const WORKERS_AND_NAMES: Column = always(["", "workers"], |point| {
+    let workers = point.at.workers?;
+    let names = point.runs.first()?.names.as_deref();
+    Some(match names.filter(|_| workers > 1) {
+        // Whether they contend is part of what was measured.
+        Some(names) => format!("{workers} ({names})"),
+        None => workers.to_string(),
+    })
 });
 
 /// How far runs lie apart in what the point is measured by.

@@ -14,7 +14,7 @@
 use crate::ResultSet;
 use crate::rate;
 use crate::recover;
-use jostle_model::plan::Workload;
+use jostle_model::plan::Shape;
 use jostle_model::record::{Is, Point};
 use jostle_model::{Busy, Plan};
 use jostle_stats::summary::{PointSummary, summarize};
@@ -125,13 +125,13 @@ fn line(point: &PointSummary<'_>) -> String {
 
 /// What stands in the first column.
 fn swept(point: &PointSummary<'_>) -> u64 {
-    let value = match point.workload {
-        Workload::Contend | Workload::Stream | Workload::Hold => point.at.workers,
-        Workload::Connect => point.at.open,
-        Workload::Rate => point.at.rate,
-        Workload::Spread => point.at.generators,
+    let value = match point.workload.shape() {
+        Shape::Contend | Shape::Stream | Shape::Hold => point.at.workers,
+        Shape::Connect => point.at.open,
+        Shape::Rate => point.at.rate,
+        Shape::Spread => point.at.generators,
         // Its lines begin with the fault.
-        Workload::Recover => None,
+        Shape::Recover => None,
     };
     value.unwrap_or(0)
 }

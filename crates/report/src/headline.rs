@@ -2,19 +2,14 @@
 
 use crate::columns::{
     Column, HALF_INTERVAL, NETWORK, PLUS_MINUS, ROUND_TRIPS, Shown, TARGET, UNDISTURBED, WORKERS,
-    always, at_least, cpu, figure, half_interval, measured_by, micros, once, server_cpu,
-    throughput,
+    WORKERS_AND_NAMES, always, at_least, cpu, figure, half_interval, measured_by, micros, once,
+    server_cpu, throughput,
 };
-use crate::connect;
 use crate::footnotes::Footnotes;
 use crate::format::{grouped, percent, significant, time};
 use crate::grid::{Grid, Heading};
-use crate::kept;
-use crate::rate;
-use crate::recover;
 use crate::requests;
-use crate::spread as requests_spread;
-use jostle_model::plan::Workload;
+use crate::workloads::shown;
 use jostle_model::record::Is;
 use jostle_stats::summary::PointSummary;
 
@@ -22,15 +17,15 @@ use jostle_stats::summary::PointSummary;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Headline {
     /// The verdicts refer to `notes` as `[1]`, `[2]`.
-    pub grid: Grid,
+    pub(crate) grid: Grid,
     /// Reasons of the verdicts, grouped by their rows.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// What the sign `±` means here; None where it does not occur.
-    pub plus_minus: Option<&'static str>,
+    pub(crate) plus_minus: Option<&'static str>,
 }
 
 /// The columns of `contend`.
-static COLUMNS: &[Column] = &[
+pub(crate) static COLUMNS: &[Column] = &[
     TARGET,
     WORKERS,
     once(["alone", "ns"], |point| {
@@ -59,17 +54,9 @@ static COLUMNS: &[Column] = &[
 ];
 
 /// The columns of workloads whose runs end with their operations.
-static COUNTED: &[Column] = &[
+pub(crate) static COUNTED: &[Column] = &[
     TARGET,
-    always(["", "workers"], |point| {
-        let workers = point.at.workers?;
-        let names = point.runs.first()?.names.as_deref();
-        Some(match names.filter(|_| workers > 1) {
-            // Whether they contend is part of what was measured.
-            Some(names) => format!("{workers} ({names})"),
-            None => workers.to_string(),
-        })
-    }),
+    WORKERS_AND_NAMES,
     always(["", "n"], |point| {
         point.at.operations.or(point.at.keys).map(grouped)
     }),
@@ -118,16 +105,7 @@ pub(crate) fn headline(points: &[PointSummary<'_>]) -> Option<Headline> {
         return None;
     }
     let measured = |column: &&Column| points.iter().any(|point| (column.cell)(point).is_some());
-    let all = match points[0].workload {
-        Workload::Contend => COLUMNS,
-        Workload::Connect => connect::COLUMNS,
-        Workload::Recover => recover::COLUMNS,
-        Workload::Rate => rate::COLUMNS,
-        Workload::Spread => requests_spread::COLUMNS,
-        Workload::Stream | Workload::Hold if requests::are(points) => requests::COLUMNS,
-        Workload::Stream | Workload::Hold if kept::are(points) => kept::COLUMNS,
-        Workload::Stream | Workload::Hold => COUNTED,
-    };
+    let all = (shown(points[0].workload).columns)(points);
     let none_listen = points.iter().all(|p| p.at.listeners.unwrap_or(0) == 0);
     let columns: Vec<&Column> = all
         .iter()

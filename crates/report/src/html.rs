@@ -6,12 +6,12 @@
 //! Whatever a user named is escaped by the template macro.
 
 mod about;
-mod chapter;
+pub(crate) mod chapter;
 mod chart;
 mod compared;
 mod conclusion;
 mod drawn;
-mod figures;
+pub(crate) mod figures;
 mod headline;
 mod judged;
 mod labels;

@@ -40,6 +40,7 @@ mod recover;
 mod requests;
 mod spread;
 mod table;
+mod workloads;
 
 #[cfg(test)]
 mod agree;

@@ -6,19 +6,21 @@
 
 use crate::ResultSet;
 use crate::command::{command, with, without};
+use crate::workloads::shown;
 use jostle_model::defaults;
 use jostle_model::plan::{Arrivals, Measure, Names, Place, Workload};
 use jostle_model::record::{Is, Reason};
 use jostle_model::time::Busy;
 use jostle_model::{List, Nanos, Plan, Remedy};
 use jostle_stats::checks::{CHECKS, exclusion, lost_update};
-use jostle_stats::requested::makes_requests;
 use jostle_stats::summary::PointSummary;
 use std::collections::BTreeSet;
 
 /// A plan that follows, or what else to type.
-enum Step {
+pub(crate) enum Step {
+    /// A plan.
     Measure(Box<Plan>),
+    /// Another command.
     Type(String),
 }
 
@@ -163,16 +165,11 @@ fn fewest_workers(plan: &Plan, alike: &[Flagged<'_>]) -> Option<Step> {
 /// What one would ask next of results against which nothing speaks.
 fn question(set: &ResultSet) -> Step {
     let plan = &set.experiment.plan;
-    let mut next = follow_up(plan);
-    match plan.workload {
-        Workload::Connect => return connect_question(plan, next),
-        Workload::Recover => return recover_question(plan, next),
-        Workload::Rate => return rate_question(plan, next),
-        Workload::Spread => return spread_question(set, next),
-        Workload::Stream if makes_requests(plan) => return requests_question(plan, next),
-        Workload::Stream | Workload::Hold => return counted_question(set, next),
-        Workload::Contend => {}
-    }
+    (shown(plan.workload).next)(set, follow_up(plan))
+}
+
+/// From one worker to many; after that, what the hold hides.
+pub(crate) fn contend_question(plan: &Plan, mut next: Plan) -> Step {
     if plan.workers.as_ref().is_some_and(|list| list.0 == [1]) {
         next.workers = Some(List(vec![1, 10, 100]));
     } else if plan.measure == Some(Measure::Counts) {
@@ -198,7 +195,7 @@ fn question(set: &ResultSet) -> Step {
 }
 
 /// The lock that stays its owner's whatever strikes beside one that does not.
-fn recover_question(plan: &Plan, mut next: Plan) -> Step {
+pub(crate) fn recover_question(plan: &Plan, mut next: Plan) -> Step {
     let name = |target: &String| target.split(':').next().unwrap_or_default().to_owned();
     let known: BTreeSet<String> = plan.targets.iter().map(name).collect();
     let mut contrasts = defaults::contrasts(plan.workload).iter();
@@ -213,7 +210,7 @@ fn recover_question(plan: &Plan, mut next: Plan) -> Step {
 }
 
 /// What would tell who was the limit; after that, twice as much in flight.
-fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
+pub(crate) fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     if plan.runs.is_some_and(|runs| runs < 6) {
         next.runs = Some(6);
@@ -225,7 +222,7 @@ fn spread_question(set: &ResultSet, mut next: Plan) -> Step {
 
 /// After one worker: what several at the same time reach. After that, whether it
 /// stays so along a longer run.
-fn requests_question(plan: &Plan, mut next: Plan) -> Step {
+pub(crate) fn requests_question(plan: &Plan, mut next: Plan) -> Step {
     if most(&plan.workers) == Some(1) {
         next.workers = Some(List(vec![1, 2, 4]));
         next.operations = most(&plan.operations).map(|n| List(vec![n]));
@@ -237,7 +234,7 @@ fn requests_question(plan: &Plan, mut next: Plan) -> Step {
 
 /// After one address beside many: what a million cost. After that, what other
 /// listening sockets cost.
-fn connect_question(plan: &Plan, mut next: Plan) -> Step {
+pub(crate) fn connect_question(plan: &Plan, mut next: Plan) -> Step {
     if plan.only.is_some() || plan.targets != defaults::targets(plan.workload) {
         return Step::Type(TARGETS.to_owned());
     }
@@ -257,7 +254,7 @@ fn connect_question(plan: &Plan, mut next: Plan) -> Step {
 
 /// After equal distances: do random arrivals queue? After that, what is beyond the
 /// greatest rate?
-fn rate_question(plan: &Plan, mut next: Plan) -> Step {
+pub(crate) fn rate_question(plan: &Plan, mut next: Plan) -> Step {
     let Some(most) = most(&plan.rate).filter(|most| *most <= 1_000_000) else {
         return Step::Type(TARGETS.to_owned());
     };
@@ -270,7 +267,7 @@ fn rate_question(plan: &Plan, mut next: Plan) -> Step {
 
 /// After streams: what contention costs, and how much is the way to the server. After
 /// held locks: what a hundred times as many cost, up to a million.
-fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
+pub(crate) fn counted_question(set: &ResultSet, mut next: Plan) -> Step {
     let plan = &set.experiment.plan;
     let facts = |target: &String| set.experiment.facts(target);
     let mut targets = plan.targets.iter();

@@ -14,20 +14,20 @@ use crate::ratio::{Outcome, Ratio, by_block};
 use crate::recover;
 use crate::spread;
 use crate::summary::PointSummary;
-use jostle_model::plan::Workload;
+use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{At, Experiment};
 
 /// One closing sentence for each target, in the order of the summaries: the
 /// target, and the text.
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let plan = &experiment.plan;
-    match plan.workload {
-        Workload::Contend => contend::sentences(plan, points),
-        Workload::Stream | Workload::Hold => growth::sentences(plan, points),
-        Workload::Connect => connect::sentences(plan, points),
-        Workload::Rate => rate::sentences(points),
-        Workload::Spread => spread::sentences(points),
-        Workload::Recover => recover::sentences(plan, points),
+    match plan.workload.shape() {
+        Shape::Contend => contend::sentences(plan, points),
+        Shape::Stream | Shape::Hold => growth::sentences(plan, points),
+        Shape::Connect => connect::sentences(plan, points),
+        Shape::Rate => rate::sentences(points),
+        Shape::Spread => spread::sentences(points),
+        Shape::Recover => recover::sentences(plan, points),
     }
 }
 

@@ -70,12 +70,9 @@ fn place(plan: &Plan, at: At) -> String {
 
 /// What an operation is called.
 fn unit(plan: &Plan) -> &'static str {
-    match plan.workload {
-        Workload::Hold | Workload::Recover => "lock",
-        Workload::Connect => "connection",
-        Workload::Contend | Workload::Stream if makes_requests(plan) => requested::noun(plan),
-        Workload::Contend | Workload::Stream => "operation",
-        Workload::Rate | Workload::Spread => "request",
+    match makes_requests(plan) {
+        true => requested::noun(plan),
+        false => plan.workload.facts().per,
     }
 }
 

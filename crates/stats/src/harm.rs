@@ -19,7 +19,7 @@
 //! quicker at most (`raise`). The undisturbed throughput then lies within
 //! `[X / (1 + x (R - 1)), X / (1 - x)]`.
 
-use jostle_model::plan::{Measure, Plan, Range, Workload};
+use jostle_model::plan::{Measure, Plan, Range, Shape, Workload};
 use jostle_model::record::{Accounts, Calibration, Experiment, Point};
 use jostle_model::time::Busy;
 
@@ -122,11 +122,11 @@ fn is_crowded(run: &Point, accounts: &Accounts) -> bool {
 /// server, wait for the slowest of them.
 fn chains(plan: &Plan, run: &Point, accounts: &Accounts) -> f64 {
     let workers = run.at.workers.unwrap_or(1);
-    let alone = match plan.workload {
+    let alone = match plan.workload.shape() {
         _ if accounts.server_s.is_some() || run.server.is_some() => 1,
-        Workload::Contend if plan.range == Some(Range::Disjoint) => workers,
-        Workload::Contend => plan.key_count().min(workers),
-        Workload::Stream | Workload::Hold if run.names.as_deref() != Some(ONE) => workers,
+        Shape::Contend if plan.range == Some(Range::Disjoint) => workers,
+        Shape::Contend => plan.key_count().min(workers),
+        Shape::Stream | Shape::Hold if run.names.as_deref() != Some(ONE) => workers,
         _ => 1,
     };
     alone.min(accounts.cpus).max(1) as f64

@@ -96,7 +96,7 @@ impl Verb {
             .action(ArgAction::Append);
         let quick = Arg::new("quick")
             .long("quick")
-            .help(quick_help(self.workload))
+            .help(self.workload.facts().quick)
             .help_heading(Heading::Measuring.text())
             .action(ArgAction::SetTrue);
         let command = Command::new(self.name)
@@ -162,26 +162,6 @@ fn arg(option: &'static Opt, used: &Use) -> Arg {
 /// from seeing it, and is left out where the text is no terminal's.
 fn with_braces(text: &str) -> String {
     text.replace("{n}", "{\u{1b}[0mn}")
-}
-
-const fn quick_help(workload: Workload) -> &'static str {
-    match workload {
-        Workload::Contend => {
-            "Three runs of a quarter of a second for each point, and as many points as a minute \
-             holds: a look, no measurement"
-        }
-        Workload::Rate => {
-            "Three runs of a second for each point, and as many points as a minute holds: a look, \
-             no measurement"
-        }
-        Workload::Connect => {
-            "Three sweeps of each curve, as far as a minute reaches: a look, no measurement"
-        }
-        Workload::Recover => "Three runs of each target and fault: a look, no measurement",
-        Workload::Stream | Workload::Hold | Workload::Spread => {
-            "Three runs of each point, and as many points as a minute holds: a look, no measurement"
-        }
-    }
 }
 
 /// Says of an option that the verb does not know which verbs do.

@@ -8,7 +8,7 @@ use crate::order::{
 };
 use crate::requested;
 use jostle_model::Nanos;
-use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Workload};
+use jostle_model::plan::{Carrier, Measure, Names, Place, Plan, Range, Shape, Workload};
 use jostle_model::record::{At, Calibration};
 use jostle_model::time::Busy;
 use jostle_stats::rng::Rng;
@@ -128,35 +128,29 @@ pub fn order(plan: &Plan, target: &str, at: At, workers: usize, seed: u64) -> Ru
 
 /// What the workers of a plan do on this target.
 fn workload(plan: &Plan, target: &str, at: At) -> WorkloadOrder {
-    match plan.workload {
-        Workload::Stream if is_asked(target) => WorkloadOrder::Ask(AskOrder {
+    match plan.workload.shape() {
+        Shape::Stream if is_asked(target) => WorkloadOrder::Ask(AskOrder {
             operations: each(at),
             requests: requested::order(plan),
         }),
-        Workload::Stream => WorkloadOrder::Stream(StreamOrder {
-            operations: each(at),
-            names: plan.names.unwrap_or(Names::One),
-            pipeline: plan.pipeline.unwrap_or(1) as usize,
-        }),
-        Workload::Hold => WorkloadOrder::Hold(HoldOrder {
+        Shape::Stream => WorkloadOrder::Stream(StreamOrder::of(plan, each(at))),
+        Shape::Hold => WorkloadOrder::Hold(HoldOrder {
             operations: each(at),
             pipeline: plan.pipeline.unwrap_or(1) as usize,
             keep: plan.keep.unwrap_or(Nanos::ZERO),
             lease: plan.lease,
         }),
-        Workload::Rate => WorkloadOrder::Rate(RateOrder {
+        Shape::Rate => WorkloadOrder::Rate(RateOrder {
             requests: requested::order(plan),
             open_loop: requested::open_loop(plan, at),
         }),
-        Workload::Spread => WorkloadOrder::Spread(SpreadOrder {
+        Shape::Spread => WorkloadOrder::Spread(SpreadOrder {
             requests: requested::order(plan),
             generators: at.generators.unwrap_or(1) as usize,
             generator_cpu: plan.generator_cpu,
         }),
         // The other two have no workers, and orders of their own.
-        Workload::Contend | Workload::Connect | Workload::Recover => {
-            WorkloadOrder::Contend(plan.into())
-        }
+        Shape::Contend | Shape::Connect | Shape::Recover => WorkloadOrder::Contend(plan.into()),
     }
 }
 
@@ -171,12 +165,11 @@ fn each(at: At) -> u64 {
 
 /// Locks of all workers.
 fn keys(plan: &Plan, at: At, workers: usize) -> usize {
-    match (plan.workload, plan.names.unwrap_or(Names::One)) {
-        (Workload::Contend, _) => plan.key_count() as usize,
-        (Workload::Hold, _) => workers * each(at) as usize,
-        (Workload::Stream | Workload::Rate, Names::Own) | (Workload::Spread, _) => workers,
-        (Workload::Stream | Workload::Rate, Names::One)
-        | (Workload::Connect | Workload::Recover, _) => 1,
+    match (plan.workload.shape(), plan.names.unwrap_or(Names::One)) {
+        (Shape::Contend, _) => plan.key_count() as usize,
+        (Shape::Hold, _) => workers * each(at) as usize,
+        (Shape::Stream | Shape::Rate, Names::Own) | (Shape::Spread, _) => workers,
+        (Shape::Stream | Shape::Rate, Names::One) | (Shape::Connect | Shape::Recover, _) => 1,
     }
 }
 
@@ -307,11 +300,7 @@ mod tests {
             plan.names = Some(names);
             let order = super::order(&plan, target, at, 4, 7);
             assert!(is(&order.workload), "{word} {target}: {order:?}");
-            assert_eq!(
-                (order.workload.word(), order.keys),
-                (word, keys),
-                "{target}"
-            );
+            assert_eq!(order.keys, keys, "{word} {target}");
             let counted = matches!(word, Workload::Stream | Workload::Hold);
             assert_eq!(
                 order.workload.operations(),

@@ -238,18 +238,10 @@ fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
 }
 
 fn figures(data: &mut Yield, pages: &[Page<'_>]) {
-    for (figure, name) in [
-        (Figure::Acquire, "acquire_ns"),
-        (Figure::Hold, "hold_ns"),
-        (Figure::HandoffSame, "handoff_same_cpu_ns"),
-        (Figure::HandoffCross, "handoff_cross_cpu_ns"),
-        (Figure::Release, "release_ns"),
-        (Figure::Refused, "refused_ns"),
-        (Figure::Renewal, "renewal_late_ns"),
-    ] {
+    for figure in Figure::ALL {
         let merged = merge(pages, figure);
         if !merged.buckets.0.is_empty() {
-            data.figures.insert(name.to_owned(), merged);
+            data.figures.insert(figure.name().to_owned(), merged);
         }
     }
     let sum = |word: Word| pages.iter().map(|page| page.get(word)).sum::<u64>();

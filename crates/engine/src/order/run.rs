@@ -126,7 +126,7 @@ impl RunOrder {
 
     /// Whether a number of operations ends the run, and not a time.
     pub fn is_counted(&self) -> bool {
-        !self.workload.word().has_window()
+        !self.workload.has_window()
     }
 
     /// The workers that stand for the threads of all: each its own, or the first

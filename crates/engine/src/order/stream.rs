@@ -1,7 +1,7 @@
 //! What the workers of `stream` do: pairs of a lock, or requests.
 
 use super::RequestOrder;
-use jostle_model::plan::Names;
+use jostle_model::plan::{Names, Plan};
 use serde::{Deserialize, Serialize};
 
 /// Pairs of acquire and release, one after the other.
@@ -13,6 +13,17 @@ pub struct StreamOrder {
     pub names: Names,
     /// Pairs that are sent at once.
     pub pipeline: usize,
+}
+
+impl StreamOrder {
+    /// So many pairs of each worker, as the plan has them.
+    pub(crate) fn of(plan: &Plan, operations: u64) -> StreamOrder {
+        StreamOrder {
+            operations,
+            names: plan.names.unwrap_or(Names::One),
+            pipeline: plan.pipeline.unwrap_or(1) as usize,
+        }
+    }
 }
 
 /// Requests, one after the other.

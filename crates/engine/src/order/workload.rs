@@ -4,7 +4,7 @@
 //! `connect` and `recover` have no workers, and orders of their own.
 
 use super::{AskOrder, ContendOrder, HoldOrder, RateOrder, RequestOrder, SpreadOrder, StreamOrder};
-use jostle_model::plan::{Names, Range, Workload};
+use jostle_model::plan::{Names, Range};
 use jostle_model::time::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -58,15 +58,9 @@ impl Wants {
 }
 
 impl WorkloadOrder {
-    /// Its word on the command line.
-    pub fn word(&self) -> Workload {
-        match self {
-            WorkloadOrder::Contend(_) => Workload::Contend,
-            WorkloadOrder::Stream(_) | WorkloadOrder::Ask(_) => Workload::Stream,
-            WorkloadOrder::Hold(_) => Workload::Hold,
-            WorkloadOrder::Rate(_) => Workload::Rate,
-            WorkloadOrder::Spread(_) => Workload::Spread,
-        }
+    /// Whether a run has a window of time; else it ends with its operations.
+    pub fn has_window(&self) -> bool {
+        self.operations().is_none()
     }
 
     /// Operations of each worker, where their number ends the run, and not a time.

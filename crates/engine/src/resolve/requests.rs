@@ -2,7 +2,7 @@
 
 use super::{UsageError, refuse};
 use jostle_model::options::{Heading, OPTIONS};
-use jostle_model::plan::{Carrier, Measure, Plan, Workload};
+use jostle_model::plan::{Carrier, Measure, Plan, Shape, Workload};
 use jostle_model::{Nanos, defaults};
 use jostle_targets::{Spec, requests};
 
@@ -18,7 +18,7 @@ pub(super) fn fill_in(plan: &mut Plan, specs: &[Spec]) {
     let mut nulls = specs.iter().filter_map(|spec| requests(spec.entry)?.null);
     // A null that is measured for itself has nothing to be subtracted.
     let measured = |null: &&str| specs.iter().all(|spec| spec.typed != **null);
-    if plan.null.is_none() && plan.workload == Workload::Stream {
+    if plan.null.is_none() && plan.workload.shape() == Shape::Stream {
         plan.null = nulls.find(measured).map(str::to_owned);
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn fill_in(plan: &mut Plan, specs: &[Spec]) {
 pub(super) fn check(plan: &Plan, specs: &[Spec]) -> Result<(), UsageError> {
     let asked = specs.iter().find(|spec| spec.entry.is_asked());
     let lock = specs.iter().find(|spec| !spec.entry.is_asked());
-    if let (Some(asked), Some(lock), Workload::Stream) = (asked, lock, plan.workload) {
+    if let (Some(asked), Some(lock), Shape::Stream) = (asked, lock, plan.workload.shape()) {
         return refuse(format!(
             "{lock} is a lock and {asked} answers requests: their figures do not compare; measure \
              them one after the other"

@@ -1,7 +1,7 @@
 //! Where in a sweep a point lies.
 
 use crate::connect;
-use crate::plan::{Fault, Plan, Workload};
+use crate::plan::{Fault, Plan, Shape};
 use serde::{Deserialize, Serialize};
 
 /// The swept values of a point; what is not swept is absent.
@@ -41,39 +41,36 @@ pub struct At {
 impl At {
     /// The points that a resolved plan asks of each target, in its order.
     pub fn swept(plan: &Plan) -> Vec<At> {
-        if plan.workload == Workload::Connect {
-            return connect::swept(plan);
-        }
-        if plan.workload == Workload::Recover {
-            let faults = plan.fault.iter().flatten();
-            let at = |fault: &Fault| At {
-                fault: Some(*fault),
-                ..At::default()
-            };
-            return faults.map(at).collect();
-        }
         let of = |list: &Option<crate::List>| list.as_ref().map_or(Vec::new(), |l| l.0.clone());
-        if plan.workload == Workload::Spread {
-            let at = |generators| At {
-                generators: Some(generators),
-                ..At::default()
-            };
-            return of(&plan.generators).into_iter().map(at).collect();
-        }
-        let workers = of(&plan.workers);
-        let second = match plan.workload {
-            Workload::Contend | Workload::Connect | Workload::Spread | Workload::Recover => {
-                vec![None]
+        let shape = plan.workload.shape();
+        let second = match shape {
+            Shape::Connect => return connect::swept(plan),
+            Shape::Recover => {
+                let faults = plan.fault.iter().flatten();
+                let at = |fault: &Fault| At {
+                    fault: Some(*fault),
+                    ..At::default()
+                };
+                return faults.map(at).collect();
             }
-            Workload::Stream => of(&plan.operations).into_iter().map(Some).collect(),
-            Workload::Hold => of(&plan.keys).into_iter().map(Some).collect(),
-            Workload::Rate => of(&plan.rate).into_iter().map(Some).collect(),
+            Shape::Spread => {
+                let at = |generators| At {
+                    generators: Some(generators),
+                    ..At::default()
+                };
+                return of(&plan.generators).into_iter().map(at).collect();
+            }
+            Shape::Contend => vec![None],
+            Shape::Stream => of(&plan.operations).into_iter().map(Some).collect(),
+            Shape::Hold => of(&plan.keys).into_iter().map(Some).collect(),
+            Shape::Rate => of(&plan.rate).into_iter().map(Some).collect(),
         };
+        let workers = of(&plan.workers);
         let at = |workers: u64, second: Option<u64>| At {
             workers: Some(workers),
-            operations: second.filter(|_| plan.workload == Workload::Stream),
-            keys: second.filter(|_| plan.workload == Workload::Hold),
-            rate: second.filter(|_| plan.workload == Workload::Rate),
+            operations: second.filter(|_| shape == Shape::Stream),
+            keys: second.filter(|_| shape == Shape::Hold),
+            rate: second.filter(|_| shape == Shape::Rate),
             ..At::default()
         };
         workers

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything of one workload.
 #[derive(Debug)]
-pub(super) struct Chapter<'a> {
+pub(crate) struct Chapter<'a> {
     /// The verb.
     pub workload: Workload,
     /// Which of the sets belong to it.
@@ -29,7 +29,7 @@ pub(super) struct Chapter<'a> {
 
 /// What one line of a figure shows.
 #[derive(Debug)]
-pub(super) struct Series<'a> {
+pub(crate) struct Series<'a> {
     /// Position in the chapter.
     pub index: usize,
     /// Which of the chapter's experiments it belongs to.
@@ -53,7 +53,7 @@ pub(super) struct Series<'a> {
 
 /// One point of a series.
 #[derive(Debug)]
-pub(super) struct Spot<'a> {
+pub(crate) struct Spot<'a> {
     /// The swept value.
     pub x: f64,
     /// All that is known of it.
@@ -264,15 +264,7 @@ fn dimensions(workload: Workload, ats: impl Iterator<Item = At>) -> (String, Vec
             values.entry(name).or_default().insert(value as u64);
         }
     }
-    let own = match workload {
-        Workload::Contend => "workers",
-        Workload::Stream => "operations",
-        Workload::Hold => "keys",
-        Workload::Connect => "open",
-        Workload::Rate => "rate",
-        Workload::Spread => "generators",
-        Workload::Recover => "fault",
-    };
+    let own = workload.swept().name();
     let spread = |name: &String| (values[name].len().min(2), name == own, values[name].len());
     let swept = values.keys().max_by_key(|name| spread(name));
     let swept = swept.cloned().unwrap_or_else(|| own.to_owned());
@@ -346,22 +338,12 @@ impl Chapter<'_> {
 
     /// What an operation is called.
     pub(super) fn noun(&self) -> &'static str {
-        match self.workload {
-            Workload::Contend | Workload::Recover => "lock",
-            Workload::Stream | Workload::Hold => "operation",
-            Workload::Connect => "connection",
-            Workload::Rate | Workload::Spread => "request",
-        }
+        self.workload.facts().drawn
     }
 
     /// As throughput counts them.
     pub(super) fn per_second(&self) -> &'static str {
-        match self.workload {
-            Workload::Contend | Workload::Recover => "locks/s",
-            Workload::Stream | Workload::Hold => "ops/s",
-            Workload::Connect => "connections/s",
-            Workload::Rate | Workload::Spread => "requests/s",
-        }
+        self.workload.facts().per_second
     }
 
     /// All swept values, ascending, each once.

@@ -77,7 +77,7 @@ const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 
 /// How a series looks: never by colour alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Style {
+pub(crate) struct Style {
     colour: usize,
     shape: usize,
     dashes: usize,

@@ -5,12 +5,12 @@
 //! distribution one in `SPREADS` (bands.rs).
 
 mod along;
-mod answer;
+pub(crate) mod answer;
 mod bands;
 mod growth;
-mod latency;
-mod overlay;
-mod recover;
+pub(crate) mod latency;
+pub(crate) mod overlay;
+pub(crate) mod recover;
 mod shares;
 
 pub(super) use answer::answer;
@@ -37,7 +37,7 @@ pub(super) struct Group {
 
 /// One figure: a drawing, or one for each series, and its data.
 #[derive(Debug)]
-pub(super) struct Figure {
+pub(crate) struct Figure {
     /// What it shows.
     pub title: String,
     /// What a reader has to know to read it.
@@ -62,7 +62,7 @@ impl Figure {
 
 /// One drawing.
 #[derive(Debug)]
-pub(super) struct Panel {
+pub(crate) struct Panel {
     /// Its width and height.
     pub size: Size,
     /// Of small multiples: which series it is.
@@ -75,7 +75,7 @@ pub(super) struct Panel {
 
 /// The table behind a figure.
 #[derive(Debug, Default)]
-pub(super) struct Data {
+pub(crate) struct Data {
     /// One for each column.
     pub headings: Vec<String>,
     /// From top to bottom.
@@ -84,7 +84,7 @@ pub(super) struct Data {
 
 /// One cell of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(crate) enum Cell {
     /// Words.
     Text(String),
     /// As it was recorded, and as it is read.

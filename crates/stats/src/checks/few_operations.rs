@@ -2,7 +2,7 @@
 
 use super::{Check, EVERYTHING, Evidence, Found, measured, seen};
 use jostle_model::Remedy;
-use jostle_model::plan::Workload;
+use jostle_model::plan::{Shape, Workload};
 use jostle_model::record::{Claim, Is, Point, Reason};
 
 /// Grants of a window.
@@ -76,11 +76,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 /// What is enough, at the same rate.
 fn more(evidence: &Evidence<'_>, fewest: &Point) -> Option<Remedy> {
     let each = LEAST.div_ceil(fewest.at.workers.unwrap_or(1).max(1));
-    match evidence.experiment.plan.workload {
-        Workload::Stream => Some(Remedy::with("-n", each)),
-        Workload::Hold => Some(Remedy::with("--keys", each)),
-        Workload::Connect | Workload::Recover => None,
-        Workload::Contend | Workload::Rate | Workload::Spread => {
+    let workload = evidence.experiment.plan.workload;
+    match workload.shape() {
+        Shape::Stream | Shape::Hold => Some(Remedy::with(workload.swept().option(), each)),
+        Shape::Connect | Shape::Recover => None,
+        Shape::Contend | Shape::Rate | Shape::Spread => {
             let seconds = (LEAST as f64 / fewest.operations as f64 * fewest.window_s).ceil();
             Some(Remedy::with("-t", seconds))
         }

@@ -1,7 +1,7 @@
 //! Did the tool's own work bend the figure?
 
 use super::{Check, Evidence, Found, measured, percent};
-use jostle_model::plan::{Measure, Workload};
+use jostle_model::plan::{Measure, Shape, Workload};
 use jostle_model::record::{Claim, Is, OwnCost, Reason};
 use jostle_model::{Busy, Remedy};
 
@@ -62,15 +62,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 /// does without the release stamp, `hold` without the witness as well.
 fn added_ns(workload: Workload, cost: &OwnCost, stamp_ns: f64) -> f64 {
     let witness = (cost.full_ns - cost.no_witness_ns).max(0.0);
-    let always = match workload {
-        Workload::Contend => witness + stamp_ns,
-        Workload::Stream => witness,
+    let always = match workload.shape() {
+        Shape::Contend => witness + stamp_ns,
+        Shape::Stream => witness,
         // Connections have no lock on which it could be measured.
-        Workload::Hold
-        | Workload::Connect
-        | Workload::Rate
-        | Workload::Spread
-        | Workload::Recover => 0.0,
+        Shape::Hold | Shape::Connect | Shape::Rate | Shape::Spread | Shape::Recover => 0.0,
     };
     let always = always.min(cost.added_ns);
     always + (cost.added_ns - always).max(0.0) / cost.stamp_every.max(1) as f64

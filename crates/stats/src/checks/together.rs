@@ -3,7 +3,7 @@
 use super::{Check, EVERYTHING, Evidence, Found, measured, percent};
 use crate::intervals::median;
 use jostle_model::Remedy;
-use jostle_model::plan::Workload;
+use jostle_model::plan::Shape;
 use jostle_model::record::{Claim, Is, Point, Reason};
 
 /// Shares of the window.
@@ -58,12 +58,14 @@ fn judge(evidence: &Evidence<'_>) -> Option<Reason> {
 fn longer(evidence: &Evidence<'_>, times: f64) -> Option<Remedy> {
     let at = evidence.runs.first()?.at;
     let more = |option, n: u64| Remedy::with(option, (times * n as f64).ceil());
-    match evidence.experiment.plan.workload {
-        Workload::Stream => at.operations.map(|n| more("-n", n)),
-        Workload::Hold => at.keys.map(|n| more("--keys", n)),
-        Workload::Connect => at.open.map(|n| more("--open", n)),
-        Workload::Recover => None,
-        Workload::Contend | Workload::Rate | Workload::Spread => {
+    let workload = evidence.experiment.plan.workload;
+    match workload.shape() {
+        Shape::Stream | Shape::Hold | Shape::Connect => {
+            let swept = workload.swept();
+            swept.of(&at).map(|n| more(swept.option(), n))
+        }
+        Shape::Recover => None,
+        Shape::Contend | Shape::Rate | Shape::Spread => {
             let seconds = (times * evidence.mean_window_s()).ceil();
             Some(Remedy::with("-t", seconds))
         }

@@ -3,7 +3,7 @@
 
 use jostle_model::Plan;
 use jostle_model::connect::Only;
-use jostle_model::plan::Workload;
+use jostle_model::plan::Shape;
 use jostle_model::record::{Distribution, Point};
 
 /// Which way is better.
@@ -165,15 +165,13 @@ pub static FIGURES: &[Figure] = &[
 /// `connect` leads with, else the throughput.
 pub(crate) fn is_headline(plan: &Plan, figure: &Figure) -> bool {
     figure.name
-        == match (plan.workload, plan.only) {
-            (Workload::Connect, None) => "connect_p50_ns",
-            (Workload::Connect, Some(Only::Bind)) => "bind_p50_ns",
-            (Workload::Recover, _) => "next_grant_ns",
+        == match (plan.workload.shape(), plan.only) {
+            (Shape::Connect, None) => "connect_p50_ns",
+            (Shape::Connect, Some(Only::Bind)) => "bind_p50_ns",
+            (Shape::Recover, _) => "next_grant_ns",
             // All rates are reached, until they are not.
-            (Workload::Rate, _) => "response_p50_ns",
-            (Workload::Contend | Workload::Stream | Workload::Hold | Workload::Spread, _) => {
-                "throughput_per_s"
-            }
+            (Shape::Rate, _) => "response_p50_ns",
+            (Shape::Contend | Shape::Stream | Shape::Hold | Shape::Spread, _) => "throughput_per_s",
         }
 }
 

@@ -6,7 +6,6 @@ use super::sweeps::{FIGURES, SWEPT, Swept};
 use super::{Finding, LEAST_RUNS, LEAST_SPAN, LEAST_VALUES};
 use crate::numbers::grouped;
 use jostle_model::Plan;
-use jostle_model::plan::Workload;
 use jostle_model::record::{At, Fit, FitLaw, FitPart, Interval};
 
 /// Such as `time per lock grows like N or N log N, which these data cannot tell
@@ -132,13 +131,7 @@ fn what(plan: &Plan, fit: &Fit) -> String {
     if figure.is_some_and(|figure| !figure.per_operation) {
         return what.to_owned();
     }
-    let operation = match plan.workload {
-        Workload::Spread => "request",
-        Workload::Stream => "operation",
-        Workload::Connect => "connection",
-        Workload::Rate => "request",
-        Workload::Contend | Workload::Hold | Workload::Recover => "lock",
-    };
+    let operation = plan.workload.facts().per;
     format!("{what} per {operation}")
 }
 
@@ -280,6 +273,7 @@ fn enough_values(from: u64, to: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jostle_model::plan::Workload;
 
     fn fit(finding: Finding) -> Fit {
         Fit {

@@ -26,7 +26,7 @@ const ROWS: usize = 4;
 
 /// One line of a series.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
+pub(crate) struct Level {
     /// `p50`
     pub name: &'static str,
     /// Of one point; None where it was not measured.
@@ -35,7 +35,7 @@ pub(super) struct Level {
 
 /// A percentile over the runs of a point, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     median: f64,
     /// Its interval; None where only the value is known.
     ends: Option<(f64, f64)>,
@@ -60,7 +60,7 @@ impl Reading {
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Latency {
+pub(crate) struct Latency {
     /// Of the figure.
     pub title: &'static str,
     /// Below the title.
@@ -73,7 +73,7 @@ pub(super) struct Latency {
 
 /// Where a latency rises.
 #[derive(Clone, Debug)]
-pub(super) struct Rise {
+pub(crate) struct Rise {
     words: String,
     after: f64,
     /// The same as `after` where the rise begins at one value.
@@ -81,7 +81,7 @@ pub(super) struct Rise {
 }
 
 /// Of operations of `stream`.
-pub(super) static OPERATION: Latency = Latency {
+pub(crate) static OPERATION: Latency = Latency {
     title: "Time for one operation",
     note: "median and 99th percentile; lower is better",
     levels: &[
@@ -109,7 +109,7 @@ pub(super) static OPERATION: Latency = Latency {
 };
 
 /// Of locks that are taken while others are held.
-pub(super) static HOLDING: Latency = Latency {
+pub(crate) static HOLDING: Latency = Latency {
     title: "Time to acquire and to release",
     note: "medians; lower is better",
     levels: &[
@@ -126,7 +126,7 @@ pub(super) static HOLDING: Latency = Latency {
 };
 
 /// Of connect(), or of bind() where sockets are bound alone.
-pub(super) static CONNECTING: Latency = Latency {
+pub(crate) static CONNECTING: Latency = Latency {
     title: "Time to open one connection",
     note: "median and 99th percentile; lower is better",
     levels: &[
@@ -143,7 +143,7 @@ pub(super) static CONNECTING: Latency = Latency {
 };
 
 /// Of requests that come at a rate.
-pub(super) static RESPONDING: Latency = Latency {
+pub(crate) static RESPONDING: Latency = Latency {
     title: "Response time",
     note: "median and 99th percentile from the intended start; the knee is the highest rate \
            that holds",
@@ -198,7 +198,7 @@ fn cliff(series: &Series<'_>) -> Option<Rise> {
 type OfSeries<'s, 'a> = (&'s Series<'a>, Vec<Vec<Option<Reading>>>);
 
 /// The figure; None where nothing of it was measured.
-pub(super) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
+pub(crate) fn figure(chapter: &Chapter<'_>, of: &Latency) -> Option<Figure> {
     let readings = |spot: &Spot<'_>| -> Vec<Option<Reading>> {
         let levels = of.levels.iter();
         let known = |level: &Level| (level.of)(&spot.point).filter(|_| spot.usable());

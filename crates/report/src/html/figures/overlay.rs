@@ -178,7 +178,7 @@ pub(super) fn figures(chapter: &Chapter<'_>, subject: Subject) -> Vec<Figure> {
 }
 
 /// The figure of this title, large; None where it was not measured.
-pub(super) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
+pub(crate) fn large(chapter: &Chapter<'_>, title: &str) -> Option<Figure> {
     let measure = MEASURES.iter().find(|measure| measure.title == title)?;
     let measure = Measure {
         subject: Subject::Cost,

@@ -48,7 +48,7 @@ struct Row<'s, 'a> {
 }
 
 /// One, where anything was measured.
-pub(super) fn figure(chapter: &Chapter<'_>) -> Option<Figure> {
+pub(crate) fn figure(chapter: &Chapter<'_>) -> Option<Figure> {
     let rows: Vec<Row<'_, '_>> = chapter
         .series
         .iter()

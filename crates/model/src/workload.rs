@@ -1,0 +1,285 @@
+//! The workloads: a row for each, with what the rest of the program asks of one.
+//!
+//! A workload whose runs go as those of another has the same [`Shape`], and needs an arm
+//! of its own only where it differs.
+
+use crate::list::List;
+use crate::plan::{Plan, words};
+use crate::record::At;
+use serde::{Deserialize, Serialize};
+
+words! {
+    /// The pattern of operations.
+    Workload {
+        /// Workers contend for a lock: acquire, hold, release, idle.
+        Contend = "contend",
+        /// Each worker does so many operations back to back.
+        Stream = "stream",
+        /// Each worker acquires so many locks, holding all, then releases them.
+        Hold = "hold",
+        /// Opens so many connections and keeps them open.
+        Connect = "connect",
+        /// Sends requests at so many a second, whatever becomes of those before.
+        Rate = "rate",
+        /// Keeps so many requests in flight, spread over several generators.
+        Spread = "spread",
+        /// Strikes a fault while one owns the lock and others wait for it.
+        Recover = "recover",
+    }
+}
+
+/// How the runs of a workload go: what is swept, what ends them, who works in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Workers contend for a time.
+    Contend,
+    /// Workers do a number of operations, one after the other.
+    Stream,
+    /// Workers acquire a number of locks, and then release them.
+    Hold,
+    /// Connections grow from none to the greatest number.
+    Connect,
+    /// Requests come at times that were fixed before.
+    Rate,
+    /// Generators keep requests in flight for a time.
+    Spread,
+    /// A fault strikes.
+    Recover,
+}
+
+impl Shape {
+    /// Whether a run has a window of time; else it ends with its operations.
+    const fn has_window(self) -> bool {
+        matches!(self, Shape::Contend | Shape::Rate | Shape::Spread)
+    }
+
+    /// What points of the sweep differ in, beside the number of workers.
+    const fn swept(self) -> Swept {
+        match self {
+            Shape::Contend => Swept::Workers,
+            Shape::Stream => Swept::Operations,
+            Shape::Hold => Swept::Keys,
+            Shape::Connect => Swept::Open,
+            Shape::Rate => Swept::Rate,
+            Shape::Spread => Swept::Generators,
+            Shape::Recover => Swept::Fault,
+        }
+    }
+}
+
+/// A swept value, by its field of plans and points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swept {
+    /// Workers.
+    Workers,
+    /// Operations of each worker.
+    Operations,
+    /// Locks that each worker holds.
+    Keys,
+    /// Connections that are open.
+    Open,
+    /// Requests a second.
+    Rate,
+    /// Generators.
+    Generators,
+    /// What strikes.
+    Fault,
+}
+
+impl Swept {
+    /// The name of the field.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Swept::Workers => "workers",
+            Swept::Operations => "operations",
+            Swept::Keys => "keys",
+            Swept::Open => "open",
+            Swept::Rate => "rate",
+            Swept::Generators => "generators",
+            Swept::Fault => "fault",
+        }
+    }
+
+    /// The option as help and messages have it: the short one, where there is one.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Swept::Workers => "-w",
+            Swept::Operations => "-n",
+            Swept::Keys => "--keys",
+            Swept::Open => "--open",
+            Swept::Rate => "--rate",
+            Swept::Generators => "--generators",
+            Swept::Fault => "--fault",
+        }
+    }
+
+    /// The value of a point; None of a fault, which is a word.
+    pub const fn of(self, at: &At) -> Option<u64> {
+        match self {
+            Swept::Workers => at.workers,
+            Swept::Operations => at.operations,
+            Swept::Keys => at.keys,
+            Swept::Open => at.open,
+            Swept::Rate => at.rate,
+            Swept::Generators => at.generators,
+            Swept::Fault => None,
+        }
+    }
+
+    /// The list of a plan; None of faults, which are words.
+    pub fn list(self, plan: &mut Plan) -> Option<&mut List> {
+        match self {
+            Swept::Workers => plan.workers.as_mut(),
+            Swept::Operations => plan.operations.as_mut(),
+            Swept::Keys => plan.keys.as_mut(),
+            Swept::Open => plan.open.as_mut(),
+            Swept::Rate => plan.rate.as_mut(),
+            Swept::Generators => plan.generators.as_mut(),
+            Swept::Fault => None,
+        }
+    }
+}
+
+/// What stands of a workload in [`FACTS`].
+#[derive(Debug)]
+pub struct Facts {
+    /// Whose row it is.
+    workload: Workload,
+    /// How its runs go.
+    shape: Shape,
+    /// What is measured where no target is named: of locks, the two of the kernel
+    /// that differ most in whom they serve next; of operations, the daemon, and
+    /// beside it what needs no server, or what the daemon's ancestor did.
+    pub targets: &'static [&'static str],
+    /// Targets whose results are worth having beside each other: where a fault strikes, a
+    /// lock that stays its owner's and one that does not.
+    pub contrasts: &'static [&'static str],
+    /// What a figure for one of them is a figure for, in sentences.
+    pub per: &'static str,
+    /// What an operation is called on the page.
+    pub drawn: &'static str,
+    /// As throughput counts them there.
+    pub per_second: &'static str,
+    /// Whether `--quick` may leave out values that the plan does not name.
+    pub may_drop: bool,
+    /// What `--quick` makes of it, in the help.
+    pub quick: &'static str,
+}
+
+const QUICK: &str =
+    "Three runs of each point, and as many points as a minute holds: a look, no measurement";
+
+/// One row for each workload.
+const FACTS: &[Facts] = &[
+    Facts {
+        workload: Workload::Contend,
+        shape: Shape::Contend,
+        targets: &["flock", "sysv"],
+        contrasts: &[],
+        per: "lock",
+        drawn: "lock",
+        per_second: "locks/s",
+        may_drop: true,
+        quick: "Three runs of a quarter of a second for each point, and as many points as a minute \
+                holds: a look, no measurement",
+    },
+    Facts {
+        workload: Workload::Stream,
+        shape: Shape::Stream,
+        targets: &["lockd", "flock"],
+        contrasts: &[],
+        per: "operation",
+        drawn: "operation",
+        per_second: "ops/s",
+        may_drop: true,
+        quick: QUICK,
+    },
+    Facts {
+        workload: Workload::Hold,
+        shape: Shape::Hold,
+        targets: &["lockd", "chained"],
+        contrasts: &[],
+        per: "lock",
+        drawn: "operation",
+        per_second: "ops/s",
+        may_drop: true,
+        quick: QUICK,
+    },
+    Facts {
+        workload: Workload::Connect,
+        shape: Shape::Connect,
+        targets: &["tcp"],
+        contrasts: &[],
+        per: "connection",
+        drawn: "connection",
+        per_second: "connections/s",
+        may_drop: false,
+        quick: "Three sweeps of each curve, as far as a minute reaches: a look, no measurement",
+    },
+    Facts {
+        workload: Workload::Rate,
+        shape: Shape::Rate,
+        targets: &["lockd"],
+        contrasts: &[],
+        per: "request",
+        drawn: "request",
+        per_second: "requests/s",
+        may_drop: false,
+        quick: "Three runs of a second for each point, and as many points as a minute holds: a \
+                look, no measurement",
+    },
+    Facts {
+        workload: Workload::Spread,
+        shape: Shape::Spread,
+        targets: &["lockd"],
+        contrasts: &[],
+        per: "request",
+        drawn: "request",
+        per_second: "requests/s",
+        may_drop: false,
+        quick: QUICK,
+    },
+    Facts {
+        workload: Workload::Recover,
+        shape: Shape::Recover,
+        targets: &["flock", "lockd"],
+        contrasts: &["lockd", "redis"],
+        per: "lock",
+        drawn: "lock",
+        per_second: "locks/s",
+        may_drop: false,
+        quick: "Three runs of each target and fault: a look, no measurement",
+    },
+];
+
+// A row stands at the place of its workload.
+const _: () = {
+    assert!(FACTS.len() == Workload::ALL.len());
+    let mut at = 0;
+    while at < FACTS.len() {
+        assert!(FACTS[at].workload as usize == at);
+        at += 1;
+    }
+};
+
+impl Workload {
+    /// Its row.
+    pub const fn facts(self) -> &'static Facts {
+        &FACTS[self as usize]
+    }
+
+    /// How its runs go.
+    pub const fn shape(self) -> Shape {
+        self.facts().shape
+    }
+
+    /// Whether a run has a window of time; else it ends with its operations.
+    pub const fn has_window(self) -> bool {
+        self.shape().has_window()
+    }
+
+    /// What points of the sweep differ in, beside the number of workers.
+    pub const fn swept(self) -> Swept {
+        self.shape().swept()
+    }
+}
