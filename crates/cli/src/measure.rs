@@ -407,9 +407,9 @@ fn preflight(
     }
     reach_all(resolved)?;
     for spec in &resolved.specs {
-        preflight::fits(&need(&resolved.plan, &one, spec), machine).map_err(|refusal| {
-            Failure::Failed(anyhow!("{}: {}{refusal}", spec.typed, one.whose()))
-        })?;
+        preflight::fits(&need(&resolved.plan, &one, spec, machine), machine).map_err(
+            |refusal| Failure::Failed(anyhow!("{}: {}{refusal}", spec.typed, one.whose())),
+        )?;
     }
     Ok(unseen_servers(resolved))
 }
@@ -424,8 +424,25 @@ fn unseen_servers(resolved: &Resolved) -> Vec<String> {
         .collect()
 }
 
+/// A plan that leaves their number open makes no more of a point.
+const MOST_RUNS: u64 = 15;
+
+/// Ports that closed connections keep while others are opened. They rest for a minute, in
+/// which all runs may be made. Between two addresses of 127.0.0.0/8 the kernel gives a port
+/// again after a second, unless told not to; that is shorter than the largest run may be.
+fn resting_ports(plan: &Plan, spec: &Spec, machine: &Machine) -> u64 {
+    let Some((largest, each)) = plan.sessions().filter(|_| spec.entry.is_over_tcp()) else {
+        return 0;
+    };
+    let reuse = machine.net.time_wait_reuse.unwrap_or(0);
+    match reuse == 1 || (reuse == 2 && spec.is_on_loopback()) {
+        true => largest,
+        false => each * plan.runs.map_or(MOST_RUNS, u64::from),
+    }
+}
+
 /// What one host needs for the largest point of a target.
-fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
+fn need(plan: &Plan, one: &OneHost, spec: &Spec, machine: &Machine) -> Need {
     let beside = |plan: &Plan| plan.waiters.map(|waiters| waiters + 1);
     let most_workers = |plan: &Plan| {
         let workers = most(plan.workers.as_ref());
@@ -460,6 +477,11 @@ fn need(plan: &Plan, one: &OneHost, spec: &Spec) -> Need {
             () if carrier == Carrier::Tasks => 1,
             () => 0,
         },
+        ports: match spec.entry.is_over_tcp() {
+            true => workers,
+            false => 0,
+        },
+        resting_ports: resting_ports(&one.plan, spec, machine),
         semaphores: match spec.entry.lock.semaphore_sets {
             true if keys == 1 => 1,
             true => plan.slots.unwrap_or(1),
@@ -592,7 +614,12 @@ mod tests {
             change(&mut plan);
             let resolved = resolved(plan, count);
             let one = OneHost::of(&resolved.plan, &hosts(count));
-            need(&resolved.plan, &one, &resolved.specs[0])
+            need(
+                &resolved.plan,
+                &one,
+                &resolved.specs[0],
+                &Machine::default(),
+            )
         };
         let whole = of("flock:/mnt/x", |_| {}, 1);
         let part = of("flock:/mnt/x", |_| {}, 18);

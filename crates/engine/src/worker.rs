@@ -84,7 +84,6 @@ impl<T: Target> Crew<'_, Locking<'_, T>> {
                 let well = self.counted(worker, || {
                     Course::new(self, counted, &mut lock, worker).run()
                 });
-                note_traffic(&page, &lock);
                 self.part(&page, well, || lock.part())
             }
             Does::Contend(contend) => {

@@ -160,6 +160,9 @@ pub struct Facts {
     pub drawn: &'static str,
     /// As throughput counts them there.
     pub per_second: &'static str,
+    /// Whether each operation opens a session of its own and closes it; else each worker
+    /// keeps one.
+    pub session_each: bool,
     /// Whether `--quick` may leave out values that the plan does not name.
     pub may_drop: bool,
     /// What `--quick` makes of it, in the help.
@@ -179,6 +182,7 @@ const FACTS: &[Facts] = &[
         per: "lock",
         drawn: "lock",
         per_second: "locks/s",
+        session_each: false,
         may_drop: true,
         quick: "Three runs of a quarter of a second for each point, and as many points as a minute \
                 holds: a look, no measurement",
@@ -191,6 +195,7 @@ const FACTS: &[Facts] = &[
         per: "operation",
         drawn: "operation",
         per_second: "ops/s",
+        session_each: false,
         may_drop: true,
         quick: QUICK,
     },
@@ -202,6 +207,7 @@ const FACTS: &[Facts] = &[
         per: "lock",
         drawn: "operation",
         per_second: "ops/s",
+        session_each: false,
         may_drop: true,
         quick: QUICK,
     },
@@ -213,6 +219,7 @@ const FACTS: &[Facts] = &[
         per: "connection",
         drawn: "connection",
         per_second: "connections/s",
+        session_each: false,
         may_drop: false,
         quick: "Three sweeps of each curve, as far as a minute reaches: a look, no measurement",
     },
@@ -224,6 +231,7 @@ const FACTS: &[Facts] = &[
         per: "request",
         drawn: "request",
         per_second: "requests/s",
+        session_each: false,
         may_drop: false,
         quick: "Three runs of a second for each point, and as many points as a minute holds: a \
                 look, no measurement",
@@ -236,6 +244,7 @@ const FACTS: &[Facts] = &[
         per: "request",
         drawn: "request",
         per_second: "requests/s",
+        session_each: false,
         may_drop: false,
         quick: QUICK,
     },
@@ -247,6 +256,7 @@ const FACTS: &[Facts] = &[
         per: "lock",
         drawn: "lock",
         per_second: "locks/s",
+        session_each: false,
         may_drop: false,
         quick: "Three runs of each target and fault: a look, no measurement",
     },
@@ -261,6 +271,18 @@ const _: () = {
         at += 1;
     }
 };
+
+impl Plan {
+    /// Sessions that the largest run opens and closes at its server, and those of one run of
+    /// each point; None where each worker keeps one for a run.
+    pub fn sessions(&self) -> Option<(u64, u64)> {
+        let each = |at: At| at.workers.unwrap_or(1) * at.operations.unwrap_or(1);
+        let one_by_one = self.workload.facts().session_each;
+        let runs: Vec<u64> = At::swept(self).into_iter().map(each).collect();
+        let largest = runs.iter().max().copied().filter(|_| one_by_one)?;
+        Some((largest, runs.iter().sum()))
+    }
+}
 
 impl Workload {
     /// Its row.

@@ -6,6 +6,7 @@ use crate::remote::info_figure;
 use crate::stream::Stream;
 use crate::tls::Tls;
 use crate::whereabouts::is_here;
+use jostle_sys::files::Errno;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -100,9 +101,15 @@ impl Address {
     /// In words for the user.
     pub(crate) fn connect_plainly(&self) -> Result<Stream, SetupError> {
         self.open().map_err(|error| {
-            SetupError(format!(
-                "cannot connect to {self}: {error}; is the server running there?"
-            ))
+            SetupError(match error.raw_os_error() {
+                Some(errno) if errno == Errno::ADDRNOTAVAIL.raw_os_error() => format!(
+                    "cannot connect to {self}: no port is left for one more connection from here \
+                     (EADDRNOTAVAIL): a closed connection keeps its port for a minute \
+                     (TIME_WAIT), or for a second with `sysctl -w net.ipv4.tcp_tw_reuse=1`; open \
+                     fewer, or widen net.ipv4.ip_local_port_range"
+                ),
+                _ => format!("cannot connect to {self}: {error}; is the server running there?"),
+            })
         })
     }
 

@@ -70,6 +70,19 @@ impl FileSet {
         })
     }
 
+    /// The descriptor of one file alone.
+    pub(crate) fn session(&self, key: usize) -> Result<Opened, CallError> {
+        let mut files: Vec<Option<OwnedFd>> = self.paths.iter().map(|_| None).collect();
+        let opened = files::open(&self.paths[key], self.writable);
+        files[key] = Some(opened.map_err(|errno| CallError::new("open", errno))?);
+        Ok(Opened {
+            files,
+            paths: Arc::clone(&self.paths),
+            writable: self.writable,
+            open_each: false,
+        })
+    }
+
     /// One worker's own descriptors.
     pub(crate) fn join(&self) -> Result<Opened, SetupError> {
         let open = |text: &CString| match self.open_each {

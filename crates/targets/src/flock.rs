@@ -53,6 +53,10 @@ impl Target for Flock {
     fn join(&self, _worker: usize) -> Result<FlockLock, SetupError> {
         self.0.join().map(FlockLock)
     }
+
+    fn session(&self, _worker: usize, key: usize) -> Result<FlockLock, CallError> {
+        self.0.session(key).map(FlockLock)
+    }
 }
 
 impl Lock for FlockLock {

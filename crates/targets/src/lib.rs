@@ -546,6 +546,16 @@ pub trait Target: Sized + Sync + 'static {
     /// In words for the user, with the remedy.
     fn join(&self, worker: usize) -> Result<Self::Lock, SetupError>;
 
+    /// Another handle of that worker, for lock number `key` alone, made while the run is
+    /// on: what somebody opens who wants this lock once.
+    ///
+    /// # Errors
+    /// The call that failed.
+    fn session(&self, worker: usize, _key: usize) -> Result<Self::Lock, CallError> {
+        let opened = self.join(worker);
+        opened.map_err(|SetupError(text)| wire::refused("open", text.as_bytes()))
+    }
+
     /// A connection for worker number `worker` and its protocol, for whoever
     /// drives many of them at once (`--as tasks`). None where there is no
     /// server.

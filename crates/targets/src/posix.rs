@@ -2,7 +2,7 @@
 
 use crate::record_lock::{RecordLock, RecordLocks};
 use crate::table::{Entry, Family, LockCapabilities};
-use crate::{Setup, SetupError, Target, argument};
+use crate::{CallError, Setup, SetupError, Target, argument};
 use jostle_sys::files::Holder;
 
 /// The files.
@@ -46,5 +46,9 @@ impl Target for Posix {
 
     fn join(&self, worker: usize) -> Result<RecordLock, SetupError> {
         self.0.join(worker)
+    }
+
+    fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
+        self.0.session(worker, key)
     }
 }

@@ -39,6 +39,15 @@ impl RecordLocks {
             bytes: bytes(self.range, worker),
         })
     }
+
+    /// For lock number `key` alone.
+    pub(crate) fn session(&self, worker: usize, key: usize) -> Result<RecordLock, CallError> {
+        Ok(RecordLock {
+            files: self.files.session(key)?,
+            holder: self.holder,
+            bytes: bytes(self.range, worker),
+        })
+    }
 }
 
 /// All bytes, so that anybody's lock is seen.

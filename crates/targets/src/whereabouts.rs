@@ -30,6 +30,13 @@ impl Spec {
         }
     }
 
+    /// Whether its server is asked by the loopback interface, as one is that jostle launches.
+    pub fn is_on_loopback(&self) -> bool {
+        let place = self.argument.as_deref().and_then(authority);
+        let found = place.and_then(addresses);
+        found.is_none_or(|found| found.iter().all(|address| address.is_loopback()))
+    }
+
     /// Whether the target is a server with an address that is none of this host's.
     pub fn is_elsewhere(&self) -> bool {
         self.argument

@@ -33,12 +33,12 @@ impl Course<'_, '_> {
             specimens: None,
             host_ceilings: Vec::new(),
         };
-        // What a pair costs is asked of locks that are measured as such.
-        let requests = matches!(
-            self.resolved.plan.workload,
-            Workload::Rate | Workload::Spread
-        );
-        let locks = |spec: &&Spec| !spec.entry.is_asked() && !requests;
+        // What a pair costs is asked of locks that are measured as such. Beside a session it
+        // is little, and no measure of what stamps add.
+        let workload = self.resolved.plan.workload;
+        let requests = matches!(workload, Workload::Rate | Workload::Spread);
+        let pairs = !requests && !workload.facts().session_each;
+        let locks = |spec: &&Spec| !spec.entry.is_asked() && pairs;
         for spec in self.resolved.specs.iter().filter(locks) {
             (self.hooks.progress)(Progress::Cost(&spec.typed));
             let costs = match spec.entry.path_alone() {

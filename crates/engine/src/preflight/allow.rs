@@ -26,6 +26,10 @@ pub struct Need {
     pub started_each: u64,
     /// Descriptors that each worker opens for itself.
     pub descriptors_each: u64,
+    /// Ports from here to one server: connections that are open at the same time.
+    pub ports: u64,
+    /// Ports of connections to it that were closed, and that rest while others are opened.
+    pub resting_ports: u64,
     /// System V semaphores, in one set; 0 for targets that use none.
     pub semaphores: u64,
     /// Memory that each worker takes, its shared pages included.
@@ -83,6 +87,7 @@ pub fn fits(need: &Need, machine: &Machine) -> Result<(), Refusal> {
     let checks = [
         tasks,
         descriptors,
+        ports,
         files,
         semaphores,
         memory,
@@ -316,6 +321,44 @@ fn files(need: &Need, machine: &Machine) -> Result<(), Refusal> {
             need.or_fewer(room / each.max(1)),
         ),
     })
+}
+
+/// Connections from one address to one server, each with a port of its own.
+fn ports(need: &Need, machine: &Machine) -> Result<(), Refusal> {
+    const WIDER: &str = "`sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`";
+    let Some(range) = machine.net.ports else {
+        return Ok(());
+    };
+    let usable = range.count().saturating_sub(machine.net.reserved);
+    let limit = "net.ipv4.ip_local_port_range";
+    let open = need.ports.saturating_mul(need.ranks);
+    if usable < open {
+        return Err(Refusal {
+            limit,
+            text: format!(
+                "{} {open} ports towards the server, {limit} has {usable}: {WIDER} as root{}",
+                need.opening_of_all(),
+                need.or_fewer(usable / need.ranks.max(1)),
+            ),
+        });
+    }
+    // connect(2) looks at every second port first, and from there on takes so long to find
+    // one that this would be most of what is measured.
+    let (even, _) = range.parities();
+    let closed = need.resting_ports.saturating_mul(need.ranks);
+    if even < closed {
+        return Err(Refusal {
+            limit,
+            text: format!(
+                "{closed} connections are opened and closed, and the port of each rests \
+                 (TIME_WAIT) before it can be used again; {limit} has {even} that are found \
+                 quickly: fewer sessions (-n, -w, --runs), {WIDER}, or towards other machines \
+                 `sysctl -w net.ipv4.tcp_tw_reuse=1` as root, which lets ports rest for a second \
+                 and not for a minute"
+            ),
+        });
+    }
+    Ok(())
 }
 
 fn semaphores(need: &Need, machine: &Machine) -> Result<(), Refusal> {

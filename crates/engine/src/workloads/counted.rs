@@ -56,10 +56,14 @@ impl<'a, L: Lock> Course<'a, L> {
     /// # Errors
     /// The call that failed.
     pub(crate) fn run(&mut self) -> Result<bool, CallError> {
-        match self.notes.counted {
+        let done = match self.notes.counted {
             Counted::Stream(_) => self.stream(),
             Counted::Hold(_) => self.hold(),
+        };
+        if let Some(traffic) = self.lock.traffic() {
+            self.notes.page.note_traffic(traffic);
         }
+        done
     }
 
     /// Pairs back to back. False if it was ended before all were done.

@@ -19,6 +19,9 @@ pub struct Net {
     pub max_time_wait: Option<u64>,
     /// Sockets in TIME_WAIT now.
     pub time_wait: Option<u64>,
+    /// net.ipv4.tcp_tw_reuse: whether a port in TIME_WAIT is given again after a second; 0:
+    /// never, 1: always, 2: between addresses of this machine (127.0.0.0/8).
+    pub time_wait_reuse: Option<u64>,
     /// net.netfilter.nf_conntrack_max and its count; absent without conntrack.
     pub conntrack: Option<(u64, u64)>,
     /// Entries of hash tables for sockets, by the kernel's name for them.
@@ -48,6 +51,7 @@ impl Net {
             somaxconn: number("/proc/sys/net/core/somaxconn"),
             max_time_wait: number("/proc/sys/net/ipv4/tcp_max_tw_buckets"),
             time_wait: tcp_line(&sockets).get("tw").copied(),
+            time_wait_reuse: number("/proc/sys/net/ipv4/tcp_tw_reuse"),
             conntrack: conntrack(),
             hash_sizes: hash_sizes(),
         }

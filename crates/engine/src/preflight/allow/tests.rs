@@ -43,6 +43,8 @@ fn need(workers: u64) -> Need {
         generator_threads: 1,
         started_each: 0,
         descriptors_each: 1,
+        ports: 0,
+        resting_ports: 0,
         semaphores: 16_384,
         memory_each_bytes: 200 << 10,
         shared_bytes: workers * 100_000,
@@ -255,6 +257,46 @@ fn semaphores_forbidden_or_used_up_are_told_apart() {
     };
     machine.private_ipc = false;
     assert_eq!(fits(&none, &machine), Ok(()), "other targets need none");
+}
+
+#[test]
+fn ports_are_short_for_connections_that_are_open_and_for_those_that_rest() {
+    let with = |ports, resting_ports, ranks| {
+        let need = Need {
+            ports,
+            resting_ports,
+            ranks,
+            ..need(10)
+        };
+        let mut machine = roomy();
+        machine.net.ports = "32768-60999".parse().ok();
+        machine.net.reserved = 2;
+        fits(&need, &machine).map_err(|refusal| (refusal.limit, refusal.text))
+    };
+    const RANGE: &str = "net.ipv4.ip_local_port_range";
+    assert_eq!(with(28_230, 14_116, 1), Ok(()));
+    let (limit, text) = with(28_231, 0, 1).unwrap_err();
+    assert_eq!(limit, RANGE);
+    assert!(
+        text.contains("28231 ports towards the server, net.ipv4.ip_local_port_range has 28230"),
+        "{text}"
+    );
+    let (limit, text) = with(2, 14_117, 1).unwrap_err();
+    assert_eq!(limit, RANGE);
+    assert!(
+        text.contains("14117 connections") && text.contains("tcp_tw_reuse=1"),
+        "{text}"
+    );
+    // Ranks of one machine share its ports.
+    assert!(with(2, 7_059, 2).is_err());
+    // A machine that does not tell is believed.
+    let mut silent = roomy();
+    silent.net.ports = None;
+    let many = Need {
+        ports: 1_000_000,
+        ..need(10)
+    };
+    assert_eq!(fits(&many, &silent), Ok(()));
 }
 
 #[test]
