@@ -305,7 +305,13 @@ fn times(run: &Point) -> BTreeMap<String, Distribution> {
         let found: Distribution = serde_json::from_value(value).ok().filter(|_| is_one)?;
         (found.count > 0).then_some((name, found))
     };
-    fields.into_iter().filter_map(of_times).collect()
+    let phases = run.phases.iter();
+    let phases = phases.map(|phase| (format!("{}_ns", phase.phase), phase.span.clone()));
+    fields
+        .into_iter()
+        .filter_map(of_times)
+        .chain(phases)
+        .collect()
 }
 
 /// `1 worker`, `2 workers`, `5 in flight`.
