@@ -99,6 +99,7 @@ fn order_of(target: &str, workload: Workload, carrier: Carrier) -> RunOrder {
             operations: 300,
             names: Names::One,
             pipeline: 1,
+            session_each: false,
         });
         (order.window, order.warmup) = (Nanos::from_millis(60_000), Nanos::ZERO);
     }

@@ -2,10 +2,13 @@
 
 use crate::merged::{histogram, series};
 use crate::order::{ContendOrder, Merged, RunOrder, WorkloadOrder, Yield};
+use crate::workloads::counted::{CLOSE, CYCLE, OPEN};
 use crate::{kept, requested, spread};
 use jostle_model::Nanos;
 use jostle_model::plan::{Measure, Place, Plan, Range};
-use jostle_model::record::{At, Exclusion, Point, Server, ServerTraffic, ThreadLoad, Workers};
+use jostle_model::record::{
+    At, Exclusion, Phase, Point, Server, ServerTraffic, ThreadLoad, Workers,
+};
 use jostle_stats::{censor, fairness};
 
 /// Which run of which point this is.
@@ -292,7 +295,32 @@ fn distributions(point: &mut Point, order: &RunOrder, data: &Yield, over: &[Nano
     let looked = !order.is_counted() || order.is_contended_stream();
     point.blocked_share = (data.stamped > 0 && data.excludes && looked && !met)
         .then(|| data.contended as f64 / data.stamped as f64);
-    keep_histograms(point, data, |name| name);
+    match &order.workload {
+        WorkloadOrder::Stream(stream) if stream.session_each => sessions(point, data, over),
+        _ => keep_histograms(point, data, |name| name),
+    }
+}
+
+/// What a session takes beside the lock. It is noted where others note their holds.
+fn sessions(point: &mut Point, data: &Yield, over: &[Nanos]) {
+    fn named(name: &str) -> &str {
+        match name {
+            _ if name == OPEN.name() => "open_ns",
+            _ if name == CLOSE.name() => "close_ns",
+            _ if name == CYCLE.name() => "cycle_ns",
+            other => other,
+        }
+    }
+    point.hold_ns = None;
+    for (phase, figure) in [("open", OPEN), ("close", CLOSE), ("cycle", CYCLE)] {
+        let span = data.figures.get(figure.name()).map(histogram);
+        let span = span.and_then(|span| span.distribution(over));
+        point.phases.extend(span.map(|span| Phase {
+            phase: phase.to_owned(),
+            span,
+        }));
+    }
+    keep_histograms(point, data, named);
 }
 
 fn keep_histograms(point: &mut Point, data: &Yield, named: fn(&str) -> &str) {

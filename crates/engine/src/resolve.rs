@@ -350,6 +350,9 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
             .collect();
         names.join(", ")
     };
+    if plan.workload.facts().session_each {
+        check_sessions(plan, spec, &which)?;
+    }
     if let (Some(Carrier::Threads), Some(why)) = (plan.carrier, spec.entry.no_threads) {
         return refuse(format!("{name} --as threads: {why}"));
     }
@@ -385,6 +388,33 @@ fn check_pair(plan: &Plan, spec: &Spec) -> Result<(), UsageError> {
         return refuse(format!(
             "{name} cannot give up after a time (its system call has no timeout); --try does not wait at all, and --acquire-timeout works with: {}",
             which(|e| e.lock.timeout)
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a worker can open a session, and another one after it.
+fn check_sessions(
+    plan: &Plan,
+    spec: &Spec,
+    which: &impl Fn(fn(&jostle_targets::Entry) -> bool) -> String,
+) -> Result<(), UsageError> {
+    // A program of the user's own is no session of ours.
+    fn has(entry: &jostle_targets::Entry) -> bool {
+        entry.lock.open_each || (entry.lock.remote && entry.lock.starts == 0)
+    }
+    if !has(spec.entry) {
+        return refuse(format!(
+            "{spec} has no session that a job would open for each lock; {} works with: {}",
+            plan.workload,
+            which(has)
+        ));
+    }
+    if plan.carrier == Some(Carrier::Tasks) {
+        return refuse(format!(
+            "{} --as tasks: opening a session waits, which would stop all workers of its thread; \
+             --as processes or threads",
+            plan.workload
         ));
     }
     Ok(())

@@ -25,6 +25,9 @@ words! {
         Spread = "spread",
         /// Strikes a fault while one owns the lock and others wait for it.
         Recover = "recover",
+        /// Each worker opens a session, takes its lock once, and closes the session, so many
+        /// times.
+        Churn = "churn",
     }
 }
 
@@ -259,6 +262,18 @@ const FACTS: &[Facts] = &[
         session_each: false,
         may_drop: false,
         quick: "Three runs of each target and fault: a look, no measurement",
+    },
+    Facts {
+        workload: Workload::Churn,
+        shape: Shape::Stream,
+        targets: &["lockd", "flock"],
+        contrasts: &[],
+        per: "cycle",
+        drawn: "cycle",
+        per_second: "locks/s",
+        session_each: true,
+        may_drop: true,
+        quick: QUICK,
     },
 ];
 

@@ -1,5 +1,7 @@
 //! What the formats for people show of each workload: a row for each.
 
+mod churn;
+
 use crate::ResultSet;
 use crate::columns::Column;
 use crate::html::chapter::Chapter;
@@ -121,6 +123,7 @@ static ROWS: &[Row] = &[
             of: &[recovering::figure],
         },
     },
+    churn::ROW,
 ];
 
 /// The row of a workload.

@@ -5,6 +5,8 @@
 //! figures, so that a reader can follow it with a finger. Where the data cannot
 //! tell, it says so or is silent; of INVALID figures it says only that they are.
 
+pub mod churn;
+
 use crate::connect;
 use crate::contend;
 use crate::growth;
@@ -22,6 +24,7 @@ use jostle_model::record::{At, Experiment};
 pub fn sentences(experiment: &Experiment, points: &[PointSummary<'_>]) -> Vec<(String, String)> {
     let plan = &experiment.plan;
     match plan.workload.shape() {
+        _ if plan.workload == Workload::Churn => churn::sentences(points),
         Shape::Contend => contend::sentences(plan, points),
         Shape::Stream | Shape::Hold => growth::sentences(plan, points),
         Shape::Connect => connect::sentences(plan, points),

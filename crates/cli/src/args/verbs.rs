@@ -97,6 +97,21 @@ pub(super) static VERBS: &[Verb] = &[
         ..PLAIN
     },
     Verb {
+        name: "churn",
+        workload: Workload::Churn,
+        about: "A session for each lock: open, acquire, release, close",
+        target: (
+            "TARGET",
+            "What to lock, such as lockd, redis, postgres or flock",
+        ),
+        after: "Each worker again and again opens a session (a connection with login; of a file lock, the\n\
+                file), acquires its lock, releases it and closes the session. The table has what each part\n\
+                takes, and the session's share of the whole. By default each worker has a lock of its own, so\n\
+                that nobody waits for another. `jostle stream TARGET --names own` measures the same with\n\
+                sessions that are kept. Lists: 300:3000. With no target, lockd and flock are measured.",
+        ..PLAIN
+    },
+    Verb {
         name: "connect",
         workload: Workload::Connect,
         about: "Opens N connections and keeps them open: what one more costs",

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "every function here is of a test")]
 
+mod churn;
 mod common;
 
 mod about;

@@ -1,4 +1,4 @@
-//! What the workers of `stream` do: pairs of a lock, or requests.
+//! What the workers of `stream` and `churn` do: pairs of a lock, or requests.
 
 use super::RequestOrder;
 use jostle_model::plan::{Names, Plan};
@@ -13,6 +13,9 @@ pub struct StreamOrder {
     pub names: Names,
     /// Pairs that are sent at once.
     pub pipeline: usize,
+    /// Whether each pair has a session of its own (`churn`).
+    #[serde(default)]
+    pub session_each: bool,
 }
 
 impl StreamOrder {
@@ -22,6 +25,7 @@ impl StreamOrder {
             operations,
             names: plan.names.unwrap_or(Names::One),
             pipeline: plan.pipeline.unwrap_or(1) as usize,
+            session_each: plan.workload.facts().session_each,
         }
     }
 }

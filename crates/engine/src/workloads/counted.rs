@@ -1,22 +1,38 @@
-//! `stream` and `hold`: a number of operations, not a time, ends the run.
+//! `stream`, `churn` and `hold`: a number of operations, not a time, ends the run.
 //!
-//! A stream is pairs of acquire and release back to back, without hold or idle.
+//! A stream is pairs of acquire and release back to back, without hold or idle; `churn` opens
+//! a session before each pair and closes it after.
 //! `hold` acquires different locks, keeps them all, and releases them in the
 //! same order; between its phases all workers meet, so that the server's memory
 //! can be read with everything held, and for as long as the keeper wants they keep
 //! what they hold (`renewals`).
 
+use super::locking::Locking;
 use super::renewals::Renewals;
 use crate::crew::{Crew, Used};
-use crate::page::{Shared, Word};
+use crate::page::{Figure, Shared, Word};
 use crate::recording::tally::{Counted, Tally};
 use jostle_sys::futex;
-use jostle_targets::{CallError, Calls, Kind, Lock, Mode, Outcome, Wait};
+use jostle_targets::{CallError, Calls, Kind, Lock, Mode, Outcome, Target, Wait};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
+// A distribution takes 16 KiB of every worker's page. Sessions are noted in those that
+// workers who neither hold nor renew leave empty.
+
+/// How long sessions took to be open.
+pub(crate) const OPEN: Figure = Figure::Hold;
+/// How long it took to end them, once the lock was released.
+pub(crate) const CLOSE: Figure = Figure::Renewal;
+/// From the beginning of the one to the end of the other.
+pub(crate) const CYCLE: Figure = Figure::Refused;
+
 /// One worker at the common start.
-pub(crate) struct Course<'a, L> {
-    lock: &'a mut L,
+pub(crate) struct Course<'a, T: Target> {
+    /// Its number on all hosts.
+    number: usize,
+    /// What opens sessions.
+    target: &'a T,
+    lock: &'a mut T::Lock,
     notes: Tally<'a>,
     shared: &'a Shared,
     /// Whether locks are held for a time.
@@ -25,14 +41,14 @@ pub(crate) struct Course<'a, L> {
     wait: Wait,
 }
 
-impl<'a, L: Lock> Course<'a, L> {
+impl<'a, T: Target> Course<'a, T> {
     /// Worker number `worker`, with its handle.
-    pub(crate) fn new<T>(
-        crew: &Crew<'a, T>,
+    pub(crate) fn new(
+        crew: &Crew<'a, Locking<'a, T>>,
         counted: Counted<'a>,
-        lock: &'a mut L,
+        lock: &'a mut T::Lock,
         worker: usize,
-    ) -> Course<'a, L> {
+    ) -> Course<'a, T> {
         let notes = crew.tally(counted, worker, worker);
         let locks = match counted {
             Counted::Stream(_) => (0, 0),
@@ -40,6 +56,8 @@ impl<'a, L: Lock> Course<'a, L> {
         };
         let kept = crew.order.workload.wants().kept;
         Course {
+            number: crew.order.number(worker),
+            target: &crew.target.target,
             kept,
             renewals: Renewals::new(notes.page, lock, kept, locks, counted.pipeline()),
             lock,
@@ -57,6 +75,8 @@ impl<'a, L: Lock> Course<'a, L> {
     /// The call that failed.
     pub(crate) fn run(&mut self) -> Result<bool, CallError> {
         let done = match self.notes.counted {
+            // Its handle says nothing for the locks of other sessions.
+            Counted::Stream(stream) if stream.session_each => return self.churn(),
             Counted::Stream(_) => self.stream(),
             Counted::Hold(_) => self.hold(),
         };
@@ -86,6 +106,44 @@ impl<'a, L: Lock> Course<'a, L> {
                 self.notes.log(key, &pair, self.lock.token());
             }
             self.notes.passed(nth, &pair);
+        }
+        Ok(true)
+    }
+
+    /// Sessions, each for one pair. False if it was ended before all were done. A session
+    /// that does not open ends the worker, as every call does that fails.
+    fn churn(&mut self) -> Result<bool, CallError> {
+        let key = self.notes.first_key();
+        for nth in 0..self.notes.operations {
+            let began = self.notes.begin();
+            let stamped = began > 0;
+            self.notes.waits(began);
+            let mut lock = self.target.session(self.number, key)?;
+            let attempt = if stamped { self.notes.clock.now() } else { 0 };
+            match lock.acquire(key, Mode::Exclusive, self.wait)? {
+                Outcome::Granted => {}
+                Outcome::GrantedFromDead => self.notes.page.add(Word::FromDead, 1),
+                Outcome::Refused | Outcome::Interrupted => return Ok(false),
+            }
+            let pair = self.notes.passes(key, attempt);
+            let token = lock.token();
+            if let Some(token) = token {
+                self.notes.came_with(key, token);
+            }
+            lock.release(key, Mode::Exclusive)?;
+            if self.notes.logs() {
+                self.notes.log(key, &pair, token);
+            }
+            self.notes.passed(nth, &pair);
+            let released = if stamped { self.notes.clock.now() } else { 0 };
+            lock.part()?;
+            drop(lock);
+            if stamped {
+                let closed = self.notes.clock.now();
+                self.notes.page.fold(OPEN, attempt - began);
+                self.notes.page.fold(CLOSE, closed - released);
+                self.notes.page.fold(CYCLE, closed - began);
+            }
         }
         Ok(true)
     }

@@ -24,6 +24,7 @@ options! {
     workers: List = "workers", short('w') {
         Contend => Swept("10:20:50:100:200:500:1000"), "Contending workers, a list";
         Stream => Swept("1:2"), "Workers, a list";
+        Churn => Swept("1:2"), "Workers, a list; each opens sessions of its own";
         Hold => Swept("1"), "Workers, a list; each holds locks of its own";
         Rate => Swept("64"), "The most requests that may be in flight, a list";
     }
@@ -38,10 +39,10 @@ options! {
         Contend => Decided("a pilot decides"), "Window of each run";
         Rate => Fixed("5s"), "Window of each run";
         Spread => Fixed("1s"), "Window of each run";
-        Stream | Hold => Fixed("300s"), "The most that a run may take";
+        Stream | Hold | Churn => Fixed("300s"), "The most that a run may take";
     }
     runs: u32 = "runs", under(Measuring), between(1, 10_000) {
-        Contend | Stream | Hold | Rate | Spread
+        Contend | Stream | Hold | Rate | Spread | Churn
             => Decided("6 to 15, as the spread demands"), "Runs of each point";
         Connect => Decided("3 to 15, as spread and budget demand"), "Sweeps of each curve";
         Recover => Fixed("20"), "Runs of each target and fault";
@@ -53,12 +54,13 @@ options! {
     }
     budget: Nanos = "budget", under(Measuring) {
         Contend => Fixed("50s"), "The most that all runs together may take, where pilots decide";
-        Stream | Hold | Rate | Spread => Fixed("50s"), "What all runs together should take";
+        Stream | Hold | Rate | Spread | Churn => Fixed("50s"), "What all runs together should take";
         Connect => Fixed("50s"), "What all sweeps together should take";
     }
     carrier: Carrier = "as", value("CARRIER"), under(Measuring) {
         Contend | Stream | Hold | Rate
             => Fixed("processes"), "What carries a worker: processes, threads or, of servers, tasks";
+        Churn => Fixed("processes"), "What carries a worker: processes or threads";
     }
     generator_threads: u64 = "generator-threads", under(Measuring), between(1, 1_024) {
         Contend | Stream | Hold | Rate => Decided("half of the CPUs"), "Threads that carry tasks";
@@ -66,14 +68,14 @@ options! {
     // Client and server on one CPU or on two is a third of connect(); the scheduler's
     // choice would be most of what differs between sweeps.
     place: Place = "place", value("WHERE"), under(Measuring) {
-        Contend | Stream | Hold | Rate
+        Contend | Stream | Hold | Rate | Churn
             => Fixed("none"), "CPUs of the workers: none, same, cross, cpus:0-3 (a server that is \
                                launched gets the others)";
         Connect => Fixed("cross"), "CPUs: the first for clients, the others for servers";
         Spread => Decided("the first half"), "CPUs of the generators: none, same, cross, cpus:0-3";
     }
     server_place: Place = "server-place", value("WHERE"), under(Measuring) {
-        Contend | Stream | Hold | Rate
+        Contend | Stream | Hold | Rate | Churn
             => Decided("those that --place cpus:LIST leaves"),
             "CPUs of a server that is launched: none, same, cross, cpus:0-3";
         Spread
@@ -94,11 +96,14 @@ options! {
     keep: Nanos = "for", between(1_000_000_000, 43_200_000_000_000) {
         Hold => Absent, "Keep the locks for so long, renewing their leases, before they are released";
     }
+    // Of `churn` as many as leave ports for all runs of two workers: 13,500 of 14,116.
     operations: List = "operations", short('n'), between(1, 1_000_000_000) {
         Stream => Swept("1000:10000"), "Operations of each worker, a list";
+        Churn => Swept("300"), "Sessions of each worker, each for one acquisition, a list";
     }
     names: Names = "names", value("WHICH") {
         Stream => Fixed("one"), "One lock for all, or each worker its own: one, own";
+        Churn => Fixed("own"), "One lock for all, or each worker its own: one, own";
         Rate => Fixed("own"), "Of locks: one for all, or each worker its own: one, own";
     }
     // The requests of a batch and their replies must fit into the sockets' buffers, or
@@ -147,16 +152,16 @@ options! {
         Hold => Absent, "Lease that is asked for with --for, where the target's locks can have one";
     }
     members: u64 = "members", between(1, 9) {
-        Contend | Stream | Hold | Rate | Spread | Recover
+        Contend | Stream | Hold | Rate | Spread | Recover | Churn
             => Absent, "Servers of the cluster that is launched (etcd, zookeeper)";
     }
     timer_slack: Nanos = "timer-slack", unit(Unit::Micros), under(Measuring) {
-        Contend | Stream | Hold | Rate | Spread
+        Contend | Stream | Hold | Rate | Spread | Churn
             => Fixed("1ns"), "The kernel's timer slack of each worker";
         Connect | Recover => Fixed("1ns"), "The kernel's timer slack of each process";
     }
     over: Vec<Nanos> = "over", under(Measuring) {
-        Contend | Stream | Hold | Rate
+        Contend | Stream | Hold | Rate | Churn
             => Absent, "Print the share of waits above each of these, such as 1ms:1s";
         Spread => Absent, "Print the share of requests above each of these, such as 1s:10s";
     }
@@ -210,13 +215,13 @@ options! {
         Connect => Absent, "Measure one step alone: bind (sockets are bound, and nobody connects)";
     }
     during: String = "during", value("COMMAND"), under(Measuring) {
-        Contend | Stream | Hold | Rate
+        Contend | Stream | Hold | Rate | Churn
             => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the workers";
         Connect => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the processes";
         Spread => Absent, "Run a profiler or tracer along; {pid} and {pids} stand for the generators";
     }
     prepare: String = "prepare", value("COMMAND"), under(Measuring) {
-        Contend | Stream | Hold | Rate | Spread
+        Contend | Stream | Hold | Rate | Spread | Churn
             => Absent, "Run this on this host before each run, pilots included; a failure ends the measurement";
     }
     expect: List = "expect", under(Requests) {
@@ -263,7 +268,7 @@ options! {
             => Decided("the target's"), "each: a connection for each request; keep: one for each worker";
     }
     credentials: String = "credentials", value("FILE") {
-        Contend | Stream | Hold | Rate | Spread | Recover
+        Contend | Stream | Hold | Rate | Spread | Recover | Churn
             => Decided("of the environment, or anonymous"),
             "File with the name in its first line, the password in its second, for servers of yours";
     }
@@ -272,12 +277,12 @@ options! {
     }
     #[serde(alias = "server-cgroup")]
     server: ServerAt = "server", under(Measuring) {
-        Contend | Stream | Hold | Connect | Rate | Spread
+        Contend | Stream | Hold | Connect | Rate | Spread | Churn
             => Absent, "The server on this machine, if its connections do not tell: :PORT, pid:N, \
                         unix:PATH, cgroup:PATH";
     }
     seed: u64 = "seed", value("SEED"), under(Measuring) {
-        Contend | Stream | Hold | Connect | Rate | Spread | Recover
+        Contend | Stream | Hold | Connect | Rate | Spread | Recover | Churn
             => Decided("a fresh one, printed"), "Seed of every random choice";
     }
 }

@@ -1,0 +1,170 @@
+//! `churn`: what a lock costs if each job opens a session of its own.
+
+use crate::common::{Done, Jostle, Place, beside, jostle, must_have, reason};
+use jostle_model::record::{Is, Point};
+use jostle_testbed::lock_servers as servers;
+use jostle_testbed::ports::free_port;
+use jostle_testbed::running::{Running as Server, eventually};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn as_json(line: &str) -> Jostle {
+    jostle(&format!("{line} --runs 1 --format json")).within(Duration::from_secs(60))
+}
+
+fn one(line: &str) -> Point {
+    let done: Done = as_json(line).run().measures();
+    done.point()
+}
+
+/// What holds of each run on every machine.
+#[track_caller]
+fn adds_up(point: &Point, cycles: u64) {
+    assert_eq!(point.operations, cycles);
+    assert_eq!(point.workload, "churn");
+    let phase = |name: &str| {
+        let mut phases = point.phases.iter();
+        let found = phases.find(|phase| phase.phase == name);
+        &found.unwrap_or_else(|| panic!("no {name}: {point:?}")).span
+    };
+    let (open, close, cycle) = (phase("open"), phase("close"), phase("cycle"));
+    let acquire = &point.acquire_ns.as_ref().unwrap().granted;
+    let release = point.release_ns.as_ref().unwrap();
+    for part in [open, acquire, release, close, cycle] {
+        assert_eq!(part.count, cycles);
+    }
+    let parts = open.mean + acquire.mean + release.mean + close.mean;
+    assert!(parts <= cycle.mean, "{parts} of {}", cycle.mean);
+    assert!(cycle.mean < 1.1 * point.window_s * 1e9, "{point:?}");
+    for check in [
+        "exclusion",
+        "lost_update",
+        "deaths",
+        "errors",
+        "server_counts",
+    ] {
+        assert_eq!(reason(point, check), None, "{check}");
+    }
+}
+
+#[test]
+fn file_locks_are_opened_for_each_lock() {
+    let _beside = beside();
+    for target in ["flock", "ofd", "posix"] {
+        adds_up(&one(&format!("churn {target} -w 2 -n 200")), 400);
+    }
+    adds_up(&one("churn flock -w 2 -n 200 --as threads"), 400);
+}
+
+#[test]
+fn workers_with_one_lock_are_watched() {
+    let _beside = beside();
+    for target in ["flock", "lockd"] {
+        let point = one(&format!("churn {target} -w 4 -n 100 --names one"));
+        adds_up(&point, 400);
+        assert_eq!(point.names.as_deref(), Some("one"));
+        let exclusion = point.exclusion.unwrap();
+        assert_eq!((exclusion.checked, exclusion.violations), (400, 0));
+    }
+}
+
+/// How many connections a Redis has accepted so far.
+fn accepted(port: u16) -> u64 {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"INFO stats\r\nQUIT\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let mut lines = answer.lines();
+    let count = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    count.unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_server_sees_as_many_sessions_as_cycles() {
+    let _beside = beside();
+    must_have("redis-server", "redis-server");
+    let port = free_port().unwrap();
+    let mut command = Command::new("redis-server");
+    command.args([
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--port",
+        &port.to_string(),
+    ]);
+    let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _server = Server(quiet.spawn().unwrap());
+    eventually("the server accepts connections", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
+    let sessions = |operations: u64| {
+        let before = accepted(port);
+        adds_up(
+            &one(&format!(
+                "churn redis://127.0.0.1:{port} -w 2 -n {operations}"
+            )),
+            2 * operations,
+        );
+        accepted(port) - before
+    };
+    // What is asked beside the workers is the same in both.
+    assert_eq!(sessions(300) - sessions(100), 400);
+}
+
+#[test]
+fn what_has_no_session_is_refused_with_what_has() {
+    let _beside = beside();
+    for (line, says) in [
+        ("churn futex", "futex has no session"),
+        ("churn sysv", "churn works with: flock, ofd"),
+        ("churn null", "null has no session"),
+        ("churn lockd --as tasks", "--as processes or threads"),
+        ("churn http://127.0.0.1/", "is no lock"),
+        (
+            "churn redis://192.0.2.1:6379 -n 1000000",
+            "net.ipv4.tcp_tw_reuse=1",
+        ),
+    ] {
+        let done = jostle(line).run();
+        assert!(done.code() != 0, "{line}");
+        done.says(says);
+    }
+}
+
+#[test]
+fn a_wrong_password_and_a_silent_port_end_it_before_the_first_cycle() {
+    let _beside = beside();
+    for target in servers::guarded("open-sesame") {
+        let line = format!("churn {target} -n 20");
+        as_json(&line).run().exits(1).says("NOAUTH");
+    }
+    let port = free_port().unwrap();
+    let silent = format!("churn redis://127.0.0.1:{port} -n 20");
+    as_json(&silent)
+        .run()
+        .exits(1)
+        .says("cannot connect to 127.0.0.1");
+}
+
+#[test]
+fn a_server_that_is_killed_ends_it_and_leaves_nothing() {
+    let _beside = beside();
+    must_have("memcached", "memcached");
+    for carrier in ["processes", "threads"] {
+        let place = Place::new();
+        let line = format!("churn memcached -w 2 -n 7000 --runs 50 --as {carrier} -o killed");
+        let run = place.jostle(&line).within(Duration::from_secs(100));
+        let mut run = run.in_background();
+        run.kill_servers("memcached");
+        let done = run
+            .end()
+            .ends_within(Duration::from_secs(30))
+            .leaves_nothing();
+        assert!(done.stderr.contains("memcached that jostle launched") || done.code() == 3);
+        let points = place.points("killed");
+        assert!(points.iter().all(|point| point.verdict.is == Is::Invalid));
+    }
+}
