@@ -347,10 +347,7 @@ impl Settings {
     /// [`ConfigError`].
     pub fn resolve(self, env: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let password = self.password(&env)?;
-        let users_file = self
-            .users_file
-            .clone()
-            .or_else(|| credential("jostled.users", &env));
+        let users_file = or_credential(&self.users_file, "jostled.users", &env)?;
         let users = match &users_file {
             Some(path) => users_of(path, password.as_deref())?,
             None => Users::single(password.as_deref()),
@@ -418,7 +415,7 @@ impl Settings {
         let password = match &self.password_file {
             Some(path) => Some(first_line(path)?),
             None => match env("JOSTLED_PASSWORD").or_else(|| self.password.clone()) {
-                None => credential("jostled.password", env)
+                None => credential("jostled.password", env)?
                     .map(|path| first_line(&path))
                     .transpose()?,
                 given => given,
@@ -457,10 +454,9 @@ impl Settings {
                 "this jostled was built without TLS (feature `tls`)",
             ));
         }
-        let file = |given: &Option<PathBuf>, name| given.clone().or_else(|| credential(name, env));
         let files = (
-            file(&self.tls_cert, "jostled.cert"),
-            file(&self.tls_key, "jostled.key"),
+            or_credential(&self.tls_cert, "jostled.cert", env)?,
+            or_credential(&self.tls_key, "jostled.key", env)?,
         );
         let (Some(cert), Some(key)) = files else {
             return Err(ConfigError::Tls(
@@ -472,10 +468,7 @@ impl Settings {
             listen: listen.collect::<Result<_, _>>()?,
             cert,
             key,
-            ca: self
-                .tls_ca
-                .clone()
-                .or_else(|| credential("jostled.ca", env)),
+            ca: or_credential(&self.tls_ca, "jostled.ca", env)?,
         }))
     }
 
@@ -555,9 +548,31 @@ impl Config {
 
 /// A credential that systemd has put there for the service (LoadCredential=),
 /// which reads it while it may itself read nothing of the administrator's.
-fn credential(name: &str, env: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let path = Path::new(&env("CREDENTIALS_DIRECTORY")?).join(name);
-    path.exists().then_some(path)
+fn credential(
+    name: &str,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Result<Option<PathBuf>, ConfigError> {
+    let Some(directory) = env("CREDENTIALS_DIRECTORY") else {
+        return Ok(None);
+    };
+    let path = Path::new(&directory).join(name);
+    match path.try_exists() {
+        Ok(there) => Ok(there.then_some(path)),
+        // A password that may not be looked for is not one that was never set.
+        Err(error) => Err(FileError::Read { path, error }.into()),
+    }
+}
+
+/// The file that was named, else the credential.
+fn or_credential(
+    named: &Option<PathBuf>,
+    name: &str,
+    env: &impl Fn(&str) -> Option<String>,
+) -> Result<Option<PathBuf>, ConfigError> {
+    match named {
+        Some(path) => Ok(Some(path.clone())),
+        None => credential(name, env),
+    }
 }
 
 /// Reads a users file.

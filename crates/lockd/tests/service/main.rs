@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // A helper of a test fails the test.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod credentials;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
