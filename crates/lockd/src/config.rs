@@ -340,6 +340,18 @@ impl Settings {
         }
     }
 
+    /// What is logged.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.log_level.unwrap_or(Level::Info)
+    }
+
+    /// How it is logged.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.log_format.unwrap_or(Format::Text)
+    }
+
     /// What follows from the settings and from the environment, of which `env`
     /// gives the variables.
     ///
@@ -379,8 +391,8 @@ impl Settings {
             users_file,
             reserve_connections: self.reserve_connections.unwrap_or(reserve),
             metrics: self.metrics.as_deref().map(address::parse).transpose()?,
-            log_level: self.log_level.unwrap_or(Level::Info),
-            log_format: self.log_format.unwrap_or(Format::Text),
+            log_level: self.level(),
+            log_format: self.format(),
             table: table::Limits {
                 name_bytes: self.max_name.unwrap_or(512),
                 waiters_per_lock: self.max_waiters_per_lock.unwrap_or(10_000),

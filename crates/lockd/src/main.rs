@@ -81,10 +81,15 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    let config = settle(&cli)?;
     if cli.check_state {
-        return Ok(handover::prove(&config)?);
+        // Its words become part of a line of the program that asks.
+        return Ok(handover::prove(&settle(&cli)?)?);
     }
+    // What is wrong with the settings is told in the way that they ask for.
+    obey(&cli.settings);
+    let settings = read(&cli)?;
+    obey(&settings);
+    let config = resolve(settings)?;
     // Threads that are started before they are let through never get one: they all
     // come to the thread that hands over.
     let held = jostle_sys::signal::hold_back(&SIGNALS)?;
@@ -93,7 +98,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let hangup = signals::on(&[SIGHUP])?;
     hangup.set_nonblocking(true)?;
     let asked = signals::on(&[SIGUSR2])?;
-    log::set(config.log_level, config.log_format);
     let mut server = match cli.take_over {
         true => Server::take_over(config.clone())?,
         false => Server::bind_with(config.clone(), inherited()?)?,
@@ -121,11 +125,23 @@ fn run(cli: Cli) -> Result<(), Failure> {
 
 /// Flags, file and environment, as they are now.
 fn settle(cli: &Cli) -> Result<Config, ConfigError> {
-    let settings = match &cli.config {
+    resolve(read(cli)?)
+}
+
+fn read(cli: &Cli) -> Result<Settings, ConfigError> {
+    Ok(match &cli.config {
         Some(path) => cli.settings.clone().over(Settings::from_file(path)?),
         None => cli.settings.clone(),
-    };
+    })
+}
+
+fn resolve(settings: Settings) -> Result<Config, ConfigError> {
     settings.resolve(|name| std::env::var(name).ok())
+}
+
+/// Writes the log from now on as these settings have it.
+fn obey(settings: &Settings) {
+    log::set(settings.level(), settings.format());
 }
 
 fn announce(server: &Server, config: &Config) {

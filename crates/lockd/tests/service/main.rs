@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod credentials;
+mod levels;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
