@@ -6,6 +6,7 @@
 mod common;
 mod credentials;
 mod levels;
+mod scrapers;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
