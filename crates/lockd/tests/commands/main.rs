@@ -6,6 +6,7 @@
 mod common;
 
 mod admin;
+mod large;
 mod locks;
 mod sessions;
 mod tools;

@@ -183,7 +183,7 @@ impl<S: Read + Write> Client<S> {
                 self.buffer.drain(..used);
                 return Ok(value);
             }
-            let mut bytes = [0; 4096];
+            let mut bytes = [0; 1 << 15];
             match self.stream.read(&mut bytes)? {
                 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
                 length => self.buffer.extend_from_slice(&bytes[..length]),
