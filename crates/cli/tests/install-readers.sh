@@ -5,5 +5,5 @@ set -eu
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 place=$root/target/readers
 [ -x "$place/bin/python" ] || python3 -m venv "$place"
-"$place/bin/pip" install --quiet --disable-pip-version-check 'pandas>=2' 'duckdb>=1'
+"$place/bin/python" -m pip install --quiet --disable-pip-version-check 'pandas>=2' 'duckdb>=1'
 "$place/bin/python" -c 'import pandas, duckdb; print("pandas", pandas.__version__, "duckdb", duckdb.__version__)'
