@@ -115,7 +115,9 @@ impl Target for Nats {
     };
 
     fn reach(argument: Option<&str>, file: Option<&Path>) -> Result<(), SetupError> {
-        argument.map_or(Ok(()), |place| Server::named(place, file)?.version().map(drop))
+        argument.map_or(Ok(()), |place| {
+            Server::named(place, file)?.version().map(drop)
+        })
     }
 
     fn launches() -> Option<&'static Program> {
@@ -356,7 +358,9 @@ impl Server {
         client.be_patient()?;
         let info = match client.call("INFO", true, greeting) {
             Ok(Some(Reply::Text(text))) => serde_json::from_slice(text).unwrap_or(Value::Null),
-            Ok(Some(Reply::Error(text))) => return Err(self.refuses(&String::from_utf8_lossy(text))),
+            Ok(Some(Reply::Error(text))) => {
+                return Err(self.refuses(&String::from_utf8_lossy(text)));
+            }
             Ok(_) => Value::Null,
             Err(error) => return Err(self.told(error)),
         };
@@ -481,7 +485,9 @@ fn answer<'a>(input: &'a [u8], call: &'static str) -> Decoded<'a> {
             Frame::Ping | Frame::Other => found,
         };
     }
-    Ok(found.filter(|_| rest.is_empty()).map(|reply| (reply, input.len())))
+    Ok(found
+        .filter(|_| rest.is_empty())
+        .map(|reply| (reply, input.len())))
 }
 
 static PROGRAM: Program = Program {

@@ -31,7 +31,8 @@ pub const LOCK: LockCapabilities = LockCapabilities {
 };
 
 /// Why threads would add nothing.
-pub(crate) const NO_THREADS: &str = "each worker starts a program of its own in any case; --as processes";
+pub(crate) const NO_THREADS: &str =
+    "each worker starts a program of its own in any case; --as processes";
 
 /// What all workers start, and what they will ask of it.
 #[derive(Debug)]

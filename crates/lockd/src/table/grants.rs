@@ -68,7 +68,7 @@ impl<const FAULT: u8> Table<FAULT> {
                 continue;
             }
             match claim.leader {
-                NIL => self.grant(id, head, now, outputs),
+                NIL => self.grant(id, head, at, now, outputs),
                 leader if self.group_is_ready(leader) => self.grant_group(leader, now, outputs),
                 // Reserved.
                 _ => return,
@@ -86,8 +86,15 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Ends the wait of the first in line with a grant, or, if there are no
-    /// tokens, with a refusal.
-    pub(super) fn grant(&mut self, id: u32, claim_id: u32, now: Time, outputs: &mut Vec<Output>) {
+    /// tokens, with a refusal. `at` is the instant that is served.
+    pub(super) fn grant(
+        &mut self,
+        id: u32,
+        claim_id: u32,
+        at: u64,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) {
         let claim = &self.claims[claim_id];
         let (client, ttl_ms, exclusive) = (claim.client, claim.ttl_ms, claim.exclusive);
         let session = claim.session;
@@ -122,22 +129,26 @@ impl<const FAULT: u8> Table<FAULT> {
         });
         let granted = matches!(outcome, Outcome::Granted { .. });
         if session != NIL && granted && FAULT != SESSION_HOLDS_TWICE {
-            self.tell_others_of_session(id, session, owner, outputs);
+            self.tell_others_of_session(id, (session, owner), at, outputs);
         }
     }
 
     /// A session has got a lock: ends the other waits for that lock in its name.
     /// They would wait for the session itself, perhaps without end: the request that
     /// was granted may be that of a connection that is broken and not yet known to
-    /// be, and the one that waits its repetition.
+    /// be, and the one that waits its repetition. A wait that ends at the same instant
+    /// `at` has ended: its own timer tells it so.
     fn tell_others_of_session(
         &mut self,
         id: u32,
-        session: u32,
-        owner: u64,
+        (session, owner): (u32, u64),
+        at: u64,
         outputs: &mut Vec<Output>,
     ) {
         for claim in self.waiting_in_name(id, session) {
+            if self.claims[claim].deadline <= at {
+                continue;
+            }
             let client = ClientId(self.claims[claim].client);
             self.end_wait(claim);
             self.counters.waits_already_held += 1;

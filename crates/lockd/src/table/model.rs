@@ -786,6 +786,29 @@ fn who_asked_again_is_told_a_token_though_the_session_ends_in_the_same_step() {
     agree::<SOUND>(&acts).unwrap();
 }
 
+/// A session gets a place at the very instant at which another wait in its name ends: that
+/// wait has ended, and is told no token.
+#[test]
+fn a_wait_that_ends_when_its_session_gets_the_lock_has_ended() {
+    let lock = |who, ttl, wait, session| Act::Lock {
+        who,
+        name: 2,
+        ttl,
+        wait,
+        mode: Mode::Place { of: 2 },
+        session,
+    };
+    let acts = [
+        lock(2, None, None, None),
+        Act::OpenSession { ttl: 2 },
+        lock(0, Some(1), None, None),
+        lock(0, None, None, Some(0)),
+        lock(1, None, Some(1), Some(0)),
+        Act::Pass { ns: 1_000_000 },
+    ];
+    agree::<SOUND>(&acts).unwrap();
+}
+
 /// Whether some of many random cases tells a table from the model.
 fn is_caught<const FAULT: u8>() -> bool {
     use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

@@ -71,7 +71,11 @@ fn unusable(address: &Address, failure: &Failure) -> SetupError {
 
 /// The time to live, in seconds, of a lease for which so many are asked: a server grants
 /// none that an election could outlast.
-pub(super) fn granted(address: &Address, own: &Credentials, asked_s: i64) -> Result<i64, SetupError> {
+pub(super) fn granted(
+    address: &Address,
+    own: &Credentials,
+    asked_s: i64,
+) -> Result<i64, SetupError> {
     let channel = admitted(address, own)?;
     let request = LeaseGrantRequest { ttl_s: asked_s };
     let granted: Result<LeaseGrantResponse, Failure> = channel.call(GRANT, &request, false);

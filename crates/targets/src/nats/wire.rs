@@ -368,7 +368,9 @@ impl NatsWire {
         match frame {
             Frame::Error(text) => Err(refused(self.call(), text)),
             Frame::Ping => Ok(is_waiting),
-            Frame::Message { subscription, head, .. } if *subscription == CHANGES => {
+            Frame::Message {
+                subscription, head, ..
+            } if *subscription == CHANGES => {
                 Ok(is_waiting && is_marker(head) && sequence(head) > Some(self.passed))
             }
             Frame::Message { subject, .. } => {
@@ -393,7 +395,9 @@ impl NatsWire {
             rest = &rest[length..];
             match frame {
                 Frame::Ping => self.owes_pong = true,
-                Frame::Message { subscription, head, .. } if subscription == CHANGES => {
+                Frame::Message {
+                    subscription, head, ..
+                } if subscription == CHANGES => {
                     let sequence = sequence(head).ok_or_else(|| wrong_kind(self.call()))?;
                     self.freed = if is_marker(head) { sequence } else { 0 };
                 }
@@ -670,7 +674,11 @@ mod tests {
                     let expected = rest[1].strip_prefix("Nats-Expected-Last-Subject-Sequence: ");
                     let kind = if is_marker { "delete" } else { "create" };
                     said.push(format!("HPUB {kind} {}", expected.unwrap()));
-                    let value = if is_marker { "" } else { "000000000000000100000002" };
+                    let value = if is_marker {
+                        ""
+                    } else {
+                        "000000000000000100000002"
+                    };
                     assert_eq!(body, value);
                 }
                 "PUB" => {
@@ -754,7 +762,10 @@ mod tests {
     fn goes(wire: &mut NatsWire, steps: &[Heard<'_>]) {
         for (answer, expected) in steps {
             let bytes = answer(wire);
-            assert_eq!(hears(wire, &bytes), (Answer::Pending, (*expected).to_owned()));
+            assert_eq!(
+                hears(wire, &bytes),
+                (Answer::Pending, (*expected).to_owned())
+            );
         }
     }
 
@@ -778,7 +789,10 @@ mod tests {
         let mut out = Vec::new();
         wire.release(0, Mode::Exclusive, &mut out);
         assert_eq!(sent(&out), "HPUB delete 5");
-        assert_eq!(wire.released(Reply::Text(stored(&wire, 6).as_bytes())), Ok(()));
+        assert_eq!(
+            wire.released(Reply::Text(stored(&wire, 6).as_bytes())),
+            Ok(())
+        );
         // One that expired meanwhile.
         let mut wire = asking(Asking::Try);
         goes(
@@ -825,7 +839,10 @@ mod tests {
         for (freed, expected) in [(9, Some(9)), (7, None)] {
             for first in [true, false] {
                 let mut wire = asking(Asking::Block);
-                goes(&mut wire, &[(elsewhere, "PUB get"), (owned, "SUB, PUB get")]);
+                goes(
+                    &mut wire,
+                    &[(elsewhere, "PUB get"), (owned, "SUB, PUB get")],
+                );
                 let (answer, message) = (owned(&wire), released(freed));
                 let both = match first {
                     true => message + &answer,
@@ -844,7 +861,10 @@ mod tests {
         let mut wire = waiting(Asking::Block);
         hears(&mut wire, &released(9));
         let both = released(12) + &elsewhere(&wire);
-        assert_eq!(hears(&mut wire, &both), (Answer::Pending, "HPUB create 12".to_owned()));
+        assert_eq!(
+            hears(&mut wire, &both),
+            (Answer::Pending, "HPUB create 12".to_owned())
+        );
     }
 
     #[test]
@@ -887,11 +907,17 @@ mod tests {
         let mut out = Vec::new();
         wire.renew(0, &mut out);
         assert_eq!(sent(&out), "PONG, HPUB create 5");
-        assert_eq!(wire.renewed(0, Reply::Text(stored(&wire, 7).as_bytes())), Ok(true));
+        assert_eq!(
+            wire.renewed(0, Reply::Text(stored(&wire, 7).as_bytes())),
+            Ok(true)
+        );
         out.clear();
         wire.renew(0, &mut out);
         assert_eq!(sent(&out), "HPUB create 7");
-        assert_eq!(wire.renewed(0, Reply::Text(elsewhere(&wire).as_bytes())), Ok(false));
+        assert_eq!(
+            wire.renewed(0, Reply::Text(elsewhere(&wire).as_bytes())),
+            Ok(false)
+        );
     }
 
     #[test]
@@ -908,9 +934,19 @@ mod tests {
             for cut in 0..input.len() {
                 assert_eq!(frame(&input.as_bytes()[..cut], "x"), Ok(None), "{input}");
             }
-            assert_eq!(frame(input.as_bytes(), "x"), Ok(Some((expected, input.len()))));
+            assert_eq!(
+                frame(input.as_bytes(), "x"),
+                Ok(Some((expected, input.len())))
+            );
         }
-        for wrong in ["+\r\n", "MSG a 1\r\n", "MSG a 1 x\r\n", "HMSG a 1 9 5\r\n", "MSG a 1 2\r\nhi!!", "MSG a 1 99999999\r\n"] {
+        for wrong in [
+            "+\r\n",
+            "MSG a 1\r\n",
+            "MSG a 1 x\r\n",
+            "HMSG a 1 9 5\r\n",
+            "MSG a 1 2\r\nhi!!",
+            "MSG a 1 99999999\r\n",
+        ] {
             assert!(frame(wrong.as_bytes(), "x").is_err(), "{wrong}");
         }
         assert!(frame(&vec![b'x'; LONGEST_LINE + 1], "x").is_err());

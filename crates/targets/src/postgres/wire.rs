@@ -194,7 +194,10 @@ pub(crate) type Message<'a> = (u8, &'a [u8], usize);
 /// # Errors
 /// EPROTO where it is none.
 #[inline]
-pub(crate) fn message<'a>(input: &'a [u8], call: &'static str) -> Result<Option<Message<'a>>, CallError> {
+pub(crate) fn message<'a>(
+    input: &'a [u8],
+    call: &'static str,
+) -> Result<Option<Message<'a>>, CallError> {
     const KNOWN: &[u8] = b"RSKZENDCT123nItsA";
     let Some(tag) = input.first() else {
         return Ok(None);
