@@ -143,7 +143,7 @@ impl Swept {
     }
 }
 
-/// What stands of a workload in [`FACTS`].
+/// What stands of a workload in `FACTS`.
 #[derive(Debug)]
 pub struct Facts {
     /// Whose row it is.
