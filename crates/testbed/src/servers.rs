@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Users in the directory of slapd.
-const ENTRIES: u32 = 1_000;
+pub const ENTRIES: u32 = 1_000;
 
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -154,11 +154,15 @@ impl Load {
     }
 }
 
+/// A name that does not come again: one random number of 31 bits does among the locks of a
+/// connection, which would then ask for a lock that it has.
+const NAME: &str = "__rand_int____rand_int__";
+
 /// What redis-benchmark is told to send: a lock that is leased, one that its connection
 /// owns, and what Redis's users send.
-pub(super) const LEASED: &[&str] = &["LOCK", "jostle::__rand_int__", "TTL", "60000", "WAIT", "0"];
-pub(super) const OWNED: &[&str] = &["LOCK", "jostle::__rand_int__", "WAIT", "0"];
-pub(super) const SET: &[&str] = &["SET", "jostle::__rand_int__", "x", "NX", "PX", "60000"];
+pub(super) const LEASED: &[&str] = &["LOCK", NAME, "TTL", "60000", "WAIT", "0"];
+pub(super) const OWNED: &[&str] = &["LOCK", NAME, "WAIT", "0"];
+pub(super) const SET: &[&str] = &["SET", NAME, "x", "NX", "PX", "60000"];
 
 /// Busy and stolen time of all CPUs so far, in ticks.
 fn ticks() -> anyhow::Result<u64> {

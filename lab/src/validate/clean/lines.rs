@@ -1,6 +1,6 @@
 //! What is measured on an idle machine: command lines of several points each.
 
-use jostle_testbed::servers::{Running, Server};
+use jostle_testbed::servers::{ENTRIES, Running, Server};
 use jostle_testbed::slapd;
 use std::net::SocketAddr;
 
@@ -74,8 +74,10 @@ fn networked() -> impl Iterator<Item = Line> {
         // It sends head and body apart, and on a connection that is kept the body waits
         // for the delayed acknowledgement of the head: 40 ms each.
         let requests = match server {
-            Server::Python => "--connection each",
-            _ => "",
+            Server::Python => "--connection each".to_owned(),
+            // A user that the directory does not have is an error.
+            Server::Slapd => format!("--numbers {ENTRIES}"),
+            _ => String::new(),
         };
         let verbs = [
             ("stream", format!("-n {operations} -w 1:2:4:8 {requests}")),
@@ -133,9 +135,15 @@ impl Line {
                 _ => running.target(),
             },
         };
+        // No connection of jostle's own tells who answers a program that it starts.
+        let behind = server.filter(|_| self.verb() == "call").map(|running| {
+            let port = format!(":{}", running.address.port());
+            ["--server".to_owned(), port]
+        });
         let options = self.options.split_whitespace().map(str::to_owned);
         let first = [self.verb().to_owned(), target];
-        first.into_iter().chain(options).collect()
+        let words = first.into_iter().chain(options);
+        words.chain(behind.into_iter().flatten()).collect()
     }
 }
 
