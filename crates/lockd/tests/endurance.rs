@@ -95,7 +95,7 @@ fn a_daemon_with_nothing_to_do_takes_no_cpu() {
         daemon.client().token("LOCK a");
         let before = ticks();
         std::thread::sleep(Duration::from_secs(1));
-        // Of a hundred a second.
+        // A process that never sleeps takes a hundred ticks a second.
         assert!(ticks() - before < 20, "{before} and then {}", ticks());
     };
     std::thread::scope(|scope| {

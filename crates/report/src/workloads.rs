@@ -132,7 +132,7 @@ pub(crate) fn shown(workload: Workload) -> &'static Row {
     row.unwrap_or(&ROWS[0])
 }
 
-/// Of runs that end with their operations.
+/// The columns of workloads whose runs end with their operations.
 fn counted_columns(points: &[PointSummary<'_>]) -> &'static [Column] {
     match () {
         () if requests::are(points) => requests::COLUMNS,

@@ -11,6 +11,7 @@
 //!
 //! Which request follows which answer stands in `wire`.
 
+mod frames;
 mod wire;
 
 use crate::address::Address;
@@ -26,12 +27,13 @@ use crate::wire::{Decoded, Reply};
 use crate::{
     CallError, Dialled, LEASE_FACT, ServerFigures, Setup, SetupError, Target, VERSION_FACT,
 };
+use frames::{Frame, frame, line, status};
 use jostle_sys::files::Errno;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use wire::{CHANGED, Frame, LOOK_NS, NatsWire, frame, line, status};
+use wire::{CHANGED, LOOK_NS, NatsWire};
 
 /// The time to live of what is in the bucket.
 const LEASE: Duration = Duration::from_secs(30);

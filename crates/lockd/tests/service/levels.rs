@@ -201,7 +201,7 @@ fn json_is_an_object_a_line_with_the_documented_fields() {
 fn sighup_changes_the_level_and_the_format() {
     let service = Service::start("log-level = 'error'", &[]);
     service.reload("log-level = 'debug'\nlog-format = 'json'");
-    // Of no use: everything stays.
+    // These settings are refused, and those before them stay.
     service.reload("log-level = 'loud'\nlog-format = 'text'");
     let log = service.end();
     let of_json = |line: &String| {

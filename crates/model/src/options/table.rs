@@ -96,7 +96,7 @@ options! {
     keep: Nanos = "for", between(1_000_000_000, 43_200_000_000_000) {
         Hold => Absent, "Keep the locks for so long, renewing their leases, before they are released";
     }
-    // Of `churn` as many as leave ports for all runs of two workers: 13,500 of 14,116.
+    // All runs of `churn` with two workers then need 13,500 ports of 14,116.
     operations: List = "operations", short('n'), between(1, 1_000_000_000) {
         Stream => Swept("1000:10000"), "Operations of each worker, a list";
         Churn => Swept("300"), "Sessions of each worker, each for one acquisition, a list";

@@ -30,7 +30,7 @@ impl Cycle {
     }
 }
 
-/// Of a point; None where no cycle was stamped.
+/// The parts of a point's cycles; None where no cycle was stamped.
 pub fn cycle(point: &PointSummary<'_>) -> Option<Cycle> {
     let over = |of: &dyn Fn(&Point) -> Option<f64>| {
         let values: Vec<f64> = point.runs.iter().filter_map(|run| of(run)).collect();
@@ -101,10 +101,10 @@ fn sentence(fewest: &PointSummary<'_>, most: &PointSummary<'_>) -> Option<String
     }
     text += &match first.session_share() >= MOSTLY {
         true => format!(
-            "; kept open (a pool, a daemon) it leaves about {} for each lock",
+            "; with a session that is kept open a lock would take about {}",
             micros(rest_ns)
         ),
-        false => "; kept open it spares less than half".to_owned(),
+        false => "; keeping the session open would save less than half of that".to_owned(),
     };
     Some(text + ".")
 }
@@ -180,13 +180,13 @@ mod tests {
         assert_eq!(
             said(&points),
             "with 1 worker the session is 95 % of each cycle (open 210 us and close 75 us of \
-             300 us), with 2 workers 97 % of 500 us; kept open (a pool, a daemon) it leaves about \
-             15 us for each lock."
+             300 us), with 2 workers 97 % of 500 us; with a session that is kept open a lock \
+             would take about 15 us."
         );
         let cheap = said(&runs(1, 2.0, 1.0));
         assert!(
             cheap.ends_with(
-                "(open 2.0 us and close 1.0 us of 18 us); kept open it spares less than half."
+                "(open 2.0 us and close 1.0 us of 18 us); keeping the session open would save less than half of that."
             ),
             "{cheap}"
         );

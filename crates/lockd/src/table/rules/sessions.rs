@@ -116,7 +116,7 @@ fn a_session_that_gets_a_lock_waits_for_it_no_longer() {
         (0.0, "c LOCK x SESSION 7", "waits"), // The repetition.
         (0.0, "c2 LOCK x SESSION 7 SHARED WAIT 500", "waits"),
         (0.0, "d LOCK x", "waits"),
-        (0.0, "e LOCK y SESSION 7", "2"), // Of another name, and none of their business.
+        (0.0, "e LOCK y SESSION 7", "2"), // Another name: the others need not know.
         (
             1.0,
             "o UNLOCK x",
