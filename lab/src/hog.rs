@@ -13,7 +13,7 @@ use std::process::Command;
 /// One turn of the duty cycle.
 const PERIOD_NS: u64 = 10_000_000;
 
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub(crate) struct Hog {
     /// Per cent of the CPU
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100))]

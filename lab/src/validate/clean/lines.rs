@@ -81,7 +81,7 @@ fn networked() -> impl Iterator<Item = Line> {
         };
         let verbs = [
             ("stream", format!("-n {operations} -w 1:2:4:8 {requests}")),
-            ("connect", "--open 50:100:150:200 --close rst".to_owned()),
+            ("connect", "--open 200:400:600:800 --close rst".to_owned()),
             ("call", format!("-n {calls} -w 1:2 --null none")),
             (
                 "spread",

@@ -1,6 +1,6 @@
 //! Servers of their own, a control group, and jostle in it.
 
-use super::kinds::{Figure, Kind, Length, Planted};
+use super::kinds::{Figure, Kind, Length, Means, Planted};
 use crate::program;
 use anyhow::{Context, anyhow};
 use jostle_report::ResultSet;
@@ -65,12 +65,17 @@ impl Bench {
         let target = server.context("the server is not there")?.target();
         let part = self.directory.path().join("part.jsonl");
         let name = self.jostle.display().to_string();
-        let planted = planted.map(|planted| {
-            planted.options(&name, self.cpu, used, |cpus| {
+        let means = planted.map(|planted| {
+            planted.means(&name, self.cpu, used, |cpus| {
                 let (file, text) = self.group.quota(cpus);
                 (file.display().to_string(), text)
             })
         });
+        let (options, hog) = match means {
+            Some(Means::Options(options)) => (Some(options), None),
+            Some(Means::Beside(hog)) => (None, Some(hog.start_in(self.group.path())?)),
+            None => (None, None),
+        };
         // The shell enters the group and becomes jostle.
         let enter = format!(
             "echo 0 > {}/cgroup.procs && exec \"$0\" \"$@\"",
@@ -80,10 +85,11 @@ impl Bench {
         run.args(["-c", &enter])
             .arg(&self.jostle)
             .args(kind.line(&target, self.cpu, self.length))
-            .args(planted.unwrap_or_default());
+            .args(options.iter().flatten());
         let stopped = || self.group.throttled().throttled_periods;
         let before = stopped();
         let mut sets = program::run(&mut run, &part)?;
+        drop(hog);
         let stopped = stopped() - before;
         let set = sets.pop().context("jostle wrote nothing")?;
         Ok((set, stopped))

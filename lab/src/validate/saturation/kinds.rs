@@ -2,6 +2,7 @@
 //!
 //! Generators have the first CPU for themselves, servers the last one.
 
+use crate::hog::Hog;
 use jostle_testbed::servers::Server;
 use serde::{Deserialize, Serialize};
 
@@ -243,39 +244,51 @@ impl Planted {
         f64::from(self.dose) / 100.0
     }
 
-    /// The options that plant it: `jostle` is the program, `used` the CPUs' worth of
-    /// time that it used when left alone, `quota` says which file limits it and what
-    /// says so.
-    pub(super) fn options(
+    /// What plants it: `jostle` is the program, `used` the CPUs' worth of time that it
+    /// used when left alone, `quota` says which file limits it and what says so.
+    pub(super) fn means(
         self,
         jostle: &str,
         cpu: usize,
         used: f64,
         quota: impl Fn(f64) -> (String, String),
-    ) -> Vec<String> {
+    ) -> Means {
         let left = used * (1.0 - self.share());
         let during = match self.plant {
             Plant::Quota => {
                 // Each of the two.
                 let each = (left / 2.0).max(0.01);
-                return vec!["--generator-cpu".to_owned(), format!("{each:.4}")];
+                return Means::Options(["--generator-cpu".to_owned(), format!("{each:.4}")]);
             }
             Plant::Throttle => {
                 let (file, text) = quota(left);
                 format!("sh -c 'echo {text} > {file}; exec sleep {LIFE_S}'")
             }
-            Plant::Starve => format!(
-                "nice -n {} {jostle} disturb burn 1 {cpu}",
-                niceness(self.share())
-            ),
+            Plant::Starve => {
+                return Means::Beside(Hog {
+                    percent: 100,
+                    cpu,
+                    niceness: niceness(self.share()),
+                });
+            }
             Plant::Pause => {
                 let stopped = CYCLE_MS * self.dose / 100;
                 let running = CYCLE_MS - stopped;
                 format!("{jostle} disturb pause {stopped} {running} {{pids}}")
             }
         };
-        vec!["--during".to_owned(), during]
+        Means::Options(["--during".to_owned(), during])
     }
+}
+
+/// What plants a fault.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Means {
+    /// Options of jostle.
+    Options([String; 2]),
+    /// A program that jostle knows nothing of: what `--during` starts is booked to
+    /// jostle itself.
+    Beside(Hog),
 }
 
 /// With which a program gets this share of a CPU beside one of niceness 0: each
@@ -324,16 +337,17 @@ mod tests {
     fn every_plant_takes_its_dose_of_what_was_used() {
         let text = |plant, dose| {
             let quota = |cpus: f64| ("FILE".to_owned(), format!("{:.0}", cpus * 100_000.0));
-            Planted { plant, dose }
-                .options("jostle", 3, 0.5, quota)
-                .join(" ")
+            match (Planted { plant, dose }).means("jostle", 3, 0.5, quota) {
+                Means::Options(options) => options.join(" "),
+                Means::Beside(hog) => format!("{hog:?}"),
+            }
         };
         let throttled = "--during sh -c 'echo 30000 > FILE; exec sleep 60'";
         assert_eq!(text(Plant::Throttle, 40), throttled);
         assert_eq!(text(Plant::Quota, 40), "--generator-cpu 0.1500");
         let paused = "--during jostle disturb pause 16 24 {pids}";
         assert_eq!(text(Plant::Pause, 40), paused);
-        let starved = "--during nice -n 2 jostle disturb burn 1 3";
+        let starved = "Hog { percent: 100, cpu: 3, niceness: 2 }";
         assert_eq!(text(Plant::Starve, 40), starved);
     }
 }
