@@ -245,7 +245,7 @@ impl Server {
     // The table.
 
     /// One step of the table; wakes those whose waits it ended.
-    #[inline]
+    #[inline(always)]
     pub(super) fn step(&mut self, event: Event<'_>, now: Time) -> Reply {
         let reply = self.table.step(event, now, &mut self.outputs);
         if !self.outputs.is_empty() {

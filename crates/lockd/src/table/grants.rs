@@ -198,7 +198,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Puts a hold under its deadline or into its client's list.
-    #[inline]
+    #[inline(always)]
     pub(super) fn own(&mut self, entry: Ref, client: u64, ttl_ms: u64, now: Time) {
         self.held += 1;
         self.book_hold(client);
@@ -286,7 +286,7 @@ impl<const FAULT: u8> Table<FAULT> {
         lock
     }
 
-    #[inline]
+    #[inline(always)]
     fn drop_lock(&mut self, id: u32) {
         self.names.remove(&mut self.locks, id);
         self.locks[id].drop_name(&mut self.blocks);

@@ -5,7 +5,7 @@ use super::Table;
 use super::entries::{Kind, Links, Ref};
 
 impl<const FAULT: u8> Table<FAULT> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn links(&mut self, entry: Ref) -> &mut Links {
         match entry.kind() {
             Kind::Lock => self.locks.side(entry.index()),
@@ -16,7 +16,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Appends an entry, which is in no list, to the list of `head`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn link(&mut self, head: Ref, entry: Ref) {
         let last = std::mem::replace(&mut self.links(head).prev, entry);
         self.links(last).next = entry;
@@ -27,7 +27,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Takes an entry out of its list, if it is in one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unlink(&mut self, entry: Ref) {
         let links = std::mem::replace(self.links(entry), Links::ALONE);
         if links.prev != Ref::NONE {

@@ -191,7 +191,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// Applies one event. What it means for other clients is appended to
     /// `outputs`. `now` must not be earlier than in the step before.
-    #[inline]
+    #[inline(always)]
     pub fn step(&mut self, event: Event<'_>, now: Time, outputs: &mut Vec<Output>) -> Reply {
         if now.0 >= self.timers.next() {
             self.run_timers(now, outputs);

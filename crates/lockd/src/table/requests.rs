@@ -96,7 +96,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     /// Begins the use of a lock's slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn name_lock(&mut self, id: u32, hash: u32, name: &[u8]) {
         let lock = &mut self.locks[id];
         lock.used = true;

@@ -20,8 +20,22 @@ pub(super) const MS_MAX: u64 = 1 << 40;
 
 /// Those from `index` on.
 #[inline]
-fn options(call: &Call<'_>, may_wait: bool, mut index: usize) -> Result<Options, &'static str> {
+fn options(call: &Call<'_>, may_wait: bool, index: usize) -> Result<Options, &'static str> {
     let mut options = Options::default();
+    // Most requests have none, and need not wait for the result's way through memory.
+    if index < call.args.len() {
+        read_options(call, may_wait, index, &mut options)?;
+    }
+    Ok(options)
+}
+
+/// Reads those from `index` on.
+fn read_options(
+    call: &Call<'_>,
+    may_wait: bool,
+    mut index: usize,
+    options: &mut Options,
+) -> Result<(), &'static str> {
     while index < call.args.len() {
         let word = call.arg(index);
         let number = || {
@@ -60,7 +74,7 @@ fn options(call: &Call<'_>, may_wait: bool, mut index: usize) -> Result<Options,
     if options.shared && options.places.is_some() {
         return Err("ERR SHARED has no number of places, OF has one");
     }
-    Ok(options)
+    Ok(())
 }
 
 /// What a command may do about a lock that is taken.

@@ -407,7 +407,7 @@ static KEYS: [u64; 27] = {
 };
 
 /// The place of a command in [`COMMANDS`].
-#[inline]
+#[inline(always)]
 fn find(name: &[u8]) -> Option<usize> {
     // The two that matter most, without a loop.
     match name {
