@@ -186,7 +186,8 @@ mod tests {
         let cheap = said(&runs(1, 2.0, 1.0));
         assert!(
             cheap.ends_with(
-                "(open 2.0 us and close 1.0 us of 18 us); keeping the session open would save less than half of that."
+                "(open 2.0 us and close 1.0 us of 18 us); keeping the session open would save \
+                 less than half of that."
             ),
             "{cheap}"
         );

@@ -154,8 +154,8 @@ impl Load {
     }
 }
 
-/// A name that does not come again: one random number of 31 bits does among the locks of a
-/// connection, which would then ask for a lock that it has.
+/// A name that is new each time. With a single random number (31 bits) some names come
+/// twice on a connection, which then asks for a lock that it has already.
 const NAME: &str = "__rand_int____rand_int__";
 
 /// What redis-benchmark is told to send: a lock that is leased, one that its connection

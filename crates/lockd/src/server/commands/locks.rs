@@ -18,18 +18,19 @@ struct Options {
 /// 2^40 ms are 34 years: whoever wants more means forever, and can say so.
 pub(super) const MS_MAX: u64 = 1 << 40;
 
-/// Those from `index` on.
+/// The options from `index` on.
 #[inline]
 fn options(call: &Call<'_>, may_wait: bool, index: usize) -> Result<Options, &'static str> {
     let mut options = Options::default();
-    // Most requests have none, and need not wait for the result's way through memory.
+    // Most requests have none. Then nothing is returned through memory, where a load of
+    // what was stored in smaller pieces would wait for it.
     if index < call.args.len() {
         read_options(call, may_wait, index, &mut options)?;
     }
     Ok(options)
 }
 
-/// Reads those from `index` on.
+/// [`options`], if there are any.
 fn read_options(
     call: &Call<'_>,
     may_wait: bool,
