@@ -451,6 +451,15 @@ impl Lock {
             })
     }
 
+    /// The hash of a short name, if this is its lock or, in a free slot, was the last.
+    #[inline]
+    pub(crate) fn hash_of(&self, name: &[u8]) -> Option<u32> {
+        let has_it = usize::from(self.name_len) == name.len()
+            && name.len() <= NAME_INLINE
+            && same_short(&self.name, name);
+        has_it.then_some(self.hash)
+    }
+
     /// Appends the name.
     pub(crate) fn name_into(&self, blocks: &Slab<Block>, out: &mut Vec<u8>) {
         let len = usize::from(self.name_len);

@@ -171,6 +171,36 @@ fn long_names_are_told_apart_to_their_last_byte() {
 }
 
 #[test]
+fn a_name_that_was_held_before_is_found_where_it_is_held_now() {
+    rules(&[
+        (0.0, "a LOCK x", "1"),
+        (0.0, "a UNLOCK x", "released"),
+        (0.0, "b LOCK x", "2"), // In the slot that a remembers,
+        (0.0, "a LOCK x", "waits"),
+        (0.0, "b UNLOCK x", "released, a gets 3"),
+        (0.0, "b LOCK y", "4"), // and in another than b remembers.
+        (0.0, "a UNLOCK x", "released"),
+        (0.0, "a LOCK z", "5"),
+        (0.0, "a LOCK x", "6"),
+        (0.0, "b LOCK x", "waits"),
+    ]);
+}
+
+#[test]
+fn a_freed_slot_tells_nothing_of_a_long_name_whose_blocks_another_uses() {
+    let (one, other) = ("n".repeat(30) + "1", "n".repeat(30) + "2");
+    let asks = |who: &str, what: &str, name: &str| format!("{who} {what} {name}");
+    rules(&[
+        (0.0, "a LOCK x", "1"),
+        (0.0, &asks("a", "LOCK", &one), "2"),
+        (0.0, &asks("a", "UNLOCK", &one), "released"),
+        (0.0, "a UNLOCK x", "released"),
+        (0.0, &asks("b", "LOCK", &other), "3"), // In x's slot, with the other's blocks.
+        (0.0, &asks("a", "LOCK", &other), "waits"),
+    ]);
+}
+
+#[test]
 fn a_session_with_very_many_locks_is_released_in_pieces() {
     let mut stage = Stage::new(Limits::default());
     let count = RELEASES_PER_STEP * 2 + 10;
