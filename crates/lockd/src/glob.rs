@@ -13,7 +13,19 @@ pub(crate) fn glob_cost(pattern: &[u8], name: &[u8]) -> (bool, u64) {
 
 /// Whether `name` matches a pattern of `*`, `?`, `[a-c]`, `[^x]` and `\` before a
 /// byte that is meant as it is.
+#[inline]
 pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    // Most patterns are a name, or the beginning of one and a star.
+    let plain = |byte: u8| !matches!(byte, b'*' | b'?' | b'[' | b'\\');
+    let alike = pattern.iter().zip(name);
+    let alike = alike.take_while(|(p, n)| p == n && plain(**p)).count();
+    match (&pattern[alike..], &name[alike..]) {
+        ([b'*'], _) | ([], []) => true,
+        (pattern, name) => matches(pattern, name),
+    }
+}
+
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where to go on when what follows the last star does not match: the star
     // then stands for one byte more.
@@ -104,6 +116,14 @@ mod tests {
             ("a[", "a[", false),
             ("job:*", "job:1", true),
             ("job:*", "jobs", false),
+            ("job:*", "job:", true),
+            ("job:", "job:*", false),
+            ("a*", "a*", true),
+            ("a**", "ab", true),
+            ("a[*]", "a*", true),
+            ("a[b]", "a[b]", false),
+            ("a\\b", "a\\b", false),
+            ("a\\b", "ab", true),
         ] {
             assert_eq!(
                 glob(pattern.as_bytes(), name.as_bytes()),

@@ -36,6 +36,8 @@ pub(crate) struct Conn {
     /// Not authenticated, restricted, or in a transaction: one question for all, as
     /// every command is asked.
     pub(crate) guarded: bool,
+    /// Nothing but the name of a lock can forbid it to take or give it back.
+    pub(crate) may_lock: bool,
     /// Commands are held back while a LOCK waits, or the answer to a wrong
     /// password.
     pub(crate) waiting: bool,
@@ -102,6 +104,7 @@ impl Conn {
             restricted: false,
             transaction: None,
             guarded: true,
+            may_lock: false,
             waiting: false,
             wrong_passwords: 0,
             refusal_due: None,
@@ -150,7 +153,11 @@ impl Conn {
         let powerful = |user: &Arc<User>| user.is_all_powerful();
         let free = self.user.as_ref().is_some_and(powerful);
         self.restricted = self.gone || self.probation || self.draining || !free;
-        self.guarded = !self.authenticated || self.restricted || self.transaction.is_some();
+        let queues = self.transaction.is_some();
+        self.guarded = !self.authenticated || self.restricted || queues;
+        let held_back = self.gone || self.probation || self.draining || queues;
+        let has_right = self.user.as_ref().is_some_and(|user| user.lock);
+        self.may_lock = self.authenticated && has_right && !held_back;
     }
 
     /// What was queued since MULTI, if that was said; commands are executed again.

@@ -81,6 +81,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// Why a client may not ask for `count` locks more. A place in line counts as
     /// a lock, so that no grant can exceed the bound later.
+    #[inline]
     pub(super) fn over_quota(&self, client: ClientId, count: u32) -> Option<Refusal> {
         let account = &self.accounts[usize::from(self.clients[client.slot()].account)];
         let has = account.locks.saturating_add(account.waiters);
@@ -110,7 +111,6 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    #[inline(never)]
     fn book(&mut self, client: u64) {
         let found = &mut self.clients[ClientId(client).slot()];
         // Its client may be gone, and then it was not bounded.
@@ -128,7 +128,6 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
-    #[inline(never)]
     fn unbook(&mut self, client: u64) {
         let slot = ClientId(client).slot();
         let found = &mut self.clients[slot];

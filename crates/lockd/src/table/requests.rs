@@ -6,7 +6,7 @@ use super::lines::Wish;
 use super::slab::NIL;
 use super::{
     ClientId, LockRequest, Mode, ONE_PLACE_MORE, OVERTAKING, Output, PLACES_UNCHECKED, Refusal,
-    Reply, SessionKey, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
+    Reply, Table, Time, UNLOCK_WITHOUT_OWNER_CHECK, UNRESERVED,
 };
 
 impl<const FAULT: u8> Table<FAULT> {
@@ -21,39 +21,22 @@ impl<const FAULT: u8> Table<FAULT> {
             return self.refuse(Refusal::Name);
         }
         debug_assert!(self.clients[request.client.slot()].waiting == NIL);
-        let (mut owner, mut session) = (request.client.0, NIL);
-        if self.quotas || request.session.is_some() {
-            match self.owner_for(request.client, request.session, now) {
-                Ok(found) => (owner, session) = found,
-                Err(reply) => return reply,
-            }
+        let (owner, session) = match request.session {
+            None => (request.client.0, NIL),
+            Some(key) => match self.live_session(key, now) {
+                None => return Reply::NoSession,
+                Some(live) => (self.sessions[live].client, live),
+            },
+        };
+        if self.quotas
+            && let Some(refusal) = self.over_quota(request.client, 1)
+        {
+            return self.refuse(refusal);
         }
         let hash = self.hash_again(request.client, request.name);
         match self.look_up(hash, request.name, now, outputs) {
             None => self.lock_free(request, owner, hash, now),
             Some(id) => self.lock_held(id, request, owner, session, now),
-        }
-    }
-
-    /// Who is to own a lock, a session or the client itself, and the session's
-    /// record, if it is one; or why it may not.
-    #[inline(never)]
-    fn owner_for(
-        &mut self,
-        client: ClientId,
-        session: Option<&SessionKey>,
-        now: Time,
-    ) -> Result<(u64, u32), Reply> {
-        let (owner, session) = match session {
-            None => (client.0, NIL),
-            Some(key) => match self.live_session(key, now) {
-                None => return Err(Reply::NoSession),
-                Some(live) => (self.sessions[live].client, live),
-            },
-        };
-        match self.over_quota(client, 1) {
-            Some(refusal) if self.quotas => Err(self.refuse(refusal)),
-            _ => Ok((owner, session)),
         }
     }
 

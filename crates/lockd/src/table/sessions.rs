@@ -139,6 +139,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     /// The session of a key, unless its time has passed, whether its timer has
     /// been fired yet or not.
+    #[inline(never)]
     pub(super) fn live_session(&self, key: &SessionKey, now: Time) -> Option<u32> {
         let session = *self.by_key.get(key)?;
         (!self.session_is_over(session, now.0)).then_some(session)

@@ -24,7 +24,7 @@ pub(super) use identity::WRONG_PASSWORD;
 use identity::{auth, client, hello, ping, reset, select};
 pub(super) use locks::{THE_SESSION, already_held, write_tokens};
 use locks::{force_unlock, lock, lock_all, renew, trylock, unlock};
-use rights::{Class, Names};
+use rights::{Class, Names, may_plainly, permit};
 pub(super) use sessions::NO_SESSION;
 use tools::{command, config};
 pub(crate) use transaction::Transaction;
@@ -436,7 +436,7 @@ pub(crate) type PerCommand = [u64; KEYS.len()];
 
 /// Executes a request that is not empty.
 #[inline]
-pub(crate) fn execute(server: &mut Server, call: Call<'_>) {
+pub(crate) fn execute(server: &mut Server, mut call: Call<'_>) {
     server.stats.commands += 1;
     call.conn.commands += 1;
     let Some(index) = find(call.arg(0)) else {
@@ -447,8 +447,14 @@ pub(crate) fn execute(server: &mut Server, call: Call<'_>) {
     if call.args.len() < spec.arity.0 || call.args.len() > spec.arity.1 {
         return wrong_arity(call, spec);
     }
-    if call.conn.guarded {
-        return transaction::execute_guarded(server, call, spec);
+    if call.conn.guarded && !may_plainly(&call, spec) {
+        if let Err(text) = permit(server, &call, spec) {
+            transaction::abort(call.conn);
+            return call.reply().error(&text);
+        }
+        if call.conn.transaction.is_some() {
+            return transaction::execute_within(server, call, spec);
+        }
     }
     // The two that matter most are called by name: the compiler can look inside.
     match index {

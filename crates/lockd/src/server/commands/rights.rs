@@ -1,7 +1,7 @@
 //! What a user may do: classes of commands, and names of locks.
 //!
-//! Only connections whose user may not do everything come here
-//! ([`Conn::restricted`]): for the others there is nothing to ask.
+//! Only connections that are to be asked come here ([`Conn::guarded`]): most may do
+//! everything.
 
 use jostle_resp::parse_u64;
 
@@ -53,14 +53,28 @@ impl Class {
     }
 }
 
+/// Whether a command is one that takes or gives back a single lock, and its user may:
+/// most commands are, and [`permit`] need not be asked.
+#[inline]
+pub(super) fn may_plainly(call: &Call<'_>, spec: &Spec) -> bool {
+    let of_a_lock = spec.class == Class::Lock && spec.names == Names::First;
+    of_a_lock && call.conn.may_lock && sees(call.conn, call.arg(1))
+}
+
 /// Whether a connection may execute a command now. A transaction asks when the
 /// command is queued, and again when it is executed.
 pub(super) fn permit(server: &Server, call: &Call<'_>, spec: &Spec) -> Result<(), String> {
-    if !call.conn.restricted || spec.kind.is_open() {
+    if spec.kind.is_open() {
         return Ok(());
     }
     if call.conn.probation {
         return Err(RESERVED.into());
+    }
+    if !call.conn.authenticated {
+        return Err("NOAUTH Authentication required.".into());
+    }
+    if !call.conn.restricted {
+        return Ok(());
     }
     let Some(user) = call.conn.user.as_deref().filter(|_| !call.conn.gone) else {
         return Err("NOPERM this user is off or gone; its locks stay until they end".into());

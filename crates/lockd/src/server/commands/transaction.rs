@@ -6,7 +6,7 @@ use jostle_resp::request::{decode, encode};
 use jostle_resp::{Args, Limits, Progress};
 
 use super::locks::{lock_all_within, lock_within};
-use super::rights::{RESERVED, permit};
+use super::rights::permit;
 use super::{COMMANDS, Call, Kind, Server, Spec, find};
 use crate::handover::state::TransactionState;
 use crate::server::conn::Conn;
@@ -57,24 +57,9 @@ pub(super) fn abort(conn: &mut Conn) {
     }
 }
 
-/// Executes, queues or refuses a command of a client that has not authenticated,
-/// may not do everything, or is in a transaction.
+/// Executes, queues or refuses a command of a client that is in a transaction.
 #[cold]
-pub(super) fn execute_guarded(server: &mut Server, mut call: Call<'_>, spec: &Spec) {
-    if !call.conn.authenticated && !spec.kind.is_open() {
-        let text = match call.conn.probation {
-            true => RESERVED,
-            false => "NOAUTH Authentication required.",
-        };
-        return call.reply().error(text);
-    }
-    if let Err(text) = permit(server, &call, spec) {
-        abort(call.conn);
-        return call.reply().error(&text);
-    }
-    if call.conn.transaction.is_none() {
-        return (spec.run)(server, call);
-    }
+pub(super) fn execute_within(server: &mut Server, mut call: Call<'_>, spec: &Spec) {
     match spec.kind {
         Kind::Transaction | Kind::Leaving => (spec.run)(server, call),
         Kind::Identity | Kind::Alone => {
