@@ -61,6 +61,9 @@ enum Task {
     /// A server that hands one lock from client to client; called by `peers --services`
     #[command(hide = true)]
     Relay,
+    /// A server that only answers; called by `peers --services`
+    #[command(hide = true)]
+    Answer,
     /// Uses a share of one CPU; called by `validate busy`
     #[command(hide = true)]
     Hog(hog::Hog),
@@ -100,7 +103,16 @@ fn main() -> anyhow::Result<()> {
             smoke,
         }),
         Task::Relay => Ok(jostle_testbed::relay::run(|port| println!("ready {port}"))?),
+        Task::Answer => answer(),
         Task::Hog(hog) => hog.run(),
         Task::Pause(pause) => pause.run(),
     }
+}
+
+/// The specimen `echo` by itself, for clients other than jostle; until it is killed.
+fn answer() -> anyhow::Result<()> {
+    let (server, address) = jostle_targets::answering::Answering::bind()?;
+    println!("ready {}", address.port());
+    let (never, _open) = std::io::pipe()?;
+    Ok({ server }.run(never)?)
 }

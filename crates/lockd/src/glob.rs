@@ -11,29 +11,54 @@ pub(crate) fn glob_cost(pattern: &[u8], name: &[u8]) -> (bool, u64) {
     (glob(pattern, name), steps as u64 / 16)
 }
 
-/// Whether `name` matches a pattern of `*`, `?`, `[a-c]`, `[^x]` and `\` before a
-/// byte that is meant as it is.
-#[inline]
-pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    // Most patterns are a name, or the beginning of one and a star.
-    let plain = |byte: u8| !matches!(byte, b'*' | b'?' | b'[' | b'\\');
-    let alike = pattern.iter().zip(name);
-    let alike = alike.take_while(|(p, n)| p == n && plain(**p)).count();
-    match (&pattern[alike..], &name[alike..]) {
-        ([b'*'], _) | ([], []) => true,
-        (pattern, name) => matches(pattern, name),
+/// A pattern of `*`, `?`, `[a-c]`, `[^x]` and `\` before a byte that is meant as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    text: Vec<u8>,
+    /// Bytes at its beginning that stand for themselves.
+    plain: usize,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
+        let plain = text.iter().position(special).unwrap_or(text.len());
+        Self {
+            text: text.to_vec(),
+            plain,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Whether a name matches it.
+    #[inline]
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
+        let (plain, rest) = self.text.split_at(self.plain);
+        // Most patterns are a name, or the beginning of one and a star.
+        match name.strip_prefix(plain) {
+            None => false,
+            Some(_) if rest == b"*" => true,
+            Some(name) => glob(rest, name),
+        }
     }
 }
 
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+/// Whether `name` matches a [`Pattern`] that is used once.
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where to go on when what follows the last star does not match: the star
     // then stands for one byte more.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if p < pattern.len() && pattern[p] == b'*' {
-            retry = Some((p, n));
             p += 1;
+            if p == pattern.len() {
+                return true;
+            }
+            retry = Some((p - 1, n));
             continue;
         }
         if n == name.len() && p == pattern.len() {
@@ -92,7 +117,7 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::glob;
+    use super::{Pattern, glob};
 
     #[test]
     fn patterns_match_as_in_redis() {
@@ -125,11 +150,10 @@ mod tests {
             ("a\\b", "a\\b", false),
             ("a\\b", "ab", true),
         ] {
-            assert_eq!(
-                glob(pattern.as_bytes(), name.as_bytes()),
-                expected,
-                "{pattern} {name}"
-            );
+            let (text, bytes) = (pattern.as_bytes(), name.as_bytes());
+            assert_eq!(glob(text, bytes), expected, "{pattern} {name}");
+            let kept = Pattern::new(text);
+            assert_eq!(kept.matches(bytes), expected, "{pattern} {name}");
         }
         // Stars in plenty must not take time in plenty.
         assert!(!glob(&b"*a".repeat(200), &[b'a'; 190]));

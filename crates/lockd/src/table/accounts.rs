@@ -111,6 +111,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
+    #[inline(always)]
     fn book(&mut self, client: u64) {
         let found = &mut self.clients[ClientId(client).slot()];
         // Its client may be gone, and then it was not bounded.
@@ -128,6 +129,7 @@ impl<const FAULT: u8> Table<FAULT> {
         }
     }
 
+    #[inline(always)]
     fn unbook(&mut self, client: u64) {
         let slot = ClientId(client).slot();
         let found = &mut self.clients[slot];

@@ -1,7 +1,8 @@
 //! Reading ahead: what coming requests will touch is brought into the caches.
 //!
 //! Among a million locks a request waits for memory about five times, one after
-//! the other: for its bucket, its lock, its links and those of its neighbours.
+//! the other: for its bucket, its lock, its links and those of its neighbours; and while
+//! the table grows, for the locks of the chain that is split.
 //! The waits of several requests can overlap, if all of one step are begun before the
 //! first of the next. Nothing here decides anything: a name that is not held, or held by
 //! another name's hash, costs a useless read.
@@ -21,6 +22,9 @@ pub(crate) const AHEAD: usize = 16;
 /// bytes for each lock) stays in a core's own cache.
 const MANY: u32 = 8192;
 
+/// So many locks of a chain that is split are read ahead; few have more.
+const SPLIT_LENGTH: usize = 3;
+
 impl<const FAULT: u8> Table<FAULT> {
     /// Whether reading ahead pays.
     #[inline]
@@ -38,6 +42,17 @@ impl<const FAULT: u8> Table<FAULT> {
         let mut links = [Links::ALONE; AHEAD];
         for (place, hash) in places.iter_mut().zip(hashes) {
             *place = self.names.candidate(*hash);
+        }
+        let mut splits = [NIL; AHEAD];
+        let heads = self.names.next_splits(hashes.len() as u32);
+        splits
+            .iter_mut()
+            .zip(heads)
+            .for_each(|(at, head)| *at = head);
+        for _ in 0..SPLIT_LENGTH {
+            for at in splits.iter_mut().filter(|at| **at != NIL) {
+                *at = ByName::chain(&self.locks[*at]);
+            }
         }
         let mut chains = [NIL; AHEAD];
         for ((place, chain), hash) in places.iter_mut().zip(&mut chains).zip(hashes) {
@@ -82,8 +97,15 @@ mod tests {
             panic!("no client")
         };
         let name = |number: u32| number.to_be_bytes();
+        let mut split = 0;
         for number in 0..LOCKS {
             assert_eq!(table.outgrows_caches(), number >= MANY);
+            // A chain that is to be split has more than one lock, and about every
+            // fourth bucket such a chain.
+            for head in table.names.next_splits(1) {
+                assert_ne!(ByName::chain(&table.locks[head]), NIL);
+                split += 1;
+            }
             // Owned, leased and shared ones, so that links lead to all kinds.
             let request = LockRequest {
                 client,
@@ -96,6 +118,7 @@ mod tests {
             let reply = step(&mut table, Event::Lock(request));
             assert_eq!(reply, Reply::Granted(u64::from(number) + 1));
         }
+        assert!((LOCKS / 8..LOCKS / 2).contains(&split), "{split}");
         // Every other name is not held; and more names than there is room for are not an
         // error.
         let hashes: Vec<u32> = (0..2 * LOCKS)

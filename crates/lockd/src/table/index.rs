@@ -121,6 +121,19 @@ impl<K> Index<K> {
         }
     }
 
+    /// The chains of several entries, by their first, that the next `count` insertions
+    /// will split if the index grows with each.
+    #[inline]
+    pub(crate) fn next_splits(&self, count: u32) -> impl Iterator<Item = u32> {
+        let full = self.len + count > self.mask + 1 + self.split;
+        let end = match full {
+            true => (self.split + count).min(self.mask + 1),
+            false => self.split,
+        };
+        let buckets = (self.split..end).map(|number| self.bucket(number));
+        buckets.filter(|bucket| bucket.goes_on()).map(Bucket::first)
+    }
+
     /// The first entry with this hash that `is_it`, or [`NIL`].
     #[inline(always)]
     pub(crate) fn find<T: Slot>(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::glob::glob;
+use crate::glob::Pattern;
 
 /// The user of those who name none.
 pub(crate) const DEFAULT: &str = "default";
@@ -37,8 +37,8 @@ pub struct User {
     pub nopass: bool,
     /// SHA-256 of each of its passwords.
     hashes: Vec<[u8; 32]>,
-    /// Globs of the names that it may use.
-    patterns: Vec<Vec<u8>>,
+    /// Of the names that it may use.
+    patterns: Vec<Pattern>,
     /// Whether it may take and release locks.
     pub lock: bool,
     /// Whether it may use the commands of administrators.
@@ -58,7 +58,7 @@ impl User {
                 .map(|text| hash(text.as_bytes()))
                 .into_iter()
                 .collect(),
-            patterns: vec![b"*".to_vec()],
+            patterns: vec![Pattern::new(b"*")],
             lock: true,
             admin: true,
             quota: Quota::default(),
@@ -82,13 +82,13 @@ impl User {
     /// Whether all names match its patterns.
     #[must_use]
     pub fn sees_all(&self) -> bool {
-        self.patterns.iter().any(|pattern| pattern == b"*")
+        self.patterns.iter().any(|pattern| pattern.text() == b"*")
     }
 
     /// Whether it may use a lock of this name.
     #[must_use]
     pub(crate) fn may_use(&self, name: &[u8]) -> bool {
-        self.patterns.iter().any(|pattern| glob(pattern, name))
+        self.patterns.iter().any(|pattern| pattern.matches(name))
     }
 
     /// Whether it can log in with this password. Takes as long for a wrong one as

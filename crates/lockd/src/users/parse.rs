@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Quota, User, hash};
+use crate::glob::Pattern;
 
 /// Bytes of a user's name.
 const NAME_MAX: usize = 128;
@@ -46,7 +47,7 @@ fn rule(user: &mut User, word: &str) -> Result<(), String> {
         "off" => user.on = false,
         "nopass" => (user.nopass, user.hashes) = (true, Vec::new()),
         "resetpass" => (user.nopass, user.hashes) = (false, Vec::new()),
-        "allkeys" => user.patterns = vec![b"*".to_vec()],
+        "allkeys" => user.patterns = vec![Pattern::new(b"*")],
         "resetkeys" => user.patterns.clear(),
         "+@lock" => user.lock = true,
         "-@lock" => user.lock = false,
@@ -69,7 +70,7 @@ fn rule_with_value(user: &mut User, word: &str) -> Result<(), String> {
     }
     match word.split_at_checked(1) {
         Some(("~", pattern)) if !pattern.is_empty() => {
-            user.patterns.push(pattern.as_bytes().to_vec());
+            user.patterns.push(Pattern::new(pattern.as_bytes()));
         }
         Some((">", password)) if !password.is_empty() => add(user, hash(password.as_bytes())),
         Some(("#", digits)) => {
@@ -133,7 +134,7 @@ impl fmt::Display for User {
             }
         }
         for pattern in &self.patterns {
-            write!(out, " ~{}", String::from_utf8_lossy(pattern))?;
+            write!(out, " ~{}", String::from_utf8_lossy(pattern.text()))?;
         }
         let sign = |may| if may { '+' } else { '-' };
         write!(out, " {}@lock {}@admin", sign(self.lock), sign(self.admin))?;

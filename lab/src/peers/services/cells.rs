@@ -195,7 +195,8 @@ pub(super) fn redis_benchmark(
         .args(["-c", &connections.to_string(), "-P", &depth.to_string()])
         .args(["-r", "2147483647"])
         .args(command)
-        .stdout(Stdio::piped());
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let clock = CpuClock::of(server.pid())?;
     let used = || clock.read().context("the server has ended");
     let ticks_before = ticks()?;
@@ -212,7 +213,11 @@ pub(super) fn redis_benchmark(
     let client_ns = own.read().context("redis-benchmark is gone")?;
     let output = child.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "redis-benchmark failed: {text}");
+    let trouble = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "redis-benchmark failed: {text}{trouble}"
+    );
     let seconds = |ns: u64| ns as f64 * 1e-9;
     let (server_s, client_s) = (seconds(after - before), seconds(client_ns));
     let busy_s = ticks()?.saturating_sub(ticks_before) as f64 / stat::ticks_per_second() as f64;

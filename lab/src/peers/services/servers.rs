@@ -15,11 +15,20 @@ use tempfile::TempDir;
 pub(super) enum Kind {
     /// As it comes, tokens on disk included, with room for all waiters.
     Jostled,
+    /// The same with users, who may use some names and have quotas, and a log of every
+    /// connection.
+    Governed,
     /// As it comes, but writing nothing to disk.
     Redis,
     /// A server that hands one lock on (`jostle-lab relay`).
     Relays,
+    /// A server that only answers (`jostle-lab answer`).
+    Answers,
 }
+
+/// Who may take jostle's locks, and how many.
+const USERS: &str = "user default on nopass ~jostle* +@lock max-locks=100000 max-waiters=100000 \
+     max-connections=10000\n";
 
 /// A running one.
 pub(super) struct Server {
@@ -51,7 +60,7 @@ impl Server {
         command.args(["-c", &ground.server_cpu.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         match kind {
-            Kind::Jostled => {
+            Kind::Jostled | Kind::Governed => {
                 command
                     .arg(&ground.jostled)
                     .arg("--data")
@@ -63,6 +72,12 @@ impl Server {
                     "--max-waiters-per-lock",
                     "15000",
                 ]);
+                if kind == Kind::Governed {
+                    let users = directory.path().join("users");
+                    std::fs::write(&users, USERS)?;
+                    command.args(["--log-level", "debug", "--users-file"]);
+                    command.arg(users);
+                }
                 command
                     .env_remove("JOSTLED_PASSWORD")
                     .stderr(Stdio::piped());
@@ -77,8 +92,12 @@ impl Server {
                 let child = command.spawn().context("cannot run taskset")?;
                 return Server::redis(child, port, directory);
             }
-            Kind::Relays => {
-                command.arg(&ground.lab).arg("relay");
+            Kind::Relays | Kind::Answers => {
+                let task = match kind {
+                    Kind::Relays => "relay",
+                    _ => "answer",
+                };
+                command.arg(&ground.lab).arg(task);
                 command.stdout(Stdio::piped());
             }
         }

@@ -16,6 +16,9 @@ pub(super) fn all() -> Vec<Trial> {
     for (connections, depth, _) in DEEP {
         trials.push(in_use(connections, depth));
     }
+    for (connections, depth) in [(1, 1), (50, 16), (50, 100)] {
+        trials.push(governed(connections, depth));
+    }
     trials.push(held());
     trials.push(many_waiters());
     trials.push(hand_off());
@@ -162,6 +165,23 @@ fn in_use(connections: usize, depth: usize) -> Trial {
     }
 }
 
+/// What a platform team turns on.
+fn governed(connections: usize, depth: usize) -> Trial {
+    let work = pairs(connections, depth);
+    let governed = Load {
+        scrape: true,
+        ..load(Asked::Lockd(Kind::Governed), work)
+    };
+    Trial {
+        name: format!("governed {connections}x{depth}"),
+        title: "users with name patterns, quotas, a log of connections, and metrics read every \
+                100 ms, beside none of it"
+            .to_owned(),
+        cells: vec![cell("without", load(JOSTLED, work)), cell("with", governed)],
+        claims: faster(1, 0, 0.95).into(),
+    }
+}
+
 fn held() -> Trial {
     let servers = [
         ("jostled", JOSTLED),
@@ -272,8 +292,9 @@ fn confirmed(connections: usize, depth: usize, least: f64) -> Trial {
         cells: vec![
             benchmarked("jostled", Kind::Jostled, how, LEASED),
             benchmarked("Redis", Kind::Redis, how, SET),
+            benchmarked("answers only", Kind::Answers, how, LEASED),
         ],
-        claims: faster(0, 1, least).into(),
+        claims: Vec::from_iter(faster(0, 1, least).into_iter().chain([bound()])),
     }
 }
 
