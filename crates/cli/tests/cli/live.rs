@@ -520,6 +520,12 @@ fn prometheus_scrapes_a_run_and_answers_every_query_of_the_dashboard() {
     let start = Instant::now();
     until("an answer to each query", LIMIT, || {
         open.retain(|query| answered(&port.to_string(), query).is_empty());
+        // Beside busy programs the point may be INVALID, and then has no figures.
+        if get(&address, &path).contains("verdict=\"INVALID\"} 1.0") {
+            let figures = ["operations_per_second", "latency_seconds", "cpu_seconds"];
+            let withheld = |query: &str| figures.iter().any(|name| query.contains(name));
+            open.retain(|query| !(query.contains("jostle_point_") && withheld(query)));
+        }
         std::thread::sleep(Duration::from_millis(500));
         let waited = start.elapsed() > LIMIT - Duration::from_secs(5);
         assert!(

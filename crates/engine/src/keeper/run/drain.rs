@@ -10,26 +10,36 @@ use std::time::Duration;
 /// Between two rounds of signals to workers that still wait.
 const NUDGE: Duration = Duration::from_millis(10);
 
+/// A nap between two looks at the workers counts as so many times its length at most,
+/// when the time is told that was waited for them.
+const LATE: u64 = 2;
+
 impl<T: Work> Run<'_, T> {
-    /// Ends every wait, repeatedly; whoever does not come back is killed, and
+    /// Ends every wait, repeatedly; whoever does not come back in time is killed, and
     /// everybody at once when the parent no longer wants the result. What they
     /// measured is in shared memory.
     pub(in crate::keeper) fn drain(&self, children: &mut Children) {
-        let from = self.now() + self.order.workload.grace().0;
-        let deadline = from + self.order.patience().0;
+        let grace_ends = self.now() + self.order.workload.grace().0;
+        let patience = self.order.patience().0;
+        let mut waited = 0;
         children.reap();
-        while !children.alive.is_empty() && self.now() < deadline {
+        while !children.alive.is_empty() && waited < patience {
             // A hold in progress may last for minutes.
             if self.heed_parent(Duration::ZERO).is_err() {
                 break;
             }
-            if self.now() >= from {
+            let before = self.now();
+            if before >= grace_ends {
                 self.nudge(children);
             }
-            std::thread::sleep(
-                NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100)),
-            );
+            let nap = NUDGE.min(Duration::from_millis(1 + children.alive.len() as u64 / 100));
+            std::thread::sleep(nap);
             children.reap();
+            if before >= grace_ends {
+                // Where naps last long there is no CPU, for workers and servers neither.
+                let longest = LATE * nap.as_nanos() as u64;
+                waited += (self.now() - before).min(longest);
+            }
         }
         if !children.alive.is_empty() {
             children.killed = children.alive.values().cloned().flatten().collect();
