@@ -226,10 +226,9 @@ fn errors(data: &mut Yield, pages: &[Page<'_>], seen: &Seen) {
         }
     }
     let before_release: u64 = pages.iter().map(|page| page.get(Word::BeforeRelease)).sum();
-    let killed = seen.children.killed.len() as u64;
     for (name, count) in [
         ("handoff_before_release", before_release),
-        ("stuck_at_end", killed),
+        ("stuck_at_end", seen.children.stuck),
     ] {
         if count > 0 {
             data.errors.insert(name.to_owned(), count);

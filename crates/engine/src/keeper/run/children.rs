@@ -13,6 +13,8 @@ pub(crate) struct Children {
     pub ended: Vec<(Ended, Range<usize>)>,
     /// Workers that we killed when the run was over.
     pub killed: Vec<usize>,
+    /// How many of them had not come to their end.
+    pub stuck: u64,
     /// Children that carried no workers, a launched server perhaps, and how they ended.
     pub others: Vec<Ended>,
     /// Looks at which a worker was found to have been stopped or continued.

@@ -1,7 +1,7 @@
 //! The end of a run: waits are interrupted, and nobody is left.
 
 use super::{Children, Run};
-use crate::page::Word;
+use crate::page::{Stage, Word};
 use crate::work::Work;
 use jostle_model::plan::Measure;
 use jostle_sys::signal;
@@ -23,7 +23,7 @@ impl<T: Work> Run<'_, T> {
         let patience = self.order.patience().0;
         let mut waited = 0;
         children.reap();
-        while !children.alive.is_empty() && waited < patience {
+        while !children.alive.is_empty() && waited < patience + self.leave_to_exit(children) {
             // A hold in progress may last for minutes.
             if self.heed_parent(Duration::ZERO).is_err() {
                 break;
@@ -43,8 +43,28 @@ impl<T: Work> Run<'_, T> {
         }
         if !children.alive.is_empty() {
             children.killed = children.alive.values().cloned().flatten().collect();
+            let stuck = |worker: &&usize| !self.has_ended(**worker);
+            children.stuck = children.killed.iter().filter(stuck).count() as u64;
             self.clear_away(children);
         }
+    }
+
+    /// How much longer to wait where all workers have ended, in nanoseconds: only their
+    /// processes are not gone yet. Processes of one program end one after the other, as
+    /// each takes its mappings off the file's list, and on a starved machine whoever has
+    /// that list may not run for long.
+    fn leave_to_exit(&self, children: &Children) -> u64 {
+        const EXIT: Duration = Duration::from_secs(20);
+        let mut left = children.alive.values().cloned().flatten();
+        match left.all(|worker| self.has_ended(worker)) {
+            true => EXIT.as_nanos() as u64,
+            false => 0,
+        }
+    }
+
+    fn has_ended(&self, worker: usize) -> bool {
+        let stage = self.shared.page(worker).get(Word::Stage);
+        stage == Stage::Done as u64 || stage == Stage::Failed as u64
     }
 
     /// A signal to each worker that waits for a grant or idles; owners finish.
