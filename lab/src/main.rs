@@ -111,8 +111,8 @@ fn main() -> anyhow::Result<()> {
 
 /// The specimen `echo` by itself, for clients other than jostle; until it is killed.
 fn answer() -> anyhow::Result<()> {
-    let (server, address) = jostle_targets::answering::Answering::bind()?;
+    let (mut server, address) = jostle_targets::answering::Answering::bind()?;
     println!("ready {}", address.port());
     let (never, _open) = std::io::pipe()?;
-    Ok({ server }.run(never)?)
+    Ok(server.run(never)?)
 }

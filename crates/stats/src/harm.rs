@@ -12,9 +12,9 @@
 //! ```
 //!
 //! D alone is no harm: where workers outnumber CPUs they queue for each other. F alone
-//! is none either: what runs while ours sleep takes nothing. Programs that are started
-//! for each call take their waits with them when they end; D is then that of the workers,
-//! times the CPU time of both over that of the workers.
+//! is none either: what runs while ours sleep takes nothing. When a program that was
+//! started for a call ends, the kernel forgets how long it waited; D is then that of the
+//! workers, times the CPU time of both over that of the workers.
 //!
 //! In an open loop at a low rate the figure is the time of service, and most of the window
 //! is idle: W is then the sum of these times, if that is less. (Only where F is 3 % of the
@@ -110,8 +110,8 @@ fn share(plan: &Plan, run: &Point, accounts: &Accounts) -> Option<f64> {
     is_known.then_some(share)
 }
 
-/// By how much more than the workers the programs have waited that they started: they
-/// have it with them when they end.
+/// The time that workers and the programs which they started waited, over that of the
+/// workers alone: the kernel forgets how long a program waited when it ends.
 fn unseen(accounts: &Accounts) -> f64 {
     let requests_s = accounts.requests_s.unwrap_or(0.0);
     1.0 + requests_s / accounts.workers_s.max(f64::MIN_POSITIVE)

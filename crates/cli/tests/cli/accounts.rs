@@ -16,6 +16,12 @@ fn accounts(point: &Point) -> &Accounts {
     point.accounts.as_deref().unwrap()
 }
 
+/// The server's CPU time, as a share of the time between the readings: how many
+/// microseconds a request takes is the machine's affair.
+fn server_share(accounts: &Accounts) -> f64 {
+    accounts.server_s.unwrap() / accounts.between_s
+}
+
 /// Ends with the test, however that ends.
 struct Burner(Child);
 
@@ -143,12 +149,8 @@ mod alone {
             let line = format!("{line} --runs 1 --quiet --format json");
             let point = server.place.jostle(&line).run().measures().point();
             let accounts = accounts(&point);
-            // Some 200 us a request.
-            assert!(
-                accounts.server_s.unwrap() > 0.01,
-                "{connection}: {accounts:?}"
-            );
-            assert!(point.server.unwrap().cpu_us_per_operation.unwrap() > 20.0);
+            assert!(server_share(accounts) > 0.1, "{connection}: {accounts:?}");
+            assert!(point.server.unwrap().cpu_us_per_operation.unwrap() > 1.0);
             let pid = u64::from(server.child.id());
             assert!(
                 accounts.others.iter().all(|other| other.pid != pid),
@@ -176,8 +178,9 @@ mod alone {
             format!("--server pid:{}", server.child.id()),
         ] {
             let point = call(&named);
-            let found = accounts(&point).server_s;
-            assert!(found.unwrap() > 0.005, "{named}: {:?}", accounts(&point));
+            // Starting a program for each call takes most of the window.
+            let share = server_share(accounts(&point));
+            assert!(share > 0.002, "{named}: {:?}", accounts(&point));
         }
     }
 
@@ -267,7 +270,7 @@ mod alone {
         let named = call(&format!("--server pid:{pid}")).run().measures();
         let named = named.does_not_say("--server pid:N").point();
         let accounts = accounts(&named);
-        assert!(accounts.server_s.unwrap() > 0.005, "{accounts:?}");
+        assert!(server_share(accounts) > 0.1, "{accounts:?}");
         assert!(
             accounts
                 .others
@@ -323,7 +326,7 @@ mod alone {
         drop(python.stdin.take());
         let _ = python.wait();
         let accounts = accounts(&point);
-        assert!(accounts.server_s.unwrap() > 0.02, "{accounts:?}");
+        assert!(server_share(accounts) > 0.02, "{accounts:?}");
         let python = |other: &Neighbour| other.name.starts_with("python");
         assert!(!accounts.others.iter().any(python), "{accounts:?}");
     }

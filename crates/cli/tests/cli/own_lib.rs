@@ -334,6 +334,17 @@ fn a_library_that_hears_no_signal_is_ended() {
     assert!(point.errors["stuck_at_end"] > 0, "{:?}", point.errors);
 }
 
+/// Two seconds are for the waits: whoever has ended them may take longer to leave. The
+/// library aborts if not all have left when it is finished.
+#[test]
+fn a_library_that_leaves_late_is_waited_for() {
+    let _beside = beside();
+    let place = broken(&[]);
+    let point = contend(&place, "leaves-late", SHORT).measures().point();
+    assert!(point.operations > 0, "{:?}", point.errors);
+    assert!(point.errors.is_empty(), "{:?}", point.errors);
+}
+
 /// It takes the ten seconds that a call may take.
 #[test]
 #[ignore = "cargo xtask long"]

@@ -33,6 +33,7 @@ struct lock {
 struct shared {
     char fault[64];
     unsigned workers;
+    atomic_uint left;
     _Alignas(128) struct lock locks[];
 };
 
@@ -160,13 +161,21 @@ int jostle_release(void *handle, unsigned key, int is_shared)
     return 0;
 }
 
-void jostle_leave(void *self)
+void jostle_leave(void *handle)
 {
+    struct self *self = handle;
+    struct timespec left = {3, 0};
+    if (is(self->shared, "leaves-late") && self->shared->workers > 1)
+        while (nanosleep(&left, &left) == -1 && errno == EINTR)
+            ;
+    atomic_fetch_add(&self->shared->left, 1);
     free(self);
 }
 
 void jostle_finish(void *shared)
 {
-    if (is(shared, "dies-in-finish"))
+    struct shared *all = shared;
+    int early = is(shared, "leaves-late") && atomic_load(&all->left) < all->workers;
+    if (is(shared, "dies-in-finish") || early)
         abort();
 }

@@ -37,7 +37,7 @@ pub struct User {
     pub nopass: bool,
     /// SHA-256 of each of its passwords.
     hashes: Vec<[u8; 32]>,
-    /// Of the names that it may use.
+    /// The patterns of the names that it may use.
     patterns: Vec<Pattern>,
     /// Whether it may take and release locks.
     pub lock: bool,

@@ -22,7 +22,7 @@ pub static CHECK: Check = Check {
             "the time that work was kept from its CPUs is x = (min(CPU time of others, time that \
              ours waited for a CPU) + steal) / (window times \
              the CPUs that the work can use at once, for `rate` the sum of its times of service \
-             if that is less); the undisturbed figure lies between X / (1 + x \
+             if that is less and others used {0} of the window or more); the undisturbed figure lies between X / (1 + x \
              (R - 1)) and X / (1 - x), where X is the measured figure and R, at most 8, the factor \
              by which a neighbour can make the work quicker. The upper end is {0} off or more: SUSPECT, with both ends; \
              then, either end is more than {1} off: INVALID, printed as `>=` and the lower end \

@@ -606,6 +606,7 @@ fn transcript(line: &str, status: Option<ExitStatus>, stdout: &str, stderr: &str
 }
 
 /// A run that has ended.
+#[derive(Clone)]
 pub(crate) struct Done {
     line: String,
     pub place: Place,

@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Between two rounds of signals to workers that still wait.
 const NUDGE: Duration = Duration::from_millis(10);
 
-/// A nap between two looks at the workers counts as so many times its length at most,
-/// when the time is told that was waited for them.
+/// However late a nap between two looks at the workers ends, it counts as at most so
+/// many times its planned length.
 const LATE: u64 = 2;
 
 impl<T: Work> Run<'_, T> {
