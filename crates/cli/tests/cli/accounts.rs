@@ -5,7 +5,9 @@
 //! looks for, and stands beside a control.
 
 use crate::common::web::Server;
-use crate::common::{Done, Place, alone, beside, jostle, must_be_root, must_have, reason};
+use crate::common::{
+    Done, Place, alone, beside, jostle, must_be_root, must_have, python_by_name, reason,
+};
 use jostle_model::record::{Accounts, Is, Neighbour, Point};
 use jostle_testbed::ports::free_port;
 use std::io::{BufRead, BufReader};
@@ -306,8 +308,9 @@ mod alone {
     #[test]
     fn a_server_whose_processes_come_and_go_is_still_the_server() {
         let _alone = alone();
-        must_have("python3", "python3");
-        let mut python = Command::new("python3")
+        let place = Place::new();
+        python_by_name(&place.file("forking"));
+        let mut python = Command::new(place.file("forking"))
             .args(["-c", FORKING])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -327,7 +330,7 @@ mod alone {
         let _ = python.wait();
         let accounts = accounts(&point);
         assert!(server_share(accounts) > 0.02, "{accounts:?}");
-        let python = |other: &Neighbour| other.name.starts_with("python");
-        assert!(!accounts.others.iter().any(python), "{accounts:?}");
+        let serves = |other: &Neighbour| other.name == "forking";
+        assert!(!accounts.others.iter().any(serves), "{accounts:?}");
     }
 }

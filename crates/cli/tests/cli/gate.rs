@@ -119,21 +119,20 @@ fn too_few_runs_decide_nothing() {
     let _beside = beside();
     let place = locks();
     let few = SHORT.replace("--runs 6", "--runs 3");
-    let gated = gate(
-        &place,
-        &format!("--measure '{few}' lib:./old.so lib:./slower.so"),
-    );
-    assert_eq!(gated.code, 3, "{}", gated.stderr);
-    assert!(
-        gated.comment.starts_with("## jostle: undecided\n"),
-        "{}",
-        gated.comment
-    );
-    assert!(
-        gated.comment.contains("3 blocks with both"),
-        "{}",
-        gated.comment
-    );
+    // On a busy machine it may be that nothing is granted within 30 ms.
+    in_five_tries("that there are too few runs", || {
+        let gated = gate(
+            &place,
+            &format!("--measure '{few}' lib:./old.so lib:./slower.so"),
+        );
+        assert_eq!(gated.code, 3, "{}", gated.stderr);
+        assert!(
+            gated.comment.starts_with("## jostle: undecided\n"),
+            "{}",
+            gated.comment
+        );
+        gated.comment.contains("3 blocks with both").then_some(())
+    });
 }
 
 #[test]

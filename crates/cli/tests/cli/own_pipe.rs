@@ -2,7 +2,9 @@
 //! the protocol are found and quoted, one that lets two in is caught by the witness, and
 //! nothing of them is left.
 
-use crate::common::{Done, Place, beside, in_five_tries, jostle, must_have, reason};
+use crate::common::{
+    Done, Place, beside, in_five_tries, jostle, must_have, python_by_name, reason,
+};
 use jostle_model::record::Is;
 use std::time::Duration;
 
@@ -260,13 +262,8 @@ fn workers_that_wait_at_the_end_come_back_and_their_programs_are_gone() {
 fn a_program_s_cpu_time_is_booked_to_requests_and_the_way_alone_is_printed() {
     let _beside = beside();
     let place = Place::new();
-    // Under a name of its own: other tests run programs in Python at the same time.
-    let python = std::process::Command::new("python3")
-        .args(["-c", "import sys; print(sys.executable, end='')"])
-        .output()
-        .unwrap();
-    let python = String::from_utf8(python.stdout).unwrap();
-    std::os::unix::fs::symlink(python, place.file("own-python")).unwrap();
+    // Other tests run programs in Python at the same time.
+    python_by_name(&place.file("own-python"));
     let file_lock = format!("pipe:./own-python '{OWN_LOCKS}/python/file_lock.py' lock");
     let line = "contend -w 2 -b 0 -i 0 -t 0.5 --runs 1 -o result.jsonl";
     let done = place.jostle(line).word(&file_lock).run_cleanly().measures();

@@ -57,6 +57,17 @@ pub(crate) fn must_have(program: &str, package: &str) {
     );
 }
 
+/// Python under this path, and so with a name of its own beside others in Python.
+pub(crate) fn python_by_name(path: &Path) {
+    must_have("python3", "python3");
+    let python = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable, end='')"])
+        .output()
+        .unwrap();
+    let python = String::from_utf8(python.stdout).unwrap();
+    std::os::unix::fs::symlink(python, path).unwrap();
+}
+
 /// A network of its own, in which a shell first does this.
 pub(crate) fn in_a_network_of_its_own(run: Jostle, script: &str) -> Jostle {
     must_be_root("make network namespaces");
