@@ -438,9 +438,13 @@ impl Lock {
         if usize::from(self.name_len) != name.len() {
             return false;
         }
-        if name.len() <= NAME_INLINE {
-            return same_short(&self.name, name);
+        match name.len() <= NAME_INLINE {
+            true => same_short(&self.name, name),
+            false => self.has_long_name(blocks, name),
         }
+    }
+
+    fn has_long_name(&self, blocks: &Slab<Block>, name: &[u8]) -> bool {
         let (prefix, rest) = name.split_at(NAME_PREFIX);
         let mut at = self.first_block();
         self.name[..NAME_PREFIX] == *prefix
@@ -449,15 +453,6 @@ impl Lock {
                 at = block.next;
                 block.bytes[..piece.len()] == *piece
             })
-    }
-
-    /// The hash of a short name, if this is its lock or, in a free slot, was the last.
-    #[inline]
-    pub(crate) fn hash_of(&self, name: &[u8]) -> Option<u32> {
-        let has_it = usize::from(self.name_len) == name.len()
-            && name.len() <= NAME_INLINE
-            && same_short(&self.name, name);
-        has_it.then_some(self.hash)
     }
 
     /// Appends the name.

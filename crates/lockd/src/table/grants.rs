@@ -287,7 +287,7 @@ impl<const FAULT: u8> Table<FAULT> {
     }
 
     #[inline(always)]
-    fn drop_lock(&mut self, id: u32) {
+    pub(super) fn drop_lock(&mut self, id: u32) {
         self.names.remove(&mut self.locks, id);
         self.locks[id].drop_name(&mut self.blocks);
         self.locks.give(id);

@@ -25,6 +25,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if !names.iter().all(fits) {
             return self.refuse(Refusal::Name);
         }
+        self.drop_idle();
         // First what has lapsed of any of them ends, which may serve others.
         for name in names {
             self.look_up(self.hash(name), name, now, outputs);

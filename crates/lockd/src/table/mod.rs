@@ -42,6 +42,7 @@ mod grants;
 mod groups;
 mod hash;
 mod holders;
+mod idle;
 mod image;
 mod index;
 mod lines;
@@ -105,6 +106,7 @@ const HANDOVER_DELAYS_LEASES: u8 = 19;
 const TOKEN_OF_ANOTHER: u8 = 20;
 const SESSION_HOLDS_TWICE: u8 = 21;
 const TELLINGS_FORGOTTEN: u8 = 22;
+const IDLE_BY_ANY_NAME: u8 = 23;
 
 /// Holds that the end of a client releases in one step; the rest follows with
 /// the next ones, so that a client with a million locks stops nobody.
@@ -124,6 +126,8 @@ pub struct Table<const FAULT: u8 = SOUND> {
     claims: Slab<Claim>,
     queues: Slab<Queue>,
     blocks: Slab<Block>,
+    /// A lock that the last UNLOCK left to nobody, or [`NIL`]: see the module `idle`.
+    idle: u32,
     timers: Timers,
     wheel: Vec<Links>,
     /// The list of the wheel that is being emptied, or [`NIL`].
@@ -167,6 +171,7 @@ impl<const FAULT: u8> Table<FAULT> {
             claims: Slab::new(),
             queues: Slab::new(),
             blocks: Slab::new(),
+            idle: NIL,
             timers: Timers::new(),
             wheel: timers::heads(),
             cascading: NIL,
@@ -281,7 +286,7 @@ impl<const FAULT: u8> Table<FAULT> {
 
     #[inline(always)]
     fn find(&self, hash: u32, name: &[u8]) -> Option<u32> {
-        let is_it = |lock: &Lock| lock.has_name(&self.blocks, name);
+        let is_it = |lock: &Lock| lock.used && lock.has_name(&self.blocks, name);
         let id = self.names.find(&self.locks, hash, is_it);
         (id != NIL).then_some(id)
     }

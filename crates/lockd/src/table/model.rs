@@ -463,6 +463,7 @@ fn every_planted_fault_is_told_from_the_model() {
     // LATE_SESSION_GRANT takes two deadlines in one instant: the simulator sees it.
     assert!(is_caught::<SESSION_KEEPS_HOLDS>());
     assert!(is_caught::<TOKEN_OF_ANOTHER>());
+    assert!(is_caught::<IDLE_BY_ANY_NAME>());
     assert!(is_caught::<SESSION_HOLDS_TWICE>());
     assert!(is_caught::<WAITERS_UNTOLD>());
 }

@@ -33,7 +33,11 @@ impl<const FAULT: u8> Table<FAULT> {
         {
             return self.refuse(refusal);
         }
-        let hash = self.hash_again(request.client, request.name);
+        if request.mode == Mode::Exclusive && self.idle_has(request.name) {
+            return self.lock_idle(request, owner, now);
+        }
+        self.drop_idle();
+        let hash = self.hash(request.name);
         match self.look_up(hash, request.name, now, outputs) {
             None => self.lock_free(request, owner, hash, now),
             Some(id) => self.lock_held(id, request, owner, session, now),
@@ -70,6 +74,18 @@ impl<const FAULT: u8> Table<FAULT> {
         Reply::Granted(token)
     }
 
+    /// Takes a lock that is still known by its name.
+    #[inline]
+    fn lock_idle(&mut self, request: LockRequest<'_>, owner: u64, now: Time) -> Reply {
+        let Some(token) = self.take_token() else {
+            return self.refuse(Refusal::Tokens);
+        };
+        let id = self.use_idle();
+        self.counters.granted_at_once += 1;
+        self.hold(id, owner, token, request.ttl_ms.unwrap_or(0), now);
+        Reply::Granted(token)
+    }
+
     /// A lock that nobody holds yet.
     #[inline]
     pub(super) fn new_lock(&mut self, hash: u32, name: &[u8]) -> u32 {
@@ -81,6 +97,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Begins the use of a lock's slot.
     #[inline(always)]
     pub(super) fn name_lock(&mut self, id: u32, hash: u32, name: &[u8]) {
+        debug_assert!(self.idle == NIL, "it might have this name");
         let lock = &mut self.locks[id];
         lock.used = true;
         lock.hash = hash;
@@ -194,6 +211,11 @@ impl<const FAULT: u8> Table<FAULT> {
                 return Reply::NotOwner;
             }
             self.end_hold(id);
+            if self.locks[id].queue == NIL {
+                self.counters.released += 1;
+                self.keep_idle(id);
+                return Reply::Released;
+            }
         } else if self.is_reserved(id) {
             self.counters.not_held += 1;
             return Reply::NotHeld;
@@ -211,17 +233,6 @@ impl<const FAULT: u8> Table<FAULT> {
         self.counters.released += 1;
         self.serve(id, now.0, now, outputs);
         Reply::Released
-    }
-
-    /// The hash of a name. Many clients ask for the lock that they had before, and
-    /// where it stood its hash still stands.
-    #[inline]
-    fn hash_again(&self, client: ClientId, name: &[u8]) -> u32 {
-        let before = match self.clients[client.slot()].last {
-            NIL => None,
-            last => self.locks[last].hash_of(name),
-        };
-        before.unwrap_or_else(|| self.hash(name))
     }
 
     /// The lock that a client was granted last, if it has this name: most often

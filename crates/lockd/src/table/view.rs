@@ -261,7 +261,7 @@ impl<const FAULT: u8> Table<FAULT> {
     /// Names that are held, or reserved for one who wants several.
     #[must_use]
     pub(crate) fn names_held(&self) -> u64 {
-        u64::from(self.locks.live())
+        u64::from(self.locks.live()) - u64::from(self.idle != NIL)
     }
 
     /// Holds: each holder of a shared lock counts.

@@ -167,6 +167,9 @@ fn long_names_are_told_apart_to_their_last_byte() {
         assert_eq!(stage.play(Time(0), &format!("a UNLOCK {name}")), "released");
         assert_eq!(stage.play(Time(0), &format!("a UNLOCK {name}")), "notheld");
     }
+    // The last of them keeps its name until the next request.
+    assert_ne!(stage.table.blocks.live(), 0);
+    stage.play(Time(0), "a LOCK x");
     assert_eq!(stage.table.blocks.live(), 0);
 }
 

@@ -2,6 +2,7 @@
 //! what, what is answered; then what others are told. Tokens count from 1.
 
 mod bounds;
+mod idle;
 mod quotas;
 mod sessions;
 mod several;

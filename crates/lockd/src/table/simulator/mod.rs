@@ -190,6 +190,7 @@ fn every_planted_fault_is_seen() {
         first_violation::<TOKEN_OF_ANOTHER>(),
         first_violation::<SESSION_HOLDS_TWICE>(),
         first_violation::<TELLINGS_FORGOTTEN>(),
+        first_violation::<IDLE_BY_ANY_NAME>(),
     ] {
         assert!(violation.starts_with("seed "), "{violation}");
     }

@@ -1,0 +1,44 @@
+//! A lock that was given back a moment ago, and may be asked for again.
+//!
+//! Many clients take and release one lock over and over. To forget its name with each
+//! release, and to enter it again with the next LOCK, is half of what such a pair costs.
+//! So the lock of the last UNLOCK, if nobody waits for it, keeps its name until the next
+//! LOCK, UNLOCK or LOCKALL: the same name gets it back, any other drops it first. It is
+//! not `used`, and so nobody but these finds it. There is one at most.
+
+use super::slab::NIL;
+use super::{IDLE_BY_ANY_NAME, Table};
+
+impl<const FAULT: u8> Table<FAULT> {
+    /// Keeps a lock that nobody holds or waits for, instead of the one before.
+    #[inline]
+    pub(super) fn keep_idle(&mut self, id: u32) {
+        self.drop_idle();
+        self.locks[id].used = false;
+        self.idle = id;
+    }
+
+    /// Whether the idle lock has this name.
+    #[inline]
+    pub(super) fn idle_has(&self, name: &[u8]) -> bool {
+        self.idle != NIL
+            && (FAULT == IDLE_BY_ANY_NAME || self.locks[self.idle].has_name(&self.blocks, name))
+    }
+
+    /// The idle lock, which is in use from now on.
+    #[inline]
+    pub(super) fn use_idle(&mut self) -> u32 {
+        let id = std::mem::replace(&mut self.idle, NIL);
+        self.locks[id].used = true;
+        id
+    }
+
+    /// Forgets the idle lock's name, if there is one.
+    #[inline]
+    pub(super) fn drop_idle(&mut self) {
+        if self.idle != NIL {
+            self.drop_lock(self.idle);
+            self.idle = NIL;
+        }
+    }
+}
