@@ -29,6 +29,12 @@ impl Pattern {
         }
     }
 
+    /// Its beginning, if it is nothing but a short one and a star.
+    pub(crate) fn beginning(&self) -> Option<Beginning> {
+        let (plain, rest) = self.text.split_at(self.plain);
+        (plain.len() <= 8 && rest == b"*").then(|| Beginning::new(plain))
+    }
+
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
@@ -43,6 +49,31 @@ impl Pattern {
             Some(_) if rest == b"*" => true,
             Some(name) => glob(rest, name),
         }
+    }
+}
+
+/// At most eight bytes with which names begin, to be compared in one go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beginning {
+    bytes: u64,
+    /// The bits that count.
+    mask: u64,
+}
+
+impl Beginning {
+    fn new(bytes: &[u8]) -> Self {
+        let none = Self { bytes: 0, mask: 0 };
+        bytes.iter().rev().fold(none, |of, byte| Self {
+            bytes: of.bytes << 8 | u64::from(*byte),
+            mask: of.mask << 8 | 0xff,
+        })
+    }
+
+    /// Whether a name of eight bytes or more begins so. False for any shorter one.
+    #[inline]
+    pub(crate) fn is_of(self, name: &[u8]) -> bool {
+        let first = name.first_chunk::<8>();
+        first.is_some_and(|first| u64::from_le_bytes(*first) & self.mask == self.bytes)
     }
 }
 
@@ -142,6 +173,14 @@ mod tests {
             ("job:*", "job:1", true),
             ("job:*", "jobs", false),
             ("job:*", "job:", true),
+            ("job:*", "job:12345", true),
+            ("job:*", "jab:12345", false),
+            ("job-2026*", "job-2026", true),
+            ("job-2026*", "job-2025", false),
+            ("job-2026*", "job-2026-11", true),
+            ("job-2026-*", "job-2026-11", true),
+            ("job-2026-*", "job-2026", false),
+            ("*", "a long name", true),
             ("job:", "job:*", false),
             ("a*", "a*", true),
             ("a**", "ab", true),
@@ -154,6 +193,10 @@ mod tests {
             assert_eq!(glob(text, bytes), expected, "{pattern} {name}");
             let kept = Pattern::new(text);
             assert_eq!(kept.matches(bytes), expected, "{pattern} {name}");
+            if let Some(beginning) = kept.beginning() {
+                let quick = expected && name.len() >= 8;
+                assert_eq!(beginning.is_of(bytes), quick, "{pattern} {name}");
+            }
         }
         // Stars in plenty must not take time in plenty.
         assert!(!glob(&b"*a".repeat(200), &[b'a'; 190]));

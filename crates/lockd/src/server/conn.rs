@@ -9,6 +9,7 @@ use jostle_resp::Protocol;
 
 use super::commands::Transaction;
 use super::stream::Stream;
+use crate::glob::Beginning;
 use crate::table::{ClientId, Time};
 use crate::users::User;
 
@@ -38,6 +39,8 @@ pub(crate) struct Conn {
     pub(crate) guarded: bool,
     /// Nothing but the name of a lock can forbid it to take or give it back.
     pub(crate) may_lock: bool,
+    /// While it may, names that begin so are allowed.
+    pub(crate) names_begin: Option<Beginning>,
     /// Commands are held back while a LOCK waits, or the answer to a wrong
     /// password.
     pub(crate) waiting: bool,
@@ -105,6 +108,7 @@ impl Conn {
             transaction: None,
             guarded: true,
             may_lock: false,
+            names_begin: None,
             waiting: false,
             wrong_passwords: 0,
             refusal_due: None,
@@ -158,6 +162,8 @@ impl Conn {
         let held_back = self.gone || self.probation || self.draining || queues;
         let has_right = self.user.as_ref().is_some_and(|user| user.lock);
         self.may_lock = self.authenticated && has_right && !held_back;
+        let user = self.user.as_ref().filter(|_| self.may_lock);
+        self.names_begin = user.and_then(|user| user.beginning());
     }
 
     /// What was queued since MULTI, if that was said; commands are executed again.

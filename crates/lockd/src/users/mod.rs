@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::glob::Pattern;
+use crate::glob::{Beginning, Pattern};
 
 /// The user of those who name none.
 pub(crate) const DEFAULT: &str = "default";
@@ -83,6 +83,11 @@ impl User {
     #[must_use]
     pub fn sees_all(&self) -> bool {
         self.patterns.iter().any(|pattern| pattern.text() == b"*")
+    }
+
+    /// How names begin that it may use, as far as that is said quickly.
+    pub(crate) fn beginning(&self) -> Option<Beginning> {
+        self.patterns.first().and_then(Pattern::beginning)
     }
 
     /// Whether it may use a lock of this name.

@@ -58,7 +58,9 @@ impl Class {
 #[inline]
 pub(super) fn may_plainly(call: &Call<'_>, spec: &Spec) -> bool {
     let of_a_lock = spec.class == Class::Lock && spec.names == Names::First;
-    of_a_lock && call.conn.may_lock && sees(call.conn, call.arg(1))
+    let (conn, name) = (&*call.conn, call.arg(1));
+    let begins = conn.names_begin.is_some_and(|begin| begin.is_of(name));
+    of_a_lock && (begins || conn.may_lock && sees(conn, name))
 }
 
 /// Whether a connection may execute a command now. A transaction asks when the
