@@ -1,7 +1,7 @@
 //! A lock that was given back a moment ago, and may be asked for again.
 //!
 //! Many clients take and release one lock over and over. To forget its name with each
-//! release, and to enter it again with the next LOCK, is half of what such a pair costs.
+//! release, and to enter it again with the next LOCK, is much of what the table does then.
 //! So the lock of the last UNLOCK, if nobody waits for it, keeps its name until the next
 //! LOCK, UNLOCK or LOCKALL: the same name gets it back, any other drops it first. It is
 //! not `used`, and so nobody but these finds it. There is one at most.

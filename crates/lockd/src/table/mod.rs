@@ -9,7 +9,8 @@
 //!
 //! - A lock is free, held by one client exclusively, shared by several, or a
 //!   semaphore, of whose places each holder has one. A free lock takes no memory
-//!   and nobody waits for it; so how many places it has is forgotten with it.
+//!   (but for one at most, whose name is kept for a moment: the module `idle`) and
+//!   nobody waits for it; so how many places it has is forgotten with it.
 //! - Who wants several locks enters all lines in one step, and gets all locks in
 //!   one step, once it is first in all lines and all are free. Until then a lock
 //!   that is free and in whose line it is first is reserved: it takes memory, and
