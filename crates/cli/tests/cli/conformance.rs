@@ -302,6 +302,11 @@ fn others_go_on_after_a_killed_owner_of_a_service() {
     others_go_on_after_a_killed_owner(|entry| entry.lock.remote);
 }
 
+/// Grants in the last three tenths of the window, long after the owner was killed.
+fn operations_after(point: &Point) -> u64 {
+    point.series[7..].iter().map(|slice| slice.operations).sum()
+}
+
 fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
     let _beside = beside();
     // A lease frees a dead owner's lock when it ends, after 30 s: longer than a test
@@ -316,7 +321,7 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
         let name = typed(entry);
         let line =
             format!("contend {name} -w 4 -b 60ms -i 0 -t 1.5 --warmup 50ms --runs 1 --format json");
-        let (done, holder) = in_five_tries("an owner killed within the run", || {
+        let (point, holder) = in_five_tries("others let in when an owner is killed", || {
             let mut run = jostle(&line)
                 .within(Duration::from_secs(60))
                 .in_background();
@@ -333,10 +338,13 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
             // On a busy machine too early, or when all was over.
             let early = done.stderr.contains("lost before the start");
             let struck = !early && done.stdout.contains("killed by SIGKILL");
-            struck.then_some((done, holder))
+            struck.then_some(())?;
+            let point = done.exits(3).point();
+            // On a busy machine the kernel may take longer than the run to end the owner,
+            // and only then frees what it had.
+            let late = entry.lock.survives_owner && operations_after(&point) == 0;
+            (!late).then_some((point, holder))
         });
-        let done = done.exits(3);
-        let point = done.point();
         let text = format!("(pid {holder}): killed by SIGKILL");
         assert!(
             point.deaths.iter().any(|death| death.contains(&text)),
@@ -358,18 +366,10 @@ fn others_go_on_after_a_killed_owner(which: fn(&Entry) -> bool) {
                 point.verdict
             );
         }
-        let after: u64 = point.series[7..].iter().map(|slice| slice.operations).sum();
-        match entry.lock.survives_owner {
-            true => assert!(
-                after > 0,
-                "{name}: nobody was let in after its owner died: {:?}",
-                point.series
-            ),
-            false if name == "lockfile" => {}
-            false => assert_eq!(
-                after, 0,
-                "{name} is freed when its owner dies; its entry says it is not"
-            ),
+        if !entry.lock.survives_owner && name != "lockfile" {
+            let after = operations_after(&point);
+            let freed = "is freed when its owner dies; its entry says it is not";
+            assert_eq!(after, 0, "{name} {freed}");
         }
     });
 }

@@ -126,11 +126,19 @@ mod tests {
             "echo 0 > {}/cgroup.procs && timeout 0.6 sh -c 'while :; do :; done'",
             group.path.display()
         );
-        let ended = Command::new("sh").args(["-c", &spin]).status().unwrap();
-        assert_eq!(ended.code(), Some(124)); // timeout's
-        assert!(group.throttled().throttled_periods >= 2, "{group:?}");
+        // Where others are busy too, it may not get what it is limited to for a while.
+        let mut throttled = 0;
+        for _ in 0..20 {
+            let ended = Command::new("sh").args(["-c", &spin]).status().unwrap();
+            assert_eq!(ended.code(), Some(124)); // timeout's
+            throttled = group.throttled().throttled_periods;
+            if throttled >= 2 {
+                break;
+            }
+        }
         ledger.sweep().unwrap();
         assert!(!group.path.exists());
+        assert!(throttled >= 2, "{throttled}");
     }
 
     #[test]
