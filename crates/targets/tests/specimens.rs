@@ -55,7 +55,9 @@ fn stall_notes_how_long_nobody_got_it() {
         let target: Stall = bench.prepare();
         let mut lock = target.join(0).unwrap();
         let (start, mut longest) = (monotonic(), 0);
-        while monotonic() - start < 160_000_000 {
+        // Three whole periods, and a part of a fourth; longer on a busy machine.
+        let few = || target.truth()["stalls"] < 3.0 && monotonic() - start < 5_000_000_000;
+        while monotonic() - start < 160_000_000 || few() {
             let before = monotonic();
             assert_eq!(lock.acquire(0, Exclusive, block()), GRANTED);
             let took = monotonic() - before;
@@ -63,8 +65,8 @@ fn stall_notes_how_long_nobody_got_it() {
             lock.release(0, Exclusive).unwrap();
         }
         let truth = target.truth();
-        // Three whole periods, and a part of a fourth.
-        assert!((3.0..=4.0).contains(&truth["stalls"]), "{truth:?}");
+        let most = (monotonic() - start) as f64 / 50e6 + 1.0;
+        assert!((3.0..=most).contains(&truth["stalls"]), "{truth:?}");
         assert_eq!(
             truth["held_up"], truth["stalls"],
             "one worker meets each once"

@@ -1,7 +1,7 @@
 //! `jostle stream` and `jostle hold`, run for real: what they record, what they
 //! find in a lock whose cost grows, and what they refuse.
 
-use crate::common::{beside, must_have};
+use crate::common::{beside, in_five_tries, must_have};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -247,10 +247,11 @@ fn growth_is_found_where_it_is_and_only_there() {
         let mean = |at: usize| series[at]["mean_wait_ns"].as_f64().unwrap();
         mean(9) / mean(0)
     };
-    let chained = grown("chained:30");
-    assert!(chained > 4.0, "chained:30 {chained}");
-    let null = grown("null");
-    assert!(null < 3.0, "null {null}");
+    // Who loses the CPU in the wrong slice may find anything.
+    in_five_tries("growth by a chain and none without", || {
+        let (chained, null) = (grown("chained:30"), grown("null"));
+        (chained > 4.0 && null < 3.0).then_some(())
+    });
 }
 
 #[test]
