@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{block, settles, until};
+use common::{LOOK, block, settles, until};
 use jostle_sys::clock::monotonic;
 use jostle_sys::ledger::Ledger;
 use jostle_targets::stepped::SteppedLock;
@@ -58,14 +58,25 @@ impl Server {
     /// Expects so many packets received and sent for what `work` does; it is given how to
     /// look at them meanwhile.
     fn counts(&self, expected: [i64; 2], work: impl FnOnce(&dyn Fn() -> [i64; 2])) {
-        let first = self.packets();
-        let before = self.packets();
+        // What a question counts, too. The server may still be counting what came before, so
+        // that two questions have to agree.
+        let steps = |[a, b]: [[i64; 2]; 2]| [0, 1].map(|side| b[side] - a[side]);
+        let mut readings = [(); 3].map(|()| self.packets());
+        for _ in 0..100 {
+            let [first, middle, last] = readings;
+            if steps([first, middle]) == steps([middle, last]) {
+                break;
+            }
+            std::thread::sleep(LOOK);
+            readings = [middle, last, self.packets()];
+        }
+        let [_, middle, before] = readings;
+        let question = steps([middle, before]);
         let asked = self.asked.load(Relaxed);
         let since = || {
             let packets = self.packets();
             let questions = self.asked.load(Relaxed) - asked;
-            [0, 1]
-                .map(|side| packets[side] - before[side] - questions * (before[side] - first[side]))
+            [0, 1].map(|side| packets[side] - before[side] - questions * question[side])
         };
         work(&since);
         settles(&expected, &since);

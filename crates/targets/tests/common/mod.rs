@@ -114,7 +114,7 @@ pub(crate) fn contends_in_one_process(entry: &Entry) -> bool {
 }
 
 /// Between two looks at what a server counts.
-const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits until a server's count is this: it counts what it has done already, so that a
 /// client may be faster.
