@@ -1,6 +1,7 @@
 //! One client's turn: read, execute, answer.
 
-use jostle_resp::{Args, Progress, Writer};
+use jostle_resp::request::decode;
+use jostle_resp::{Args, Limits, Progress, RequestError, Writer};
 
 use super::Server;
 use super::commands::{self, Call};
@@ -13,6 +14,23 @@ use crate::table::{AHEAD, Time};
 const OUT_BATCH: usize = 256 * 1024;
 /// With fewer bytes than this there are hardly two requests to read ahead.
 const AHEAD_BYTES: usize = 96;
+
+/// Requests of a pipeline that were decoded before their turn, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    /// Those, with their lengths, and room for as many as are decoded together.
+    requests: Vec<(Args, usize)>,
+    next: usize,
+    count: usize,
+    /// How many bytes there are from the next one on, which tells where it is.
+    rest: usize,
+}
+
+impl Ahead {
+    fn clear(&mut self) {
+        (self.next, self.count) = (0, 0);
+    }
+}
 
 impl Server {
     /// Reads, executes and answers. False: the connection is to be closed.
@@ -98,38 +116,58 @@ impl Server {
         }
     }
 
-    /// Lets the table read ahead for the next requests of a pipeline, whichever
-    /// commands they are: the name of a lock comes second in nearly all. Returns
-    /// how many bytes they are.
+    /// Decodes the request that `bytes` starts with; with it those behind it, as many
+    /// as the table reads ahead for, whichever commands they are: the name of a lock
+    /// comes second in nearly all.
     #[inline(never)]
-    fn read_ahead(&self, bytes: &[u8], limits: jostle_resp::Limits) -> usize {
-        let mut args = Args::new();
-        let (mut hashes, mut count, mut used) = ([0; AHEAD], 0, 0);
-        while count < AHEAD
-            && let Ok(Progress::Complete { used: length }) =
-                jostle_resp::request::decode(&bytes[used..], limits, &mut args)
-        {
-            let name = args.get(&bytes[used..], 1).unwrap_or_default();
-            hashes[count] = self.table.hash(name);
-            count += 1;
-            used += length;
+    fn decode_ahead(
+        &mut self,
+        bytes: &[u8],
+        limits: Limits,
+        args: &mut Args,
+    ) -> Result<Progress, RequestError> {
+        let ahead = &mut self.ahead;
+        if ahead.next == ahead.count || ahead.rest != bytes.len() {
+            ahead.clear();
+            if bytes.len() < AHEAD_BYTES {
+                return decode(bytes, limits, args);
+            }
+            ahead.requests.resize_with(AHEAD, Default::default);
+            ahead.rest = bytes.len();
+            let (mut hashes, mut from) = ([0; AHEAD], 0);
+            for ((args, length), hash) in ahead.requests.iter_mut().zip(&mut hashes) {
+                let request = &bytes[from..];
+                match decode(request, limits, args) {
+                    Ok(Progress::Complete { used }) => *length = used,
+                    // It is looked at again when its turn comes.
+                    _ if ahead.count > 0 => break,
+                    other => return other,
+                }
+                *hash = self.table.hash(args.get(request, 1).unwrap_or_default());
+                from += *length;
+                ahead.count += 1;
+            }
+            self.table.read_ahead(&hashes[..ahead.count]);
         }
-        self.table.read_ahead(&hashes[..count]);
-        used
+        let (next, used) = &mut ahead.requests[ahead.next];
+        std::mem::swap(next, args);
+        ahead.next += 1;
+        ahead.rest -= *used;
+        Ok(Progress::Complete { used: *used })
     }
 
     /// Executes the requests that `bytes` holds, until one waits or is cut off;
     /// returns how many bytes they were.
     pub(super) fn execute(&mut self, conn: &mut Conn, bytes: &[u8], now: Time) -> usize {
         self.provide_tokens();
-        let limits = jostle_resp::Limits {
+        let limits = Limits {
             bytes: self.config.max_request,
             ..Default::default()
         };
         let mut args = std::mem::take(&mut self.args);
         let mut out = std::mem::take(&mut self.out);
+        self.ahead.clear();
         let mut used = 0;
-        let mut ahead = 0;
         conn.more = false;
         while !conn.waiting && !conn.closing && bytes.len() - used >= conn.needed.max(1) {
             if std::mem::take(&mut self.long) {
@@ -137,10 +175,12 @@ impl Server {
                 break;
             }
             let request = &bytes[used..];
-            if used >= ahead && request.len() >= AHEAD_BYTES && self.table.outgrows_caches() {
-                ahead = used + self.read_ahead(request, limits);
-            }
-            match jostle_resp::request::decode(request, limits, &mut args) {
+            let progress = if self.table.outgrows_caches() {
+                self.decode_ahead(request, limits, &mut args)
+            } else {
+                decode(request, limits, &mut args)
+            };
+            match progress {
                 Ok(Progress::Complete { used: length }) => {
                     used += length;
                     conn.needed = 0;

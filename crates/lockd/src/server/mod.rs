@@ -40,6 +40,7 @@ use crate::config::Config;
 use crate::systemd::Notifier;
 use crate::table::{ClientId, Output, Table, Time};
 use conn::Conn;
+use exchange::Ahead;
 use http::HttpConn;
 use net::Listener;
 use poll::BusyPoll;
@@ -119,6 +120,7 @@ pub struct Server {
     scratch: Vec<u8>,
     out: Vec<u8>,
     args: Args,
+    ahead: Ahead,
     busy_poll: BusyPoll,
     next_sweep: Time,
     /// Listeners are not watched for now, as no more files can be opened.

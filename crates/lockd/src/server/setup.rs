@@ -152,6 +152,7 @@ impl Server {
             scratch: vec![0; SCRATCH],
             out: Vec::new(),
             args: Args::new(),
+            ahead: Default::default(),
             busy_poll: BusyPoll::new(config.busy_poll, config.busy_poll_always),
             next_sweep: started,
             deaf: false,

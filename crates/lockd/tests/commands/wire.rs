@@ -137,3 +137,74 @@ fn a_deep_pipeline_on_many_locks_is_answered_in_order() {
         assert_eq!(short(&client.read()), expected);
     }
 }
+
+#[test]
+fn a_pipeline_read_ahead_goes_on_where_it_was_broken_off() {
+    let daemon = Daemon::start(&[]);
+    let (mut client, mut other) = (daemon.client(), daemon.client());
+    other.token("LOCK taken");
+    // One lock below the number from which on requests are read ahead, so that it begins
+    // and ends with each LOCK and UNLOCK.
+    for number in 0..8189 {
+        client.token(&format!("LOCK a{number}"));
+    }
+    let mut bytes = Vec::new();
+    for round in 0..40 {
+        write!(bytes, "LOCK b\r\nLOCK c TTL 60000\r\nECHO {round}\r\n").unwrap();
+        write!(bytes, "UNLOCK c\r\n\r\nUNLOCK b\r\nECHO 'now {round}'\r\n").unwrap();
+    }
+    // Behind a long command others come first; behind a wait all others do.
+    for round in 0..40 {
+        write!(bytes, "LOCK d{round}\r\nHOLDERS no*\r\n").unwrap();
+        write!(bytes, "ECHO 'long {round}'\r\n").unwrap();
+    }
+    for round in 0..10 {
+        write!(bytes, "LOCK taken WAIT 60000\r\nECHO had{round}\r\n").unwrap();
+        write!(bytes, "UNLOCK taken\r\n").unwrap();
+    }
+    client.stream.write_all(&bytes).unwrap();
+    daemon.await_info("waiters", 1);
+    assert_eq!(other.say("UNLOCK taken"), "1");
+    let mut expect = |expected: &str| assert_eq!(short(&client.read()), expected);
+    let mut token = 8190;
+    for round in 0..40 {
+        for _ in ["b", "c"] {
+            token += 1;
+            expect(&token.to_string());
+        }
+        expect(&round.to_string());
+        expect("1");
+        expect("1");
+        expect(&format!("now {round}"));
+    }
+    for round in 0..40 {
+        token += 1;
+        expect(&token.to_string());
+        expect("Array([])");
+        expect(&format!("long {round}"));
+    }
+    for round in 0..10 {
+        token += 1;
+        expect(&token.to_string());
+        expect(&format!("had{round}"));
+        expect("1");
+    }
+
+    // Nobody else is given what was decoded for one who waits.
+    other.token("LOCK taken");
+    let behind = "ECHO it\r\n".repeat(20);
+    let bytes = format!("LOCK taken WAIT 60000\r\n{behind}");
+    client.stream.write_all(bytes.as_bytes()).unwrap();
+    daemon.await_info("waiters", 1);
+    let as_long = "PING\r\n".repeat(behind.len() / 6);
+    assert_eq!(as_long.len(), behind.len());
+    other.stream.write_all(as_long.as_bytes()).unwrap();
+    for _ in 0..behind.len() / 6 {
+        assert_eq!(short(&other.read()), "PONG");
+    }
+    assert_eq!(other.say("UNLOCK taken"), "1");
+    client.read();
+    for _ in 0..20 {
+        assert_eq!(short(&client.read()), "it");
+    }
+}
