@@ -94,7 +94,7 @@ impl Figure {
             Figure::Rate => "operations/s",
             Figure::ServerCpu => "server CPU",
             Figure::ClientCpu => "client CPU",
-            Figure::Batch => "longest batch, ms",
+            Figure::Batch => "longest batch",
             Figure::Bytes => "bytes each",
         }
     }

@@ -214,8 +214,9 @@ fn held() -> Trial {
         cells: cells.collect(),
         claims: vec![
             ratio(ServerCpu, 1, 0, AtMost(3.0)),
-            single(Batch, 1, AtMost(2.0)),
-            single(Bytes, 1, AtMost(96.0)),
+            // The server that only answers stalls as often as the machine lets it.
+            ratio(Batch, 1, 5, AtMost(1.0)),
+            single(Bytes, 1, AtMost(80.0)),
         ],
     }
 }
