@@ -226,17 +226,15 @@ fn python_lock() -> &'static str {
     let make = || {
         let thread = rustix::thread::gettid().as_raw_nonzero();
         let program = place().join(format!("pipe-lock-{thread}"));
-        let program = program.display().to_string();
+        let name = program.display().to_string();
         let root = shell::root();
         let python = format!(
             "python3 '{}/own-locks/pipe/python/file_lock.py'",
             root.display()
         );
-        let script = format!("#!/bin/sh\nexec {python} '{program}.lock'\n");
-        std::fs::write(&program, script).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
-        program.leak() as &'static str
+        let script = format!("#!/bin/sh\nexec {python} '{name}.lock'\n");
+        shell::write_script(&program, &script).unwrap();
+        name.leak() as &'static str
     };
     PROGRAM.with(|program| *program.get_or_init(make))
 }

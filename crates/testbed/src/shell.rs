@@ -26,6 +26,18 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Writes a script that can be executed at once. Another process does it: a file that any
+/// process has open for writing cannot be executed (ETXTBSY), and whatever a thread of ours
+/// starts meanwhile has our files open until it executes its own program.
+///
+/// # Errors
+/// The shell cannot be run, or the file not be written.
+pub fn write_script(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "printf %s \"$1\" > \"$0\" && chmod 755 \"$0\""]);
+    run(shell.arg(path).arg(text))
+}
+
 /// Builds the main package of a Go module as this file; nothing is done where that is its
 /// build already.
 ///
@@ -75,10 +87,33 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
     fn the_root_holds_the_workspace() {
         assert!(root().join("crates/model/Cargo.toml").is_file());
+    }
+
+    #[test]
+    fn a_script_is_executed_at_once_while_others_start_programs() {
+        let directory = tempfile::tempdir().unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !done.load(Relaxed) {
+                    run(&mut Command::new("true")).unwrap();
+                }
+            });
+            let said = (0..200).map(|nth| {
+                let path = directory.path().join(nth.to_string());
+                write_script(&path, &format!("#!/bin/sh\necho '%s {nth}'\n"))?;
+                output(&mut Command::new(&path))
+            });
+            let said: anyhow::Result<Vec<String>> = said.collect();
+            done.store(true, Relaxed);
+            let expected: Vec<String> = (0..200).map(|nth| format!("%s {nth}\n")).collect();
+            assert_eq!(said.unwrap(), expected);
+        });
     }
 
     #[test]

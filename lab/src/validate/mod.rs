@@ -62,7 +62,13 @@ pub(crate) enum Subject {
         short: bool,
     },
     /// Foreign load generators that are held back, or whose servers are: what jostle judge says
-    Judge(Generators),
+    Judge {
+        #[command(flatten)]
+        generators: Generators,
+        /// Runs of half the length
+        #[arg(long)]
+        short: bool,
+    },
     /// Foreign load generators with and without jostle judge: what watching costs
     JudgeCost(Generators),
     /// An idle machine: nearly all of it must be VALID
@@ -98,22 +104,19 @@ pub(crate) struct Generators {
     /// Only generators whose names contain this
     #[arg(long)]
     only: Option<String>,
-    /// Runs of half the length
-    #[arg(long)]
-    short: bool,
     /// This jostle, as it was built already
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 }
 
 impl Generators {
-    fn wanted(&self) -> judge::Wanted<'_> {
+    fn wanted(&self, short: bool) -> judge::Wanted<'_> {
         judge::Wanted {
             seconds: self.collect.seconds,
             save: self.collect.save.as_deref(),
             judge: self.collect.judge.as_deref(),
             only: self.only.as_deref(),
-            short: self.short,
+            short,
             program: self.program.as_deref(),
         }
     }
@@ -173,8 +176,8 @@ pub(crate) fn run(subject: &Subject) -> anyhow::Result<()> {
             };
             saturation::rows(*seconds, save.as_deref(), *quick, length)?
         }
-        Subject::Judge(generators) => judge::rows(&generators.wanted())?,
-        Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted())?,
+        Subject::Judge { generators, short } => judge::rows(&generators.wanted(*short))?,
+        Subject::JudgeCost(generators) => judge::cost::rows(&generators.wanted(false))?,
         Subject::Clean {
             collect,
             both_halt_settings,

@@ -6,6 +6,7 @@ use crate::common::{
     Done, Place, beside, in_five_tries, jostle, must_have, python_by_name, reason,
 };
 use jostle_model::record::Is;
+use jostle_testbed::shell::write_script;
 use std::time::Duration;
 
 /// The folder of programs that users copy.
@@ -150,9 +151,7 @@ fn what_cannot_be_started_is_an_error_before_anything_starts() {
         .says("--as processes");
     // It is no program, which only execve(2) finds out.
     let place = Place::new();
-    std::fs::write(place.file("plain"), "#!/no/such/interpreter\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(place.file("plain"), mode).unwrap();
+    write_script(&place.file("plain"), "#!/no/such/interpreter\n").unwrap();
     let done = place.jostle("contend pipe:./plain -w 1 -t 0.2 --runs 1");
     done.run_cleanly()
         .exits(1)

@@ -12,7 +12,7 @@ mod service;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use common::{Client, Daemon, eventually};
 
@@ -54,17 +54,9 @@ impl Installed {
     fn put(&self, text: &str, mode: &str) {
         self.remove();
         let mut shell = Command::new("sh");
-        shell.args(["-c", "cat > \"$0\" && chmod \"$1\" \"$0\""]);
-        let mut child = shell
-            .arg(self.program())
-            .arg(mode)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        input.write_all(text.as_bytes()).unwrap();
-        drop(input);
-        assert!(child.wait().unwrap().success());
+        shell.args(["-c", "printf %s \"$2\" > \"$0\" && chmod \"$1\" \"$0\""]);
+        let status = shell.arg(self.program()).args([mode, text]).status();
+        assert!(status.unwrap().success());
     }
 
     /// Starts it without a data directory on a free port, with more flags.

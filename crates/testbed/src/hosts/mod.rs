@@ -14,13 +14,14 @@ mod cpu;
 mod links;
 mod state;
 
+use crate::shell::write_script;
 use anyhow::{Context, bail};
 use jostle_sys::namespaces::spawn_as_host;
 pub use state::Member;
 use state::State;
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -226,8 +227,9 @@ impl Hosts {
         }
         self.await_sshds()?;
         // Last: what makes them whole.
-        self.script("exec", &exec_script(&self.directory))?;
-        self.script("mpirun", &mpirun_script(&self.directory))
+        let script = |name, text: String| write_script(&self.directory.join(name), &text);
+        script("exec", exec_script(&self.directory))?;
+        script("mpirun", mpirun_script(&self.directory))
     }
 
     /// Groups of CPU time for all hosts, noted before they are made; where none can
@@ -338,13 +340,6 @@ impl Hosts {
         ] {
             fs::write(self.directory.join(name), text)?;
         }
-        Ok(())
-    }
-
-    fn script(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        let path = self.directory.join(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(())
     }
 
