@@ -164,7 +164,9 @@ fn many_small_buffers_together_have_a_bound() {
         })
         .collect();
     eventually("some are closed", || owner.info("closed_output") >= 50);
-    assert!(owner.info("buffer_memory") <= 1 << 20);
+    // It bounds what a turn of the event loop leaves: one that answers this may just have
+    // read from those that are left.
+    eventually("the bound holds", || owner.info("buffer_memory") <= 1 << 20);
     assert_eq!(owner.say("UNLOCK a"), "1");
     drop(greedy);
 }
