@@ -5,12 +5,12 @@
 //! and ends what it started, so that the engine knows no server by name.
 
 use crate::SetupError;
+use jostle_sys::ports;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::fs;
-use std::io;
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 /// A program that a Debian package brings.
@@ -106,13 +106,8 @@ pub fn free_port() -> Result<u16, SetupError> {
 /// # Errors
 /// In words for the user.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>, SetupError> {
-    let bind = |_| TcpListener::bind(("127.0.0.1", 0));
-    let bound: io::Result<Vec<TcpListener>> = (0..count).map(bind).collect();
-    let ports = bound.and_then(|bound| {
-        let port = |listener: &TcpListener| Ok(listener.local_addr()?.port());
-        bound.iter().map(port).collect()
-    });
-    ports.map_err(|error: io::Error| SetupError(format!("cannot find a free port: {error}")))
+    ports::free(Ipv4Addr::LOCALHOST.into(), count)
+        .map_err(|error| SetupError(format!("cannot find a free port: {error}")))
 }
 
 /// A command: a program and its arguments.

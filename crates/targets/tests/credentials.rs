@@ -10,8 +10,9 @@ use jostle_targets::{
 };
 use jostle_testbed::etcd::current_passes;
 use jostle_testbed::lock_servers as servers;
+use jostle_testbed::ports::free_port;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -159,12 +160,6 @@ impl Drop for Own {
     }
 }
 
-/// That nobody listened on a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 fn await_port(port: u16) {
     let start = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -178,7 +173,7 @@ fn memcached_with_a_file_of_passwords_lets_a_user_in() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("users");
     std::fs::write(&file, format!("ann:{PASSWORD}\n")).unwrap();
-    let port = free_port();
+    let port = free_port().unwrap();
     let server = Command::new("memcached")
         .args([
             "-u",
@@ -207,7 +202,7 @@ fn nats_lets_a_user_in_or_whoever_has_the_token() {
     let by_token = ["--auth", PASSWORD];
     for (user, options) in [("ann", &by_name[..]), ("", &by_token)] {
         let place = tempfile::tempdir().unwrap();
-        let port = free_port();
+        let port = free_port().unwrap();
         let server = Command::new("nats-server")
             .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
             .arg(place.path())

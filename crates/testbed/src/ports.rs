@@ -1,7 +1,8 @@
 //! Ports for servers that cannot say which one the kernel chose.
 
+use jostle_sys::ports::free;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// A port of the loopback address on which nobody listens now.
 ///
@@ -16,5 +17,5 @@ pub fn free_port() -> io::Result<u16> {
 /// # Errors
 /// The system's.
 pub(crate) fn free_port_of(address: IpAddr) -> io::Result<u16> {
-    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+    free(address, 1).map(|ports| ports[0])
 }

@@ -6,11 +6,12 @@
 use crate::databases;
 use crate::etcd;
 use crate::leash::Leash;
+use crate::ports::free_port;
 use crate::slapd::{self, Slapd};
 use crate::stores;
 use anyhow::{Context, anyhow, bail, ensure};
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -212,7 +213,7 @@ impl Placed<'_> {
 
 /// A program of the system, in a directory of its own.
 fn foreign(server: Server, placed: Placed<'_>) -> anyhow::Result<Running> {
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
     let directory = tempfile::Builder::new()
         .prefix("jostle-validate-")
         .tempdir()?;

@@ -11,7 +11,8 @@ use crate::common::processes::{Signal, lives, marked};
 use crate::common::{Done, Place, alone, beside, in_five_tries, must_be_root, must_have, until};
 use jostle_model::judged::{Limit, Watched};
 use jostle_model::record::Record;
-use std::net::{TcpListener, TcpStream};
+use jostle_testbed::ports::free_port;
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -28,9 +29,7 @@ impl Redis {
         must_have("redis-server", "redis-server");
         must_have("redis-benchmark", "redis-tools");
         let place = Place::new();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_port().unwrap();
         let script = format!(
             "{before} exec redis-server --port {port} --save '' --appendonly no --dir {}",
             place.path().display()
@@ -132,9 +131,7 @@ fn the_command_keeps_its_input_its_output_and_its_failure() {
 fn what_cannot_be_watched_or_started_is_refused_before_anything_starts() {
     let _beside = beside();
     let place = Place::new();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = nobody.local_addr().unwrap().port();
-    drop(nobody);
+    let port = free_port().unwrap();
     for (line, code, text) in [
         (
             "judge --server pid:1 -- touch ran".to_owned(),
