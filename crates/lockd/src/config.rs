@@ -370,10 +370,11 @@ impl Settings {
             true => Vec::new(),
             false => self.addresses(guarded)?,
         };
-        let tls = self.tls(guarded, &env)?;
+        let tls = self.tls(guarded, inherits, &env)?;
         let reserve = if users_file.is_some() { 8 } else { 0 };
         let unix = self.unix()?;
-        if listen.is_empty() && tls.is_none() && unix.is_none() && !inherits {
+        let no_tls = tls.as_ref().is_none_or(|tls| tls.listen.is_empty());
+        if listen.is_empty() && no_tls && unix.is_none() && !inherits {
             return Err(ConfigError::NoListener);
         }
         let seconds = |value: Option<u64>, default: u64| match value.unwrap_or(default) {
@@ -456,9 +457,12 @@ impl Settings {
     fn tls(
         &self,
         password: bool,
+        inherits: bool,
         env: &impl Fn(&str) -> Option<String>,
     ) -> Result<Option<TlsConfig>, ConfigError> {
-        if self.tls_listen.is_empty() {
+        let listens = !self.tls_listen.is_empty();
+        // A socket that is inherited may be one for TLS.
+        if !listens && (!inherits || !cfg!(feature = "tls")) {
             return Ok(None);
         }
         if !cfg!(feature = "tls") {
@@ -471,6 +475,9 @@ impl Settings {
             or_credential(&self.tls_key, "jostled.key", env)?,
         );
         let (Some(cert), Some(key)) = files else {
+            if !listens {
+                return Ok(None);
+            }
             return Err(ConfigError::Tls(
                 "--tls-listen needs --tls-cert and --tls-key",
             ));

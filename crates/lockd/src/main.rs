@@ -81,15 +81,16 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
+    let inherits = inherits_sockets(&cli);
     if cli.check_state {
         // Its words become part of a line of the program that asks.
-        return Ok(handover::prove(&settle(&cli)?)?);
+        return Ok(handover::prove(&settle(&cli, inherits)?)?);
     }
     // What is wrong with the settings is told in the way that they ask for.
     obey(&cli.settings);
     let settings = read(&cli)?;
     obey(&settings);
-    let config = resolve(settings)?;
+    let config = resolve(settings, inherits)?;
     // Threads that are started before they are let through never get one: they all
     // come to the thread that hands over.
     let held = jostle_sys::signal::hold_back(&SIGNALS)?;
@@ -116,7 +117,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         &stop,
         Reload {
             signal: hangup,
-            read: Box::new(move || settle(&cli)),
+            read: Box::new(move || settle(&cli, inherits)),
         },
     )?;
     say("ended");
@@ -124,8 +125,13 @@ fn run(cli: Cli) -> Result<(), Failure> {
 }
 
 /// Flags, file and environment, as they are now.
-fn settle(cli: &Cli) -> Result<Config, ConfigError> {
-    resolve(read(cli)?)
+fn settle(cli: &Cli, inherits: bool) -> Result<Config, ConfigError> {
+    resolve(read(cli)?, inherits)
+}
+
+/// Whether it is given sockets that listen already: by systemd, or by the program before.
+fn inherits_sockets(cli: &Cli) -> bool {
+    cli.check_state || cli.take_over || std::env::var_os("LISTEN_FDS").is_some()
 }
 
 fn read(cli: &Cli) -> Result<Settings, ConfigError> {
@@ -135,8 +141,12 @@ fn read(cli: &Cli) -> Result<Settings, ConfigError> {
     })
 }
 
-fn resolve(settings: Settings) -> Result<Config, ConfigError> {
-    settings.resolve(|name| std::env::var(name).ok())
+fn resolve(settings: Settings, inherits: bool) -> Result<Config, ConfigError> {
+    settings.resolve(|name| match name {
+        // The variable is removed when the sockets are taken.
+        "LISTEN_FDS" => inherits.then(|| "1".to_owned()),
+        _ => std::env::var(name).ok(),
+    })
 }
 
 /// Writes the log from now on as these settings have it.

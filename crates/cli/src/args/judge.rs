@@ -19,7 +19,7 @@ pub(crate) struct Judge {
     /// The server on this machine, if the command's connections do not tell: :PORT, pid:N, unix:PATH, cgroup:PATH
     #[arg(long, value_name = "WHICH")]
     pub server: Option<ServerAt>,
-    /// Time between two looks; longer where a look costs more than half a percent of it
+    /// Time between two looks; longer where a look costs more than a fifth of a percent of it
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = seconds)]
     pub every: Nanos,
     /// Run the command with the number in braces and with twice that, in interleaved pairs

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Server;
 use super::conn::Conn;
+use super::net::{Door, Listener};
 use crate::table::{Event, Time};
 use crate::users::{User, Users};
 
@@ -75,9 +76,12 @@ impl Server {
         if self.numbers.names.len() + new.count() >= usize::from(u16::MAX) {
             return Err("more than 65534 users since the start".to_owned());
         }
-        let public = self.config.listen.iter();
-        let public = public.chain(self.config.tls.iter().flat_map(|tls| &tls.listen));
-        let mut public = public.filter(|address| !jostle_daemon::address::is_loopback(address));
+        // Also those that systemd or the program before has opened.
+        let clients = |listener: &&Listener| listener.door != Door::Metrics;
+        let served = self.listeners.iter().filter(clients);
+        let mut public = served
+            .filter_map(|listener| listener.address)
+            .filter(|address| !jostle_daemon::address::is_loopback(address));
         match public.next() {
             Some(address) if !users.all_need_passwords() => Err(format!(
                 "a user without a password, while {address} can be reached from other machines"

@@ -10,7 +10,7 @@ use rustix::time::Timespec;
 
 use super::Server;
 use crate::log::say;
-use crate::table::{Event, Time};
+use crate::table::{ClientId, Event, Time};
 
 /// The answer to those who wait, or want a lock, while holders finish.
 pub(super) const DRAINING: &str =
@@ -70,18 +70,15 @@ impl Server {
         }
     }
 
-    /// Answers all who wait for a lock, before any of them can get one; how many
-    /// they were.
+    /// Ends all waits for locks, and answers them; how many they were.
     fn end_waits(&mut self, text: &str, now: Time) -> u64 {
+        // Others wait for the answer to a wrong password.
+        let conns = self.conns.iter().flatten().map(|conn| conn.id);
+        let waiting: Vec<ClientId> = conns.filter(|id| self.table.is_waiting(*id)).collect();
+        // What is due may end waits in this step in another way.
+        self.step(Event::CancelAll, now);
         let mut count = 0;
-        for slot in 0..self.conns.len() {
-            let client = match &self.conns[slot] {
-                // Others wait for the answer to a wrong password.
-                Some(conn) if self.table.is_waiting(conn.id) => conn.id,
-                _ => continue,
-            };
-            // What is due may end the wait in this step in another way.
-            self.step(Event::Cancel { client }, now);
+        for client in waiting {
             let Some(mut conn) = self.take_conn(client) else {
                 continue;
             };
@@ -90,7 +87,7 @@ impl Server {
                 Writer::new(&mut conn.output, conn.protocol).error(text);
                 self.let_go_on(&conn);
             }
-            self.conns[slot] = Some(conn);
+            self.conns[client.slot()] = Some(conn);
         }
         count
     }

@@ -56,6 +56,8 @@ impl Server {
         (self.config.log_level, self.config.log_format) = (config.log_level, config.log_format);
         let changed = elsewhere(&self.config) != elsewhere(&config);
         self.config.password = config.password;
+        // ACL LOAD reads the file whose users are in force.
+        self.config.users_file = config.users_file;
         if changed {
             say("other settings have changed too: they take effect with the next start");
         }
@@ -67,6 +69,7 @@ impl Server {
 fn elsewhere(config: &Config) -> String {
     let rest = Config {
         password: None,
+        users_file: None,
         users: Users::single(None),
         ..config.clone()
     };

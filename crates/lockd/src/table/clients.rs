@@ -80,6 +80,20 @@ impl<const FAULT: u8> Table<FAULT> {
         self.serve(lock, now.0, now, outputs);
     }
 
+    /// Ends all waits. Nobody is served meanwhile: a lock that one waiter leaves free would
+    /// be the next one's.
+    pub(super) fn cancel_all(&mut self, now: Time, outputs: &mut Vec<Output>) {
+        for slot in 0..self.clients.len() {
+            let claim = self.clients[slot].waiting;
+            if claim != NIL {
+                self.unserved.push(self.claims[claim].lock);
+                self.counters.wait_cancels += self.give_up(claim);
+            }
+        }
+        // Nobody waits: this drops what was only waited for.
+        self.serve_others(now.0, now, outputs);
+    }
+
     pub(super) fn close(&mut self, client: ClientId, now: Time, outputs: &mut Vec<Output>) {
         if !self.is_open(client) {
             return;
@@ -105,6 +119,10 @@ impl<const FAULT: u8> Table<FAULT> {
         while let Some(&Closing { slot, session, at }) = self.closing.last() {
             while *budget > 0 && session != NIL && self.turn_one_away(session, at, now, outputs) {
                 *budget -= 1;
+            }
+            if *budget == 0 && self.is_waited_for(session) {
+                // Before its place is another session's, they are told.
+                return;
             }
             let head = Ref::new(Kind::Client, slot);
             while Self::releases_holds(session) {

@@ -160,6 +160,9 @@ pub enum Event<'n> {
         /// Whose.
         client: ClientId,
     },
+    /// All clients give up their waits, without an output for it; nobody gets a lock
+    /// because others have.
+    CancelAll,
     /// A client is gone: its wait ends, and what it owns without a lease.
     Close {
         /// Which.
@@ -377,7 +380,8 @@ pub struct Counters {
     pub waits: u64,
     /// Waits ended by their time.
     pub wait_timeouts: u64,
-    /// Waits ended because the client was gone, or by [`Event::Cancel`].
+    /// Waits ended because the client was gone, by [`Event::Cancel`] or by
+    /// [`Event::CancelAll`].
     pub wait_cancels: u64,
     /// Waits ended because their session was over.
     pub waits_without_session: u64,

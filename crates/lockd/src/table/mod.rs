@@ -223,6 +223,10 @@ impl<const FAULT: u8> Table<FAULT> {
                 self.cancel(client, now, outputs);
                 Reply::Done
             }
+            Event::CancelAll => {
+                self.cancel_all(now, outputs);
+                Reply::Done
+            }
             Event::Close { client } => {
                 self.close(client, now, outputs);
                 Reply::Done

@@ -50,6 +50,7 @@ enum Act {
     Cancel {
         who: usize,
     },
+    CancelAll,
     Close {
         who: usize,
     },
@@ -93,7 +94,10 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (name.clone(), 0..4usize, ms.clone()).prop_map(
             |(name, token, ttl)| Act::Renew { name, token, ttl }),
         1 => name.prop_map(|name| Act::Force { name }),
-        1 => who.clone().prop_map(|who| Act::Cancel { who }),
+        1 => prop_oneof![
+            3 => who.clone().prop_map(|who| Act::Cancel { who }),
+            1 => Just(Act::CancelAll),
+        ],
         2 => who.prop_map(|who| Act::Close { who }),
         6 => prop_oneof![
             ms.prop_map(|ms| ms * 1_000_000),
@@ -246,6 +250,7 @@ impl<const FAULT: u8> Pair<FAULT> {
             Act::Cancel { who } => Event::Cancel {
                 client: self.people[who],
             },
+            Act::CancelAll => Event::CancelAll,
             Act::Close { who } => {
                 let closed = Event::Close {
                     client: self.people[who],

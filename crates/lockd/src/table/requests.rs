@@ -31,7 +31,7 @@ impl<const FAULT: u8> Table<FAULT> {
         if self.quotas
             && let Some(refusal) = self.over_quota(request.client, 1)
         {
-            return self.refuse(refusal);
+            return self.refuse_over_quota(request, owner, refusal, now, outputs);
         }
         if request.mode == Mode::Exclusive && self.idle_has(request.name) {
             return self.lock_idle(request, owner, now);
@@ -42,6 +42,27 @@ impl<const FAULT: u8> Table<FAULT> {
             None => self.lock_free(request, owner, hash, now),
             Some(id) => self.lock_held(id, request, owner, session, now),
         }
+    }
+
+    /// An owner that may have no more is still told what it has.
+    #[cold]
+    fn refuse_over_quota(
+        &mut self,
+        request: LockRequest<'_>,
+        owner: u64,
+        refusal: Refusal,
+        now: Time,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        let hash = self.hash(request.name);
+        if let Some(id) = self.look_up(hash, request.name, now, outputs)
+            && let Some((_, mode)) = self.owned(id, owner)
+            && mode.places() == request.mode.places()
+            && let Some((token, mode)) = self.tell_of_hold(id, owner)
+        {
+            return Reply::AlreadyHeld { token, mode, at: 0 };
+        }
+        self.refuse(refusal)
     }
 
     /// Takes a lock that nobody holds.

@@ -186,6 +186,11 @@ impl<const FAULT: u8> Table<FAULT> {
         true
     }
 
+    /// Whether anybody still waits in the name of a session that is over.
+    pub(super) fn is_waited_for(&self, session: u32) -> bool {
+        session != NIL && FAULT != WAITERS_UNTOLD && self.sessions[session].waiting != NIL
+    }
+
     /// Ends a wait for a session that is over; the lock's line is to be served.
     pub(super) fn turn_away(&mut self, claim: u32, outputs: &mut Vec<Output>) {
         let client = super::ClientId(self.claims[claim].client);

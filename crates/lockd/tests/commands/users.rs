@@ -1,6 +1,6 @@
 //! Users: their rights, their quotas, and what changes when they are read again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jostle_resp::Value;
 
@@ -351,4 +351,28 @@ fn the_common_name_of_a_certificate_is_the_user() {
         let info = output(command.args(["--no-auth-warning", "INFO"]));
         !info.contains("closed_handshake:0")
     });
+}
+
+#[test]
+fn the_users_file_that_settings_name_anew_is_the_one_that_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let (first, second, config) = (file("first"), file("second"), file("config"));
+    std::fs::write(&first, "user root on >r ~* +@all\n").unwrap();
+    std::fs::write(&second, "user root on >s ~* +@all\n").unwrap();
+    let name = |users: &Path| {
+        std::fs::write(&config, format!("users-file = {users:?}\n")).unwrap();
+    };
+    name(&first);
+    let daemon = Daemon::start(&["--config", config.to_str().unwrap()]);
+    let mut root = daemon.client();
+    assert_eq!(root.say("AUTH root r"), "OK");
+    name(&second);
+    daemon.signal("-HUP");
+    eventually("the second file is in force", || {
+        daemon.client().say("AUTH root s") == "OK"
+    });
+    assert_eq!(root.say("ACL LOAD"), "OK");
+    assert_eq!(daemon.client().say("AUTH root s"), "OK");
+    assert_eq!(root.say("PING"), "PONG");
 }

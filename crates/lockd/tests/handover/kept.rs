@@ -240,3 +240,28 @@ fn what_tls_connections_own_ends_and_their_leases_go_on() {
     let (_, log) = daemon.finish();
     assert!(log.contains("2 connections with TLS have ended"), "{log}");
 }
+
+#[test]
+fn waits_that_end_during_the_handover_are_answered_by_the_new_program_at_once() {
+    let installed = Installed::new();
+    let daemon = installed.start(&[]);
+    let mut holder = daemon.client();
+    assert_eq!(holder.say("LOCK a"), "1");
+    assert_eq!(holder.say("LOCK b TTL 1500"), "2");
+    let (mut vain, mut lucky) = (daemon.client(), daemon.client());
+    vain.send("LOCK a WAIT 1500");
+    lucky.send("LOCK b");
+    await_waiters(&daemon, 2);
+    // A new program that begins late; it is asked first, and answers that at once.
+    let late = format!(
+        "#!/bin/sh\ncase \"$*\" in *--take-over*) sleep 3;; esac\nexec {} \"$@\"\n",
+        crate::JOSTLED
+    );
+    installed.put(&late, "700");
+    daemon.signal("-USR2");
+    // Nobody else wakes the daemon.
+    assert_eq!(short(&vain.read()), "nil");
+    assert_eq!(short(&lucky.read()), "3");
+    assert_eq!(daemon.info("handovers"), 1);
+    assert_eq!(holder.say("UNLOCK a"), "1");
+}

@@ -96,6 +96,27 @@ fn a_daemon_that_ends_meanwhile_ends_the_new_program_too() {
 }
 
 #[test]
+fn a_drain_that_begins_meanwhile_is_not_forgotten() {
+    let installed = Installed::new();
+    let daemon = installed.start(&[]);
+    let sleep = format!("sleep 9{}", std::process::id());
+    installed.put(&format!("#!/bin/sh\n{sleep}\n"), "700");
+    let (mut asker, mut holder) = (daemon.client(), daemon.client());
+    assert_eq!(holder.say("LOCK a"), "1");
+    asker.send("HANDOVER");
+    eventually("it is asked", || is_running(&sleep));
+    assert_eq!(holder.say("SHUTDOWN DRAIN 600s"), "OK");
+    let answer = format!("{:?}", asker.read());
+    assert!(answer.contains("the daemon is ending"), "{answer}");
+    await_no_process(&sleep);
+    assert_eq!(asker.say("LOCK b"), "SHUTDOWN");
+    assert_eq!(holder.say("SHUTDOWN ABORT"), "OK");
+    installed.put_jostled();
+    assert_handed_over(&daemon, 1);
+    assert_eq!(holder.say("UNLOCK a"), "1");
+}
+
+#[test]
 fn the_check_is_of_the_state_as_it_is_at_the_end() {
     // Good once, and then no longer: the second look is the one that counts.
     let installed = Installed::new();

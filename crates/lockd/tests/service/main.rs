@@ -15,7 +15,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Client, Daemon, eventually, root, short};
+use common::{Client, Daemon, eventually, output, root, short, tool};
 
 const JOSTLED: &str = env!("CARGO_BIN_EXE_jostled");
 
@@ -50,10 +50,10 @@ fn systemd_is_told_of_readiness_reloads_and_the_end() {
 }
 
 /// Starts the daemon with sockets that listen already, as systemd does.
-fn activated(first: OwnedFd, second: OwnedFd, names: &str) -> Daemon {
+fn activated(first: OwnedFd, second: OwnedFd, names: &str, flags: &str) -> Daemon {
     let script = format!(
         "exec 3<&0 4<&1 </dev/null >/dev/null; \
-         LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES={names} exec {JOSTLED} --data none"
+         LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES={names} exec {JOSTLED} --data none {flags}"
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script]);
@@ -67,7 +67,7 @@ fn sockets_of_systemd_are_served_by_their_kind_and_name() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
     let unix = UnixListener::bind(&path).unwrap();
-    let daemon = activated(tcp.into(), unix.into(), "main:local");
+    let daemon = activated(tcp.into(), unix.into(), "main:local", "");
     // Not the address that it would listen on otherwise.
     assert_eq!(daemon.port, port);
     let mut over_tcp = daemon.client();
@@ -82,8 +82,97 @@ fn sockets_of_systemd_are_served_by_their_kind_and_name() {
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = metrics.local_addr().unwrap().port();
-    let _daemon = activated(tcp.into(), metrics.into(), "main:metrics");
+    let _daemon = activated(tcp.into(), metrics.into(), "main:metrics", "");
     assert!(get(port, "/metrics").contains("jostled_locks_held 0"));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_socket_of_systemd_by_the_name_of_tls_is_served_with_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (key, cert) = (file("key"), file("cert"));
+    let made = tool("openssl")
+        .args(["req", "-x509", "-nodes", "-newkey", "ec", "-days", "2"])
+        .args(["-pkeyopt", "ec_paramgen_curve:prime256v1", "-subj", "/CN=x"])
+        .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-keyout", &key, "-out", &cert])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tls = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = tls.local_addr().unwrap().port().to_string();
+    let flags = format!("--tls-cert {cert} --tls-key {key}");
+    let daemon = activated(plain.into(), tls.into(), "main:tls", &flags);
+    let ping = || {
+        let mut cli = tool("redis-cli");
+        let asked = cli.args(["--tls", "--cacert", &cert, "-p", &port, "PING"]);
+        output(asked)
+    };
+    assert_eq!(ping(), "PONG\n");
+    let mut holder = daemon.client();
+    assert_eq!(holder.say("LOCK a"), "1");
+    // Its certificate is read again, and the next program serves it too.
+    daemon.signal("-HUP");
+    assert_eq!(ping(), "PONG\n");
+    assert_eq!(daemon.client().say("HANDOVER"), "OK");
+    assert_eq!(ping(), "PONG\n");
+    assert_eq!(holder.say("UNLOCK a"), "1");
+    daemon.signal("-TERM");
+    let (_, log) = daemon.finish();
+    assert!(!log.contains("not taken over"), "{log}");
+}
+
+#[test]
+fn whoever_has_sockets_of_systemd_alone_reads_settings_again_and_hands_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config");
+    // None of its own, and none that is said not to be.
+    for text in ["listen = [\"none\"]\n", ""] {
+        std::fs::write(&file, text).unwrap();
+        let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().into());
+        let [one, other] = sockets;
+        let daemon = activated(
+            one,
+            other,
+            "one:other",
+            &format!("--config {}", file.display()),
+        );
+        let mut holder = daemon.client();
+        assert_eq!(holder.say("LOCK a"), "1");
+        daemon.signal("-HUP");
+        assert_eq!(daemon.client().say("HANDOVER"), "OK");
+        daemon.signal("-HUP");
+        assert_eq!(holder.say("UNLOCK a"), "1");
+        // The log has what was done before this.
+        assert_eq!(daemon.client().say("HANDOVER"), "OK");
+        daemon.signal("-TERM");
+        let (_, log) = daemon.finish();
+        assert_eq!(log.matches("settings read again").count(), 2, "{log}");
+        assert!(!log.contains("other settings have changed"), "{log}");
+    }
+}
+
+#[test]
+fn users_without_passwords_are_refused_at_a_public_socket_of_systemd_when_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("users");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("user root on >r ~* +@all\n");
+    let public = TcpListener::bind("0.0.0.0:0").unwrap();
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap();
+    let flags = format!("--users-file {}", file.display());
+    let daemon = activated(public.into(), metrics.into(), "main:metrics", &flags);
+    let mut root = daemon.client();
+    assert_eq!(root.say("AUTH root r"), "OK");
+    write("user root on >r ~* +@all\nuser guest on nopass ~* +@lock\n");
+    let answer = root.ask("ACL LOAD");
+    assert!(
+        format!("{answer:?}").contains("without a password"),
+        "{answer:?}"
+    );
+    assert_eq!(daemon.client().say("AUTH guest x"), "WRONGPASS");
 }
 
 /// What HTTP answers.
@@ -215,6 +304,29 @@ fn a_drain_waits_for_holders_and_grants_nothing() {
     assert_eq!(admin.say("PING"), "PONG");
     assert_eq!(late.say("UNLOCK l 2"), "1");
     assert_eq!(daemon.finish().0, Some(0));
+}
+
+#[test]
+fn a_drain_grants_nothing_to_those_behind_whom_it_sends_away() {
+    let daemon = Daemon::start(&[]);
+    let mut holder = daemon.client();
+    holder.token("LOCK a SHARED");
+    // Behind the first one waits whoever could share the lock, and behind the group
+    // whoever wants a lock that is free and kept for it.
+    let lines = ["LOCK a", "LOCK a SHARED", "LOCKALL 2 a free", "LOCK free"];
+    let mut waiters = [(); 4].map(|()| daemon.client());
+    for (waiter, line) in waiters.iter_mut().zip(lines) {
+        let before = daemon.info("waiters");
+        waiter.send(line);
+        eventually("it waits", || daemon.info("waiters") > before);
+    }
+    assert_eq!(holder.say("SHUTDOWN DRAIN 600s"), "OK");
+    for (waiter, line) in waiters.iter_mut().zip(lines) {
+        assert_eq!(short(&waiter.read()), "SHUTDOWN", "{line}");
+    }
+    assert_eq!(holder.info("grants_after_wait"), 0);
+    assert_eq!(holder.info("waits"), 5);
+    assert_eq!(holder.info("wait_cancels"), 5);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn readers_that_ask_and_do_not_read_keep_nobody_from_the_metrics() {
     // read of a page.
     sockopt::set_socket_send_buffer_size(&metrics, 1).unwrap();
     let port = metrics.local_addr().unwrap().port();
-    let daemon = activated(tcp.into(), metrics.into(), "main:metrics");
+    let daemon = activated(tcp.into(), metrics.into(), "main:metrics", "");
     let mut worker = daemon.client();
     assert_whole(&get(port, "/metrics"));
     let memory = worker.info("used_memory_rss");

@@ -119,11 +119,14 @@ impl Server {
 
     #[cold]
     fn advance(&mut self, stop: BorrowedFd<'_>) {
+        let draining = self.is_draining();
         let Some(handover) = &mut self.handover else {
             return;
         };
         let outcome = match std::mem::replace(&mut handover.stage, Stage::Idle) {
             Stage::Idle => return,
+            // The new program would know nothing of that, and go on.
+            _ if draining => Err("the daemon is ending".to_owned()),
             Stage::Wanted => self.ask_successor(),
             Stage::Checked(check, end) if !check.wait(Duration::ZERO) => {
                 if self.clock < end {

@@ -155,6 +155,10 @@ impl Server {
         }
         server.restore_turns(&state);
         server.end_lost(&state);
+        // What fell due during the handover ended waits before their connections were
+        // here. What is left concerns connections that have ended.
+        server.wake();
+        server.outputs.clear();
         server.note_taken_over(&state);
         Ok(server)
     }

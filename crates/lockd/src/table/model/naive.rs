@@ -359,6 +359,10 @@ impl Naive {
                 self.leave(client, false);
                 Reply::Done
             }
+            Event::CancelAll => {
+                self.locks.values_mut().for_each(|lock| lock.waits.clear());
+                Reply::Done
+            }
             Event::Close { client } => {
                 self.leave(client, true);
                 Reply::Done

@@ -149,6 +149,7 @@ fn event<'n>(client: Option<ClientId>, words: &[&'n str]) -> Event<'n> {
         },
         ("FORCE", _) => Event::Force { name },
         ("CANCEL", Some(client)) => Event::Cancel { client },
+        ("CANCELALL", _) => Event::CancelAll,
         ("CLOSE", Some(client)) => Event::Close { client },
         ("TICK", _) => Event::Tick,
         other => panic!("{other:?}"),

@@ -314,3 +314,56 @@ fn a_session_with_very_many_locks_and_waiters_ends_in_pieces_and_grants_nothing_
         (count, 0, 0)
     );
 }
+
+#[test]
+fn a_session_that_holds_nothing_and_has_very_many_waiters_is_not_another_s_before_all_are_told() {
+    let mut stage = Stage::new(Limits::default());
+    let now = Time(0);
+    let count = RELEASES_PER_STEP + 5;
+    stage.play(now, "- OPEN 7 100");
+    stage.play(now, "o LOCK busy");
+    for n in 0..count {
+        stage.play(now, &format!("w{n} LOCK busy SESSION 7"));
+    }
+    let mut told = stage.play(now, "- END 7").matches("nosession").count();
+    assert_eq!(told, RELEASES_PER_STEP, "not all at once");
+    // Its place would be the next one's.
+    stage.play(now, "- OPEN 8 100");
+    told += stage
+        .play(now, "o UNLOCK busy")
+        .matches("nosession")
+        .count();
+    while stage.table.next_tick() == Some(Time(0)) {
+        told += stage.play(now, "- TICK").matches("nosession").count();
+    }
+    assert_eq!(
+        (told, stage.table.holds(), stage.table.sessions()),
+        (count, 0, 1)
+    );
+    assert_eq!(stage.play(now, "z LOCK busy SESSION 8"), "2");
+}
+
+#[test]
+fn a_session_that_ends_as_the_last_of_very_many_timers_tells_its_waiters() {
+    let mut stage = Stage::new(Limits::default());
+    for n in 1..TIMERS_PER_STEP {
+        stage.play(Time(0), &format!("l LOCK n{n} TTL 10"));
+    }
+    stage.play(Time(0), "- OPEN 7 11");
+    stage.play(Time(0), "o LOCK busy");
+    stage.play(Time(0), "w LOCK busy SESSION 7");
+    let now = Time(12_000_000);
+    let mut told = stage.play(now, "- TICK").matches("nosession").count();
+    stage.play(now, "- OPEN 8 100");
+    told += stage
+        .play(now, "o UNLOCK busy")
+        .matches("nosession")
+        .count();
+    while stage.table.next_tick().is_some_and(|tick| tick <= now) {
+        told += stage.play(now, "- TICK").matches("nosession").count();
+    }
+    assert_eq!(
+        (told, stage.table.holds(), stage.table.sessions()),
+        (1, 0, 1)
+    );
+}

@@ -108,3 +108,26 @@ fn one_who_gives_up_several_locks_lets_those_behind_it_go_on() {
         (10.0, "e LOCKALL 2 s t", "Places(2)"),
     ]);
 }
+
+#[test]
+fn all_waits_end_and_nobody_gets_a_lock_because_others_have_given_up() {
+    rules(&[
+        (0.0, "a LOCK x SHARED", "1"),
+        // Whoever waits behind it could be served when it is gone.
+        (0.0, "b LOCK x", "waits"),
+        (0.0, "c LOCK x SHARED", "waits"),
+        // It keeps y reserved.
+        (0.0, "d LOCKALL 2 x y", "waits"),
+        (0.0, "e LOCK y", "waits"),
+        (0.0, "- OPEN 7 100", "-"),
+        (0.0, "f LOCK y SESSION 7", "waits"),
+        (0.0, "- CANCELALL", "-"),
+        (0.0, "e LOCK y", "2"),
+        (0.0, "c LOCK x SHARED WAIT 0", "3"),
+        (0.0, "- END 7", "-"),
+        (0.0, "a UNLOCK x", "released"),
+        (0.0, "c UNLOCK x", "released"),
+        (0.0, "- CANCELALL", "-"),
+        (1.0, "b LOCK x", "4"),
+    ]);
+}

@@ -94,8 +94,21 @@ impl<const FAULT: u8> Play<FAULT> {
             }
             92..96 if unruly => self.die(who),
             96 if unruly && self.dice.percent(30) => self.force(name),
+            97 if unruly && self.dice.percent(10) => self.cancel_all(),
             _ => self.pass(),
         }
+    }
+
+    /// All waits end, and nobody gets a lock because of that.
+    fn cancel_all(&mut self) -> Result<(), Violation> {
+        // What is due by now ends waits in other ways.
+        while self.table.next_tick().is_some_and(|tick| tick <= self.now) {
+            self.step(Event::Tick, Vec::new())?;
+        }
+        let waiting: Vec<ClientId> = self.witness.waiting.keys().copied().collect();
+        let left = (waiting.into_iter()).filter_map(|client| self.witness.leave(client));
+        let touched = left.flat_map(|(names, _)| names).collect();
+        self.step(Event::CancelAll, touched).map(drop)
     }
 
     /// The world goes on with a table that was made from the image of this one.
