@@ -34,11 +34,9 @@ impl Unit {
             user: 4_000_000 + std::process::id() % 1_000_000,
         };
         set_mode(unit.directory.path(), 0o755);
-        if fs::hard_link(JOSTLED, unit.path("jostled")).is_err() {
-            // Not by this process: what it writes cannot be executed while another
-            // thread forks.
-            output(tool("cp").args([Path::new(JOSTLED), &unit.path("jostled")]));
-        }
+        // Not by this process: what it writes cannot be executed while another thread forks.
+        // And no link: that changes the file, as daemons of other tests see that hand over.
+        output(tool("cp").args([Path::new(JOSTLED), &unit.path("jostled")]));
         for name in ["state", "credentials"] {
             fs::create_dir(unit.path(name)).unwrap();
             set_mode(&unit.path(name), 0o700);

@@ -116,7 +116,8 @@ fn a_socket_of_systemd_by_the_name_of_tls_is_served_with_tls() {
     // Its certificate is read again, and the next program serves it too.
     daemon.signal("-HUP");
     assert_eq!(ping(), "PONG\n");
-    assert_eq!(daemon.client().say("HANDOVER"), "OK");
+    let answer = daemon.client().ask("HANDOVER");
+    assert_eq!(short(&answer), "OK", "{answer:?}");
     assert_eq!(ping(), "PONG\n");
     assert_eq!(holder.say("UNLOCK a"), "1");
     daemon.signal("-TERM");
