@@ -1,5 +1,6 @@
 //! What stands in the log at each level, as text and as JSON.
 
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
@@ -72,7 +73,11 @@ impl Service {
     fn await_readiness(&self) {
         let mut bytes = [0; 500];
         loop {
-            let length = self.manager.recv(&mut bytes).unwrap();
+            let length = match self.manager.recv(&mut bytes) {
+                // A timed receive is not begun again when the process was stopped.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                length => length.unwrap(),
+            };
             if &bytes[..length] == b"READY=1" {
                 return;
             }
