@@ -10,7 +10,7 @@ use jostle_testbed::shell;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
 /// What stands in the names of tests that have the machine to themselves: the module that
@@ -34,33 +34,33 @@ struct Program {
 }
 
 /// Compiles them all, and runs them. All are run whatever fails, so that one run tells of
-/// every failure.
+/// every failure; what failed is printed again at the end.
 pub(crate) fn run() -> anyhow::Result<()> {
     let start = Instant::now();
     let mut programs = build()?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
     let longest = programs.iter().position(|program| program.name == LONGEST);
     let longest = programs.remove(longest.context("no test program named cli")?);
-    let mut beside = longest.command(&["--skip", ALONE]);
-    beside.env("RUST_TEST_THREADS", THREADS[0]);
-    let mut beside = beside
-        .spawn()
-        .with_context(|| longest.path.display().to_string())?;
-    let others: Vec<_> = programs.iter().map(Program::run_apart).collect();
-    let beside = beside.wait().context("cannot wait for the tests")?;
-    let alone = longest.command(&[ALONE]).status()?;
-    let [beside, alone] = [("", beside), (" (alone)", alone)].map(|(part, status)| {
-        let failed = || anyhow!("tests of {longest}{part} failed: {status}");
-        status.success().then_some(()).ok_or_else(failed)
+    let mut outcomes = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| longest.run_aloud(&["--skip", ALONE], THREADS[0]));
+        let others: Vec<_> = programs.iter().map(Program::run_apart).collect();
+        let beside = beside.join().expect("a thread that runs tests");
+        others.into_iter().chain([beside]).collect::<Vec<_>>()
     });
-    let failures: Vec<String> = others
+    outcomes.push(longest.run_aloud(&[ALONE], "1"));
+    let failures: Vec<String> = outcomes
         .into_iter()
-        .chain([beside, alone])
         .filter_map(Result::err)
         .map(|error| format!("{error:#}"))
         .collect();
-    ensure!(failures.is_empty(), "{}", failures.join("; "));
+    ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     Ok(())
+}
+
+/// A test program that failed: its name, and what it printed from its list of failures on.
+fn failed(program: &Program, status: ExitStatus, said: &str) -> anyhow::Error {
+    let from = said.find("\nfailures:\n").unwrap_or_default();
+    anyhow!("tests of {program} failed: {status}\n{}", &said[from..])
 }
 
 /// Compiles what is tested, and names the test programs.
@@ -98,24 +98,46 @@ impl Program {
         command
     }
 
+    /// Runs these of its tests, so many at a time, and prints what it says as it says it.
+    fn run_aloud(&self, tests: &[&str], threads: &str) -> anyhow::Result<()> {
+        let mut command = self.command(tests);
+        command.env("RUST_TEST_THREADS", threads);
+        let mut running = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run {self}"))?;
+        let mut said = String::new();
+        for line in BufReader::new(running.stdout.take().context("no output")?).split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            said += &line;
+            said.push('\n');
+        }
+        let status = running.wait().context("cannot wait for the tests")?;
+        ensure!(status.success(), failed(self, status, &said));
+        Ok(())
+    }
+
     /// Runs it and prints what it says when it has ended, in one piece.
     fn run_apart(&self) -> anyhow::Result<()> {
         let start = Instant::now();
         // Both to one file, so that they stay in their order.
-        let said = tempfile::NamedTempFile::new()?;
+        let file = tempfile::NamedTempFile::new()?;
         let mut command = self.command(&[]);
         command.env("RUST_TEST_THREADS", THREADS[1]);
-        command.stdout(said.reopen()?).stderr(said.reopen()?);
+        command.stdout(file.reopen()?).stderr(file.reopen()?);
         let status = command
             .stdin(Stdio::null())
             .status()
             .with_context(|| format!("cannot run {self}"))?;
         let took = start.elapsed().as_secs_f64();
-        let said = std::fs::read(said.path())?;
+        let said = std::fs::read(file.path())?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "== {self}: {took:.1} s")?;
         out.write_all(&said)?;
-        ensure!(status.success(), "tests of {self} failed: {status}");
+        let said = String::from_utf8_lossy(&said);
+        ensure!(status.success(), failed(self, status, &said));
         Ok(())
     }
 }
@@ -131,6 +153,25 @@ impl std::fmt::Display for Program {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_failure_is_told_with_what_its_tests_printed() {
+        let program = Program {
+            name: "results".to_owned(),
+            package: "/j/crates/model".into(),
+            path: "/bin/false".into(),
+        };
+        let status = ExitStatus::from_raw(1 << 8);
+        let told = |said| failed(&program, status, said).to_string();
+        let said = "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nno\n";
+        let expected = "tests of model/results failed: exit status: 1\n\
+                        \nfailures:\n\n---- b stdout ----\nno\n";
+        assert_eq!(told(said), expected);
+        // It was killed, or ended without a word of libtest's.
+        let abrupt = "thread 'b' has overflowed its stack\n";
+        assert!(told(abrupt).ends_with(abrupt));
+    }
 
     #[test]
     fn a_test_program_is_told_from_what_it_tests() {

@@ -216,6 +216,12 @@ impl CallError {
         }
     }
 
+    /// Whether the keeper ended the wait, which is no failure of the target.
+    #[cold]
+    pub fn is_interrupted(&self) -> bool {
+        self.errno == Errno::INTR.raw_os_error()
+    }
+
     /// For a wait that the table says the lock does not have.
     #[cold]
     fn unsupported(call: &'static str) -> CallError {
@@ -266,7 +272,8 @@ pub trait Lock {
     /// Gives up lock number `key`, held in `mode`.
     ///
     /// # Errors
-    /// The call that failed.
+    /// The call that failed; EINTR where the keeper ended the wait for a server's answer
+    /// ([`CallError::is_interrupted`]), so that nobody knows whether the lock is free.
     fn release(&mut self, key: usize, mode: Mode) -> Result<(), CallError>;
 
     /// The fencing token that came with the last grant, where the target sends any:
@@ -331,7 +338,10 @@ pub trait Lock {
                 }
             }
             if calls.kind != Kind::Acquires {
-                self.release(key, Mode::Exclusive)?;
+                match self.release(key, Mode::Exclusive) {
+                    Err(error) if error.is_interrupted() => return Ok(Outcome::Interrupted),
+                    released => released?,
+                }
             }
         }
         Ok(Outcome::Granted)

@@ -399,7 +399,7 @@ impl<W: Wire> Lock for RemoteLock<W> {
             .call(name, patient, |input, call| wire.decode(input, call))?
         {
             Some(reply) => wire.released(reply),
-            None => Ok(()),
+            None => Err(CallError::new(name, Errno::INTR)),
         }
     }
 

@@ -373,7 +373,7 @@ impl Recipe for Launch {
 
     fn ready(&self, ground: &Ground) -> Result<(), SetupError> {
         let place = Address::Tcp(ground.address());
-        Session::open(&[place], 0, TIMEOUT, &Credentials::default())?.close()
+        Session::of_starting(&place, TIMEOUT)?.close()
     }
 }
 

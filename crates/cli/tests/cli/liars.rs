@@ -327,3 +327,16 @@ fn schedules_of_every_kind_find_it_out() {
         is_an_error(asked(Speech::Lockd, lie, &way), &[UNASKED, KIND]);
     }
 }
+
+/// `rate` once counted such a request as done: a server that was stopped between LOCK and
+/// UNLOCK left 7 of 8 requests in flight, in one run of 24.
+#[test]
+fn a_request_whose_release_is_never_answered_is_in_flight() {
+    let _beside = beside();
+    let way = "rate --rate 100 -t 500ms -w 4 --warmup 10ms";
+    let point = asked(Speech::Lockd, Lie::ReleasesUnanswered, way).point();
+    let open = point.open_loop.as_ref().unwrap();
+    // One of the four was due in the warm-up.
+    assert_eq!((open.done, open.failed, open.in_flight), (0, 0, 3));
+    assert_eq!(point.response_ns, None);
+}

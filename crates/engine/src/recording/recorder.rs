@@ -274,9 +274,10 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// The release has returned. True if the window has closed.
+    /// The release has returned, `answered` or ended by the keeper: how long it took is
+    /// unknown then. True if the window has closed.
     #[inline(always)]
-    pub(crate) fn released(&mut self, of: &Grant) -> bool {
+    pub(crate) fn released(&mut self, of: &Grant, answered: bool) -> bool {
         let (opens, closes) = (self.shared.opens().load(Relaxed), self.closes());
         self.latest_release = of.release;
         if !of.stamped {
@@ -300,7 +301,9 @@ impl<'a> Recorder<'a> {
             self.page.add(Word::Stamped, 1);
             self.figures.fold(Figure::Acquire, wait);
             self.figures.fold(Figure::Hold, of.release - of.grant);
-            self.figures.fold(Figure::Release, released - of.release);
+            if answered {
+                self.figures.fold(Figure::Release, released - of.release);
+            }
             self.page.raise(Word::LongestWait, wait);
             self.figures
                 .slice(slice_of(of.grant, opens, closes), Some(wait));

@@ -203,7 +203,7 @@ impl<'a> Contending<'a> {
                 if self.notes.logs() {
                     self.notes.log(&grant, self.token);
                 }
-                let closed = self.notes.released(&grant);
+                let closed = self.notes.released(&grant, true);
                 self.notes.advance();
                 closed
             }

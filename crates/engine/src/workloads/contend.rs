@@ -3,6 +3,7 @@
 //! The loop is compiled for each lock by itself, and once for each way to
 //! measure, so that what is not recorded costs nothing.
 
+use super::locking::is_answered;
 use crate::crew::Crew;
 use crate::order::ContendOrder;
 use crate::page::{Stage, Word, phase};
@@ -102,7 +103,9 @@ impl<'a, L: Lock> Contender<'a, L> {
                         self.hold();
                     }
                 }
-                self.lock.release(key, mode)?;
+                if !is_answered(self.lock.release(key, mode))? {
+                    break;
+                }
             }
             if seen == phase::AFTER || outcome == Outcome::Interrupted && interrupted() {
                 break;
@@ -181,11 +184,11 @@ impl<'a, L: Lock> Contender<'a, L> {
             self.hold();
         }
         self.notes.leaving::<STAMPS, WITNESS>(&mut grant);
-        self.lock.release(key, mode)?;
+        let answered = is_answered(self.lock.release(key, mode))?;
         if STAMPS && self.notes.logs() {
             self.notes.log(&grant, self.lock.token());
         }
-        Ok(STAMPS && self.notes.released(&grant))
+        Ok(STAMPS && self.notes.released(&grant, answered) || !answered)
     }
 
     /// The owner's business. A signal does not shorten it: a hold that began

@@ -7,7 +7,7 @@
 //! can be read with everything held, and for as long as the keeper wants they keep
 //! what they hold (`renewals`).
 
-use super::locking::Locking;
+use super::locking::{Locking, is_answered};
 use super::renewals::Renewals;
 use crate::crew::{Crew, Used};
 use crate::page::{Figure, Shared, Word};
@@ -101,7 +101,9 @@ impl<'a, T: Target> Course<'a, T> {
             if let Some(token) = self.lock.token() {
                 self.notes.came_with(key, token);
             }
-            self.lock.release(key, Mode::Exclusive)?;
+            if !is_answered(self.lock.release(key, Mode::Exclusive))? {
+                return Ok(false);
+            }
             if self.notes.logs() {
                 self.notes.log(key, &pair, self.lock.token());
             }
@@ -130,7 +132,9 @@ impl<'a, T: Target> Course<'a, T> {
             if let Some(token) = token {
                 self.notes.came_with(key, token);
             }
-            lock.release(key, Mode::Exclusive)?;
+            if !is_answered(lock.release(key, Mode::Exclusive))? {
+                return Ok(false);
+            }
             if self.notes.logs() {
                 self.notes.log(key, &pair, token);
             }
@@ -193,8 +197,9 @@ impl<'a, T: Target> Course<'a, T> {
                 continue;
             }
             let from = self.notes.begin();
-            match self.lock.release(key, Mode::Exclusive) {
-                Ok(()) => self.notes.released(nth, from),
+            match is_answered(self.lock.release(key, Mode::Exclusive)) {
+                Ok(true) => self.notes.released(nth, from),
+                Ok(false) => return Ok(false),
                 Err(error) if self.renewals.lapsed_at_release(key, &error) => {}
                 Err(error) => return Err(error),
             }

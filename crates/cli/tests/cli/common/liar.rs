@@ -81,6 +81,8 @@ pub(crate) enum Lie {
     Wrong,
     /// An answer to another request, where requests have numbers.
     Other,
+    /// A lock is granted, and its release never answered.
+    ReleasesUnanswered,
 }
 
 struct Liar {
@@ -127,6 +129,9 @@ impl Liar {
                     true => self.answered.fetch_add(1, Ordering::Relaxed),
                     false => self.answered.load(Ordering::Relaxed),
                 };
+                if self.lie == Lie::ReleasesUnanswered && self.speech.is_release(&request) {
+                    continue;
+                }
                 let answer = self
                     .speech
                     .answer(&request, before + u64::from(is_measured));
@@ -167,7 +172,9 @@ impl Liar {
     fn lie(&self, stream: &mut TcpStream, request: &[u8], answer: &[u8]) -> std::io::Result<()> {
         let half = &answer[..answer.len() / 2];
         match self.lie {
-            Lie::None | Lie::First | Lie::Ahead | Lie::AtEnd => stream.write_all(answer),
+            Lie::None | Lie::First | Lie::Ahead | Lie::AtEnd | Lie::ReleasesUnanswered => {
+                stream.write_all(answer)
+            }
             Lie::Twice { late: false } => stream.write_all(&answer.repeat(2)),
             Lie::Twice { late: true } => {
                 stream.write_all(answer)?;
@@ -278,6 +285,11 @@ impl Speech {
             Speech::Lockd => has(request, b"LOCK\r\n"),
             Speech::Redis => has(request, b"\r\nSET\r\n") || has(request, b"EVALSHA"),
         }
+    }
+
+    /// Whether it gives a lock back.
+    fn is_release(self, request: &[u8]) -> bool {
+        has(request, b"UNLOCK\r\n")
     }
 
     /// Whether it ends the connection.

@@ -6,7 +6,6 @@ use super::page::{Outcome, Part, Sheet};
 use crate::order::{RequestOrder, RunOrder};
 use crate::page::{Page, Word};
 use jostle_sys::clock::Clock;
-use jostle_sys::files::Errno;
 use jostle_sys::process::Usage;
 use jostle_targets::{CallError, Caller, Phases, Requests};
 
@@ -110,7 +109,7 @@ impl<'a> Asking<'a> {
                 answer.child,
                 phases.ended(),
             ),
-            Err(error) if error.errno == Errno::INTR.raw_os_error() => return None,
+            Err(error) if error.is_interrupted() => return None,
             Err(error) => {
                 self.sheet.tell(error.errno, &error.to_string());
                 let outcome = Outcome::Failed(error.errno);

@@ -173,33 +173,23 @@ fn an_owner_that_may_have_no_more_is_still_told_what_it_has() {
     let key = SessionKey { user: 1, id: 7 };
     let open = Event::OpenSession { key, ttl_ms: 10 };
     stage.table.step(open, Time(0), &mut Vec::new());
-    let client = stage.client("a", Time(0));
-    let mut ask = |mode| {
-        let request = LockRequest {
-            client,
-            name: b"x",
-            ttl_ms: None,
-            wait_ms: None,
-            mode,
-            session: Some(&key),
-        };
-        let event = Event::Lock(request);
-        stage.table.step(event, Time(0), &mut Vec::new())
-    };
     let (mode, token) = (Mode::Exclusive, 1);
-    assert_eq!(ask(mode), Reply::Granted(token));
-    assert_eq!(ask(mode), Reply::AlreadyHeld { token, mode, at: 0 });
-    play(&mut stage, &[(0.0, "b LOCK y", "2")]);
-    let ask_again = LockRequest {
-        client,
+    let request = LockRequest {
+        client: stage.client("a", Time(0)),
         name: b"x",
         ttl_ms: None,
-        wait_ms: Some(0),
+        wait_ms: None,
         mode,
         session: Some(&key),
     };
-    let reply = (stage.table).step(Event::Lock(ask_again), Time(0), &mut Vec::new());
-    assert_eq!(reply, Reply::AlreadyHeld { token, mode, at: 0 });
+    let ask = |stage: &mut Stage| {
+        let event = Event::Lock(request);
+        stage.table.step(event, Time(0), &mut Vec::new())
+    };
+    assert_eq!(ask(&mut stage), Reply::Granted(token));
+    play(&mut stage, &[(0.0, "b LOCK y", "2")]);
+    let held = Reply::AlreadyHeld { token, mode, at: 0 };
+    assert_eq!(ask(&mut stage), held);
     assert!(stage.table.may_be_known(b"x", token));
     play(
         &mut stage,
