@@ -39,11 +39,24 @@ fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'stat
     jostle.chain(PROCD_PAGES.iter().map(of("procd")))
 }
 
+/// What builds the programs alone.
+const BUILD: [&str; 6] = [
+    "build",
+    "--quiet",
+    "--package",
+    "jostle",
+    "--package",
+    "jostle-procd",
+];
+
+/// What builds them with all tests, as `ci` has just done. With other packages beside them
+/// cargo would compile most of it again.
+const BUILD_ALL: [&str; 4] = ["test", "--quiet", "--workspace", "--no-run"];
+
 /// Writes all pages, or compares them.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let build = ["build", "--quiet", "--package", "jostle"];
-    let procd = ["--package", "jostle-procd"];
-    shell::run(&mut shell::cargo(&[&build[..], &procd].concat()))?;
+    let build = if check { &BUILD_ALL[..] } else { &BUILD };
+    shell::run(&mut shell::cargo(build))?;
     let programs = shell::target_directory().join("debug");
     let mut stale = Vec::new();
     let mut texts = vec![("docs/options.md", options_page::markdown())];
