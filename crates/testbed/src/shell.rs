@@ -19,10 +19,21 @@ pub fn target_directory() -> PathBuf {
     }
 }
 
+/// What `cargo run` tells the program that it starts of the program's own package. A cargo
+/// that inherits these compiles again what asks for one of them, as ring does, and with it
+/// most of the workspace.
+const OF_THE_PACKAGE: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+
 /// A call of the cargo that runs this program, in the repository's root.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
+    let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in inherited {
+        if OF_THE_PACKAGE.iter().any(|begins| name.starts_with(begins)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
@@ -92,6 +103,20 @@ mod tests {
     #[test]
     fn the_root_holds_the_workspace() {
         assert!(root().join("crates/model/Cargo.toml").is_file());
+    }
+
+    /// `cargo test` after `cargo xtask` compiled for a minute, and so did the next one.
+    #[test]
+    fn cargo_is_not_told_of_the_package_that_calls_it() {
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        let cargo = cargo(&["build"]);
+        let removed = |name| {
+            cargo
+                .get_envs()
+                .any(|(other, value)| other == name && value.is_none())
+        };
+        assert!(removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("CARGO"));
     }
 
     #[test]
