@@ -29,6 +29,7 @@ mod hosts_task;
 mod long;
 mod options_page;
 mod screens;
+mod standstill;
 mod test_runs;
 
 use clap::{Parser, Subcommand};

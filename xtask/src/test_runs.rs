@@ -5,6 +5,7 @@
 //! `cargo test` would run one test program at a time, and most of them wait for something
 //! most of the time.
 
+use crate::standstill;
 use anyhow::{Context, anyhow, ensure};
 use jostle_testbed::shell;
 use serde_json::Value;
@@ -37,6 +38,7 @@ struct Program {
 /// every failure; what failed is printed again at the end.
 pub(crate) fn run() -> anyhow::Result<()> {
     let start = Instant::now();
+    standstill::watch();
     let mut programs = build()?;
     println!("== compiled in {:.1} s\n", start.elapsed().as_secs_f64());
     let longest = programs.iter().position(|program| program.name == LONGEST);
@@ -61,6 +63,16 @@ pub(crate) fn run() -> anyhow::Result<()> {
 fn failed(program: &Program, status: ExitStatus, said: &str) -> anyhow::Error {
     let from = said.find("\nfailures:\n").unwrap_or_default();
     anyhow!("tests of {program} failed: {status}\n{}", &said[from..])
+}
+
+/// The names of the tests that failed: the last list of that title in what a test program
+/// printed.
+fn failed_tests(said: &str) -> Vec<&str> {
+    let list = said
+        .rsplit_once("\nfailures:\n")
+        .map_or("", |(_, list)| list);
+    let names = list.lines().map_while(|line| line.strip_prefix("    "));
+    names.collect()
 }
 
 /// Compiles what is tested, and names the test programs.
@@ -100,6 +112,7 @@ impl Program {
 
     /// Runs these of its tests, so many at a time, and prints what it says as it says it.
     fn run_aloud(&self, tests: &[&str], threads: &str) -> anyhow::Result<()> {
+        let start = Instant::now();
         let mut command = self.command(tests);
         command.env("RUST_TEST_THREADS", threads);
         let mut running = command
@@ -115,8 +128,7 @@ impl Program {
             said.push('\n');
         }
         let status = running.wait().context("cannot wait for the tests")?;
-        ensure!(status.success(), failed(self, status, &said));
-        Ok(())
+        self.judged(start, status, &said)
     }
 
     /// Runs it and prints what it says when it has ended, in one piece.
@@ -136,8 +148,24 @@ impl Program {
         let mut out = std::io::stdout().lock();
         writeln!(out, "== {self}: {took:.1} s")?;
         out.write_all(&said)?;
-        let said = String::from_utf8_lossy(&said);
-        ensure!(status.success(), failed(self, status, &said));
+        self.judged(start, status, &String::from_utf8_lossy(&said))
+    }
+
+    /// What came of its tests. If the machine stood still meanwhile, those that failed run
+    /// once more.
+    fn judged(&self, start: Instant, status: ExitStatus, said: &str) -> anyhow::Result<()> {
+        if status.success() {
+            return Ok(());
+        }
+        let tests = failed_tests(said);
+        let Some(stood) = standstill::longest_since(start).filter(|_| !tests.is_empty()) else {
+            return Err(failed(self, status, said));
+        };
+        let seconds = stood.as_secs();
+        println!("== the machine stood still for {seconds} s; what failed in {self} runs again");
+        let again = self.command(&[&["--exact"], &tests[..]].concat()).status();
+        let again = again.with_context(|| format!("cannot run {self}"))?;
+        ensure!(again.success(), failed(self, again, said));
         Ok(())
     }
 }
@@ -168,6 +196,10 @@ mod tests {
         let expected = "tests of model/results failed: exit status: 1\n\
                         \nfailures:\n\n---- b stdout ----\nno\n";
         assert_eq!(told(said), expected);
+        let list =
+            format!("{said}\nfailures:\n    a::b\n    a::c\n\ntest result: FAILED. 1 passed\n");
+        assert_eq!(failed_tests(&list), ["a::b", "a::c"]);
+        assert!(failed_tests(said).is_empty());
         // It was killed, or ended without a word of libtest's.
         let abrupt = "thread 'b' has overflowed its stack\n";
         assert!(told(abrupt).ends_with(abrupt));

@@ -59,10 +59,7 @@ impl Session {
     ///
     /// # Errors
     /// In words for the user.
-    pub(super) fn of_starting(
-        server: &Address,
-        timeout: Duration,
-    ) -> Result<Session, SetupError> {
+    pub(super) fn of_starting(server: &Address, timeout: Duration) -> Result<Session, SetupError> {
         Session::with(server, timeout, STARTING)
     }
 
